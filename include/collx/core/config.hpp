@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The four words in which collx differs between compilers. It must not know anything about ranks, operating systems
+// or libraries, and no other header may test for a compiler where one of these words would do.
+#pragma once
+
+#if defined(__CUDACC__)
+// Host and device: everything in core/, sched/ and algo/ that a fused kernel inlines.
+#define COLLX_HD __host__ __device__
+// Put before a COLLX_HD template that calls a user's function, which may exist on one side only.
+#define COLLX_EXEC_CHECK_DISABLE _Pragma("nv_exec_check_disable")
+#else
+#define COLLX_HD
+#define COLLX_EXEC_CHECK_DISABLE
+#endif
+
+#if defined(__CUDACC__)
+#define COLLX_ALWAYS_INLINE __forceinline__
+#define COLLX_NOINLINE __noinline__
+#elif defined(__GNUC__)
+#define COLLX_ALWAYS_INLINE inline __attribute__((always_inline))
+#define COLLX_NOINLINE __attribute__((noinline))
+#else
+#define COLLX_ALWAYS_INLINE inline
+#define COLLX_NOINLINE
+#endif
