@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The one table of libraries that collx can work with but never requires. It serves three callers: the `needs=` words
+# of tests, tools and examples; the component targets (collx::ranges, ...); and the installed package configuration.
+# A missing library is answered with a sentence that names the Debian package.
+#
+# name | how it is found | what to look for | target to link | Debian package
+set(COLLX_OPTIONAL_LIBRARIES
+    "catch2|config|Catch2|Catch2::Catch2|catch2"
+    "cli11|config|CLI11|CLI11::CLI11|libcli11-dev"
+    "cuda|module|CUDAToolkit|CUDA::cudart|nvidia-cuda-toolkit, or NVIDIA's cuda-toolkit"
+    "eigen|config|Eigen3|Eigen3::Eigen|libeigen3-dev"
+    "fmt|config|fmt|fmt::fmt|libfmt-dev"
+    "hwloc|pkgconfig|hwloc|PkgConfig::collx_hwloc|libhwloc-dev"
+    "json|config|nlohmann_json|nlohmann_json::nlohmann_json|nlohmann-json3-dev"
+    "mpi|module|MPI|MPI::MPI_CXX|libopenmpi-dev"
+    "pmix|pkgconfig|pmix|PkgConfig::collx_pmix|libpmix-dev"
+    "pugixml|config|pugixml|pugixml::pugixml|libpugixml-dev"
+    "ranges|config|range-v3|range-v3::range-v3|librange-v3-dev"
+    "rapidcheck|config|rapidcheck|rapidcheck|librapidcheck-dev"
+    "verbs|pkgconfig|libibverbs|PkgConfig::collx_verbs|libibverbs-dev"
+    "zlib|module|ZLIB|ZLIB::ZLIB|zlib1g-dev")
+
+# Sets <target_out> to the target of library <name>, or leaves it empty and sets <missing_out> to a sentence.
+function(collx_find_optional name target_out missing_out)
+  set(${target_out} "" PARENT_SCOPE)
+  set(${missing_out} "" PARENT_SCOPE)
+  set(row ${COLLX_OPTIONAL_LIBRARIES})
+  list(FILTER row INCLUDE REGEX "^${name}[|]")
+  if(NOT row)
+    set(${missing_out} "collx knows no library or component named '${name}'." PARENT_SCOPE)
+    return()
+  endif()
+  string(REPLACE "|" ";" row "${row}")
+  list(GET row 1 how)
+  list(GET row 2 what)
+  list(GET row 3 target)
+  list(GET row 4 package)
+  if(NOT TARGET ${target})
+    if(how STREQUAL "config")
+      find_package(${what} CONFIG QUIET GLOBAL)
+    elseif(how STREQUAL "module")
+      find_package(${what} QUIET GLOBAL)
+    else()
+      find_package(PkgConfig QUIET)
+      if(PkgConfig_FOUND)
+        pkg_check_modules(collx_${name} QUIET IMPORTED_TARGET GLOBAL ${what})
+      endif()
+    endif()
+  endif()
+  if(TARGET ${target})
+    set(${target_out} ${target} PARENT_SCOPE)
+  else()
+    set(${missing_out} "'${name}' needs ${what}, which was not found; on Debian install ${package}." PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Defines collx::<name>: collx::collx, the library, and COLLX_HAS_<NAME>=1. Sets <missing_out> to a sentence otherwise.
+function(collx_add_component name missing_out)
+  collx_find_optional(${name} target missing)
+  set(${missing_out} "" PARENT_SCOPE)
+  if(missing)
+    set(${missing_out} "Component ${missing}" PARENT_SCOPE)
+  elseif(NOT TARGET collx::${name})
+    string(TOUPPER ${name} upper)
+    add_library(collx::${name} INTERFACE IMPORTED GLOBAL)
+    target_link_libraries(collx::${name} INTERFACE collx::collx ${target})
+    target_compile_definitions(collx::${name} INTERFACE COLLX_HAS_${upper}=1)
+  endif()
+endfunction()

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Uses collx as a stranger would: MODE is find_package or pkg_config (both from a fresh install) or add_subdirectory.
+# Variables: MODE, SOURCE (collx), BUILD (its build folder), WORK (scratch), COMPILER, GENERATOR.
+set(here "${SOURCE}/tests/consumer")
+set(work "${WORK}/${MODE}")
+file(REMOVE_RECURSE "${work}")
+file(MAKE_DIRECTORY "${work}")
+
+function(must)
+  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${work}" RESULT_VARIABLE code OUTPUT_VARIABLE text
+                  ERROR_VARIABLE text)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}\nended with ${code}:\n${text}")
+  endif()
+  set(said "${text}" PARENT_SCOPE)
+endfunction()
+
+set(configure ${CMAKE_COMMAND} -G ${GENERATOR} "-DCMAKE_CXX_COMPILER=${COMPILER}" -DCMAKE_BUILD_TYPE=Debug
+              -DCOLLX_SOURCE=${SOURCE} "-S${here}/${MODE}" "-B${work}/build")
+if(NOT MODE STREQUAL "add_subdirectory")
+  # The headers alone: installing must not depend on tools being built.
+  must(${CMAKE_COMMAND} -G ${GENERATOR} "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_INSTALL_PREFIX=${work}/prefix"
+       -DCOLLX_TESTS=OFF -DCOLLX_TOOLS=OFF -DCOLLX_EXAMPLES=OFF "-S${SOURCE}" "-B${work}/collx")
+  must(${CMAKE_COMMAND} --install ${work}/collx)
+endif()
+
+if(MODE STREQUAL "pkg_config")
+  find_program(pkg_config pkg-config)
+  if(NOT pkg_config)
+    message("SKIPPED: no pkg-config was found; on Debian install pkg-config.")
+    return()
+  endif()
+  set(ENV{PKG_CONFIG_PATH} "${work}/prefix/share/pkgconfig")
+  must(${pkg_config} --cflags --libs collx)
+  string(STRIP "${said}" flags)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  must(${COMPILER} -std=c++20 ${here}/main.cpp -o ${work}/consumer ${flags})
+  must(${work}/consumer)
+else()
+  must(${configure} "-DCMAKE_PREFIX_PATH=${work}/prefix")
+  must(${CMAKE_COMMAND} --build ${work}/build)
+  must(${work}/build/consumer)
+endif()
+message("${MODE}: ${said}")

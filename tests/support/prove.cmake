@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Compiles one file of static_asserts with the compiler's default limits: passing is the proof.
+# Variables: COMPILER, INCLUDES, TESTS (the tests folder), SOURCE.
+execute_process(COMMAND ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I${INCLUDES} -I${TESTS} ${SOURCE}
+                RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "not proved: ${SOURCE}\n${text}")
+endif()
+file(STRINGS ${SOURCE} asserts REGEX "static_assert")
+list(LENGTH asserts count)
+if(count EQUAL 0)
+  message(FATAL_ERROR "${SOURCE} holds no static_assert, so compiling it proves nothing.")
+endif()
+message("proved: ${SOURCE} (${count} lines with a static_assert)")
