@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Pairwise exchange: everybody sends to everybody directly, in an order in which no receiver is asked twice at once.
+// Sending and receiving are two strands, so a slow receiver never keeps its own data from leaving. Windows are not
+// needed; direct.hpp is the same idea with windows.
+//
+// Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA
+// 19(1), 2005.
+#pragma once
+
+#include <collx/sched/collective.hpp>
+#include <collx/sched/executor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Shape: n chunks; chunk d of the input goes to rank d. Not in place: out(k) may be written before in(k) has left.
+// Cost: n - 1 messages of one chunk per rank, the fewest bytes possible; no scratch, slots >= 1.
+struct pairwise_all_to_all {
+    static constexpr collective op = collective::all_to_all;
+    static constexpr const char* name = "pairwise";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int n) { return n; }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        if (ex.strand(0))
+            for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), in((r + i) % n));
+        if (ex.strand(1)) {
+            ex.template step<copy>(in(r), out(r));
+            for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((r + n - i) % n), out((r + n - i) % n));
+        }
+    }
+};
+
+// Shape: n chunks; rank r contributes chunk r.
+// Cost: n - 1 messages of one chunk per rank, one hop each; no scratch, slots >= 1.
+struct pairwise_all_gather {
+    static constexpr collective op = collective::all_gather;
+    static constexpr const char* name = "pairwise";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int n) { return n; }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        if (ex.strand(0))
+            for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), in(r));
+        if (ex.strand(1)) {
+            ex.template step<copy>(in(r), out(r));
+            for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((r + n - i) % n), out((r + n - i) % n));
+        }
+    }
+};
+
+// Rank r takes the operands for its chunk from the nearest rank to the farthest: r - 1, r + 1, r - 2, r + 2, ….
+// Shape: n chunks; rank r keeps chunk r.
+// Cost: n - 1 messages of one chunk per rank; scratch 1 chunk if n > 2; slots >= 1.
+// Order: rank order, for what has been reduced is always an interval of ranks; any associative operator. The grouping
+// depends on the chunk.
+struct pairwise_reduce_scatter {
+    static constexpr collective op = collective::reduce_scatter;
+    static constexpr const char* name = "pairwise";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int n) { return n; }
+    static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (ex.strand(0)) {
+            for (int i = 1; i < n; ++i) {
+                if (r + i < n) ex.template step<send>(to(r + i), in(r + i));
+                if (r - i >= 0) ex.template step<send>(to(r - i), in(r - i));
+            }
+        }
+        if (ex.strand(1)) {
+            int left = n - 1; // operands still to come
+            const auto partial = [&] { return left == n - 1 ? in(r) : tmp(0); };
+            const auto next = [&] { return left == 1 ? out(r) : tmp(0); };
+            for (int i = 1; i < n; ++i) {
+                if (r - i >= 0) {
+                    ex.template step<recv | reduce | copy>(from(r - i), partial(), next());
+                    --left;
+                }
+                if (r + i < n) {
+                    ex.template step<recv | reduce_after | copy>(from(r + i), partial(), next());
+                    --left;
+                }
+            }
+        }
+    }
+};
+
+COLLX_END_NAMESPACE
