@@ -47,26 +47,23 @@ concept fixed_matrix_like = std::is_class_v<T> && requires {
     requires sizeof(T) >= std::size_t(T::SizeAtCompileTime) * sizeof(typename T::Scalar);
 };
 
-}  // namespace detail
+} // namespace detail
 
 // True where the bytes of a T mean the same on another rank.
 template <class T>
 inline constexpr bool is_wire_v = [] {
-    if constexpr (enable_wire<T>)
-        return true;
-    else if constexpr (detail::fixed_matrix_like<T>)
-        return is_wire_v<typename T::Scalar>;
+    if constexpr (enable_wire<T>) return true;
+    else if constexpr (detail::fixed_matrix_like<T>) return is_wire_v<typename T::Scalar>;
     else if constexpr (std::is_pointer_v<T> || std::is_member_pointer_v<T> || std::is_null_pointer_v<T>)
-        return false;  // an address of this process
+        return false; // an address of this process
     else if constexpr (std::is_object_v<T> && !std::is_array_v<T>)
         return std::is_trivially_copyable_v<T> || detail::complex_like<T>;
-    else
-        return false;
+    else return false;
 }();
 
 // The standard's pair and tuple have assignments that are not trivial, though their bytes suffice.
 template <class A, class B>
-inline constexpr bool enable_wire<std::pair<A, B>> = is_wire_v<A> && is_wire_v<B>;
+inline constexpr bool enable_wire<std::pair<A, B>> = is_wire_v<A>&& is_wire_v<B>;
 template <class... Ts>
 inline constexpr bool enable_wire<std::tuple<Ts...>> = (is_wire_v<Ts> && ...);
 
@@ -81,7 +78,7 @@ struct accumulator {
 };
 template <class Format>
 struct accumulator<basic_half<Format>> {
-    using type = float;  // a sum kept in bf16 stops growing at 256
+    using type = float; // a sum kept in bf16 stops growing at 256
 };
 template <class T>
 using accumulator_t = typename accumulator<T>::type;

@@ -18,20 +18,19 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // float -> binary16, round to nearest even. A NaN keeps its sign and upper payload and becomes quiet.
-COLLX_HD constexpr std::uint16_t f16_bits_from_float(float value) noexcept
-{
+COLLX_HD constexpr std::uint16_t f16_bits_from_float(float value) noexcept {
     const std::uint32_t x = __builtin_bit_cast(std::uint32_t, value);
     const std::uint32_t sign = (x >> 16) & 0x8000u;
     const std::uint32_t magnitude = x & 0x7fffffffu;
     std::uint32_t half = 0;
     if (magnitude > 0x7f800000u) {
         half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
-    } else if (magnitude >= 0x47800000u) {  // 2^16 and up; what lies below rounds to infinity by carry
+    } else if (magnitude >= 0x47800000u) { // 2^16 and up; what lies below rounds to infinity by carry
         half = 0x7c00u;
-    } else if (magnitude >= 0x38800000u) {  // 2^-14: the normal numbers
+    } else if (magnitude >= 0x38800000u) { // 2^-14: the normal numbers
         const std::uint32_t rebiased = magnitude - (112u << 23);
         half = (rebiased + 0xfffu + ((rebiased >> 13) & 1u)) >> 13;
-    } else if (magnitude > 0x33000000u) {  // above 2^-25, which is a tie and rounds to zero
+    } else if (magnitude > 0x33000000u) { // above 2^-25, which is a tie and rounds to zero
         const std::uint32_t shift = 126u - (magnitude >> 23);
         const std::uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
         const std::uint32_t rest = mantissa & ((1u << shift) - 1u);
@@ -43,8 +42,7 @@ COLLX_HD constexpr std::uint16_t f16_bits_from_float(float value) noexcept
 }
 
 // binary16 -> float, exact. A signalling NaN becomes quiet, as the hardware instruction does.
-COLLX_HD constexpr float float_from_f16_bits(std::uint16_t bits) noexcept
-{
+COLLX_HD constexpr float float_from_f16_bits(std::uint16_t bits) noexcept {
     const std::uint32_t sign = (bits & 0x8000u) << 16;
     const std::uint32_t exponent = (bits >> 10) & 0x1fu;
     const std::uint32_t mantissa = bits & 0x3ffu;
@@ -53,32 +51,27 @@ COLLX_HD constexpr float float_from_f16_bits(std::uint16_t bits) noexcept
         return sign != 0u ? -tiny : tiny;
     }
     std::uint32_t x = ((exponent + 112u) << 23) | (mantissa << 13);
-    if (exponent == 31u)
-        x = 0x7f800000u | (mantissa << 13) | (mantissa != 0u ? 0x400000u : 0u);
+    if (exponent == 31u) x = 0x7f800000u | (mantissa << 13) | (mantissa != 0u ? 0x400000u : 0u);
     return __builtin_bit_cast(float, sign | x);
 }
 
 // float -> bfloat16, round to nearest even. A NaN keeps its sign and upper payload and becomes quiet.
-COLLX_HD constexpr std::uint16_t bf16_bits_from_float(float value) noexcept
-{
+COLLX_HD constexpr std::uint16_t bf16_bits_from_float(float value) noexcept {
     const std::uint32_t x = __builtin_bit_cast(std::uint32_t, value);
-    if ((x & 0x7fffffffu) > 0x7f800000u)
-        return static_cast<std::uint16_t>((x >> 16) | 0x40u);
+    if ((x & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((x >> 16) | 0x40u);
     return static_cast<std::uint16_t>((x + 0x7fffu + ((x >> 16) & 1u)) >> 16);
 }
 
-COLLX_HD constexpr float float_from_bf16_bits(std::uint16_t bits) noexcept
-{
+COLLX_HD constexpr float float_from_bf16_bits(std::uint16_t bits) noexcept {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
 // double -> float rounded to odd: the low bit remembers that something was cut off, so that a second rounding to fewer
 // bits gives what one rounding of the double would have given.
 // Source: S. Boldo, G. Melquiond, "When double rounding is odd" (2005).
-COLLX_HD constexpr float round_to_odd(double value) noexcept
-{
+COLLX_HD constexpr float round_to_odd(double value) noexcept {
     const bool is_nan = value != value;
-    const bool is_huge = value >= 0x1.fffffep127 || value <= -0x1.fffffep127;  // infinite in 16 bits either way
+    const bool is_huge = value >= 0x1.fffffep127 || value <= -0x1.fffffep127; // infinite in 16 bits either way
     if (is_nan || is_huge) {
         const float magnitude = is_nan ? __builtin_nanf("") : __builtin_inff();
         const bool negative = (__builtin_bit_cast(std::uint64_t, value) >> 63) != 0u;
@@ -86,8 +79,7 @@ COLLX_HD constexpr float round_to_odd(double value) noexcept
     }
     const float near = static_cast<float>(value);
     const double back = near;
-    if (back == value)
-        return near;
+    if (back == value) return near;
     const bool away = value < 0 ? back < value : back > value;
     std::uint32_t bits = __builtin_bit_cast(std::uint32_t, near);
     bits -= away ? 1u : 0u;
@@ -95,8 +87,7 @@ COLLX_HD constexpr float round_to_odd(double value) noexcept
 }
 
 template <class Integer>
-COLLX_HD constexpr float round_to_odd_integer(Integer value) noexcept
-{
+COLLX_HD constexpr float round_to_odd_integer(Integer value) noexcept {
     const bool negative = value < Integer(0);
     std::uint64_t magnitude = static_cast<std::uint64_t>(value);
     magnitude = negative ? std::uint64_t(0) - magnitude : magnitude;
@@ -109,7 +100,7 @@ COLLX_HD constexpr float round_to_odd_integer(Integer value) noexcept
     return round_to_odd(negative ? -exact : exact);
 }
 
-}  // namespace detail
+} // namespace detail
 
 // What f16 and bf16 share. `Format` supplies the two conversions of the bits.
 // A float converts implicitly (storing a result of float arithmetic), any other arithmetic type only by name.
@@ -120,23 +111,15 @@ struct basic_half {
     basic_half() = default;
 
     template <class Float>
-        requires std::is_same_v<Float, float>
-    COLLX_HD constexpr basic_half(Float value) noexcept : bits(Format::bits_from_float(value))
-    {
-    }
+    requires std::is_same_v<Float, float> COLLX_HD constexpr basic_half(Float value) noexcept
+        : bits(Format::bits_from_float(value)) {}
     COLLX_HD constexpr explicit basic_half(double value) noexcept
-        : bits(Format::bits_from_float(detail::round_to_odd(value)))
-    {
-    }
+        : bits(Format::bits_from_float(detail::round_to_odd(value))) {}
     template <class Integer>
-        requires std::is_integral_v<Integer>
-    COLLX_HD constexpr explicit basic_half(Integer value) noexcept
-        : bits(Format::bits_from_float(detail::round_to_odd_integer(value)))
-    {
-    }
+    requires std::is_integral_v<Integer> COLLX_HD constexpr explicit basic_half(Integer value) noexcept
+        : bits(Format::bits_from_float(detail::round_to_odd_integer(value))) {}
 
-    COLLX_HD static constexpr basic_half from_bits(std::uint16_t pattern) noexcept
-    {
+    COLLX_HD static constexpr basic_half from_bits(std::uint16_t pattern) noexcept {
         basic_half half{};
         half.bits = pattern;
         return half;
@@ -144,8 +127,7 @@ struct basic_half {
 
     COLLX_HD constexpr operator float() const noexcept { return Format::float_from_bits(bits); }
 
-    COLLX_HD constexpr basic_half operator-() const noexcept
-    {
+    COLLX_HD constexpr basic_half operator-() const noexcept {
         return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000u));
     }
 
@@ -164,8 +146,12 @@ struct binary16 {
 };
 
 struct bfloat16 {
-    COLLX_HD static constexpr std::uint16_t bits_from_float(float x) noexcept { return detail::bf16_bits_from_float(x); }
-    COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept { return detail::float_from_bf16_bits(b); }
+    COLLX_HD static constexpr std::uint16_t bits_from_float(float x) noexcept {
+        return detail::bf16_bits_from_float(x);
+    }
+    COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept {
+        return detail::float_from_bf16_bits(b);
+    }
     static constexpr std::uint16_t max_bits = 0x7f7f, infinity_bits = 0x7f80, quiet_nan_bits = 0x7fc0;
     static constexpr std::uint16_t min_bits = 0x0080, epsilon_bits = 0x3c00;
     static constexpr int digits = 8, max_exponent = 128, min_exponent = -125;

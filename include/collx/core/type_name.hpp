@@ -19,8 +19,7 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class T>
-constexpr std::string_view pretty_function() noexcept
-{
+constexpr std::string_view pretty_function() noexcept {
 #if defined(_MSC_VER) && !defined(__clang__)
     return __FUNCSIG__;
 #else
@@ -34,8 +33,7 @@ struct name_frame {
     std::size_t before, after;
 };
 
-constexpr name_frame measure_name_frame() noexcept
-{
+constexpr name_frame measure_name_frame() noexcept {
     constexpr std::string_view text = pretty_function<double>();
     constexpr std::size_t at = text.find("double");
     static_assert(at != std::string_view::npos, "collx::type_name: this compiler's function names hold no type.");
@@ -43,29 +41,25 @@ constexpr name_frame measure_name_frame() noexcept
 }
 
 template <class T>
-constexpr std::string_view spelled_name() noexcept
-{
+constexpr std::string_view spelled_name() noexcept {
     constexpr name_frame frame = measure_name_frame();
     constexpr std::string_view text = pretty_function<T>();
     return text.substr(frame.before, text.size() - frame.before - frame.after);
 }
 
 template <class T>
-constexpr std::string_view arithmetic_name() noexcept
-{
-    constexpr std::string_view names[3][5] = {{"i8", "i16", "i32", "i64", "i128"},
-                                              {"u8", "u16", "u32", "u64", "u128"},
-                                              {"f8", "f16", "f32", "f64", "f128"}};
+constexpr std::string_view arithmetic_name() noexcept {
+    constexpr std::string_view names[3][5] = {
+        {"i8", "i16", "i32", "i64", "i128"}, {"u8", "u16", "u32", "u64", "u128"}, {"f8", "f16", "f32", "f64", "f128"}};
     constexpr int row = std::is_floating_point_v<T> ? 2 : (std::is_unsigned_v<T> ? 1 : 0);
     constexpr int column = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : sizeof(T) == 8 ? 3 : 4;
     return std::is_same_v<T, bool> ? std::string_view("bool") : names[row][column];
 }
 
-}  // namespace detail
+} // namespace detail
 
 // 64-bit FNV-1a. Source: G. Fowler, L. C. Noll, K.-P. Vo, D. Eastlake, RFC 9923.
-constexpr std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325u) noexcept
-{
+constexpr std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325u) noexcept {
     for (char c : text) {
         hash ^= static_cast<unsigned char>(c);
         hash *= 0x100000001b3u;
@@ -75,8 +69,7 @@ constexpr std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf2
 
 // The compiler's spelling of T, for messages. Two lambdas of one function may share it.
 template <class T>
-constexpr std::string_view type_name() noexcept
-{
+constexpr std::string_view type_name() noexcept {
     return detail::spelled_name<T>();
 }
 
@@ -84,12 +77,9 @@ constexpr std::string_view type_name() noexcept
 // Ensures: equal for arithmetic types of the same kind and width whatever the compiler; for other types equal for equal
 //          spelling, so ranks built by different compilers may differ on templates of such types.
 template <class T>
-constexpr std::uint64_t type_hash() noexcept
-{
-    if constexpr (std::is_arithmetic_v<T>)
-        return fnv1a(detail::arithmetic_name<T>());
-    else
-        return fnv1a(detail::spelled_name<T>());
+constexpr std::uint64_t type_hash() noexcept {
+    if constexpr (std::is_arithmetic_v<T>) return fnv1a(detail::arithmetic_name<T>());
+    else return fnv1a(detail::spelled_name<T>());
 }
 
 COLLX_END_NAMESPACE

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The shipped reduction operators: empty function objects that combine two elements. They take numbers, f16 and bf16,
+// user classes with the operator in question, and the compiler's short vectors (element by element, same rules).
+// Rules that hold for all of them, so that every rank can rely on them:
+//   integers   wrap around, signed ones too;
+//   min, max   a NaN wins and comes out as the one quiet NaN of its type; -0 is less than +0. So the result has the
+//   same
+//              bits in whatever order and grouping it was computed. (Under -ffast-math the compiler drops both rules.)
+//   plus, ...  of floating-point numbers round, so their bits depend on the grouping; NaN payloads on the order too.
+// It must not know about buffers or algorithms; what an algorithm may ask of an operator is in op_traits.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <collx/core/config.hpp>
+#include <collx/core/element.hpp>
+#include <collx/core/op_hooks.hpp>
+#include <collx/core/op_select.hpp>
+#include <collx/core/op_state.hpp>
+#include <collx/core/op_traits.hpp>
+#include <collx/core/scalar.hpp>
+#include <collx/core/vector_ext.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Sum. On bool it is refused: a sum of truth values that wraps at one would be their parity.
+struct plus {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& a) { a + a; }
+    COLLX_HD constexpr T operator()(const T& a, const T& b) const {
+        static_assert(!std::is_same_v<T, bool>,
+                      "collx::plus: the sum of bools is not a bool. Use collx::logical_or for 'any', "
+                      "collx::logical_and for 'all', collx::bit_xor for parity, or an integer type to count.");
+        if constexpr (detail::wraps_v<T>) {
+            using unsigned_t = detail::wrapping_t<T>;
+            return (T)((unsigned_t)a + (unsigned_t)b);
+        } else {
+            return static_cast<T>(a + b);
+        }
+    }
+    template <class T>
+    requires detail::numeric<T> COLLX_HD static constexpr T identity() { return T{}; }
+    static constexpr bool is_commutative = true; // `+` of a user's class is, by convention
+    template <class T>
+    static constexpr bool is_exact_for = std::is_integral_v<T>;
+    template <class T>
+    static constexpr bool is_vectorisable_for = is_lane_v<T>;
+};
+
+// Product. Commutative for numbers only: a matrix product is not.
+struct multiplies {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& a) { a* a; }
+    COLLX_HD constexpr T operator()(const T& a, const T& b) const {
+        if constexpr (detail::wraps_v<T>) {
+            using unsigned_t = detail::wrapping_t<T>;
+            return (T)((unsigned_t)a * (unsigned_t)b);
+        } else {
+            return static_cast<T>(a * b);
+        }
+    }
+    template <class T>
+    requires detail::numeric<T> COLLX_HD static constexpr T identity() { return detail::one<T>(); }
+    template <class T>
+    static constexpr bool is_commutative_for = detail::numeric<T>;
+    template <class T>
+    static constexpr bool is_exact_for = std::is_integral_v<T>;
+    template <class T>
+    static constexpr bool is_vectorisable_for = is_lane_v<T>;
+};
+
+// Smallest and largest. For a class with `<`, the left operand stays where neither is smaller.
+struct min {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& a) { a < a; }
+    COLLX_HD constexpr T operator()(const T& a, const T& b) const {
+        if constexpr (detail::floating_lanes_v<T>) return detail::select_float<detail::smaller>(a, b);
+        else if constexpr (is_short_vector_v<T>) return a < b ? a : b;
+        else return b < a ? b : a;
+    }
+    template <class T>
+    requires detail::bounded<T> COLLX_HD static constexpr T identity() { return detail::highest_v<T>; }
+    static constexpr bool is_commutative = true;
+    template <class T>
+    static constexpr bool is_exact_for = detail::bounded<T>;
+    template <class T>
+    static constexpr bool is_vectorisable_for = is_lane_v<T>;
+};
+
+struct max {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& a) { a < a; }
+    COLLX_HD constexpr T operator()(const T& a, const T& b) const {
+        if constexpr (detail::floating_lanes_v<T>) return detail::select_float<detail::larger>(a, b);
+        else if constexpr (is_short_vector_v<T>) return a < b ? b : a;
+        else return a < b ? b : a;
+    }
+    template <class T>
+    requires detail::bounded<T> COLLX_HD static constexpr T identity() { return detail::lowest_v<T>; }
+    static constexpr bool is_commutative = true;
+    template <class T>
+    static constexpr bool is_exact_for = detail::bounded<T>;
+    template <class T>
+    static constexpr bool is_vectorisable_for = is_lane_v<T>;
+};
+
+namespace detail {
+
+// The three bit operators answer alike.
+struct bit_op {
+    static constexpr bool is_commutative = true;
+    static constexpr bool is_exact = true;
+    template <class T>
+    static constexpr bool is_vectorisable_for = is_lane_v<T>&& std::is_integral_v<T>;
+};
+
+struct logical_op {
+    static constexpr bool is_commutative = true;
+    static constexpr bool is_exact = true;
+};
+
+} // namespace detail
+
+struct bit_and : detail::bit_op {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& a) { a& a; }
+    COLLX_HD constexpr T operator()(const T& a, const T& b) const { return static_cast<T>(a & b); }
+    template <class T>
+    requires std::is_integral_v<T> COLLX_HD static constexpr T identity() {
+        return std::is_same_v<T, bool> ? T(1) : static_cast<T>(~T(0));
+    }
+};
+
+struct bit_or : detail::bit_op {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& a) { a | a; }
+    COLLX_HD constexpr T operator()(const T& a, const T& b) const { return static_cast<T>(a | b); }
+    template <class T>
+    requires std::is_integral_v<T> COLLX_HD static constexpr T identity() { return T(0); }
+};
+
+struct bit_xor : detail::bit_op {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& a) { a ^ a; }
+    COLLX_HD constexpr T operator()(const T& a, const T& b) const { return static_cast<T>(a ^ b); }
+    template <class T>
+    requires std::is_integral_v<T> COLLX_HD static constexpr T identity() { return T(0); }
+};
+
+// Truth of both, truth of either: the result is T(true) or T(false), whatever true values went in.
+struct logical_and : detail::logical_op {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires(requires(const T& a) { static_cast<bool>(a); } && !is_short_vector_v<T>) COLLX_HD constexpr T
+    operator()(const T& a, const T& b) const {
+        return static_cast<T>(static_cast<bool>(a) && static_cast<bool>(b));
+    }
+    template <class T>
+    requires std::is_arithmetic_v<T> COLLX_HD static constexpr T identity() { return T(1); }
+};
+
+struct logical_or : detail::logical_op {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires(requires(const T& a) { static_cast<bool>(a); } && !is_short_vector_v<T>) COLLX_HD constexpr T
+    operator()(const T& a, const T& b) const {
+        return static_cast<T>(static_cast<bool>(a) || static_cast<bool>(b));
+    }
+    template <class T>
+    requires std::is_arithmetic_v<T> COLLX_HD static constexpr T identity() { return T(0); }
+};
+
+// Mean over ranks: the sum, divided once at the end. An integer sum wraps before it is divided, and the quotient is
+// rounded towards zero.
+struct average : plus {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& a) { a + a; }
+    COLLX_HD constexpr T post(const T& sum, hook_context context) const {
+        if constexpr (std::is_integral_v<T>) {
+            using wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+            return static_cast<T>(static_cast<wide>(sum) / static_cast<wide>(context.nranks));
+        } else if constexpr (is_short_vector_v<T>) {
+            T quotient = sum;
+            for (std::size_t i = 0; i < sizeof(T) / sizeof(lane_t<T>); ++i)
+                quotient[i] = post(sum[i] + lane_t<T>{}, context);
+            return quotient;
+        } else {
+            return static_cast<T>(sum / static_cast<detail::scalar_of<T>>(context.nranks));
+        }
+    }
+};
+
+// Sum of scaled contributions: each rank's own is multiplied by its own `scale`, which need not be the same everywhere.
+template <class Scale>
+struct premultiplied_sum : plus {
+    Scale scale;
+
+    COLLX_HD constexpr explicit premultiplied_sum(Scale factor) : scale(factor) {}
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires requires(const T& x, const Scale& s) { static_cast<T>(x * s); }
+    COLLX_HD constexpr T pre(const T& x) const { return static_cast<T>(x * scale); }
+};
+
+COLLX_END_NAMESPACE

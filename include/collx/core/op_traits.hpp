@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What an algorithm may ask about a reduction operator, and the wrappers that change the answer. An operator is any
+// callable `op(a, b)`. Nothing can be found out about an unknown callable, so collx assumes only what every reduction
+// needs (associativity), and not what some algorithms would like (commutativity); `commutative(f)` says more.
+//
+// An operator answers with members, or `op_traits<Op>` answers for an operator that cannot be changed:
+//     static constexpr bool is_commutative, is_associative, is_exact, is_vectorisable;
+//     static constexpr T identity();                       // or a template <class T>
+// and, where the answer depends on the element type, `template <class T> static constexpr bool is_commutative_for` etc.
+// It must not know any algorithm; the shipped operators are in op.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <collx/core/config.hpp>
+#include <collx/core/element.hpp>
+#include <collx/core/vector_ext.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Specialise for an operator that you do not own.
+// Example: template <> struct collx::op_traits<their::join> { static constexpr bool is_commutative = true; };
+template <class Op>
+struct op_traits {
+    using unspecialised = void;
+};
+
+// What a hook may know beside the value: how many ranks take part, and which element of the buffer this is.
+struct hook_context {
+    int nranks;
+    std::size_t index;
+};
+
+struct plus;
+struct multiplies;
+struct bit_and;
+struct bit_or;
+struct bit_xor;
+struct logical_and;
+struct logical_or;
+
+namespace detail {
+
+// std::plus and its like are known by name: <functional>, where they live, costs 0.3 s, and a structure that is enough
+// to tell plus from minus they do not have. Both `std::plus<void>` and `std::__1::plus<int>` are read.
+constexpr bool names_std_op(std::string_view name, std::string_view op) noexcept {
+    if (name.substr(0, 5) != "std::") return false;
+    name.remove_prefix(5);
+    if (name.substr(0, 2) == "__") name.remove_prefix(name.find("::") + 2);
+    return name.size() > op.size() + 1 && name.substr(0, op.size()) == op && name[op.size()] == '<';
+}
+
+template <class Op>
+constexpr auto op_source_type() {
+    constexpr std::string_view name = type_name<Op>();
+    if constexpr (!requires { typename op_traits<Op>::unspecialised; }) return std::type_identity<op_traits<Op>>{};
+    else if constexpr (names_std_op(name, "plus")) return std::type_identity<plus>{};
+    else if constexpr (names_std_op(name, "multiplies")) return std::type_identity<multiplies>{};
+    else if constexpr (names_std_op(name, "bit_and")) return std::type_identity<bit_and>{};
+    else if constexpr (names_std_op(name, "bit_or")) return std::type_identity<bit_or>{};
+    else if constexpr (names_std_op(name, "bit_xor")) return std::type_identity<bit_xor>{};
+    else if constexpr (names_std_op(name, "logical_and")) return std::type_identity<logical_and>{};
+    else if constexpr (names_std_op(name, "logical_or")) return std::type_identity<logical_or>{};
+    else return std::type_identity<Op>{};
+}
+
+// The type whose members answer for Op.
+template <class Op>
+using op_source = typename decltype(op_source_type<std::remove_cvref_t<Op>>())::type;
+
+template <class S, class T>
+constexpr bool says_commutative() {
+    if constexpr (requires { typename std::bool_constant<S::template is_commutative_for<T>>; })
+        return S::template is_commutative_for<T>;
+    else if constexpr (requires { typename std::bool_constant<S::is_commutative>; }) return S::is_commutative;
+    else return false;
+}
+
+template <class S, class T>
+constexpr bool says_associative() {
+    if constexpr (requires { typename std::bool_constant<S::template is_associative_for<T>>; })
+        return S::template is_associative_for<T>;
+    else if constexpr (requires { typename std::bool_constant<S::is_associative>; }) return S::is_associative;
+    else return true;
+}
+
+template <class S, class T>
+constexpr bool says_exact() {
+    if constexpr (requires { typename std::bool_constant<S::template is_exact_for<T>>; })
+        return S::template is_exact_for<T>;
+    else if constexpr (requires { typename std::bool_constant<S::is_exact>; }) return S::is_exact;
+    else return false;
+}
+
+template <class S, class T>
+constexpr bool says_vectorisable() {
+    if constexpr (requires { typename std::bool_constant<S::template is_vectorisable_for<T>>; })
+        return S::template is_vectorisable_for<T>;
+    else if constexpr (requires { typename std::bool_constant<S::is_vectorisable>; }) return S::is_vectorisable;
+    else return false;
+}
+
+template <class S, class T>
+concept has_typed_identity = requires {
+    { S::template identity<T>() } -> std::convertible_to<T>;
+};
+template <class S, class T>
+concept has_plain_identity = requires {
+    { S::identity() } -> std::convertible_to<T>;
+};
+
+template <class Op, class T>
+constexpr bool takes_short_vectors() {
+    if constexpr (is_lane_v<T>) {
+        using vector = short_vector_t<T, 16>;
+        return std::is_invocable_r_v<vector, const Op&, const vector&, const vector&>;
+    } else {
+        return false;
+    }
+}
+
+} // namespace detail
+
+// op(a, b) and op(b, a) mean the same. False for a callable that nothing is known about.
+template <class Op, class T>
+inline constexpr bool is_commutative_v = detail::says_commutative<detail::op_source<Op>, T>();
+
+// op(op(a, b), c) and op(a, op(b, c)) mean the same, up to rounding. Assumed of every operator unless it says
+// otherwise.
+template <class Op, class T>
+inline constexpr bool is_associative_v = detail::says_associative<detail::op_source<Op>, T>();
+
+// Any grouping gives the same bits (and any order, if it is commutative): integer sums, minima; not sums of floats.
+template <class Op, class T>
+inline constexpr bool is_exact_v = detail::says_exact<detail::op_source<Op>, T>();
+
+// op may be called on short vectors of T, element by element. Says nothing about hooks.
+template <class Op, class T>
+inline constexpr bool
+    is_vectorisable_v = detail::says_vectorisable<detail::op_source<Op>, T>() && detail::takes_short_vectors<Op, T>();
+
+template <class Op, class T>
+inline constexpr bool has_identity_v =
+    detail::has_typed_identity<detail::op_source<Op>, T> || detail::has_plain_identity<detail::op_source<Op>, T>;
+
+// The value e with op(e, x) == x == op(x, e).
+template <class Op, class T>
+requires has_identity_v<Op, T> COLLX_HD constexpr T identity() {
+    if constexpr (detail::has_typed_identity<detail::op_source<Op>, T>)
+        return detail::op_source<Op>::template identity<T>();
+    else return detail::op_source<Op>::identity();
+}
+
+// A reduction operator on elements T: it takes two T, or two of the type that T is accumulated in.
+template <class Op, class T>
+concept ReduceOp = std::is_invocable_r_v < T,
+        const std::remove_cvref_t<Op>
+&, const T&,
+    const T& > || std::is_invocable_r_v<accumulator_t<T>, const std::remove_cvref_t<Op>&, const accumulator_t<T>&,
+                                        const accumulator_t<T>&>;
+
+// Refuses, with a sentence, a callable that cannot reduce T. Verbs call it before they use the operator.
+template <class Op, class T>
+constexpr void require_reduce_op() {
+    static_assert(Element<T>,
+                  "collx: this element type cannot travel between ranks as bytes. Make it trivially copyable, "
+                  "or say that its bytes suffice with collx::enable_wire<T> = true.");
+    static_assert(ReduceOp<Op, T>,
+                  "collx: this reduction operator cannot combine two elements. It must be callable on a const operator "
+                  "object as op(const T&, const T&) and return something that converts to T.");
+}
+
+// Refuses, with a sentence, an operator whose operands an algorithm would have to swap.
+template <class Op, class T>
+constexpr void require_commutative() {
+    static_assert(is_commutative_v<Op, T>,
+                  "collx: this algorithm changes the order of the operands, and the operator is not known to be "
+                  "commutative. If op(a, b) equals op(b, a), say so with collx::commutative(op); otherwise choose an "
+                  "algorithm that keeps rank order.");
+}
+
+// What messages call an operator, and a number that two ranks can compare to see whether they mean the same one.
+template <class Op>
+constexpr std::string_view op_name() noexcept {
+    std::string_view name = type_name<std::remove_cvref_t<Op>>();
+    for (std::string_view prefix : {"collx::", "v0::"})
+        if (name.substr(0, prefix.size()) == prefix) name.remove_prefix(prefix.size());
+    return name;
+}
+template <class Op>
+constexpr std::uint64_t op_hash() noexcept {
+    return fnv1a(op_name<Op>());
+}
+
+COLLX_END_NAMESPACE
