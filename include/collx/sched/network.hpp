@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs the programs of all ranks of a schedule against each other: strands, bounded channels and signals, and nothing of what travels.
+// What a message or a cell holds is the Reader's business (values in verify.hpp, clocks in races.hpp, rounds in facts.hpp).
+//
+// Why one run is enough. A strand is sequential, names the channel it reads, never polls, and its control flow does not depend on what it
+// reads: the strands form a Kahn process network (Kahn, "The semantics of a simple language for parallel programming", 1974). A channel of
+// bounded depth is such a network too, with a second channel that returns credits, and so is a signal, whose counter only grows. So whether
+// it ends, and what each message holds, is the same for every interleaving; this file picks one. Memory shared by strands or ranks (windows,
+// tmp across strands, zero-copy buffers) is outside that argument: there races.hpp must show that all accesses are ordered.
+#pragma once
+
+#include <vector>
+
+#include <collx/sched/schedule.hpp>
+#include <collx/sched/verdict.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// One strand of one rank while it runs.
+struct running {
+    int id = 0;
+    int rank = 0;
+    int strand = 0;
+    int iteration = 0;  // counted through all calls
+    int call = 0;
+    const step* begin = nullptr;
+    const step* end = nullptr;
+    const step* at = nullptr;
+
+    enum class state : unsigned char { ready, message, credit, notice, others, ended };
+    state now = state::ready;
+    int on = -1;      // channel or counter it is blocked on
+    int cursor = 0;   // wait_all: ranks found to have signalled
+    int next = -1;    // next in the list of those blocked on the same counter
+    constexpr int index() const { return static_cast<int>(at - begin); }
+};
+
+template <class Reader>
+class network {
+public:
+    constexpr network(const schedule& s, Reader& reader, int calls = 1)
+        : s_(s), reader_(reader), calls_(calls), channel_of_(sized(s.ranks * s.ranks), -1), counters_(sized(s.ranks * s.signals), 0),
+          blocked_on_(sized(s.ranks * s.signals), -1), first_of_(sized(s.ranks + 1), 0), ended_(sized(s.ranks), 0) {
+        for (int r = 0; r < s.ranks; ++r) add(r, s.programs[sized(r)]);
+    }
+
+    constexpr verdict run() {
+        for (int r = 0; r < s_.ranks; ++r) reader_.enter(r, 0, first_of_[sized(r)], first_of_[sized(r) + 1]);
+        for (int i = static_cast<int>(strands_.size()); i-- > 0;) ready_.push_back(i);
+        while (!ready_.empty()) {
+            running& me = strands_[sized(ready_.back())];
+            ready_.pop_back();
+            while (me.now == running::state::ready) advance(me);
+            if (!verdict_.ok()) return verdict_;
+        }
+        for (const running& me : strands_)
+            if (me.now != running::state::ended) return blame(me);
+        for (const channel& c : channels_)
+            if (c.head != c.tail) return fail(problem::leftover, strands_[sized(c.sender)], c.to);
+        return verdict_;
+    }
+
+private:
+    struct channel {
+        int from, to;
+        int sender = -1, receiver = -1;  // strands, known once they have used it
+        unsigned head = 0, tail = 0;
+    };
+    using state = running::state;
+
+    static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
+
+    constexpr void add(int rank, const program& p) {
+        first_of_[sized(rank)] = static_cast<int>(strands_.size());
+        for (unsigned k = 0; k < p.strands.size(); ++k) {
+            running r{.id = static_cast<int>(strands_.size()), .rank = rank, .strand = static_cast<int>(k)};
+            r.begin = r.at = p.strands[k].data();
+            r.end = r.begin + p.strands[k].size();
+            strands_.push_back(r);
+        }
+        first_of_[sized(rank) + 1] = static_cast<int>(strands_.size());
+    }
+
+    constexpr verdict& fail(problem what, const running& me, int peer = -1, int chunk = -1) {
+        verdict_.what = what;
+        verdict_.rank = me.rank;
+        verdict_.strand = me.strand;
+        verdict_.step = me.index();
+        verdict_.iteration = me.iteration;
+        verdict_.peer = peer;
+        verdict_.chunk = chunk;
+        return verdict_;
+    }
+
+    constexpr bool is_rank(int r) const { return r >= 0 && r < s_.ranks; }
+
+    constexpr void advance(running& me) {
+        if (me.at == me.end) return turn(me);
+        const step& st = *me.at;
+        if ((st.what & signal) != 0) return give(me, st);
+        if ((st.what & wait) != 0) return await(me, st);
+        int in = -1, out = -1;
+        if ((st.what & recv) != 0 && !take(me, st.peer_from, in)) return;
+        if ((st.what & send) != 0 && !offer(me, st.peer_to, out)) return;
+        const unsigned depth = sized(s_.depth);
+        const int in_slot = in < 0 ? -1 : in * s_.depth + static_cast<int>(channels_[sized(in)].head % depth);
+        const int out_slot = out < 0 ? -1 : out * s_.depth + static_cast<int>(channels_[sized(out)].tail % depth);
+        if (const fault f = reader_.act(me, st, in_slot, out_slot); f.what != problem::none) {
+            stop(me, fail(f.what, me, f.peer, f.chunk));
+            return;
+        }
+        ++me.at;
+        if (in >= 0) {
+            ++channels_[sized(in)].head;
+            wake(channels_[sized(in)].sender, state::credit, in);
+        }
+        if (out >= 0) {
+            ++channels_[sized(out)].tail;
+            wake(channels_[sized(out)].receiver, state::message, out);
+        }
+    }
+
+    constexpr void stop(running& me, const verdict&) {
+        me.now = state::ended;
+        ready_.clear();
+    }
+
+    constexpr void block(running& me, state why, int on) {
+        me.now = why;
+        me.on = on;
+    }
+
+    constexpr void wake(int strand, state why, int on) {
+        if (strand < 0) return;
+        running& other = strands_[sized(strand)];
+        if (other.now == why && other.on == on) resume(other);
+    }
+
+    constexpr void resume(running& me) {
+        me.now = state::ready;
+        ready_.push_back(me.id);
+    }
+
+    constexpr int find_channel(int from, int to) {
+        int& id = channel_of_[sized(from * s_.ranks + to)];
+        if (id < 0) {
+            id = static_cast<int>(channels_.size());
+            channels_.push_back({from, to});
+            reader_.channel_added(s_.depth);
+        }
+        return id;
+    }
+
+    // The channel from `peer` if a message is there. One strand of a rank owns an end: shared, the order of its messages would be chance.
+    constexpr bool take(running& me, int peer, int& id) {
+        if (!is_rank(peer)) return stop(me, fail(problem::bad_peer, me, peer)), false;
+        id = find_channel(peer, me.rank);
+        channel& c = channels_[sized(id)];
+        if (c.receiver < 0) c.receiver = me.id;
+        if (c.receiver != me.id) return stop(me, fail(problem::shared_channel, me, peer)), false;
+        if (c.head == c.tail) return block(me, state::message, id), false;
+        return true;
+    }
+
+    constexpr bool offer(running& me, int peer, int& id) {
+        if (!is_rank(peer)) return stop(me, fail(problem::bad_peer, me, peer)), false;
+        id = find_channel(me.rank, peer);
+        channel& c = channels_[sized(id)];
+        if (c.sender < 0) c.sender = me.id;
+        if (c.sender != me.id) return stop(me, fail(problem::shared_channel, me, peer)), false;
+        if (c.tail - c.head == sized(s_.depth)) return block(me, state::credit, id), false;
+        return true;
+    }
+
+    constexpr void give(running& me, const step& st) {
+        const int id = me.rank * s_.signals + st.index;
+        if (counters_[sized(id)] != me.iteration) return stop(me, fail(problem::signal_twice, me, -1, st.index));
+        reader_.signalled(me, st.index);
+        counters_[sized(id)] = me.iteration + 1;
+        ++me.at;
+        int i = blocked_on_[sized(id)];
+        blocked_on_[sized(id)] = -1;
+        while (i >= 0) {
+            const int next = strands_[sized(i)].next;
+            resume(strands_[sized(i)]);
+            i = next;
+        }
+    }
+
+    constexpr void await(running& me, const step& st) {
+        const bool all = st.peer_from == all_ranks;
+        if (!all && !is_rank(st.peer_from)) return stop(me, fail(problem::bad_peer, me, st.peer_from));
+        const int needed = me.iteration + 1 - st.lag;
+        const int first = all ? 0 : st.peer_from, last = all ? s_.ranks : st.peer_from + 1;
+        if (needed > 0) {
+            for (int k = first + me.cursor; k < last; ++k, ++me.cursor) {
+                const int id = k * s_.signals + st.index;
+                if (counters_[sized(id)] >= needed) continue;
+                me.next = blocked_on_[sized(id)];
+                blocked_on_[sized(id)] = me.id;
+                return block(me, state::notice, id);
+            }
+            for (int k = first; k < last; ++k) reader_.waited(me, st.index, k, needed - 1);
+        }
+        me.cursor = 0;
+        ++me.at;
+    }
+
+    // The end of a program: the next iteration, or the end of the call, which the strands of a rank reach together.
+    constexpr void turn(running& me) {
+        ++me.iteration;
+        if (me.iteration % s_.iterations() != 0) {
+            me.at = me.begin;
+            return;
+        }
+        const unsigned r = sized(me.rank);
+        block(me, state::others, me.rank);
+        if (++ended_[r] % (first_of_[r + 1] - first_of_[r]) != 0) return;
+        if (const fault f = reader_.leave(me.rank, me.call, first_of_[r], first_of_[r + 1]); f.what != problem::none) {
+            --me.iteration;
+            return stop(me, fail(f.what, me, f.peer, f.chunk));
+        }
+        const bool again = me.call + 1 < calls_;
+        if (again) reader_.enter(me.rank, me.call + 1, first_of_[r], first_of_[r + 1]);
+        for (int i = first_of_[r]; i < first_of_[r + 1]; ++i) {
+            running& other = strands_[sized(i)];
+            other.now = state::ended;
+            if (!again) continue;
+            ++other.call;
+            other.at = other.begin;
+            resume(other);
+        }
+    }
+
+    // Nothing moves although not all have ended: follow who waits for whom from `me` until somebody who will never act, or a circle.
+    constexpr verdict blame(const running& me) {
+        std::vector<int> path;
+        std::vector<char> seen(strands_.size(), 0);
+        const running* s = &me;
+        for (;;) {
+            seen[sized(s->id)] = 1;
+            path.push_back(s->id);
+            const int next = waits_for(*s);
+            if (next < 0) return fail(never(*s), *s, peer_of(*s), s->now == state::notice ? s->at->index : -1);
+            s = &strands_[sized(next)];
+            if (seen[sized(next)] != 0) break;
+        }
+        unsigned start = 0;
+        while (path[start] != s->id) ++start;
+        fail(problem::deadlock, *s, peer_of(*s));
+        for (unsigned i = start; i < path.size(); ++i) {
+            const running& w = strands_[sized(path[i])];
+            verdict_.note({w.rank, w.strand, w.index(), peer_of(w)});
+        }
+        return verdict_;
+    }
+
+    constexpr problem never(const running& s) const {
+        return s.now == state::message ? problem::missing_message : s.now == state::credit ? problem::leftover : problem::missing_signal;
+    }
+
+    constexpr int peer_of(const running& s) const {
+        switch (s.now) {
+            case state::message: return s.at->peer_from;
+            case state::credit: return s.at->peer_to;
+            case state::notice: return s.on / s_.signals;
+            default: return s.rank;
+        }
+    }
+
+    // A strand that has not ended and could still do what `s` is blocked on, or -1.
+    constexpr int waits_for(const running& s) const {
+        const int peer = peer_of(s);
+        for (int i = first_of_[sized(peer)]; i < first_of_[sized(peer) + 1]; ++i) {
+            const running& other = strands_[sized(i)];
+            if (other.now == state::ended || (other.now == state::others && s.now != state::others)) continue;
+            if (s.now == state::others) {
+                if (other.now != state::others) return i;
+                continue;
+            }
+            const bool last = (other.iteration + 1) % s_.iterations() == 0 && other.call + 1 == calls_;
+            for (const step* st = last ? other.at : other.begin; st != other.end; ++st)
+                if (releases(*st, s)) return i;
+        }
+        return -1;
+    }
+
+    constexpr bool releases(const step& st, const running& s) const {
+        switch (s.now) {
+            case state::message: return (st.what & send) != 0 && st.peer_to == s.rank;
+            case state::credit: return (st.what & recv) != 0 && st.peer_from == s.rank;
+            case state::notice: return (st.what & signal) != 0 && st.index == s.at->index;
+            default: return false;
+        }
+    }
+
+    const schedule& s_;
+    Reader& reader_;
+    int calls_;
+    verdict verdict_{};
+    std::vector<running> strands_;
+    std::vector<channel> channels_;
+    std::vector<int> channel_of_;  // [from * ranks + to]
+    std::vector<int> counters_;    // [rank * signals + index]: iterations signalled
+    std::vector<int> blocked_on_;  // the same: first strand blocked on it
+    std::vector<int> first_of_;    // first strand of each rank, and one past the last
+    std::vector<int> ended_;       // strands of the rank that have reached the end of a call, all calls together
+    std::vector<int> ready_;
+};
+
+COLLX_END_NAMESPACE

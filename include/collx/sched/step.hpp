@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The words of the schedule language: where operands live, which chunks they name, and one fused action. Everything is a plain value:
+// peers and chunks are run-time numbers, the kind of action is a set of flags that algorithms pass as a template argument.
+// Knows no algorithm, no transport, no bytes.
+#pragma once
+
+#include <collx/core/config.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Kinds of action. One step is the fused union of its flags, always in the order receive, reduce, copy, send.
+using action = unsigned;
+inline constexpr action recv = 1u << 0;          // take the next message of the channel from a peer
+inline constexpr action reduce = 1u << 1;        // received (op) local: the received operand stands on the left
+inline constexpr action reduce_after = 1u << 2;  // local (op) received: for operators that do not commute
+inline constexpr action copy = 1u << 3;          // store the value in a local buffer
+inline constexpr action send = 1u << 4;          // append the value to the channel to a peer
+inline constexpr action get = 1u << 5;           // read a peer's window instead of a channel
+inline constexpr action fold = 1u << 6;          // reduce the windows of a range of ranks, in rank order
+inline constexpr action to_all = 1u << 7;        // store the value in every rank's buffer
+inline constexpr action signal = 1u << 8;        // publish: everything this strand wrote so far may be read
+inline constexpr action wait = 1u << 9;          // block until a peer has signalled
+
+// Where a local operand lives. A window segment is memory of this rank that the others may read once the signal of the same number is given;
+// `in` and `out` may be read by others only in zero-copy schedules.
+enum class place : unsigned char { none, in, out, tmp, window0, window1 };
+
+// A list of chunks that travel as one message: count chunks in runs of `run` neighbours, one run every `period` chunks, all modulo the
+// number of chunks. {c} is one chunk, {c, m} are m neighbours, {c, m, b, 2 * b} is every second block of b.
+struct chunk_set {
+    int first = 0;
+    int count = 1;
+    int run = 1;
+    int period = 1;
+    constexpr chunk_set() = default;
+    COLLX_HD constexpr chunk_set(int one) : first(one) {}
+    COLLX_HD constexpr chunk_set(int first_, int count_) : first(first_), count(count_), run(count_ > 0 ? count_ : 1), period(run) {}
+    COLLX_HD constexpr chunk_set(int first_, int count_, int run_, int period_) : first(first_), count(count_), run(run_), period(period_) {}
+    COLLX_HD constexpr int at(int i, int chunks) const { return (first + i / run * period + i % run) % chunks; }
+    constexpr bool operator==(const chunk_set&) const = default;
+};
+
+// An operand: a place and the chunks in it.
+struct ref {
+    place where = place::none;
+    chunk_set chunks{};
+    constexpr bool operator==(const ref&) const = default;
+};
+
+COLLX_HD constexpr ref in(chunk_set c) { return {place::in, c}; }
+COLLX_HD constexpr ref out(chunk_set c) { return {place::out, c}; }
+COLLX_HD constexpr ref tmp(chunk_set c) { return {place::tmp, c}; }
+COLLX_HD constexpr ref window(int segment, chunk_set c) { return {segment == 0 ? place::window0 : place::window1, c}; }
+COLLX_HD constexpr ref passing(chunk_set c) { return {place::none, c}; }  // forwarded only, kept nowhere
+
+COLLX_HD constexpr bool is_window(place p) { return p == place::window0 || p == place::window1; }
+COLLX_HD constexpr int segment_of(place p) { return p == place::window1 ? 1 : 0; }
+
+struct from {
+    int rank;
+    COLLX_HD constexpr explicit from(int r) : rank(r) {}
+};
+struct to {
+    int rank;
+    COLLX_HD constexpr explicit to(int r) : rank(r) {}
+};
+// The same operand at another rank: at(k, window(0, c)).
+struct remote {
+    int rank;
+    ref what;
+};
+COLLX_HD constexpr remote at(int rank, ref what) { return {rank, what}; }
+// The same operand at every rank of [first, last); the own one is taken from elsewhere, see executor.hpp.
+struct remote_range {
+    int first, last;
+    ref what;
+};
+COLLX_HD constexpr remote_range at_ranks(int first, int last, ref what) { return {first, last, what}; }
+
+inline constexpr int all_ranks = -1;
+
+// One recorded action. The meaning of the peer fields depends on the kind:
+//   channel actions   peer_from, peer_to: the two channels
+//   get               peer_from: whose memory `src` is
+//   fold              [peer_from, peer_to): the ranks whose `src` is reduced; this rank's own operand is `own` if that is set
+//   signal, wait      index: which signal; wait: peer_from (or all_ranks), lag iterations ago
+struct step {
+    action what = 0;
+    unsigned char index = 0;
+    place own = place::none;   // fold: where this rank's own operand lives
+    place also = place::none;  // second destination, same chunks as dst
+    unsigned char lag = 0;
+    int peer_from = -1;
+    int peer_to = -1;
+    ref src{};
+    ref dst{};
+    constexpr bool operator==(const step&) const = default;
+};
+
+COLLX_END_NAMESPACE

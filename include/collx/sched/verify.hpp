@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The symbolic reading: runs the programs of all ranks on values that say what they stand for, and compares what every rank holds at the end
+// with what the collective promises. Works in static_assert and at run time. network.hpp says why one run is a proof.
+//
+//   static_assert(collx::verify(collx::ring_all_reduce{}, 5).ok());
+//
+// Not proved here: that accesses to shared memory are ordered (races.hpp), that an engine executes steps as documented, anything about time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <collx/sched/network.hpp>
+#include <collx/sched/value.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Chunk c of a value is piece-specific: iteration * chunks + c, so that data of another iteration is another chunk.
+class value_reader {
+public:
+    constexpr value_reader(const schedule& s, bool in_place)
+        : s_(s), n_(s.ranks), chunks_(s.chunks), cells_(s.iterations() * s.chunks), in_place_(in_place),
+          own_places_(s.op != collective::all_to_all && s.op != collective::send_recv), out_(sized(n_ * cells_)),
+          trees_(sized(s.op == collective::all_reduce ? cells_ : 0)), prefix_(sized(n_ + 1)) {
+        for (int r = 0; r < n_; ++r) prefix_[sized(r) + 1] = prefix_[sized(r)] + mix_bits(sized(r));
+        if (s.op == collective::barrier) words_ = sized(n_ + 63) / 64;
+        if (words_ != 0) known_.resize(sized(strand_count()) * words_);
+        if (words_ != 0) said_.resize(sized(n_ * s.signals * s.iterations()) * words_);
+    }
+
+    constexpr verdict result(verdict v) {
+        if (v.ok()) v = missing(v);
+        v.order = order_;
+        v.in_place = in_place_ && !v.ok();
+        return v;
+    }
+
+    constexpr void channel_added(int depth) {
+        messages_.resize(messages_.size() + sized(depth));
+        if (words_ != 0) told_.resize(told_.size() + sized(depth) * words_);
+    }
+    constexpr void enter(int rank, int, int first, int last) {
+        if (words_ == 0) return;
+        for (int i = first; i < last; ++i) known_[sized(i) * words_ + sized(rank) / 64] |= bit(rank);
+    }
+
+    constexpr fault act(const running& me, const step& st, int in_slot, int out_slot) {
+        if (words_ != 0) return pass_on(me, in_slot, out_slot);
+        const bool reducing = (st.what & (reduce | reduce_after)) != 0;
+        const ref& shape = reducing || (st.what & recv) == 0 ? st.src : st.dst;
+        if (!is_set_of_chunks(shape.chunks)) return {problem::bad_chunk, -1, shape.chunks.first};
+        const bool stores = (st.what & (copy | to_all)) != 0;
+        if (stores && &shape != &st.dst) {
+            if (!is_set_of_chunks(st.dst.chunks)) return {problem::bad_chunk, -1, st.dst.chunks.first};
+            if (shape.chunks.count != st.dst.chunks.count) return {problem::wrong_length, me.rank, st.dst.chunks.first};
+        }
+        const std::vector<value>* message = in_slot < 0 ? nullptr : &messages_[sized(in_slot)];
+        if (message != nullptr && static_cast<int>(message->size()) != shape.chunks.count)
+            return {problem::wrong_length, st.peer_from, shape.chunks.first};
+        if (out_slot >= 0) outgoing_.clear();
+        for (int i = 0; i < shape.chunks.count; ++i) {
+            value v;
+            if (const fault f = element(me, st, message, shape.chunks.at(i, chunks_), i, v); f.what != problem::none) return f;
+            if (stores)
+                if (const fault f = store_all(me, st, st.dst.chunks.at(i, chunks_), v); f.what != problem::none) return f;
+            if (out_slot >= 0) outgoing_.push_back(v);
+        }
+        if (out_slot >= 0) messages_[sized(out_slot)].swap(outgoing_);
+        return {};
+    }
+
+    constexpr void signalled(const running& me, int index) {
+        for (unsigned w = 0; w < words_; ++w) said_[said(me.rank, index, me.iteration) + w] = known_[sized(me.id) * words_ + w];
+    }
+    constexpr void waited(const running& me, int index, int rank, int iteration) {
+        for (unsigned w = 0; w < words_; ++w) known_[sized(me.id) * words_ + w] |= said_[said(rank, index, iteration) + w];
+    }
+
+    // A barrier is kept if whatever a rank may know when it returns includes the entry of everybody.
+    constexpr fault leave(int, int, int first, int last) {
+        for (int k = 0; k < n_ && words_ != 0; ++k) {
+            bool known = false;
+            for (int i = first; i < last; ++i) known = known || (known_[sized(i) * words_ + sized(k) / 64] & bit(k)) != 0;
+            if (!known) return {problem::leaky_barrier, k, -1};
+        }
+        return {};
+    }
+
+private:
+    struct cell {
+        value held;
+        bool stored = false;
+    };
+
+    static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
+    static constexpr std::uint64_t bit(int rank) { return std::uint64_t{1} << (sized(rank) % 64); }
+    constexpr std::size_t said(int rank, int index, int iteration) const {
+        return sized((rank * s_.signals + index) * s_.iterations() + iteration) * words_;
+    }
+    constexpr int strand_count() const {
+        int count = 0;
+        for (const program& p : s_.programs) count += static_cast<int>(p.strands.size());
+        return count;
+    }
+
+    // No cell twice, none outside.
+    constexpr bool is_set_of_chunks(const chunk_set& c) const {
+        if (c.count == 0) return true;
+        if (c.first < 0 || c.first >= chunks_ || c.count < 0 || c.run < 1 || c.period < c.run) return false;
+        return c.count == 1 || (c.count - 1) / c.run * c.period + (c.count - 1) % c.run < chunks_;
+    }
+
+    // What the step computes for one chunk, which the step calls `chunk`.
+    constexpr fault element(const running& me, const step& st, const std::vector<value>* message, int chunk, int i, value& v) {
+        if ((st.what & fold) != 0) return folded(me, st, chunk, v);
+        if (message == nullptr) {
+            const int owner = (st.what & get) != 0 ? st.peer_from : me.rank;
+            if (owner < 0 || owner >= n_) return {problem::bad_peer, owner, chunk};
+            return load(me, owner, st.src.where, chunk, v);
+        }
+        v = (*message)[sized(i)];
+        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {problem::wrong_chunk, st.peer_from, chunk};
+        if ((st.what & (reduce | reduce_after)) == 0) return {};
+        value mine;
+        if (const fault f = load(me, me.rank, st.src.where, chunk, mine); f.what != problem::none) return f;
+        return (st.what & reduce) != 0 ? reduced(v, mine, st.peer_from, v) : reduced(mine, v, st.peer_from, v);
+    }
+
+    constexpr fault folded(const running& me, const step& st, int chunk, value& v) {
+        if (st.peer_from < 0 || st.peer_to > n_ || st.peer_from >= st.peer_to) return {problem::bad_fold, st.peer_from, chunk};
+        for (int k = st.peer_from; k < st.peer_to; ++k) {
+            value next;
+            const place where = k == me.rank && st.own != place::none ? st.own : st.src.where;
+            if (const fault f = load(me, k, where, chunk, next); f.what != problem::none) return f;
+            if (k == st.peer_from) v = next;
+            else if (const fault f = reduced(v, next, k, v); f.what != problem::none) return f;
+        }
+        return {};
+    }
+
+    constexpr fault reduced(value left, value right, int peer, value& v) const {
+        if (left.chunk != right.chunk) return {problem::wrong_chunk, peer, right.chunk % chunks_};
+        if (overlaps(left, right, n_)) return {problem::overlap, peer, left.chunk % chunks_};
+        v = combine(left, right, n_);
+        return {};
+    }
+
+    constexpr value& tmp_cell(int rank, int chunk) {
+        if (tmp_.empty()) tmp_.resize(sized(n_ * chunks_));
+        return tmp_[sized(rank * chunks_ + chunk)];
+    }
+    constexpr value& window_cell(int rank, place where, int iteration, int chunk) {
+        if (windows_.empty()) windows_.resize(sized(n_ * 2 * s_.window_depth * chunks_));
+        const int stage = iteration % s_.window_depth;
+        return windows_[sized(((rank * 2 + segment_of(where)) * s_.window_depth + stage) * chunks_ + chunk)];
+    }
+    constexpr cell& out_cell(int rank, int iteration, int chunk) { return out_[sized(rank * cells_ + iteration * chunks_ + chunk)]; }
+
+    constexpr value input(int rank, int iteration, int chunk) const {
+        const contribution c = input_of(s_.op, rank, chunk, n_, s_.root);
+        return c.count == 0 ? value{} : leaf(iteration * chunks_ + chunk, rank);
+    }
+
+    constexpr fault load(const running& me, int rank, place where, int chunk, value& v) {
+        if (where == place::tmp) v = tmp_cell(rank, chunk);
+        else if (is_window(where)) v = window_cell(rank, where, me.iteration, chunk);
+        else if (where == place::in || where == place::out) {
+            const cell& c = out_cell(rank, me.iteration, chunk);
+            if (c.stored && (in_place_ || where == place::out)) v = c.held;
+            else if (in_place_ || where == place::in) v = input(rank, me.iteration, chunk);
+        }
+        if (!v.is_set()) return {problem::unset_read, rank, chunk};
+        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {problem::wrong_chunk, rank, chunk};
+        return {};
+    }
+
+    constexpr fault store_all(const running& me, const step& st, int chunk, const value& v) {
+        if ((st.what & to_all) != 0) {
+            for (int k = 0; k < n_; ++k)
+                if (const fault f = store(me, k, st.dst.where, chunk, v); f.what != problem::none) return f;
+        } else if (const fault f = store(me, me.rank, st.dst.where, chunk, v); f.what != problem::none) {
+            return f;
+        }
+        return st.also == place::none ? fault{} : store(me, me.rank, st.also, chunk, v);
+    }
+
+    constexpr fault store(const running& me, int rank, place where, int chunk, const value& v) {
+        if (where == place::in || where == place::none) return {problem::writes_input, rank, chunk};
+        if (where == place::out) return finish(me, rank, chunk, v);
+        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {problem::wrong_chunk, rank, chunk};
+        if (where == place::tmp) tmp_cell(rank, chunk) = v;
+        else window_cell(rank, where, me.iteration, chunk) = v;
+        return {};
+    }
+
+    // What is stored to `out` must be final.
+    constexpr fault finish(const running& me, int rank, int chunk, const value& v) {
+        cell& c = out_cell(rank, me.iteration, chunk);
+        const contribution want = output_of(s_.op, rank, chunk, n_, s_.root);
+        if (s_.op != collective::send_recv) {
+            if (want.count == 0) return {problem::not_an_output, rank, chunk};
+            if (c.stored) return {problem::out_twice, rank, chunk};
+            if (v.chunk != me.iteration * chunks_ + want.chunk) return {problem::wrong_chunk, rank, chunk};
+            if (v.count < want.count) return {problem::incomplete_out, rank, chunk};
+            if (v.count != want.count || v.members != members(want)) return {problem::wrong_contribution, rank, chunk};
+            if (reduces(s_.op))
+                if (const problem p = order_of(v, want); p != problem::none) return {p, rank, chunk};
+        }
+        c.held = v;
+        c.stored = true;
+        return {};
+    }
+
+    constexpr std::uint64_t members(const contribution& c) const {
+        const int end = c.first + c.count;
+        if (end <= n_) return prefix_[sized(end)] - prefix_[sized(c.first)];
+        return prefix_[sized(n_)] - prefix_[sized(c.first)] + prefix_[sized(end - n_)];
+    }
+
+    constexpr problem order_of(const value& v, const contribution& want) {
+        const reduction_order o = !v.contiguous            ? reduction_order::unordered
+                                  : v.first != want.first ? reduction_order::rotated
+                                                          : reduction_order::rank_order;
+        if (o > order_) order_ = o;
+        if (s_.in_rank_order && o != reduction_order::rank_order) return problem::wrong_order;
+        if (trees_.empty()) return problem::none;
+        std::uint64_t& tree = trees_[sized(v.chunk)];
+        if (tree == 0) tree = v.tree;
+        return tree == v.tree ? problem::none : problem::different_bits;
+    }
+
+    constexpr verdict missing(verdict v) const {
+        if (s_.op == collective::barrier || s_.op == collective::send_recv) return v;
+        for (int r = 0; r < n_; ++r)
+            for (int i = 0; i < cells_; ++i) {
+                if (out_[sized(r * cells_ + i)].stored || output_of(s_.op, r, i % chunks_, n_, s_.root).count == 0) continue;
+                v.what = problem::missing_out;
+                v.rank = r;
+                v.iteration = i / chunks_;
+                v.chunk = i % chunks_;
+                return v;
+            }
+        return v;
+    }
+
+    // Barriers: what counts is who knows of whose entry, whatever the messages hold.
+    constexpr fault pass_on(const running& me, int in_slot, int out_slot) {
+        for (unsigned w = 0; w < words_; ++w) {
+            std::uint64_t& mine = known_[sized(me.id) * words_ + w];
+            if (in_slot >= 0) mine |= told_[sized(in_slot) * words_ + w];
+            if (out_slot >= 0) told_[sized(out_slot) * words_ + w] = mine;
+        }
+        return {};
+    }
+
+    const schedule& s_;
+    int n_, chunks_, cells_;
+    bool in_place_;
+    bool own_places_;  // chunk c always lives in cell c: chunks may differ in size
+    reduction_order order_ = reduction_order::rank_order;
+    std::vector<cell> out_;
+    std::vector<value> tmp_, windows_, outgoing_;
+    std::vector<std::vector<value>> messages_;  // by slot
+    std::vector<std::uint64_t> trees_;          // the first result of each chunk
+    std::vector<std::uint64_t> prefix_;         // sums of the ranks' hashes
+    unsigned words_ = 0;
+    std::vector<std::uint64_t> known_, told_, said_;  // barriers: sets of ranks by strand, slot, signal and iteration
+};
+
+constexpr bool may_be_in_place(collective c) {
+    return c != collective::all_to_all && c != collective::barrier && c != collective::send_recv;
+}
+
+// One run, in place (out is in) or not.
+constexpr verdict verify_once(const schedule& s, bool in_place) {
+    value_reader values(s, in_place);
+    network<value_reader> run(s, values);
+    return values.result(run.run());
+}
+
+constexpr verdict verify(const schedule& s) {
+    const verdict v = verify_once(s, false);
+    if (!v.ok() || !may_be_in_place(s.op)) return v;
+    const verdict again = verify_once(s, true);
+    return again.ok() ? v : again;
+}
+
+// Ensures: ok() means that for these n ranks the algorithm ends on channels of the declared depth and leaves with every rank exactly what the
+// collective promises, in rank order if it says so, with the same bits everywhere.
+// Cost: about 0.1 µs a step at run time.
+template <class Algorithm>
+constexpr verdict verify(const Algorithm& a, int n) {
+    return verify(record_all(a, n));
+}
+
+COLLX_END_NAMESPACE
