@@ -61,10 +61,11 @@ COLLX_HD constexpr X apply_post(const Op& op, const X& x, [[maybe_unused]] hook_
     else return x;
 }
 
-// Holds an operator and answers as it does. The wrappers below derive from it and change one answer each.
+// Holds an operator and answers as it does. (No [[no_unique_address]]: nvcc cannot pass such an empty object to a
+// kernel.) The wrappers below derive from it and change one answer each.
 template <class Op>
 struct op_wrapper {
-    [[no_unique_address]] Op op;
+    Op op;
 
     template <class T>
     static constexpr bool is_commutative_for = is_commutative_v<Op, T>;
@@ -108,7 +109,7 @@ struct commutative_op : op_wrapper<Op> {
 
 template <class Op, class F>
 struct with_pre_op : op_wrapper<Op> {
-    [[no_unique_address]] F hook;
+    F hook;
 
     COLLX_EXEC_CHECK_DISABLE
     template <class X>
@@ -124,7 +125,7 @@ struct with_pre_op : op_wrapper<Op> {
 
 template <class Op, class F>
 struct with_post_op : op_wrapper<Op> {
-    [[no_unique_address]] F hook;
+    F hook;
 
     template <class X>
     requires detail::hook_of<F, X> COLLX_HD constexpr auto post(const X& x, hook_context context) const {
