@@ -56,7 +56,7 @@ struct pairwise_all_gather {
 
 // Rank r takes the operands for its chunk from the nearest rank to the farthest: r - 1, r + 1, r - 2, r + 2, ….
 // Shape: n chunks; rank r keeps chunk r.
-// Cost: n - 1 messages of one chunk per rank; scratch 1 chunk if n > 2; slots >= 1.
+// Cost: n - 1 messages of one chunk per rank; scratch n chunks if n > 2, of which one is used (chunk r lives in tmp(r), for chunks differ in size); slots >= 1.
 // Order: rank order, for what has been reduced is always an interval of ranks; any associative operator. The grouping
 // depends on the chunk.
 struct pairwise_reduce_scatter {
@@ -65,7 +65,7 @@ struct pairwise_reduce_scatter {
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int n) { return n; }
-    static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
+    static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -79,8 +79,8 @@ struct pairwise_reduce_scatter {
         }
         if (ex.strand(1)) {
             int left = n - 1; // operands still to come
-            const auto partial = [&] { return left == n - 1 ? in(r) : tmp(0); };
-            const auto next = [&] { return left == 1 ? out(r) : tmp(0); };
+            const auto partial = [&] { return left == n - 1 ? in(r) : tmp(r); };
+            const auto next = [&] { return left == 1 ? out(r) : tmp(r); };
             for (int i = 1; i < n; ++i) {
                 if (r - i >= 0) {
                     ex.template step<recv | reduce | copy>(from(r - i), partial(), next());

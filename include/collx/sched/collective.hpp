@@ -40,6 +40,11 @@ constexpr bool reduces(collective c) {
            c == collective::exclusive_scan;
 }
 
+// Whether `out` may be `in`, chunk c of the one being chunk c of the other. An exchange would overwrite what is still to be sent.
+constexpr bool may_be_in_place(collective c) {
+    return c != collective::all_to_all && c != collective::barrier && c != collective::send_recv;
+}
+
 // An operand in the language of the proofs: chunk `chunk`, reduced over the `count` ranks first, first + 1, … (modulo n). count = 0 stands
 // for "nothing", which as a requirement means "anything may stand here".
 struct contribution {

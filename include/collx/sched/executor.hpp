@@ -19,6 +19,8 @@
 // Rules that make one run a proof (Kahn, "The semantics of a simple language for parallel programming", 1974): control flow depends only on rank, rank
 // count and the algorithm's own parameters; a receive names its peer; nothing is polled. A complete reduction is stored to `out` exactly once;
 // partial ones live in `tmp` or travel on. The whole program is run again for each piece of a long message (an iteration).
+// Chunks may differ in size, so chunk c lives in cell c of every place, tmp and windows too; only an all-to-all, whose chunks are equal, may
+// move data between chunk numbers. In place (out is in), copy from in(c) to out(c) touches nothing.
 //
 // One rule for nvcc: every algorithm writes
 //     COLLX_EXEC_CHECK_DISABLE

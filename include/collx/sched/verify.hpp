@@ -267,10 +267,6 @@ private:
     std::vector<std::uint64_t> known_, told_, said_;  // barriers: sets of ranks by strand, slot, signal and iteration
 };
 
-constexpr bool may_be_in_place(collective c) {
-    return c != collective::all_to_all && c != collective::barrier && c != collective::send_recv;
-}
-
 // One run, in place (out is in) or not.
 constexpr verdict verify_once(const schedule& s, bool in_place) {
     value_reader values(s, in_place);

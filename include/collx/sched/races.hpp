@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The second symbolic reading, for memory that several strands or ranks touch: is every access to a cell ordered with every earlier one that
+// conflicts with it? Values cannot tell, for one lucky interleaving computes the right ones.
+//
+// Each strand carries a vector clock, one number per strand; messages and signals carry the sender's (Mattern, "Virtual time and global states
+// of distributed systems", 1989). A wait takes the clock of exactly the signal it asks for, a receive that of its message, and a free slot
+// orders nothing; so the order found holds for every interleaving and every channel depth, and one run decides here too.
+// Two calls run back to back: before, between and after them the user writes all of `in` and `out`. That finds peers that still read a buffer
+// whose call has returned, and stages that are reused while someone lags a call behind.
+// Cost: clocks of ranks * strands numbers at every event, so this is for small n (tests use n <= 9); patterns do not change beyond.
+#pragma once
+
+#include <vector>
+
+#include <collx/sched/accesses.hpp>
+#include <collx/sched/network.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+class clock_reader {
+public:
+    static constexpr int calls = 2;
+
+    constexpr clock_reader(const schedule& s, bool in_place)
+        : s_(s), n_(s.ranks), iterations_(s.iterations() * calls), in_place_(in_place) {
+        for (const program& p : s.programs) width_ += static_cast<unsigned>(p.strands.size());
+        user_cells_ = s.iterations() * s.chunks;  // the pieces of a buffer; every call uses the same buffers
+        cells_per_rank_ = 2 * user_cells_ + s.chunks + 2 * s.window_depth * s.chunks;
+        const unsigned cells = sized(n_ * cells_per_rank_);
+        written_by_.resize(cells, -1);
+        written_at_.resize(cells);
+        reads_.resize(cells * width_);
+        clocks_.resize(width_ * width_);
+        said_.resize(sized(n_ * s.signals * iterations_) * width_);
+        entered_.resize(sized(n_ * calls), -1);
+        for (unsigned i = 0; i < width_; ++i) clocks_[i * width_ + i] = 1;
+    }
+
+    constexpr void channel_added(int depth) { told_.resize(told_.size() + sized(depth) * width_); }
+
+    // Before a call and after it the rank is one thread, the user's, which may touch everything the call was given.
+    constexpr void enter(int rank, int call, int first, int last) {
+        for (int i = first + 1; i < last; ++i) join(clock(first), clock(i));
+        if (call == 0) user_access(rank, first);  // nothing has happened yet
+        entered_[sized(rank * calls + call)] = clock(first)[first];
+        for (int i = first + 1; i < last; ++i) join(clock(i), clock(first));
+        for (int i = first; i < last; ++i) ++clock(i)[i];
+    }
+    constexpr fault leave(int rank, int call, int first, int last) {
+        for (int i = first + 1; i < last; ++i) join(clock(first), clock(i));
+        if (s_.op == collective::barrier)
+            for (int k = 0; k < n_; ++k) {
+                const int entry = entered_[sized(k * calls + call)];
+                if (entry < 0 || clock(first)[first_strand(k)] < entry) return {problem::leaky_barrier, k, -1};
+            }
+        return user_access(rank, first);
+    }
+
+    constexpr fault act(const running& me, const step& st, int in_slot, int out_slot) {
+        if (in_slot >= 0) join(clock(me.id), &told_[sized(in_slot) * width_]);
+        if (in_place_ && is_onto_itself(st)) return {};
+        fault f{};
+        for_each_access(st, me.rank, n_, s_.chunks, [&](const access& a) {
+            if (a.rank < 0 || a.rank >= n_) f = {problem::bad_peer, a.rank, a.chunk};
+            else if (a.chunk < 0 || a.chunk >= s_.chunks) f = {problem::bad_chunk, a.rank, a.chunk};
+            else if (a.where != place::none) f = touch(me.id, cell(a.rank, a.where, me.iteration, a.chunk), a);
+            return f.what == problem::none;
+        });
+        if (out_slot >= 0) publish(&told_[sized(out_slot) * width_], me.id);
+        return f;
+    }
+
+    constexpr void signalled(const running& me, int index) { publish(&said_[said(me.rank, index, me.iteration)], me.id); }
+    constexpr void waited(const running& me, int index, int rank, int iteration) {
+        join(clock(me.id), &said_[said(rank, index, iteration)]);
+    }
+
+private:
+    // In place, in(c) to out(c) copies a cell onto itself: executors leave it alone.
+    static constexpr bool is_onto_itself(const step& st) {
+        return st.what == copy && st.src.where == place::in && st.dst.where == place::out && st.src.chunks == st.dst.chunks;
+    }
+    static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
+    constexpr int* clock(int strand) { return &clocks_[sized(strand) * width_]; }
+    constexpr std::size_t said(int rank, int index, int iteration) const {
+        return sized((rank * s_.signals + index) * iterations_ + iteration) * width_;
+    }
+    constexpr int first_strand(int rank) const {
+        int id = 0;
+        for (int r = 0; r < rank; ++r) id += static_cast<int>(s_.programs[sized(r)].strands.size());
+        return id;
+    }
+
+    constexpr void join(int* into, const int* from) const {
+        for (unsigned i = 0; i < width_; ++i)
+            if (from[i] > into[i]) into[i] = from[i];
+    }
+    constexpr void publish(int* to, int strand) {
+        const int* mine = clock(strand);
+        for (unsigned i = 0; i < width_; ++i) to[i] = mine[i];
+        ++clock(strand)[strand];  // what follows is not covered
+    }
+
+    // Segments of a rank's memory: in, out, tmp, windows by segment and stage.
+    constexpr int cell(int rank, place where, int iteration, int chunk) const {
+        const int base = rank * cells_per_rank_;
+        const int piece = iteration % s_.iterations() * s_.chunks + chunk;
+        if (where == place::in || (where == place::out && in_place_)) return base + piece;
+        if (where == place::out) return base + user_cells_ + piece;
+        if (where == place::tmp) return base + 2 * user_cells_ + chunk;
+        const int stage = segment_of(where) * s_.window_depth + iteration % s_.window_depth;
+        return base + 2 * user_cells_ + s_.chunks + stage * s_.chunks + chunk;
+    }
+
+    constexpr fault user_access(int rank, int strand) {
+        for (int i = 0; i < 2 * user_cells_; ++i)
+            if (const fault f = touch(strand, rank * cells_per_rank_ + i, {rank, place::in, i % s_.chunks, true}); f.what != problem::none)
+                return f;
+        return {};
+    }
+
+    constexpr fault touch(int strand, int at, const access& a) {
+        const unsigned c = sized(at);
+        const int* now = clock(strand);
+        if (written_by_[c] >= 0 && written_by_[c] != strand && now[written_by_[c]] < written_at_[c])
+            return {problem::race, a.rank, a.chunk};
+        int* reads = &reads_[c * width_];
+        if (!a.write) {
+            reads[strand] = now[strand];
+            return {};
+        }
+        for (unsigned i = 0; i < width_; ++i) {
+            if (static_cast<int>(i) != strand && reads[i] > now[i]) return {problem::race, a.rank, a.chunk};
+            reads[i] = 0;
+        }
+        written_by_[c] = strand;
+        written_at_[c] = now[strand];
+        return {};
+    }
+
+    const schedule& s_;
+    int n_, iterations_;
+    bool in_place_;
+    unsigned width_ = 0;  // strands of all ranks
+    int user_cells_ = 0, cells_per_rank_ = 0;
+    std::vector<int> written_by_, written_at_;  // by cell: the last write
+    std::vector<int> reads_;                    // by cell and strand: reads since then
+    std::vector<int> clocks_, told_, said_;     // by strand, slot, signal and iteration
+    std::vector<int> entered_;                  // by rank and call: clock of the user's last access before it
+};
+
+constexpr verdict races_once(const schedule& s, bool in_place) {
+    clock_reader clocks(s, in_place);
+    network<clock_reader> run(s, clocks, clock_reader::calls);
+    verdict v = run.run();
+    v.in_place = in_place && !v.ok();
+    return v;
+}
+
+// Ensures: ok() means that no two conflicting accesses of any two strands are unordered, in calls of any number back to back.
+// Requires: a schedule that verify() accepts.
+constexpr verdict races(const schedule& s) {
+    const verdict v = races_once(s, false);
+    if (!v.ok() || !may_be_in_place(s.op)) return v;
+    const verdict again = races_once(s, true);
+    return again.ok() ? v : again;
+}
+
+template <class Algorithm>
+constexpr verdict races(const Algorithm& a, int n) {
+    return races(record_all(a, n));
+}
+
+COLLX_END_NAMESPACE
