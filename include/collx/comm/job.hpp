@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One rank's membership in a job: its number, the arena it shares with the others, who watches whom. Communicators are made in it. A job is joined
+// once per process (or per thread in run_threads) and lives as long as any communicator in it.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include <collx/core/clock.hpp>
+#include <collx/core/error.hpp>
+#include <collx/transport/arena.hpp>
+#include <collx/transport/links.hpp>
+#include <collx/transport/memory.hpp>
+#include <collx/transport/shm.hpp>
+#include <collx/transport/wait.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+#ifndef NDEBUG
+inline constexpr bool checked_by_default = true;
+#else
+inline constexpr bool checked_by_default = false;
+#endif
+
+// What holds for all communicators of a job unless they say otherwise.
+struct job_settings {
+    std::int64_t timeout_ns = 60'000'000'000;
+    bool checked = checked_by_default;
+    wait_policy waiting{};
+    bool operator==(const job_settings&) const = default;
+};
+
+namespace detail {
+
+// One word that fork() sets to zero in the child: a child must not use its parent's ranks.
+class fork_mark {
+public:
+    fork_mark() {
+        void* p = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED) fail(errc::resource, -1, -1, "free memory", "cannot map a page");
+        word_ = static_cast<volatile std::uint32_t*>(p);
+        ::madvise(p, page_bytes, MADV_WIPEONFORK);
+        *word_ = 1;
+    }
+    fork_mark(const fork_mark&) = delete;
+    ~fork_mark() { ::munmap(const_cast<std::uint32_t*>(word_), page_bytes); }
+    bool is_child() const { return *word_ == 0; }
+
+private:
+    volatile std::uint32_t* word_;
+};
+
+// Where rank 0 tells the others the place of the communicators that the whole job makes, one after the other.
+struct notice_board {
+    static constexpr int lines = 32;
+    struct line {
+        std::atomic<std::uint64_t> number;  // which creation this line speaks of, + 1
+        std::uint64_t offset;
+    };
+    line at[lines];
+};
+static_assert(sizeof(notice_board) <= page_bytes);
+
+}  // namespace detail
+
+class job {
+public:
+    job(std::shared_ptr<arena> a, int rank, int size, job_settings s, bool threads)
+        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads) {
+        if (!threads && size > 1) watch = peer_watch(*memory, rank, size);
+    }
+
+    job_settings settings;
+    std::shared_ptr<arena> memory;
+    int rank, size;
+    bool is_threads;
+    peer_watch watch;
+    detail::fork_mark mark;
+    std::uint64_t communicators_made = 0;  // by the whole job, in step on all ranks
+    const char* found_by = "alone";
+
+    detail::notice_board& board() const { return *reinterpret_cast<detail::notice_board*>(memory->board()); }
+
+    // The place of the next communicator of all ranks: rank 0 takes it, the others read it from the board.
+    std::uint64_t agree_on_world(const deadline& until) {
+        const std::uint64_t number = communicators_made++;
+        auto& line = board().at[number % detail::notice_board::lines];
+        if (rank == 0) {
+            const std::uint64_t offset = take_links(*memory, size);
+            line.offset = offset;
+            line.number.store(number + 1, std::memory_order_release);
+            return offset;
+        }
+        for (backoff b(settings.waiting); line.number.load(std::memory_order_acquire) != number + 1;)
+            if (b.pause() && until.passed())
+                fail(errc::timeout, rank, 0, "is rank 0 alive, and do all ranks make the same communicators in the same order?",
+                     "rank 0 did not make communicator %llu", static_cast<unsigned long long>(number));
+        return line.offset;
+    }
+
+    // Address space for one communicator of n ranks, its user count set.
+    static std::uint64_t take_links(arena& a, int n) {
+        const std::uint64_t offset = a.take(links_layout::for_ranks(n).bytes());
+        a.reserve(offset, page_bytes);
+        reinterpret_cast<links_control*>(a.at(offset))->users.store(n, std::memory_order_relaxed);
+        return offset;
+    }
+};
+
+namespace detail {
+// The job of this thread while run_threads runs it. Processes have one job for all their threads.
+inline thread_local std::shared_ptr<job> thread_job;
+}  // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a call may be told beside its data: designated initialisers, any subset, no template cost.
+//   collx::all_reduce(world, gradient, collx::plus{}, {.timeout = 5s});
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+struct call_options {
+    // How long the call may wait for its peers; 0 takes the communicator's.
+    std::chrono::nanoseconds timeout{0};
+    // For rooted collectives.
+    int root = 0;
+};
+
+COLLX_END_NAMESPACE

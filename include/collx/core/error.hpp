@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What can go wrong, as one exception type with a code, the ranks concerned and a remedy. Transports and schedules report through it; nothing here
+// knows them. Kept to <exception> and a small buffer of its own: <stdexcept> and <system_error> would cost every user 0.1 s of compile time.
+#pragma once
+
+#include <cstdarg>    // for va_list
+#include <cstdint>    // for uint64_t
+#include <cstdio>     // for vsnprintf
+#include <exception>  // for exception
+
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+enum class errc : unsigned char {
+    invalid_argument,  // this call cannot be right on this rank alone: null, overlapping, out of range, overflow
+    mismatch,          // ranks disagree on what is called: counts, types, operators, roots, order
+    peer_failed,       // a rank died; error::peer() says which
+    timeout,           // a deadline passed; error::peer() says who was waited for
+    aborted,           // the communicator was aborted by some rank
+    resource,          // the system has no more of something: memory, descriptors, processes
+    unsupported,       // this machine or this build cannot do it
+    environment,       // a COLLX_* variable or launcher setting makes no sense
+    protocol,          // a peer sent something its own schedule does not allow
+    forked,            // used in a child process that fork() made
+};
+
+constexpr const char* name_of(errc c) {
+    constexpr const char* names[] = {"invalid_argument", "mismatch",    "peer_failed", "timeout",  "aborted",
+                                     "resource",         "unsupported", "environment", "protocol", "forked"};
+    return names[static_cast<int>(c)];
+}
+
+// What collx throws. what() is one line: what happened, on which rank, with whom, and what to do about it.
+class error : public std::exception {
+public:
+    error(errc code, int rank, int peer, const char* text, const char* remedy) noexcept : code_(code), rank_(rank), peer_(peer) {
+        const char* close = remedy[0] != '\0' ? ")" : "";
+        const char* open = remedy[0] != '\0' ? " (" : "";
+        if (rank >= 0) std::snprintf(what_, sizeof what_, "collx: rank %d: %s%s%s%s", rank, text, open, remedy, close);
+        else std::snprintf(what_, sizeof what_, "collx: %s%s%s%s", text, open, remedy, close);
+    }
+    const char* what() const noexcept override { return what_; }
+    errc code() const noexcept { return code_; }
+    int rank() const noexcept { return rank_; }          // the rank that reports, -1 before there is one
+    int peer() const noexcept { return peer_; }          // the guilty or missing rank, -1 if none can be named
+    std::uint64_t sequence() const noexcept { return sequence_; }  // number of the collective on its communicator, 0 outside one
+    void set_sequence(std::uint64_t s) noexcept { sequence_ = s; }
+
+private:
+    char what_[512];
+    std::uint64_t sequence_ = 0;
+    errc code_;
+    int rank_, peer_;
+};
+
+// The ones that programs catch by type.
+struct peer_failed : error { using error::error; };
+struct timed_out : error { using error::error; };
+struct mismatch : error { using error::error; };
+struct aborted : error { using error::error; };
+struct invalid_argument : error { using error::error; };
+
+// Throws the type that belongs to the code. Format as printf; kept out of line so that hot paths carry only a call.
+[[noreturn, gnu::cold, gnu::noinline, gnu::format(printf, 5, 6)]]
+inline void fail(errc code, int rank, int peer, const char* remedy, const char* format, ...) {
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    std::vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    switch (code) {
+        case errc::peer_failed: throw peer_failed(code, rank, peer, text, remedy);
+        case errc::timeout: throw timed_out(code, rank, peer, text, remedy);
+        case errc::mismatch: throw mismatch(code, rank, peer, text, remedy);
+        case errc::aborted: throw aborted(code, rank, peer, text, remedy);
+        case errc::invalid_argument: throw invalid_argument(code, rank, peer, text, remedy);
+        default: throw error(code, rank, peer, text, remedy);
+    }
+}
+
+COLLX_END_NAMESPACE

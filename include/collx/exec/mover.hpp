@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What one step does to elements: read the user's tensors, hooks and types on one side, the wire's bytes on the other, in one pass. A mover
+// binds (input, output, operator, wire type); the task that walks the steps is written against this interface only.
+//
+//   in --pre--> accumulator --op--> … --post--> out          wire elements in slots and windows, accumulators in tmp
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+#include <collx/core/buffer.hpp>
+#include <collx/core/element.hpp>
+#include <collx/core/op.hpp>
+#include <collx/exec/kernels.hpp>
+#include <collx/sched/step.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// The operator of collectives that only move data.
+struct no_op {};
+
+template <class In, class Out, class Op, class Wire>
+class mover {
+public:
+    using in_type = std::remove_cv_t<typename In::value_type>;
+    using out_type = std::remove_cv_t<typename Out::value_type>;
+    using wire_type = Wire;
+    static constexpr bool reduces = !std::is_same_v<Op, no_op>;
+    using acc_type = std::conditional_t<reduces, accumulator_t<in_type>, in_type>;
+    static constexpr bool hooked = has_pre_v<Op, in_type> || has_post_v<Op, acc_type>;
+    // Every operand is an array of one type: kernels run on the user's memory directly.
+    static constexpr bool plain = In::is_contiguous && Out::is_contiguous && std::is_same_v<in_type, out_type> &&
+                                  std::is_same_v<in_type, Wire> && std::is_same_v<in_type, acc_type> && !hooked;
+
+    mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {}
+
+    void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
+    const In& input() const { return in_; }
+    const Out& output() const { return out_; }
+
+    // A local operand as wire elements: what send and put do.
+    void load(Wire* to, place from, std::size_t at, std::size_t n) const {
+        if constexpr (plain) {
+            std::memcpy(static_cast<void*>(to), local(from) + at, n * sizeof(Wire));
+        } else {
+            in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
+                read(acc, from, at + i, m);
+                for (std::size_t k = 0; k < m; ++k) to[i + k] = static_cast<Wire>(acc[k]);
+            });
+        }
+    }
+
+    // Received elements into a local operand, as they are: what recv | copy and get | copy do.
+    void store(place to, std::size_t at, const Wire* from, std::size_t n) {
+        if constexpr (plain) {
+            std::memcpy(static_cast<void*>(local(to) + at), from, n * sizeof(Wire));
+        } else if (to == place::tmp) {
+            for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = static_cast<acc_type>(from[k]);
+        } else {
+            if constexpr (Out::is_output)
+                for (std::size_t k = 0; k < n; ++k) out_[at + k] = static_cast<out_type>(from[k]);
+        }
+    }
+
+    // Local to local. From in to out this is the whole collective of a single rank, so the hooks apply.
+    void move(place from, std::size_t from_at, place to, std::size_t to_at, std::size_t n) {
+        if constexpr (plain) {
+            if (local(to) + to_at != local(from) + from_at)
+                std::memmove(static_cast<void*>(local(to) + to_at), local(from) + from_at, n * sizeof(Wire));
+        } else {
+            in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
+                read(acc, from, from_at + i, m);
+                if (to == place::out && from == place::in) finish(acc, to_at + i, m);
+                write(to, to_at + i, acc, m);
+            });
+        }
+    }
+
+    // received (op) local, or local (op) received, into `to` (complete if that is out) and, if wanted, on to the next channel.
+    void combine(const Wire* received, bool received_left, place own, std::size_t own_at, place to, std::size_t to_at, Wire* forward,
+                 std::size_t n) {
+        if constexpr (reduces) {
+            if constexpr (plain) {
+                const Wire* mine = local(own) + own_at;
+                const Wire* both[2] = {received_left ? received : mine, received_left ? mine : received};
+                Wire* first = to == place::none ? forward : local(to) + to_at;
+                fold_arrays(op_, first, to == place::none ? nullptr : forward, both, 2, n);
+            } else {
+                in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
+                    read(acc, own, own_at + i, m);
+                    for (std::size_t k = 0; k < m; ++k) {
+                        const auto other = static_cast<acc_type>(received[i + k]);
+                        acc[k] = static_cast<acc_type>(received_left ? op_(other, acc[k]) : op_(acc[k], other));
+                    }
+                    deliver(acc, to, to_at, forward, i, m);
+                });
+            }
+        }
+    }
+
+    // The rank-ordered reduction of several wires; sources[own_index] is ignored and the local operand `own` stands there (own_index < 0: none).
+    void fold_ranks(const Wire** sources, int count, int own_index, place own, std::size_t own_at, place to, std::size_t to_at, Wire* also,
+                    std::size_t n) {
+        if constexpr (reduces) {
+            if constexpr (plain) {
+                if (own_index >= 0 && own != place::none && !is_window(own)) sources[own_index] = local(own) + own_at;
+                fold_arrays(op_, to == place::none ? also : local(to) + to_at, to == place::none ? nullptr : also, sources, count, n);
+            } else {
+                in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
+                    alignas(acc_type) std::byte more[block * sizeof(acc_type)];
+                    auto* next = reinterpret_cast<acc_type*>(more);
+                    for (int s = 0; s < count; ++s) {
+                        acc_type* into = s == 0 ? acc : next;
+                        if (s == own_index && own != place::none && !is_window(own)) read(into, own, own_at + i, m), through_wire(into, m);
+                        else for (std::size_t k = 0; k < m; ++k) into[k] = static_cast<acc_type>(sources[s][i + k]);
+                        if (s > 0) for (std::size_t k = 0; k < m; ++k) acc[k] = static_cast<acc_type>(op_(acc[k], next[k]));
+                    }
+                    deliver(acc, to, to_at, also, i, m);
+                });
+            }
+        }
+    }
+
+    // Zero copy: the rank-ordered reduction of everybody's buffers into everybody's.
+    void fold_everywhere(const Wire* const* sources, Wire* const* to, int count, std::size_t n) const
+        requires plain
+    {
+        if constexpr (reduces) fold_to_arrays(op_, to, count, sources, count, n);
+    }
+
+private:
+    static constexpr std::size_t block = sizeof(acc_type) >= 64 ? 8 : 512 / sizeof(acc_type);
+
+    in_type* local(place p) const
+        requires plain
+    {
+        if (p == place::out) return const_cast<in_type*>(out_.data());
+        if (p == place::tmp) return tmp_;
+        return const_cast<in_type*>(in_.data());
+    }
+
+    template <class F>
+    static void in_blocks(std::size_t n, F&& f) {
+        alignas(64) std::byte room[block * sizeof(acc_type)];
+        for (std::size_t i = 0; i < n; i += block) f(reinterpret_cast<acc_type*>(room), i, n - i < block ? n - i : block);
+    }
+
+    void read(acc_type* acc, place from, std::size_t at, std::size_t n) const {
+        if (from == place::tmp) {
+            for (std::size_t k = 0; k < n; ++k) acc[k] = tmp_[at + k];
+        } else if (from == place::out) {
+            for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(out_[at + k]);
+        } else {
+            for (std::size_t k = 0; k < n; ++k) {
+                if constexpr (has_pre_v<Op, in_type>) acc[k] = static_cast<acc_type>(op_.pre(in_[at + k]));
+                else acc[k] = static_cast<acc_type>(in_[at + k]);
+            }
+        }
+    }
+    void write(place to, std::size_t at, const acc_type* acc, std::size_t n) {
+        if (to == place::tmp) {
+            for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = acc[k];
+        } else if constexpr (Out::is_output) {
+            for (std::size_t k = 0; k < n; ++k) out_[at + k] = static_cast<out_type>(acc[k]);
+        }
+    }
+    void finish(acc_type* acc, std::size_t at, std::size_t n) const {
+        if constexpr (has_post_v<Op, acc_type>)
+            for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(op_.post(acc[k], hook_context{ranks_, at + k}));
+    }
+    // A narrower wire rounds; the rank that computes a value must keep what the others will receive, or results differ between ranks.
+    static void through_wire(acc_type* acc, std::size_t n) {
+        if constexpr (!std::is_same_v<Wire, acc_type>)
+            for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(static_cast<Wire>(acc[k]));
+    }
+    void deliver(acc_type* acc, place to, std::size_t to_at, Wire* forward, std::size_t i, std::size_t n) {
+        if (to == place::out) finish(acc, to_at + i, n);
+        if (forward != nullptr) through_wire(acc, n);
+        if (to != place::none) write(to, to_at + i, acc, n);
+        if (forward != nullptr) for (std::size_t k = 0; k < n; ++k) forward[i + k] = static_cast<Wire>(acc[k]);
+    }
+
+    In in_;
+    Out out_;
+    [[no_unique_address]] Op op_;
+    acc_type* tmp_ = nullptr;
+    int ranks_;
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The host reading of a schedule: one cursor per strand over the recorded steps, moved on by advance() as far as messages and signals allow.
+// Nothing blocks in here, so many operations can be under way; nothing throws either, errors are kept for whoever waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <collx/exec/layout.hpp>
+#include <collx/exec/mover.hpp>
+#include <collx/sched/recorder.hpp>
+#include <collx/transport/links.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// The window of one algorithm on one port, and how many pieces have run over it: stages and signal numbers go on where the last call stopped.
+// Rooted algorithms share one window for all roots.
+struct bound_window {
+    window_memory memory;
+    std::uint64_t iteration = 0;
+};
+
+// A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
+struct bound_schedule {
+    program steps;
+    int chunks = 1;
+    int max_message_chunks = 1;
+    int tmp_chunks = 0;
+    int at_port = 0;
+    bool zero_copy = false;            // peers read and write the user's own buffers
+    bound_window* window = nullptr;    // null where channels alone are used
+    std::byte* scratch = nullptr;      // tmp chunks
+    std::size_t scratch_bytes = 0;
+    std::unique_ptr<std::byte[]> scratch_memory;
+    std::vector<const void*> sources;  // operands of a fold
+};
+
+enum class progress : unsigned char { blocked, moved, done, failed };
+
+// Something under way on a communicator.
+class operation {
+public:
+    virtual ~operation() = default;
+    virtual progress advance() = 0;
+    progress state = progress::blocked;  // kept by the progress engine for whoever waits
+    failure error{};
+    int waiting_for = -1;  // the peer that the first blocked strand waits for, -1: several
+};
+
+template <class Links, class Mover>
+class task final : public operation {
+public:
+    using wire = typename Mover::wire_type;
+    static constexpr int max_strands = 8;
+
+    // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
+    task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out, std::size_t piece_elems)
+        : links_(links), plan_(plan), mover_(mover), in_(in), out_(out), piece_elems_(piece_elems == 0 ? 1 : piece_elems) {
+        const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
+        pieces_ = most == 0 ? 1 : (most + piece_elems_ - 1) / piece_elems_;
+        if (plan.window != nullptr) {
+            window_ = plan.window->memory;
+            base_ = plan.window->iteration;
+            plan.window->iteration += pieces_;
+        }
+        stride_bytes_ = round_up(piece_elems_ * sizeof(wire), alignof(wire));
+        inline_window_ = stride_bytes_ * static_cast<std::size_t>(plan.chunks) <= signal_line::inline_bytes && alignof(wire) <= 8;
+        mover_.set_tmp(plan.scratch);
+        for (const auto& s : plan.steps.strands) strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, 0};
+    }
+
+    progress advance() override {
+        bool moved = false, again;
+        do {
+            again = false;
+            int left = 0;
+            for (int s = 0; s < count_; ++s) {
+                strand& st = strands_[s];
+                if (st.piece == pieces_) continue;
+                if (run_iteration(st)) again = moved = true;
+                if (error) return progress::failed;
+                left += st.piece != pieces_;
+            }
+            if (left == 0) return progress::done;
+        } while (again);
+        return moved ? progress::moved : progress::blocked;
+    }
+
+private:
+    struct strand {
+        const step *pc, *begin, *end;
+        std::size_t piece;
+        int seen;  // wait_all: peers already found
+    };
+    struct part {
+        std::size_t at, count;
+    };
+
+    // Runs to the end of this iteration or until blocked. True if anything was done.
+    bool run_iteration(strand& st) {
+        const step* const first = st.pc;
+        const int seen = st.seen;
+        while (st.pc != st.end) {
+            if (!run(*st.pc, st)) return st.pc != first || st.seen != seen;
+            ++st.pc;
+            st.seen = 0;
+        }
+        st.pc = st.begin;
+        ++st.piece;
+        return true;
+    }
+
+    bool run(const step& s, strand& st) {
+        if ((s.what & (recv | send)) != 0) return run_channel(s, st);
+        if (s.what == signal) return run_signal(s, st);
+        if (s.what == wait) return run_wait(s, st);
+        if ((s.what & fold) != 0) return run_fold(s, st);
+        if ((s.what & get) != 0) return run_get(s, st);
+        return run_copy(s, st);
+    }
+
+    // -------------------------------------------------------------- chunks and pieces
+    part cut(const chunk_layout& l, int chunk, std::size_t piece) const {
+        const std::size_t size = l.size(chunk), begin = piece * piece_elems_;
+        if (begin >= size) return {l.offset(chunk), 0};
+        return {l.offset(chunk) + begin, size - begin < piece_elems_ ? size - begin : piece_elems_};
+    }
+    part local(place p, int chunk, std::size_t piece) const {
+        if (p == place::out) return cut(out_, chunk, piece);
+        part in = cut(in_, chunk, piece);
+        if (p == place::tmp || p == place::none) in.at = static_cast<std::size_t>(chunk) * piece_elems_;
+        return in;
+    }
+    std::size_t message_elems(place p, const chunk_set& set, std::size_t piece) const {
+        std::size_t n = 0;
+        for (int i = 0; i < set.count; ++i) n += local(p, set.at(i, plan_.chunks), piece).count;
+        return n;
+    }
+    wire* window_at(int rank, int segment, std::size_t piece, int chunk) const {
+        const std::uint64_t i = base_ + piece;
+        std::byte* at = inline_window_ ? window_.line(rank, segment, i).payload : window_.segment(rank, segment, i);
+        return reinterpret_cast<wire*>(at + static_cast<std::size_t>(chunk) * stride_bytes_);
+    }
+
+    // -------------------------------------------------------------- channels
+    bool run_channel(const step& s, strand& st) {
+        const bool receives = (s.what & recv) != 0, sends = (s.what & send) != 0;
+        const ref& shape = (s.what & copy) != 0 || !sends ? s.dst : (s.src.where != place::none ? s.src : s.dst);
+        const std::size_t n = message_elems(shape.where, shape.chunks, st.piece);
+        if (n == 0 && st.piece > 0) return true;  // both ends know that this chunk has ended
+        const std::size_t bytes = n * sizeof(wire);
+        const wire* in = nullptr;
+        wire* out = nullptr;
+        if (receives) {
+            auto& rx = links_.rx(plan_.at_port, s.peer_from);
+            const std::byte* slot = rx.try_peek();
+            if (slot == nullptr) return blocked_on(s.peer_from);
+            if (rx.peeked_bytes() != bytes) return broken(errc::mismatch, s.peer_from);
+            in = reinterpret_cast<const wire*>(slot);
+        }
+        if (sends) {
+            std::byte* slot = links_.tx(plan_.at_port, s.peer_to).try_acquire(bytes);
+            if (slot == nullptr) return blocked_on(s.peer_to);
+            out = reinterpret_cast<wire*>(slot);
+        }
+        for (int i = 0; i < shape.chunks.count; ++i) {
+            const std::size_t done = touch(s, st, i, in, out);
+            if (in != nullptr) in += done;
+            if (out != nullptr) out += done;
+        }
+        if (sends) links_.tx(plan_.at_port, s.peer_to).commit(bytes);
+        if (receives) links_.rx(plan_.at_port, s.peer_from).release();
+        return true;
+    }
+
+    // One chunk of a channel step; returns its number of elements.
+    std::size_t touch(const step& s, strand& st, int i, const wire* in, wire* out) {
+        const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
+        if (in == nullptr) {
+            const part p = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            mover_.load(out, s.src.where, p.at, p.count);
+            return p.count;
+        }
+        const part to = local(s.dst.where, dst_chunk, st.piece);
+        if ((s.what & (reduce | reduce_after)) != 0) {
+            const part own = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            mover_.combine(in, (s.what & reduce) != 0, s.src.where, own.at, s.dst.where, to.at, out, own.count);
+            return own.count;
+        }
+        if ((s.what & copy) != 0) mover_.store(s.dst.where, to.at, in, to.count);
+        if (out != nullptr) std::memcpy(static_cast<void*>(out), in, to.count * sizeof(wire));
+        return to.count;
+    }
+
+    // -------------------------------------------------------------- windows
+    struct user_buffers {
+        std::uint64_t in, out;  // offsets in the arena
+    };
+
+    bool run_signal(const step& s, strand& st) {
+        auto& line = window_.line(links_.rank(), s.index, base_ + st.piece);
+        if (plan_.zero_copy) publish_buffers(line);
+        line.number.store(base_ + st.piece + 1, std::memory_order_release);
+        return true;
+    }
+    bool run_wait(const step& s, strand& st) {
+        const std::uint64_t i = base_ + st.piece;
+        if (i < s.lag) return true;
+        const std::uint64_t at = i - s.lag;
+        if (s.peer_from != all_ranks) {
+            if (window_.line(s.peer_from, s.index, at).number.load(std::memory_order_acquire) > at) return true;
+            return blocked_on(s.peer_from);
+        }
+        for (const int n = links_.size(); st.seen < n; ++st.seen)
+            if (window_.line(st.seen, s.index, at).number.load(std::memory_order_acquire) <= at) return blocked_on(st.seen);
+        return true;
+    }
+    bool run_get(const step& s, strand& st) {
+        for (int i = 0; i < s.dst.chunks.count; ++i) {
+            const int chunk = s.src.chunks.at(i, plan_.chunks);
+            const part to = local(s.dst.where, s.dst.chunks.at(i, plan_.chunks), st.piece);
+            mover_.store(s.dst.where, to.at, remote_at(s.src.where, s.peer_from, chunk, st), to.count);
+        }
+        return true;
+    }
+    bool run_fold(const step& s, strand& st) {
+        const int me = links_.rank(), count = s.peer_to - s.peer_from;
+        const auto** sources = reinterpret_cast<const wire**>(plan_.sources.data());
+        for (int i = 0; i < s.dst.chunks.count; ++i) {
+            const int src_chunk = s.src.chunks.at(i, plan_.chunks), dst_chunk = s.dst.chunks.at(i, plan_.chunks);
+            for (int k = 0; k < count; ++k) sources[k] = remote_at(s.src.where, s.peer_from + k, src_chunk, st);
+            const part own = local(is_window(s.own) ? place::in : s.own, src_chunk, st.piece);
+            const part to = local(s.dst.where, dst_chunk, st.piece);
+            if ((s.what & to_all) != 0) {
+                fold_into_all(sources, count, dst_chunk, st, to);
+                continue;
+            }
+            wire* also = s.also != place::none ? window_at(me, segment_of(s.also), st.piece, dst_chunk) : nullptr;
+            const int own_index = me >= s.peer_from && me < s.peer_to ? me - s.peer_from : -1;
+            mover_.fold_ranks(sources, count, own_index, s.own, own.at, s.dst.where, to.at, also, to.count);
+        }
+        return true;
+    }
+    bool run_copy(const step& s, strand& st) {
+        for (int i = 0; i < s.src.chunks.count; ++i) {
+            const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
+            const part p = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            if (is_window(s.dst.where)) {
+                mover_.load(window_at(links_.rank(), segment_of(s.dst.where), st.piece, dst_chunk), s.src.where, p.at, p.count);
+            } else {
+                mover_.move(s.src.where, p.at, s.dst.where, local(s.dst.where, dst_chunk, st.piece).at, p.count);
+            }
+        }
+        return true;
+    }
+
+    // -------------------------------------------------------------- zero copy: the operand is a peer's own buffer
+    void publish_buffers(signal_line& line) const {
+        if constexpr (Mover::plain) {
+            const user_buffers b{links_.memory().offset_of(mover_.input().data()), links_.memory().offset_of(mover_.output().data())};
+            std::memcpy(line.payload, &b, sizeof b);
+        }
+    }
+    user_buffers buffers_of(int rank, const strand& st) const {
+        user_buffers b;
+        std::memcpy(&b, window_.line(rank, 0, base_ + st.piece).payload, sizeof b);
+        return b;
+    }
+    const wire* remote_at(place where, int rank, int chunk, const strand& st) const {
+        if (is_window(where)) return window_at(rank, segment_of(where), st.piece, chunk);
+        const user_buffers b = buffers_of(rank, st);
+        const auto* base = reinterpret_cast<const wire*>(links_.memory().at(where == place::in ? b.in : b.out));
+        return base + cut(where == place::in ? in_ : out_, chunk, st.piece).at;
+    }
+    void fold_into_all(const wire** sources, int count, int chunk, const strand& st, part to) {
+        if constexpr (Mover::plain && Mover::reduces) {
+            wire* outs[max_zero_copy_ranks];
+            for (int k = 0; k < count; ++k) outs[k] = const_cast<wire*>(remote_at(place::out, k, chunk, st));
+            mover_.fold_everywhere(sources, outs, count, to.count);
+        }
+    }
+
+    bool blocked_on(int peer) {
+        waiting_for = peer;
+        return false;
+    }
+    bool broken(errc code, int peer) {
+        error = failure(code, peer);
+        return false;
+    }
+
+public:
+    static constexpr int max_zero_copy_ranks = 64;
+
+private:
+    Links& links_;
+    bound_schedule& plan_;
+    Mover mover_;
+    chunk_layout in_, out_;
+    std::size_t piece_elems_, pieces_, stride_bytes_;
+    window_memory window_;
+    std::uint64_t base_ = 0;  // iterations of the window before this call
+    bool inline_window_;
+    int count_ = 0;
+    strand strands_[max_strands];
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a program may fix at compile time about how a collective runs: the algorithm, the type on the wire, the order of operands, the size of pieces.
+// A policy is a plain value; comm.with(…) binds any of them, in any order, to the calls made through it.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include <collx/sched/collective.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Elements travel as W (bf16 on the wire of float sums, say). Reducing collectives only; all ranks keep what the wire carried, so results stay equal.
+template <class W>
+struct wire {
+    using type = W;
+};
+// Operands are combined in rank order, one after the other, whatever the size, the count of ranks or the machine: the same bits on every run.
+struct deterministic {};
+// Elements of one chunk that travel at once, in bytes; 0 leaves it to the selector.
+struct piece {
+    std::size_t bytes = 0;
+};
+// Let the selector choose (the default).
+struct automatic {};
+
+// A type that names the collective it implements and can be run over an executor is an algorithm; users write their own.
+template <class A>
+concept AlgorithmPolicy = requires {
+    { A::op } -> std::convertible_to<collective>;
+    { A::chunks(2) } -> std::convertible_to<int>;
+};
+
+// The policies of one call, folded together from a list.
+template <class... Policies>
+struct policy_set;
+
+template <>
+struct policy_set<> {
+    using wire_type = void;
+    static constexpr bool rank_order = false;
+    std::size_t piece_bytes = 0;
+    template <collective C>
+    static constexpr bool has_algorithm = false;
+};
+
+template <class W, class... Rest>
+struct policy_set<wire<W>, Rest...> : policy_set<Rest...> {
+    using wire_type = W;
+    constexpr policy_set(wire<W>, Rest... rest) : policy_set<Rest...>{rest...} {}
+};
+template <class... Rest>
+struct policy_set<deterministic, Rest...> : policy_set<Rest...> {
+    static constexpr bool rank_order = true;
+    constexpr policy_set(deterministic, Rest... rest) : policy_set<Rest...>{rest...} {}
+};
+template <class... Rest>
+struct policy_set<piece, Rest...> : policy_set<Rest...> {
+    constexpr policy_set(piece p, Rest... rest) : policy_set<Rest...>{rest...} { this->piece_bytes = p.bytes; }
+};
+template <class... Rest>
+struct policy_set<automatic, Rest...> : policy_set<Rest...> {
+    constexpr policy_set(automatic, Rest... rest) : policy_set<Rest...>{rest...} {}
+};
+template <AlgorithmPolicy A, class... Rest>
+struct policy_set<A, Rest...> : policy_set<Rest...> {
+    A bound;
+    constexpr policy_set(A a, Rest... rest) : policy_set<Rest...>{rest...}, bound(a) {}
+    template <collective C>
+    static constexpr bool has_algorithm = C == A::op || policy_set<Rest...>::template has_algorithm<C>;
+    template <collective C>
+    constexpr auto algorithm() const {
+        if constexpr (C == A::op) return bound;
+        else return policy_set<Rest...>::template algorithm<C>();
+    }
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where an algorithm meets a communicator: its steps are recorded once, its window is made once, and both are kept for every later call with the same
+// algorithm and parameters. Looking one up is one probe of a small table.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include <collx/exec/task.hpp>
+#include <collx/transport/links.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Algorithm>
+inline constexpr char algorithm_id = 0;  // its address is the algorithm's identity in this process
+
+// The parameters of an algorithm value (root, chunk count, depth) as bits; two values with equal bits record the same steps.
+template <class Algorithm>
+std::uint64_t parameter_bits(const Algorithm& a) {
+    static_assert(std::is_trivially_copyable_v<Algorithm> && sizeof(Algorithm) <= 64, "collx: an algorithm is a small value of plain parameters");
+    if constexpr (std::is_empty_v<Algorithm>) return 0;
+    unsigned char raw[sizeof(Algorithm)];
+    std::memcpy(raw, &a, sizeof raw);
+    std::uint64_t h = 0xcbf2'9ce4'8422'2325;
+    for (unsigned char c : raw) h = (h ^ c) * 0x0000'0100'0000'01b3;
+    return h;
+}
+
+template <class Algorithm>
+constexpr int window_depth_of(const Algorithm& a) {
+    if constexpr (requires { a.depth; }) return a.depth;
+    else if constexpr (requires { Algorithm::window_depth; }) return Algorithm::window_depth;
+    else return 0;
+}
+template <class Algorithm>
+constexpr int tmp_chunks_of(const Algorithm& a, int n) {
+    if constexpr (requires { a.tmp_chunks(n); }) return a.tmp_chunks(n);
+    else return 0;
+}
+
+// What all ranks must agree on before the first byte: the largest message, which segments and buffers are touched.
+struct footprint {
+    int max_message_chunks = 1, segments = 0;
+    bool zero_copy = false;
+    void add(const program& p) {
+        for (const auto& strand : p.strands)
+            for (const auto& s : strand) {
+                if ((s.what & (recv | send)) != 0) {
+                    const int m = (s.what & recv) != 0 ? s.dst.chunks.count : s.src.chunks.count;
+                    max_message_chunks = m > max_message_chunks ? m : max_message_chunks;
+                }
+                for (place w : {s.src.where, s.dst.where, s.also})
+                    if (is_window(w) && segment_of(w) >= segments) segments = segment_of(w) + 1;
+                zero_copy |= (s.what & to_all) != 0 || ((s.what & (get | fold)) != 0 && !is_window(s.src.where));
+            }
+    }
+};
+
+}  // namespace detail
+
+class schedule_cache {
+public:
+    explicit schedule_cache(links& l) : links_(l), table_(slots) {}
+
+    // The schedule of `algorithm` on this communicator and port. First use is collective: windows are made in call order.
+    template <class Algorithm>
+    bound_schedule& bind(const Algorithm& algorithm, int at_port) {
+        const void* id = &detail::algorithm_id<Algorithm>;
+        const std::uint64_t bits = detail::parameter_bits(algorithm);
+        const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ bits ^ static_cast<std::uint64_t>(at_port) << 57;
+        for (std::size_t i = mixed >> 32;; ++i) {
+            entry& e = table_[i & (table_.size() - 1)];
+            if (e.id == id && e.bits == bits && e.at_port == at_port) return *e.schedule;
+            if (e.id == nullptr) return insert(e, id, bits, at_port, make(algorithm, at_port));
+        }
+    }
+
+    // Room for the partial results of one piece; grows on first use only.
+    void provide_scratch(bound_schedule& b, std::size_t bytes) {
+        if (bytes <= b.scratch_bytes) return;
+        b.scratch_memory = std::make_unique<std::byte[]>(bytes + 64);
+        b.scratch = b.scratch_memory.get() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.get()) % 64);
+        b.scratch_bytes = bytes;
+    }
+
+    static constexpr std::size_t segment_bytes(int chunks) {
+        const std::size_t by_chunk = static_cast<std::size_t>(chunks) * 16 * 1024;
+        return by_chunk > 512 * 1024 ? by_chunk : 512 * 1024;
+    }
+
+private:
+    static constexpr std::size_t slots = 64;
+    struct entry {
+        const void* id = nullptr;
+        std::uint64_t bits = 0;
+        int at_port = 0;
+        std::unique_ptr<bound_schedule> schedule;
+    };
+
+    struct window_entry {
+        const void* id;
+        int at_port;
+        bound_window state;
+    };
+
+    template <class Algorithm>
+    std::unique_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
+        const int n = links_.size();
+        auto b = std::make_unique<bound_schedule>();
+        b->steps = record(algorithm, links_.rank(), n);
+        detail::footprint f;
+        for (int r = 0; r < n; ++r) f.add(r == links_.rank() ? b->steps : record(algorithm, r, n));
+        b->chunks = algorithm.chunks(n);
+        b->max_message_chunks = f.max_message_chunks;
+        b->tmp_chunks = detail::tmp_chunks_of(algorithm, n);
+        b->at_port = at_port;
+        b->sources.resize(static_cast<std::size_t>(n));
+        b->zero_copy = f.zero_copy;
+        if constexpr (requires { Algorithm::signals; })
+            b->window = &window_for(&detail::algorithm_id<Algorithm>, at_port,
+                                    {.signals = Algorithm::signals,
+                                     .segments = f.segments,
+                                     .depth = detail::window_depth_of(algorithm),
+                                     .segment_bytes = segment_bytes(b->chunks)});
+        return b;
+    }
+    // One window per algorithm, port and shape, whatever the root.
+    bound_window& window_for(const void* id, int at_port, const window_shape& shape) {
+        for (auto& w : windows_)
+            if (w->id == id && w->at_port == at_port && w->state.memory.shape() == shape) return w->state;
+        windows_.push_back(std::make_unique<window_entry>(window_entry{id, at_port, {links_.make_window(shape), 0}}));
+        return windows_.back()->state;
+    }
+    bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, std::unique_ptr<bound_schedule> made) {
+        e = {id, bits, at_port, std::move(made)};
+        bound_schedule& result = *e.schedule;
+        if (++used_ * 2 > table_.size()) grow();
+        return result;
+    }
+    void grow() {
+        std::vector<entry> bigger(table_.size() * 2);
+        for (auto& e : table_) {
+            if (e.id == nullptr) continue;
+            const std::uint64_t mixed =
+                (reinterpret_cast<std::uintptr_t>(e.id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ e.bits ^ static_cast<std::uint64_t>(e.at_port) << 57;
+            std::size_t i = mixed >> 32;
+            while (bigger[i & (bigger.size() - 1)].id != nullptr) ++i;
+            bigger[i & (bigger.size() - 1)] = std::move(e);
+        }
+        table_ = std::move(bigger);
+    }
+
+    links& links_;
+    std::vector<entry> table_;
+    std::vector<std::unique_ptr<window_entry>> windows_;
+    std::size_t used_ = 0;
+};
+
+COLLX_END_NAMESPACE

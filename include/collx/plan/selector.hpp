@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The default choice of algorithm and piece size for ranks that share memory. Numbers carry their evidence; docs/performance.md has the measurements.
+#pragma once
+
+#include <cstddef>
+
+#include <collx/algo/direct.hpp>
+#include <collx/algo/dissemination.hpp>
+#include <collx/algo/linear.hpp>
+#include <collx/algo/one_shot.hpp>
+#include <collx/algo/pairwise.hpp>
+#include <collx/algo/two_shot.hpp>
+#include <collx/algo/zero_copy.hpp>
+#include <collx/plan/schedules.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// What a choice depends on. Everything in it is the same on all ranks.
+struct problem {
+    std::size_t bytes = 0;   // of the whole buffer, on the wire
+    int ranks = 1;
+    int root = 0;
+    int at_port = 0;
+    bool zero_copy = false;  // all buffers lie in windows
+    bool oversubscribed = false;
+};
+
+namespace detail {
+
+// One-shot beats two-shot while a second synchronisation costs more than reading everything n times.
+constexpr std::size_t one_shot_limit(const problem& p) {
+    if (p.oversubscribed) return p.ranks <= 4 ? 16 * 1024 : 8 * 1024;
+    return p.ranks == 2 ? 4 * 1024 : 2 * 1024;
+}
+
+}  // namespace detail
+
+template <collective C>
+bound_schedule& select(schedule_cache& cache, const problem& p) {
+    if constexpr (C == collective::all_reduce) {
+        if (p.bytes <= detail::one_shot_limit(p)) return cache.bind(one_shot_all_reduce{}, p.at_port);
+        if (p.zero_copy) return cache.bind(zero_copy_all_reduce{}, p.at_port);
+        return cache.bind(two_shot_all_reduce{}, p.at_port);
+    } else if constexpr (C == collective::reduce) {
+        if (p.zero_copy) return cache.bind(zero_copy_reduce{.root = p.root}, p.at_port);
+        return cache.bind(direct_reduce{.root = p.root}, p.at_port);
+    } else if constexpr (C == collective::broadcast) {
+        if (p.zero_copy) return cache.bind(zero_copy_broadcast{.root = p.root}, p.at_port);
+        return cache.bind(direct_broadcast{.root = p.root}, p.at_port);
+    } else if constexpr (C == collective::all_gather) {
+        if (p.zero_copy) return cache.bind(zero_copy_all_gather{}, p.at_port);
+        return cache.bind(direct_all_gather{}, p.at_port);
+    } else if constexpr (C == collective::reduce_scatter) {
+        if (p.zero_copy) return cache.bind(zero_copy_reduce_scatter{}, p.at_port);
+        return cache.bind(direct_reduce_scatter{}, p.at_port);
+    } else if constexpr (C == collective::gather) {
+        return cache.bind(linear_gather{.root = p.root}, p.at_port);
+    } else if constexpr (C == collective::scatter) {
+        return cache.bind(linear_scatter{.root = p.root}, p.at_port);
+    } else if constexpr (C == collective::all_to_all) {
+        if (p.zero_copy) return cache.bind(zero_copy_all_to_all{}, p.at_port);
+        return cache.bind(pairwise_all_to_all{}, p.at_port);
+    } else if constexpr (C == collective::scan) {
+        return cache.bind(direct_scan{}, p.at_port);
+    } else if constexpr (C == collective::exclusive_scan) {
+        return cache.bind(direct_exclusive_scan{}, p.at_port);
+    } else {
+        static_assert(C == collective::barrier);
+        return cache.bind(flag_barrier{}, p.at_port);
+    }
+}
+
+// How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2 cache; each costs a few
+// hundred nanoseconds of signalling, or a context switch where ranks share cores.
+inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, std::size_t slot_bytes, bool oversubscribed) {
+    if (b.zero_copy) return chunk_bytes;
+    const std::size_t most = b.window != nullptr ? schedule_cache::segment_bytes(b.chunks) / static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1)
+                                                 : slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
+    const std::size_t want = oversubscribed ? 64 * 1024 : chunk_bytes <= 16 * 1024 ? chunk_bytes : chunk_bytes <= 128 * 1024 ? 16 * 1024 : 32 * 1024;
+    return want < most ? want : most;
+}
+
+COLLX_END_NAMESPACE

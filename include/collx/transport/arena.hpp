@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One range of memory that all ranks of a host see: the ground under channels, windows and shared buffers. Threads share an anonymous mapping
+// (memory.hpp), processes a sealed memfd (shm.hpp). Sparse: only touched pages cost anything. Knows no schedule and no communicator.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <collx/core/error.hpp>
+#include <collx/transport/wait.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+inline constexpr std::size_t cache_line_bytes = 64;
+inline constexpr std::size_t page_bytes = 4096;
+inline constexpr int max_local_ranks = 1024;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+// Start of the mapping. A free list of ranges under one lock: ranges are taken when communicators and shared buffers are made, never in a call.
+struct arena_header {
+    static constexpr std::uint64_t magic_value = 0x3178'6c6c'6f63'0001;  // "collx1", layout 1
+    static constexpr int max_free = 1000;
+    struct range {
+        std::uint64_t offset, bytes;
+    };
+    std::uint64_t magic;
+    std::uint64_t bytes;
+    std::int32_t ranks;
+    alignas(64) std::atomic<std::uint32_t> arrived;        // written by: each rank once; read by: all, acquire
+    alignas(64) std::atomic<std::uint32_t> lock;           // 0 free, else holder's pid
+    std::int32_t free_count;
+    range free[max_free];                                  // sorted by offset; under lock
+    alignas(64) std::atomic<std::int32_t> pid[max_local_ranks];  // written by: its rank before arrived; read by: all
+    alignas(64) std::byte board[page_bytes];               // for those who build on the arena: a page at a known place
+};
+
+// A mapped arena. The mapping lives as long as somebody shares this object; the memory goes when the last process unmaps it.
+class arena {
+public:
+    arena(void* base, std::size_t bytes, int fd) : base_(static_cast<std::byte*>(base)), bytes_(bytes), fd_(fd) {}
+    arena(const arena&) = delete;
+    arena& operator=(const arena&) = delete;
+    ~arena() {
+        ::munmap(base_, bytes_);
+        if (fd_ >= 0) ::close(fd_);
+    }
+
+    // First rank only, on fresh zeroed memory.
+    void format(int ranks) {
+        auto& h = header();
+        h.bytes = bytes_;
+        h.ranks = ranks;
+        const std::uint64_t first = round_up(sizeof(arena_header), page_bytes);
+        h.free[0] = {first, bytes_ - first};
+        h.free_count = 1;
+        h.magic = arena_header::magic_value;
+    }
+
+    arena_header& header() const { return *reinterpret_cast<arena_header*>(base_); }
+    std::byte* at(std::uint64_t offset) const { return base_ + offset; }
+    std::uint64_t offset_of(const void* p) const { return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_); }
+    bool contains(const void* p, std::size_t bytes) const {
+        const auto* b = static_cast<const std::byte*>(p);
+        return b >= base_ && b < base_ + bytes_ && bytes <= static_cast<std::size_t>(base_ + bytes_ - b);
+    }
+    std::size_t bytes() const { return bytes_; }
+    int fd() const { return fd_; }
+    std::byte* board() const { return header().board; }
+
+    // Takes `bytes` of address space (page aligned). Nothing is touched.
+    std::uint64_t take(std::size_t bytes) {
+        bytes = round_up(bytes, page_bytes);
+        auto& h = header();
+        acquire(h);
+        for (int i = 0; i < h.free_count; ++i) {
+            auto& f = h.free[i];
+            if (f.bytes < bytes) continue;
+            const std::uint64_t offset = f.offset;
+            f.offset += bytes;
+            f.bytes -= bytes;
+            if (f.bytes == 0) {
+                std::memmove(&h.free[i], &h.free[i + 1], sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i - 1));
+                --h.free_count;
+            }
+            release(h);
+            return offset;
+        }
+        release(h);
+        fail(errc::resource, -1, -1, "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES",
+             "no %zu bytes of shared address space left", bytes);
+    }
+
+    // Gives a range back, its pages too.
+    void give_back(std::uint64_t offset, std::size_t bytes) noexcept {
+        bytes = round_up(bytes, page_bytes);
+        if (fd_ >= 0) (void)::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+        else (void)::madvise(at(offset), bytes, MADV_DONTNEED);
+        auto& h = header();
+        acquire(h);
+        int i = 0;
+        while (i < h.free_count && h.free[i].offset < offset) ++i;
+        const bool joins_left = i > 0 && h.free[i - 1].offset + h.free[i - 1].bytes == offset;
+        const bool joins_right = i < h.free_count && offset + bytes == h.free[i].offset;
+        if (joins_left) {
+            h.free[i - 1].bytes += bytes;
+            if (joins_right) {
+                h.free[i - 1].bytes += h.free[i].bytes;
+                std::memmove(&h.free[i], &h.free[i + 1], sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i - 1));
+                --h.free_count;
+            }
+        } else if (joins_right) {
+            h.free[i] = {offset, h.free[i].bytes + bytes};
+        } else if (h.free_count < arena_header::max_free) {  // a full list leaks address space, nothing else
+            std::memmove(&h.free[i + 1], &h.free[i], sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i));
+            h.free[i] = {offset, bytes};
+            ++h.free_count;
+        }
+        release(h);
+    }
+
+    // Makes sure that the pages exist, so that a full machine is an error here and not a SIGBUS later.
+    void reserve(std::uint64_t offset, std::size_t bytes) {
+        if (fd_ < 0 || bytes == 0) return;
+        int r;
+        do r = ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+        while (r != 0 && errno == EINTR);
+        if (r != 0)
+            fail(errc::resource, -1, -1, "free memory or raise the memory limit of this job", "cannot reserve %zu bytes of shared memory: %s", bytes,
+                 std::strerror(errno));
+    }
+
+private:
+    static void acquire(arena_header& h) {
+        const auto me = static_cast<std::uint32_t>(::getpid());
+        for (std::int64_t until = now_ns() + 5'000'000'000;;) {
+            std::uint32_t expected = 0;
+            if (h.lock.compare_exchange_weak(expected, me, std::memory_order_acquire)) return;
+            sched_yield();
+            if (now_ns() > until) h.lock.store(0, std::memory_order_relaxed);  // the holder died inside these few instructions
+        }
+    }
+    static void release(arena_header& h) { h.lock.store(0, std::memory_order_release); }
+
+    std::byte* base_;
+    std::size_t bytes_;
+    int fd_;
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a communicator holds of a transport: the channels to every peer, a place to make windows, and the news of failures. This is the model for
+// ranks that share an arena, threads (memory) and processes (shm) alike.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include <collx/core/error.hpp>
+#include <collx/transport/arena.hpp>
+#include <collx/transport/channel.hpp>
+#include <collx/transport/window.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower.
+struct failure {
+    std::uint64_t word = 0;
+    constexpr failure() = default;
+    constexpr explicit failure(std::uint64_t w) : word(w) {}
+    constexpr failure(errc code, int rank)
+        : word((static_cast<std::uint64_t>(code) + 1) << 32 | static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
+    constexpr explicit operator bool() const { return word != 0; }
+    constexpr errc code() const { return static_cast<errc>((word >> 32) - 1); }
+    constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
+};
+
+// Ports keep traffic apart that may be under way at the same time: blocking calls, a few outstanding calls, messages between two ranks.
+namespace port {
+inline constexpr int blocking = 0;
+inline constexpr int first_async = 1;
+inline constexpr int async_ports = 3;
+inline constexpr int messages = 4;
+inline constexpr int count = 5;
+}  // namespace port
+
+// Address map of one communicator inside the arena, the same on all ranks by construction.
+struct links_layout {
+    int ranks = 1;
+    channel_shape channel{};
+
+    static constexpr links_layout for_ranks(int n) {
+        links_layout l;
+        l.ranks = n;
+        while (l.channel.slot_bytes > 8 * 1024 && l.channels_bytes() > (std::size_t{4} << 30)) l.channel.slot_bytes /= 2;
+        return l;
+    }
+    constexpr std::size_t control_bytes() const { return page_bytes; }
+    constexpr std::size_t channels_bytes() const {
+        return static_cast<std::size_t>(port::count) * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) * channel.bytes();
+    }
+    constexpr std::size_t windows_bytes() const { return std::size_t{1} << 30; }
+    constexpr std::size_t bytes() const { return control_bytes() + channels_bytes() + windows_bytes(); }
+    constexpr std::size_t channel_offset(int at_port, int from, int to) const {
+        return control_bytes() + static_cast<std::size_t>((at_port * ranks + from) * ranks + to) * channel.bytes();
+    }
+};
+
+struct links_control {
+    std::atomic<std::uint64_t> failed;                  // written once by whoever notices first; read by all waits
+    alignas(64) std::atomic<std::int32_t> users;        // ranks that still hold this communicator
+    alignas(64) std::atomic<std::int32_t> attached;     // ranks that have begun to use it
+};
+
+class links {
+public:
+    links(arena& a, std::uint64_t offset, int rank, int n)
+        : arena_(&a), base_(a.at(offset)), layout_(links_layout::for_ranks(n)), rank_(rank), next_window_(layout_.control_bytes() + layout_.channels_bytes()) {
+        const auto ends = static_cast<std::size_t>(port::count) * static_cast<std::size_t>(n);
+        sending_.resize(ends);
+        receiving_.resize(ends);
+        reserve(0, layout_.control_bytes());
+    }
+
+    int rank() const { return rank_; }
+    int size() const { return layout_.ranks; }
+    arena& memory() const { return *arena_; }
+    std::size_t slot_bytes() const { return layout_.channel.slot_bytes; }
+    int slot_depth() const { return layout_.channel.depth; }
+
+    // The channel to a peer. Its memory is taken at first use.
+    sending_end& tx(int at_port, int peer) {
+        auto& end = sending_[static_cast<std::size_t>(at_port * size() + peer)];
+        if (!end.is_open()) {
+            const auto at = layout_.channel_offset(at_port, rank_, peer);
+            reserve(at, layout_.channel.bytes());
+            end = sending_end(base_ + at, layout_.channel);
+        }
+        return end;
+    }
+    receiving_end& rx(int at_port, int peer) {
+        auto& end = receiving_[static_cast<std::size_t>(at_port * size() + peer)];
+        if (!end.is_open()) end = receiving_end(base_ + layout_.channel_offset(at_port, peer, rank_), layout_.channel);
+        return end;
+    }
+
+    // A new window. Collective: ranks create windows in the same order, so they agree on the place without a word.
+    window_memory make_window(const window_shape& shape) {
+        const std::size_t bytes = shape.bytes_per_rank() * static_cast<std::size_t>(size());
+        if (next_window_ + bytes > layout_.bytes())
+            fail(errc::resource, rank_, -1, "use fewer different policies on one communicator", "no room for another window of %zu bytes", bytes);
+        const std::size_t at = next_window_;
+        next_window_ += bytes;
+        reserve(at + static_cast<std::size_t>(rank_) * shape.bytes_per_rank(), shape.bytes_per_rank());
+        return window_memory(base_ + at, shape);
+    }
+
+    links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
+    failure failed() const { return failure(control().failed.load(std::memory_order_acquire)); }
+    // The first failure wins; everybody reports that one.
+    void report(failure f) {
+        std::uint64_t none = 0;
+        control().failed.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+    }
+
+    struct traffic {
+        std::uint64_t messages = 0, bytes = 0;
+    };
+    // What this rank has sent through channels so far.
+    traffic sent() const {
+        traffic t;
+        for (const auto& end : sending_) t.messages += end.messages, t.bytes += end.payload_bytes;
+        return t;
+    }
+
+private:
+    void reserve(std::size_t at, std::size_t bytes) { arena_->reserve(arena_->offset_of(base_) + at, bytes); }
+
+    arena* arena_;
+    std::byte* base_;
+    links_layout layout_;
+    int rank_;
+    std::size_t next_window_;
+    std::vector<sending_end> sending_;
+    std::vector<receiving_end> receiving_;
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How to wait for another rank: spin while an answer can come within a cache-line transfer, give the core away when ranks share it, nap when the wait
+// has become long. Nobody is ever woken by a system call, so publishing stays one store; the price is at most an eighth of the time already
+// waited (docs/design/waiting.md).
+#pragma once
+
+#include <sched.h>
+#include <time.h>
+
+#include <cstdint>
+
+#include <collx/core/clock.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// spins: turns before the core is offered to others; nap_after_ns: waiting time after which the rank sleeps between looks.
+struct wait_policy {
+    unsigned spins = 4000;
+    std::int64_t nap_after_ns = 2'000'000;
+    constexpr bool operator==(const wait_policy&) const = default;
+
+    // One core each: a line transfer is 0.03 to 0.3 us, so spin first. More ranks than cores: whoever is waited for may need this very core.
+    static constexpr wait_policy for_ranks(int local_ranks, int cores) {
+        return {.spins = local_ranks > cores ? 0u : 4000u, .nap_after_ns = 2'000'000};
+    }
+};
+
+inline int usable_cores() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// One wait. pause() is called after each look that found nothing; it returns true when it is time for the slow questions: is everybody alive,
+// has somebody aborted, has the deadline passed.
+class backoff {
+public:
+    explicit backoff(const wait_policy& p) : policy_(p) {}
+
+    bool pause() {
+        if (++turn_ <= policy_.spins) {
+            cpu_relax();
+            return (turn_ & 1023) == 0;
+        }
+        const unsigned yields = turn_ - policy_.spins;
+        if (nap_ns_ == 0) {
+            sched_yield();
+            if ((yields & 63) != 0) return false;
+            const std::int64_t now = now_ns();
+            if (since_ == 0) since_ = now;
+            if (now - since_ > policy_.nap_after_ns) nap_ns_ = 20'000;
+            return true;
+        }
+        const timespec t{0, static_cast<long>(nap_ns_)};
+        nanosleep(&t, nullptr);
+        const std::int64_t waited = now_ns() - since_;
+        nap_ns_ = waited / 8 < 1'000'000 ? waited / 8 : 1'000'000;
+        return true;
+    }
+    void reset() { turn_ = 0, since_ = 0, nap_ns_ = 0; }
+
+private:
+    wait_policy policy_;
+    unsigned turn_ = 0;
+    std::int64_t since_ = 0, nap_ns_ = 0;
+};
+
+COLLX_END_NAMESPACE
