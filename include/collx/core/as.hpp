@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx::as<T>(x): tensors that know their element type only at run time, seen as tensors of T. The claim is checked
+// when the view is made, and a wrong one is an error that says both types. Knows DLPack's structs (any version: by the
+// names of their fields) and torch::Tensor, without their headers. It must not know what is done with the view.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include <collx/core/buffer_families.hpp>
+#include <collx/core/error.hpp>
+#include <collx/core/mappings.hpp>
+#include <collx/core/views.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// The codes of DLDataTypeCode (DLPack's ABI): they never change.
+enum class dlpack_code : int {
+    signed_integer = 0,
+    unsigned_integer = 1,
+    ieee_float = 2,
+    brain_float = 4,
+    complex = 5,
+    boolean = 6
+};
+
+// -1 for a type that DLPack has no code for: then only the width can be checked.
+template <class T>
+constexpr int dlpack_code_of() {
+    if constexpr (std::is_same_v<T, bool>) return static_cast<int>(dlpack_code::boolean);
+    else if constexpr (std::is_same_v<T, bf16>) return static_cast<int>(dlpack_code::brain_float);
+    else if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, f16>)
+        return static_cast<int>(dlpack_code::ieee_float);
+    else if constexpr (std::is_integral_v<T>)
+        return static_cast<int>(std::is_signed_v<T> ? dlpack_code::signed_integer : dlpack_code::unsigned_integer);
+    else if constexpr (complex_like<T>) return static_cast<int>(dlpack_code::complex);
+    else return -1;
+}
+
+template <class T, class Tensor>
+auto dlpack_view(Tensor& x) {
+    using element = std::remove_cv_t<T>;
+    constexpr int code = dlpack_code_of<element>();
+    const int bits = static_cast<int>(x.dtype.bits) * static_cast<int>(x.dtype.lanes);
+    const bool same_code = code < 0 || code == static_cast<int>(x.dtype.code);
+    // Producers older than DLPack 0.8 describe bool as an unsigned byte.
+    const bool old_bool = std::is_same_v<element, bool> && static_cast<int>(x.dtype.code) == 1;
+    if (!(same_code || old_bool) || bits != static_cast<int>(8 * sizeof(element)))
+        fail(errc::invalid_argument, -1, -1, "name the type that the tensor has in collx::as<T>",
+             "a DLPack tensor with type code %d and %d bits was taken for one of code %d and %d bits",
+             static_cast<int>(x.dtype.code), bits, code, static_cast<int>(8 * sizeof(element)));
+
+    strided_mapping mapping;
+    bool fits = true;
+    std::ptrdiff_t dense_stride = 1;
+    for (int d = 0; d < static_cast<int>(x.ndim); ++d) dense_stride *= static_cast<std::ptrdiff_t>(x.shape[d]);
+    for (int d = 0; d < static_cast<int>(x.ndim); ++d) {
+        const auto extent = static_cast<std::ptrdiff_t>(x.shape[d]);
+        if (extent > 0) dense_stride /= extent;
+        const bool dense = x.strides == nullptr; // DLPack's word for row-major without gaps
+        fits = mapping.add(static_cast<std::size_t>(extent),
+                           dense ? dense_stride : static_cast<std::ptrdiff_t>(x.strides[d])) &&
+               fits;
+    }
+    if (!fits)
+        fail(errc::unsupported, -1, -1, "make it contiguous first",
+             "a DLPack tensor has more than %d dimensions with gaps between them", strided_mapping::max_rank);
+    auto* bytes = static_cast<std::conditional_t<std::is_const_v<T>, const char, char>*>(x.data);
+    return mapped_view<T, strided_mapping>(reinterpret_cast<T*>(bytes + x.byte_offset), mapping);
+}
+
+template <class T, class Tensor>
+auto torch_view(Tensor& x) {
+    using element = std::remove_cv_t<T>;
+    T* data = x.template data_ptr<element>(); // torch checks the type, and throws
+    strided_mapping mapping;
+    bool fits = true;
+    if constexpr (requires {
+                      x.dim();
+                      x.size(0);
+                      x.stride(0);
+                  }) {
+        for (int d = 0; d < static_cast<int>(x.dim()); ++d)
+            fits = mapping.add(static_cast<std::size_t>(x.size(d)), static_cast<std::ptrdiff_t>(x.stride(d))) && fits;
+    } else {
+        fits = x.is_contiguous();
+        mapping.add(static_cast<std::size_t>(x.numel()), 1);
+    }
+    if (!fits)
+        fail(errc::unsupported, -1, -1, "call contiguous() on it first",
+             "a torch tensor has gaps that collx cannot follow");
+    return mapped_view<T, strided_mapping>(data, mapping);
+}
+
+} // namespace detail
+
+// Shape: a mapped_view<T, strided_mapping>, numbered with the last index fastest; one run where the tensor is dense.
+// Errors: invalid_argument when the elements are not of type T; unsupported for more than eight dimensions with gaps.
+// Example: collx::all_reduce(world, collx::as<float>(tensor));
+template <class T, class Tensor>
+auto as(Tensor&& x) {
+    using tensor = std::remove_reference_t<Tensor>;
+    if constexpr (detail::managed_dlpack_tensor<tensor>) return detail::dlpack_view<T>(x.dl_tensor);
+    else if constexpr (detail::dlpack_tensor<tensor>) return detail::dlpack_view<T>(x);
+    else if constexpr (detail::torch_tensor<tensor>) return detail::torch_view<T>(x);
+    else
+        static_assert(detail::dlpack_tensor<tensor>,
+                      "collx::as: this is neither a DLPack tensor nor like torch::Tensor. If its element type is known "
+                      "at compile time, pass it as it is; otherwise specialise collx::buffer_traits.");
+}
+
+COLLX_END_NAMESPACE
