@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Arithmetic shared by the algorithms that halve and double: powers of two around n, and the fold that turns n ranks
+// into a power of two of teams. No algorithm here.
+#pragma once
+
+#include <collx/core/config.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// The largest power of two <= n, n >= 1.
+COLLX_HD constexpr int power_below(int n) {
+    int p = 1;
+    while (p <= n / 2) p *= 2;
+    return p;
+}
+
+// The lowest bit set in x, x >= 1.
+COLLX_HD constexpr int lowest_bit(int x) { return x & -x; }
+
+// The number of times 1 is doubled until it reaches n: ceil(log2 n).
+COLLX_HD constexpr int doublings(int n) {
+    int k = 0;
+    for (int p = 1; p < n; ++k) p = p <= n / 2 ? 2 * p : n;
+    return k;
+}
+
+// n ranks as a power of two of teams: the first `excess` teams are pairs (2t, 2t + 1), led by the even rank, the others
+// single ranks. Teams are intervals of ranks in rank order, so that a reduction over neighbouring teams is one over
+// neighbouring ranks.
+struct team_layout {
+    int teams;
+    int excess;
+    COLLX_HD constexpr explicit team_layout(int n) : teams(power_below(n)), excess(n - power_below(n)) {}
+    COLLX_HD constexpr int team_of(int rank) const { return rank < 2 * excess ? rank / 2 : rank - excess; }
+    COLLX_HD constexpr int leader(int team) const {
+        return team < excess ? 2 * team : team + excess;
+    } // also: first rank
+    COLLX_HD constexpr bool in_pair(int rank) const { return rank < 2 * excess; }
+    COLLX_HD constexpr bool follows(int rank) const { return in_pair(rank) && rank % 2 == 1; }
+};
+
+COLLX_END_NAMESPACE
