@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Barriers: nobody leaves before everybody has come. What travels is a token, not data: the proof reads it as the set
-// of ranks known to have come, an executor may make it one byte.
+// Barriers: nobody leaves before everybody has come. No data travels: a message is a token, its meaning is that it
+// came.
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -8,28 +8,25 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// In round k rank r tells rank r + 2^k that it and everybody it has heard of have come. Works for any n because being
-// told twice does no harm.
+// In round k rank r tells rank r + 2^k that it has come and has heard of the 2^k - 1 ranks before it. Works for any n
+// because being told twice does no harm.
 // Shape: 1 chunk, the token.
-// Cost: ceil(log2 n) messages per rank, as many rounds; scratch 1 chunk if n > 2; slots >= 1.
-// Requires: an idempotent operator on tokens (the last round may tell a rank what it knew).
+// Cost: ceil(log2 n) messages per rank, as many rounds; scratch for the token; slots >= 1.
 // Source: Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", IJPP 17(1), 1988.
 struct dissemination_barrier {
     static constexpr collective op = collective::barrier;
     static constexpr const char* name = "dissemination";
     static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = true;
+    static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
-    static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
+    static constexpr int tmp_chunks(int n) { return n > 1 ? 1 : 0; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
         for (int d = 1; d < n; d *= 2) {
-            const ref known = d == 1 ? in(0) : tmp(0);
-            ex.template step<send>(to((r + d) % n), known);
-            ex.template step<recv | reduce | copy>(from((r + n - d) % n), known, 2 * d < n ? tmp(0) : out(0));
+            ex.template step<send>(to((r + d) % n), in(0));
+            ex.template step<recv | copy>(from((r + n - d) % n), tmp(0));
         }
     }
 };
