@@ -56,7 +56,8 @@ struct pairwise_all_gather {
 
 // Rank r takes the operands for its chunk from the nearest rank to the farthest: r - 1, r + 1, r - 2, r + 2, ….
 // Shape: n chunks; rank r keeps chunk r.
-// Cost: n - 1 messages of one chunk per rank; scratch n chunks if n > 2, of which one is used (chunk r lives in tmp(r), for chunks differ in size); slots >= 1.
+// Cost: n - 1 messages of one chunk per rank; scratch n chunks if n > 2, of which one is used (chunk r lives in
+// tmp(r)); slots >= 1.
 // Order: rank order, for what has been reduced is always an interval of ranks; any associative operator. The grouping
 // depends on the chunk.
 struct pairwise_reduce_scatter {
