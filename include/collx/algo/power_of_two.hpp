@@ -3,8 +3,7 @@
 // into a power of two of teams. No algorithm here.
 #pragma once
 
-#include <collx/core/config.hpp>
-#include <collx/version.hpp>
+#include <collx/sched/step.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -36,6 +35,10 @@ struct team_layout {
     COLLX_HD constexpr int leader(int team) const {
         return team < excess ? 2 * team : team + excess;
     } // also: first rank
+    // The ranks of `count` teams, as chunks of an algorithm with one chunk per rank.
+    COLLX_HD constexpr chunk_set chunks_of(int team, int count) const {
+        return {leader(team), leader(team + count) - leader(team)};
+    }
     COLLX_HD constexpr bool in_pair(int rank) const { return rank < 2 * excess; }
     COLLX_HD constexpr bool follows(int rank) const { return in_pair(rank) && rank % 2 == 1; }
 };

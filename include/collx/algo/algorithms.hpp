@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// All algorithms, by collective: tests prove each of them, tools list them, the selector chooses among them. A new
+// algorithm becomes known to all three by one word here. Includes every text, so that plan/ and tests want it, users do
+// not.
+#pragma once
+
+#include <collx/algo/binomial.hpp>
+#include <collx/algo/bruck.hpp>
+#include <collx/algo/chain.hpp>
+#include <collx/algo/direct.hpp>
+#include <collx/algo/dissemination.hpp>
+#include <collx/algo/double_tree.hpp>
+#include <collx/algo/halving_doubling.hpp>
+#include <collx/algo/linear.hpp>
+#include <collx/algo/one_shot.hpp>
+#include <collx/algo/pairwise.hpp>
+#include <collx/algo/recursive_doubling.hpp>
+#include <collx/algo/ring.hpp>
+#include <collx/algo/scan.hpp>
+#include <collx/algo/two_shot.hpp>
+#include <collx/algo/zero_copy.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// A list of types; for_each calls f with a default value of each.
+template <class... Algorithms>
+struct algorithm_list {
+    static constexpr int size = sizeof...(Algorithms);
+    template <class F>
+    static constexpr void for_each(F&& f) {
+        (f(Algorithms{}), ...);
+    }
+};
+
+// algorithms<collective::broadcast>: what can do it, the plain ones first. Names are unique within a list.
+template <collective>
+struct algorithms_of {
+    using type = algorithm_list<>;
+};
+template <collective C>
+using algorithms = typename algorithms_of<C>::type;
+
+template <>
+struct algorithms_of<collective::all_reduce> {
+    using type =
+        algorithm_list<ring_all_reduce, recursive_doubling_all_reduce, halving_doubling_all_reduce, binomial_all_reduce,
+                       double_tree_all_reduce, one_shot_all_reduce, two_shot_all_reduce, zero_copy_all_reduce>;
+};
+template <>
+struct algorithms_of<collective::reduce> {
+    using type = algorithm_list<linear_reduce, chain_reduce, binomial_reduce, double_tree_reduce, direct_reduce,
+                                zero_copy_reduce>;
+};
+template <>
+struct algorithms_of<collective::broadcast> {
+    using type = algorithm_list<linear_broadcast, chain_broadcast, binomial_broadcast, double_tree_broadcast,
+                                direct_broadcast, zero_copy_broadcast>;
+};
+template <>
+struct algorithms_of<collective::all_gather> {
+    using type = algorithm_list<ring_all_gather, bruck_all_gather, recursive_doubling_all_gather, pairwise_all_gather,
+                                direct_all_gather, zero_copy_all_gather>;
+};
+template <>
+struct algorithms_of<collective::reduce_scatter> {
+    using type = algorithm_list<ring_reduce_scatter, pairwise_reduce_scatter, halving_reduce_scatter,
+                                direct_reduce_scatter, zero_copy_reduce_scatter>;
+};
+template <>
+struct algorithms_of<collective::gather> {
+    using type = algorithm_list<linear_gather, binomial_gather, direct_gather>;
+};
+template <>
+struct algorithms_of<collective::scatter> {
+    using type = algorithm_list<linear_scatter, binomial_scatter, direct_scatter>;
+};
+template <>
+struct algorithms_of<collective::all_to_all> {
+    using type = algorithm_list<pairwise_all_to_all, bruck_all_to_all, direct_all_to_all, zero_copy_all_to_all>;
+};
+template <>
+struct algorithms_of<collective::scan> {
+    using type = algorithm_list<chain_scan, doubling_scan, direct_scan>;
+};
+template <>
+struct algorithms_of<collective::exclusive_scan> {
+    using type = algorithm_list<chain_exclusive_scan, doubling_exclusive_scan, direct_exclusive_scan>;
+};
+template <>
+struct algorithms_of<collective::barrier> {
+    using type = algorithm_list<dissemination_barrier, flag_barrier>;
+};
+
+// Calls f with a default value of every algorithm there is, collective by collective.
+template <class F>
+constexpr void for_each_algorithm(F&& f) {
+    algorithms<collective::all_reduce>::for_each(f);
+    algorithms<collective::reduce>::for_each(f);
+    algorithms<collective::broadcast>::for_each(f);
+    algorithms<collective::all_gather>::for_each(f);
+    algorithms<collective::reduce_scatter>::for_each(f);
+    algorithms<collective::gather>::for_each(f);
+    algorithms<collective::scatter>::for_each(f);
+    algorithms<collective::all_to_all>::for_each(f);
+    algorithms<collective::scan>::for_each(f);
+    algorithms<collective::exclusive_scan>::for_each(f);
+    algorithms<collective::barrier>::for_each(f);
+}
+
+COLLX_END_NAMESPACE
