@@ -106,6 +106,8 @@ COLLX_HD constexpr float round_to_odd_integer(Integer value) noexcept {
 // A float converts implicitly (storing a result of float arithmetic), any other arithmetic type only by name.
 template <class Format>
 struct basic_half {
+    static constexpr int exponent_bits = Format::exponent_bits;
+
     std::uint16_t bits;
 
     basic_half() = default;
@@ -142,7 +144,7 @@ struct binary16 {
     COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept { return detail::float_from_f16_bits(b); }
     static constexpr std::uint16_t max_bits = 0x7bff, infinity_bits = 0x7c00, quiet_nan_bits = 0x7e00;
     static constexpr std::uint16_t min_bits = 0x0400, epsilon_bits = 0x1400;
-    static constexpr int digits = 11, max_exponent = 16, min_exponent = -13;
+    static constexpr int exponent_bits = 5, digits = 11, max_exponent = 16, min_exponent = -13;
 };
 
 struct bfloat16 {
@@ -154,7 +156,7 @@ struct bfloat16 {
     }
     static constexpr std::uint16_t max_bits = 0x7f7f, infinity_bits = 0x7f80, quiet_nan_bits = 0x7fc0;
     static constexpr std::uint16_t min_bits = 0x0080, epsilon_bits = 0x3c00;
-    static constexpr int digits = 8, max_exponent = 128, min_exponent = -125;
+    static constexpr int exponent_bits = 8, digits = 8, max_exponent = 128, min_exponent = -125;
 };
 
 using f16 = basic_half<binary16>;
