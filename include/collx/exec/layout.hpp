@@ -13,7 +13,7 @@ class chunk_layout {
 public:
     // `total` elements in `chunks` almost equal chunks, cut at multiples of `align` elements.
     static constexpr chunk_layout even(std::size_t total, int chunks, std::size_t align = 1) {
-        const std::size_t per = chunks == 1 ? total : (total + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
+        const std::size_t per = chunks <= 1 ? total : (total + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
         chunk_layout l;
         l.chunks_ = chunks;
         l.total_ = total;

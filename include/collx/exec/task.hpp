@@ -38,14 +38,14 @@ struct bound_schedule {
     std::vector<const void*> sources;  // operands of a fold
 };
 
-enum class progress : unsigned char { blocked, moved, done, failed };
+enum class task_state : unsigned char { blocked, moved, done, failed };
 
 // Something under way on a communicator.
 class operation {
 public:
     virtual ~operation() = default;
-    virtual progress advance() = 0;
-    progress state = progress::blocked;  // kept by the progress engine for whoever waits
+    virtual task_state advance() = 0;
+    task_state state = task_state::blocked;  // kept by the progress engine for whoever waits
     failure error{};
     int waiting_for = -1;  // the peer that the first blocked strand waits for, -1: several
 };
@@ -72,7 +72,7 @@ public:
         for (const auto& s : plan.steps.strands) strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, 0};
     }
 
-    progress advance() override {
+    task_state advance() override {
         bool moved = false, again;
         do {
             again = false;
@@ -81,12 +81,12 @@ public:
                 strand& st = strands_[s];
                 if (st.piece == pieces_) continue;
                 if (run_iteration(st)) again = moved = true;
-                if (error) return progress::failed;
+                if (error) return task_state::failed;
                 left += st.piece != pieces_;
             }
-            if (left == 0) return progress::done;
+            if (left == 0) return task_state::done;
         } while (again);
-        return moved ? progress::moved : progress::blocked;
+        return moved ? task_state::moved : task_state::blocked;
     }
 
 private:
@@ -139,6 +139,13 @@ private:
         for (int i = 0; i < set.count; ++i) n += local(p, set.at(i, plan_.chunks), piece).count;
         return n;
     }
+    // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message.
+    std::uint32_t transfer_tag(const ref& r) const {
+        const chunk_layout& l = r.where == place::out ? out_ : in_;
+        std::size_t n = 0;
+        for (int i = 0; i < r.chunks.count; ++i) n += l.size(r.chunks.at(i, plan_.chunks));
+        return static_cast<std::uint32_t>(n);
+    }
     wire* window_at(int rank, int segment, std::size_t piece, int chunk) const {
         const std::uint64_t i = base_ + piece;
         std::byte* at = inline_window_ ? window_.line(rank, segment, i).payload : window_.segment(rank, segment, i);
@@ -152,13 +159,14 @@ private:
         const std::size_t n = message_elems(shape.where, shape.chunks, st.piece);
         if (n == 0 && st.piece > 0) return true;  // both ends know that this chunk has ended
         const std::size_t bytes = n * sizeof(wire);
+        const std::uint32_t tag = transfer_tag(shape);
         const wire* in = nullptr;
         wire* out = nullptr;
         if (receives) {
             auto& rx = links_.rx(plan_.at_port, s.peer_from);
             const std::byte* slot = rx.try_peek();
             if (slot == nullptr) return blocked_on(s.peer_from);
-            if (rx.peeked_bytes() != bytes) return broken(errc::mismatch, s.peer_from);
+            if (!rx.is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
             in = reinterpret_cast<const wire*>(slot);
         }
         if (sends) {
@@ -171,7 +179,7 @@ private:
             if (in != nullptr) in += done;
             if (out != nullptr) out += done;
         }
-        if (sends) links_.tx(plan_.at_port, s.peer_to).commit(bytes);
+        if (sends) links_.tx(plan_.at_port, s.peer_to).commit(bytes, tag);
         if (receives) links_.rx(plan_.at_port, s.peer_from).release();
         return true;
     }

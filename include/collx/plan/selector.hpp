@@ -70,12 +70,18 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
     }
 }
 
+// The most bytes of one chunk that a slot or a window stage takes at once.
+inline std::size_t bytes_limit(const bound_schedule& b, std::size_t slot_bytes) {
+    if (b.zero_copy) return SIZE_MAX;
+    const auto chunks = static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1);
+    return b.window != nullptr ? schedule_cache::segment_bytes(b.chunks) / chunks : slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
+}
+
 // How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2 cache; each costs a few
 // hundred nanoseconds of signalling, or a context switch where ranks share cores.
 inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, std::size_t slot_bytes, bool oversubscribed) {
     if (b.zero_copy) return chunk_bytes;
-    const std::size_t most = b.window != nullptr ? schedule_cache::segment_bytes(b.chunks) / static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1)
-                                                 : slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
+    const std::size_t most = bytes_limit(b, slot_bytes);
     const std::size_t want = oversubscribed ? 64 * 1024 : chunk_bytes <= 16 * 1024 ? chunk_bytes : chunk_bytes <= 128 * 1024 ? 16 * 1024 : 32 * 1024;
     return want < most ? want : most;
 }

@@ -27,7 +27,8 @@ struct channel_shape {
 struct slot_header {
     static constexpr std::size_t inline_bytes = 48;
     std::atomic<std::uint64_t> number;  // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint64_t bytes;                // compared with the receiver's own schedule, never obeyed
+    std::uint32_t bytes;                // compared with the receiver's own schedule, never obeyed
+    std::uint32_t tag;                  // likewise: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
 };
 static_assert(sizeof(slot_header) == cache_line_bytes);
@@ -62,9 +63,10 @@ public:
         }
         return bytes <= slot_header::inline_bytes ? memory_.slot(next_).payload : memory_.body(next_);
     }
-    void commit(std::size_t bytes) {
+    void commit(std::size_t bytes, std::uint32_t tag = 0) {
         auto& slot = memory_.slot(next_);
-        slot.bytes = bytes;
+        slot.bytes = static_cast<std::uint32_t>(bytes);
+        slot.tag = tag;
         slot.number.store(++next_, std::memory_order_release);
         ++messages;
         payload_bytes += bytes;
@@ -88,7 +90,10 @@ public:
         if (slot.number.load(std::memory_order_acquire) != next_ + 1) return nullptr;
         return slot.bytes <= slot_header::inline_bytes ? slot.payload : memory_.body(next_);
     }
-    std::size_t peeked_bytes() const { return memory_.slot(next_).bytes; }
+    bool is_expected(std::size_t bytes, std::uint32_t tag = 0) const {
+        const auto& slot = memory_.slot(next_);
+        return slot.bytes == bytes && slot.tag == tag;
+    }
     void release() { memory_.taken().store(++next_, std::memory_order_release); }
 
 private:

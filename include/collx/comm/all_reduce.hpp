@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// all_reduce: every rank receives the reduction of all ranks' buffers.
+#pragma once
+
+#include <collx/comm/call.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Mode>
+struct all_reduce_fn {
+    template <Communicates Comm, Buffer X, class Op = plus>
+    requires(!Buffer<Op>)
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+        require_output<X>();
+        if constexpr (std::is_same_v<Mode, nonblocking> && !std::is_lvalue_reference_v<X>) {
+            auto held = std::make_shared<held_operation<X>>(held_operation<X>{std::move(x)});
+            const auto v = buffer(held->held);
+            return run(comm, v, v, op, o, held);
+        } else {
+            const auto v = buffer(x);
+            return in_mode<Mode>([&] { return run(comm, v, v, op, o, std::shared_ptr<held_operation<void>>()); });
+        }
+    }
+    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            require_apart(base_of(comm).internals(), a, b);
+            if (a.size() != b.size())
+                fail(errc::invalid_argument, base_of(comm).rank(), -1, "give both the same number of elements", "input has %zu elements, output %zu",
+                     a.size(), b.size());
+            return run(comm, a, b, op, o, std::shared_ptr<held_operation<void>>());
+        });
+    }
+
+private:
+    template <class Comm, class In, class Out, class Op, class Held>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, Held held) {
+        require_reduce_op<Op, element_of<In>>();
+        auto& c = base_of(comm).internals();
+        require_memory(c, in, "input");
+        require_memory(c, out, "output");
+        const std::size_t n = in.size();
+        return run_call<Mode, collective::all_reduce>(
+            comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()},
+            [n](int chunks) {
+                const auto l = chunk_layout::even(n, chunks, 16);
+                return std::pair(l, l);
+            },
+            std::move(held));
+    }
+};
+
+}  // namespace detail
+
+// Reduces x over all ranks, in place, or from `in` to `out`.
+// Shape: the same number of elements on every rank.
+// Cost: one synchronisation up to about 4 KiB, two above; 2(n - 1)/n of the buffer staged (docs/algorithms.md). No allocation after the first call.
+// Order: the default algorithms combine operands in rank order, so any associative operator works and all ranks hold the same bits.
+// Errors: invalid_argument (null, overlapping, sizes), mismatch (checked), peer_failed, timed_out, aborted.
+// Example: collx::all_reduce(world, gradient);   collx::all_reduce(world, in, out, collx::max{}, {.timeout = 5s});
+inline constexpr detail::all_reduce_fn<detail::blocking> all_reduce{};
+namespace async {
+inline constexpr detail::all_reduce_fn<detail::nonblocking> all_reduce{};
+}
+namespace try_ {
+inline constexpr detail::all_reduce_fn<detail::tried> all_reduce{};
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// barrier: nobody leaves before everybody has come.
+#pragma once
+
+#include <collx/comm/call.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Mode>
+struct barrier_fn {
+    template <Communicates Comm>
+    auto operator()(Comm&& comm, const call_options& o = {}) const {
+        return in_mode<Mode>([&] {
+            const contiguous_view<std::byte> none(nullptr, 0);
+            return run_call<Mode, collective::barrier>(comm, none, none, no_op{}, {.timeout_ns = o.timeout.count()}, [](int chunks) {
+                const auto l = chunk_layout::even(0, chunks);
+                return std::pair(l, l);
+            });
+        });
+    }
+};
+
+}  // namespace detail
+
+// Cost: one signal each; no data.
+// Ensures: whatever any rank wrote to shared memory before the call is visible to all after it.
+inline constexpr detail::barrier_fn<detail::blocking> barrier{};
+namespace async {
+inline constexpr detail::barrier_fn<detail::nonblocking> barrier{};
+}
+namespace try_ {
+inline constexpr detail::barrier_fn<detail::tried> barrier{};
+}
+
+COLLX_END_NAMESPACE

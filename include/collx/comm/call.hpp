@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What all verbs share: policies of a bound communicator, the checks of one call, the choice of a schedule, and the three ways to run it (blocking,
+// async, try_). A verb only says which views, which chunks and which collective.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <collx/comm/communicator.hpp>
+#include <collx/comm/options.hpp>
+#include <collx/comm/signature.hpp>
+#include <collx/comm/work.hpp>
+#include <collx/core/buffer.hpp>
+#include <collx/core/op.hpp>
+#include <collx/core/result.hpp>
+#include <collx/exec/mover.hpp>
+#include <collx/plan/policy.hpp>
+#include <collx/plan/selector.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// A communicator with policies bound to the calls made through it. Refers to the communicator; cheap to copy.
+template <class... Policies>
+class bound_communicator {
+public:
+    bound_communicator(communicator& c, Policies... p) : comm_(&c), policies_(p...) {}
+    communicator& base() const { return *comm_; }
+    const policy_set<Policies...>& policies() const { return policies_; }
+    int rank() const { return comm_->rank(); }
+    int size() const { return comm_->size(); }
+
+private:
+    communicator* comm_;
+    policy_set<Policies...> policies_;
+};
+
+template <class... Policies>
+auto communicator::with(Policies... p) & {
+    return bound_communicator<Policies...>(*this, p...);
+}
+
+namespace detail {
+
+inline communicator& base_of(communicator& c) { return c; }
+template <class... P>
+communicator& base_of(const bound_communicator<P...>& c) { return c.base(); }
+inline policy_set<> policies_of(communicator&) { return {}; }
+template <class... P>
+const policy_set<P...>& policies_of(const bound_communicator<P...>& c) { return c.policies(); }
+
+template <class X>
+concept Communicates = requires(X& x) { base_of(x); };
+
+// How a verb runs: at once, as work, or with errors as values.
+struct blocking {};
+struct nonblocking {};
+struct tried {};
+
+template <class View>
+using element_of = std::remove_cv_t<typename View::value_type>;
+
+// Element type on the wire: the policy's, else the output's.
+template <class Policies, class Out>
+using wire_of = std::conditional_t<std::is_void_v<typename Policies::wire_type>, element_of<Out>, typename Policies::wire_type>;
+
+template <class View>
+const void* address_of(const View& v) {
+    if constexpr (View::is_contiguous) return v.data();
+    else return nullptr;
+}
+template <class View>
+void require_memory(const communicator::core& c, const View& v, const char* which) {
+    if constexpr (View::is_contiguous)
+        if (v.size() != 0 && v.data() == nullptr)
+            fail(errc::invalid_argument, c.net.rank(), -1, "pass memory, or a size of 0", "the %s buffer is null but has %zu elements", which, v.size());
+    if (v.size() > SIZE_MAX / sizeof(element_of<View>) / 2)
+        fail(errc::invalid_argument, c.net.rank(), -1, "is a count negative?", "the %s buffer claims %zu elements", which, v.size());
+    if constexpr (View::is_window)
+        if (v.size() != 0 && !c.net.memory().contains(v.data(), v.size() * sizeof(element_of<View>)))
+            fail(errc::invalid_argument, c.net.rank(), -1, "allocate it with this job's shared allocator", "the %s window does not lie in shared memory", which);
+}
+// In place means the same address; anything else may not overlap.
+template <class In, class Out>
+void require_apart(const communicator::core& c, const In& in, const Out& out, std::size_t in_place_offset_elems = 0) {
+    if constexpr (In::is_contiguous && Out::is_contiguous) {
+        const auto* a = reinterpret_cast<const std::byte*>(in.data());
+        const auto* b = reinterpret_cast<const std::byte*>(out.data());
+        const std::size_t an = in.size() * sizeof(element_of<In>), bn = out.size() * sizeof(element_of<Out>);
+        if (an == 0 || bn == 0 || a + an <= b || b + bn <= a) return;
+        const bool same = in_place_offset_elems == SIZE_MAX
+                              ? false
+                              : (bn >= an ? b + in_place_offset_elems * sizeof(element_of<Out>) == a : a + in_place_offset_elems * sizeof(element_of<In>) == b);
+        if (!same || !std::is_same_v<element_of<In>, element_of<Out>>)
+            fail(errc::invalid_argument, c.net.rank(), -1, "use one buffer, or two that do not overlap", "input and output overlap");
+    }
+}
+inline void require_root(const communicator::core& c, int root) {
+    if (root < 0 || root >= c.net.size())
+        fail(errc::invalid_argument, c.net.rank(), root, "roots are ranks of this communicator", "root %d of %d ranks", root, c.net.size());
+}
+
+inline std::uint64_t hash_counts(const std::size_t* counts, int n) {
+    std::uint64_t h = 0xcbf2'9ce4'8422'2325;
+    for (int i = 0; i < n; ++i) h = (h ^ counts[i]) * 0x0000'0100'0000'01b3;
+    return h;
+}
+
+template <class R>
+R result_of(const std::shared_ptr<held_operation<R>>&);
+
+// Everything about one call that is not its data.
+struct call_facts {
+    int root = 0;
+    std::size_t total_elems = 0;   // of the whole buffer: what the selector looks at
+    std::uint64_t count = 0;       // what ranks must agree on
+    std::uint64_t counts_hash = 0;
+    std::int64_t timeout_ns = 0;
+};
+
+template <collective C, class In, class Out, class Op, class Policies>
+class prepared_call {
+public:
+    using wire_type = wire_of<Policies, Out>;
+    using mover_type = mover<In, Out, Op, wire_type>;
+    using task_type = task<links, mover_type>;
+
+    // layouts(chunks) gives the pair of input and output layouts once the algorithm and so the number of chunks is known.
+    template <class Layouts>
+    prepared_call(communicator::core& c, const Policies& p, In in, Out out, Op op, const call_facts& f, int at_port, Layouts&& layouts)
+        : core_(c), mover_(in, out, op, c.net.size()) {
+        constexpr bool windows = In::is_window && Out::is_window && mover_type::plain;
+        const bool zero_copy = windows && c.net.size() <= task_type::max_zero_copy_ranks && c.net.size() > 1;
+        if (c.settings.checked)
+            compare_signatures(c, {.count = f.count,
+                                   .counts_hash = f.counts_hash,
+                                   .type_hash = static_cast<std::uint32_t>(type_hash<wire_type>()),
+                                   .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
+                                   .root = f.root,
+                                   .policy_hash = static_cast<std::uint32_t>(type_hash<Policies>()),
+                                   .what = C,
+                                   .zero_copy = zero_copy});
+        plan_ = &choose(p, f, at_port, zero_copy);
+        if (plan_->zero_copy && !zero_copy)
+            fail(errc::invalid_argument, c.net.rank(), -1, "allocate the buffers with collx::shared_allocator on every rank",
+                 "a zero-copy algorithm needs all buffers in windows");
+        const auto [li, lo] = layouts(plan_->chunks);
+        in_ = li, out_ = lo;
+        const std::size_t chunk_bytes = (li.largest() > lo.largest() ? li.largest() : lo.largest()) * sizeof(wire_type);
+        std::size_t bytes = piece_bytes(*plan_, chunk_bytes, c.net.slot_bytes(), c.is_oversubscribed());
+        const std::size_t limit = bytes_limit(*plan_, c.net.slot_bytes());
+        if (p.piece_bytes != 0 && !plan_->zero_copy) bytes = p.piece_bytes < limit ? p.piece_bytes : limit;
+        piece_elems_ = bytes / sizeof(wire_type) != 0 ? bytes / sizeof(wire_type) : 1;
+        if (sizeof(wire_type) > limit)
+            fail(errc::unsupported, c.net.rank(), -1, "use smaller elements or fewer ranks", "one element of %zu bytes does not fit a slot", sizeof(wire_type));
+        if (plan_->tmp_chunks != 0)
+            c.schedules.provide_scratch(*plan_, static_cast<std::size_t>(plan_->tmp_chunks) * piece_elems_ * sizeof(typename mover_type::acc_type));
+    }
+
+    void run(std::int64_t timeout_ns) {
+        task_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_);
+        core_.run(t, timeout_ns);
+    }
+    std::shared_ptr<operation> start(int queue) {
+        auto t = std::make_shared<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_);
+        core_.pending.push_back({t, queue});
+        core_.progress_pending();
+        return t;
+    }
+
+private:
+    bound_schedule& choose(const Policies& p, const call_facts& f, int at_port, bool zero_copy) {
+        if constexpr (Policies::template has_algorithm<C>) {
+            auto algorithm = p.template algorithm<C>();
+            using A = decltype(algorithm);
+            if constexpr (mover_type::reduces && A::needs_commutative) require_commutative<Op, element_of<In>>();
+            static_assert(!Policies::rank_order || !mover_type::reduces || !A::needs_commutative,
+                          "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one of the two.");
+            if constexpr (requires { algorithm.root; }) algorithm.root = f.root;
+            return core_.schedules.bind(algorithm, at_port);
+        } else {
+            return select<C>(core_.schedules, {.bytes = f.total_elems * sizeof(wire_type),
+                                               .ranks = core_.net.size(),
+                                               .root = f.root,
+                                               .at_port = at_port,
+                                               .zero_copy = zero_copy,
+                                               .oversubscribed = core_.is_oversubscribed()});
+        }
+    }
+
+    communicator::core& core_;
+    mover_type mover_;
+    bound_schedule* plan_;
+    chunk_layout in_, out_;
+    std::size_t piece_elems_;
+};
+
+// Runs a call the way Mode says. `held` is what was moved into an async call.
+template <class Mode, collective C, class Comm, class In, class Out, class Op, class Layouts, class Held = std::shared_ptr<held_operation<void>>>
+auto run_call(Comm& comm, In in, Out out, Op op, call_facts f, Layouts&& layouts, Held held = nullptr) {
+    communicator::core& c = base_of(comm).internals();
+    using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
+    c.begin_call();
+    if constexpr (std::is_same_v<Mode, nonblocking>) {
+        const int at_port = port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
+        prepared_call<C, In, Out, Op, policies> call(c, policies_of(comm), in, out, op, f, at_port, layouts);
+        return work<decltype(result_of(held))>(c, call.start(at_port), std::move(held), f.timeout_ns);
+    } else {
+        prepared_call<C, In, Out, Op, policies> call(c, policies_of(comm), in, out, op, f, port::blocking, layouts);
+        call.run(f.timeout_ns);
+    }
+}
+
+// Mode `tried` turns exceptions into values.
+template <class Mode, class F>
+auto in_mode(F&& f) {
+    if constexpr (std::is_same_v<Mode, tried>) {
+        try {
+            f();
+            return result<void>();
+        } catch (const error& e) {
+            return result<void>(e);
+        }
+    } else {
+        return f();
+    }
+}
+
+}  // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The working parts of a communicator: running operations and waiting for them, the news of failures, small exchanges, outstanding operations. Verbs
+// use it, programs do not.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <collx/comm/job.hpp>
+#include <collx/exec/task.hpp>
+#include <collx/plan/schedules.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+struct communicator_core {
+    explicit communicator_core(std::shared_ptr<job> j)
+        : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
+
+    communicator_core(std::shared_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_)
+        : home(std::move(j)), offset(at), settings(home->settings), net(*home->memory, at, rank, n), schedules(net), members(std::move(members_)) {
+        if (members.empty())
+            for (int r = 0; r < n; ++r) members.push_back(r);
+        exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .segment_bytes = 0});
+        attach();
+    }
+    communicator_core(const communicator_core&) = delete;
+    ~communicator_core() {
+        if (home->mark.is_child()) return;
+        const auto bytes = links_layout::for_ranks(net.size()).bytes();
+        if (net.control().users.fetch_sub(1, std::memory_order_acq_rel) == 1) home->memory->give_back(offset, bytes);
+    }
+
+    // ------------------------------------------------------------------ running operations
+    // Runs an operation to its end. Throws what ended it.
+    template <class Operation>
+    void run(Operation& op, std::int64_t timeout_ns) {
+        backoff wait(settings.waiting);
+        std::int64_t until = 0;
+        for (;;) {
+            const task_state p = op.advance();
+            if (p == task_state::done) return;
+            if (p == task_state::failed) give_up(op.error, op.waiting_for);
+            if (!pending.empty()) progress_pending();
+            if (p == task_state::moved) wait.reset();
+            else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
+        }
+    }
+
+    // The slow questions of a wait.
+    void check(std::int64_t& until, std::int64_t timeout_ns, int waiting_for) {
+        if (const failure f = net.failed()) give_up(f, -1);
+        const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
+        if (until == 0) until = now + limit, next_watch_ns = 0;
+        if (now >= next_watch_ns) {
+            next_watch_ns = now + 2'000'000;
+            if (const int dead = find_dead(); dead >= 0) give_up(failure(errc::peer_failed, dead), dead);
+        }
+        if (now >= until) give_up(failure(errc::timeout, waiting_for), waiting_for);
+    }
+    int find_dead() {
+        const int world_rank = home->watch.find_dead();
+        for (int r = 0; world_rank >= 0 && r < net.size(); ++r)
+            if (members[static_cast<std::size_t>(r)] == world_rank) return r;
+        return -1;
+    }
+
+    // Makes the failure known to all ranks and throws the first one that anybody reported.
+    [[noreturn, gnu::cold, gnu::noinline]] void give_up(failure f, int waiting_for) {
+        net.report(f);
+        const failure first = net.failed();
+        try {
+            explain(first ? first : f, waiting_for);
+        } catch (error& e) {
+            e.set_sequence(sequence);
+            throw;
+        }
+    }
+    [[noreturn]] void explain(failure f, int waiting_for) const {
+        const int me = net.rank(), who = f.rank();
+        const auto call = static_cast<unsigned long long>(sequence);
+        switch (f.code()) {
+            case errc::peer_failed:
+                fail(errc::peer_failed, me, who, "see its output; build a new communicator from the survivors", "rank %d died (call %llu)", who, call);
+            case errc::timeout:
+                if (who < 0) fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one", "timed out waiting for several ranks (call %llu)", call);
+                fail(errc::timeout, me, who, "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer",
+                     "timed out waiting for rank %d (call %llu)", who, call);
+            case errc::aborted: fail(errc::aborted, me, who, "make a new communicator to go on", "rank %d aborted the communicator (call %llu)", who, call);
+            case errc::mismatch:
+                fail(errc::mismatch, me, who, "give both sides the same counts, types and order of calls; set_checked(true) says more",
+                     "rank %d sent a message of another size than this call expects (call %llu)", who < 0 ? waiting_for : who, call);
+            default: fail(f.code(), me, who, "see the output of that rank", "rank %d failed (call %llu)", who, call);
+        }
+    }
+
+    bool is_oversubscribed() const { return settings.oversubscribed; }
+
+    // Before each call: a communicator that failed stays failed, and a forked child has none.
+    void begin_call() {
+        if (home->mark.is_child())
+            fail(errc::forked, net.rank(), -1, "make a communicator in the child, or fork before the first one", "this process is a fork() of the rank");
+        if (const failure f = net.failed(); f) give_up(f, -1);
+        ++sequence;
+    }
+
+    // Every rank shows the others up to 56 bytes. The same window and argument as one_shot: seeing all signals of one exchange proves that the one
+    // before has been read.
+    template <class Visit>
+    void exchange(const void* mine, std::size_t bytes, Visit&& visit) {
+        const std::uint64_t i = exchanges++;
+        auto& line = exchange_window.line(net.rank(), 0, i);
+        std::memcpy(line.payload, mine, bytes);
+        line.number.store(i + 1, std::memory_order_release);
+        std::int64_t until = 0;
+        for (int r = 0; r < net.size(); ++r) {
+            auto& other = exchange_window.line(r, 0, i);
+            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;)
+                if (b.pause()) check(until, 0, r);
+            visit(r, other.payload);
+        }
+    }
+
+    // ------------------------------------------------------------------ outstanding operations
+    struct outstanding {
+        std::shared_ptr<operation> op;
+        int queue;  // operations of one queue run one after the other
+    };
+    // Moves everything on that may move; operations of one queue keep their order. Returns how many are left.
+    std::size_t progress_pending() {
+        for (std::size_t i = 0; i < pending.size();) {
+            bool is_first = true;
+            for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
+            operation& op = *pending[i].op;
+            if (is_first) op.state = op.advance();
+            if (op.state == task_state::failed) net.report(op.error);
+            if (op.state == task_state::done || op.state == task_state::failed) pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+            else ++i;
+        }
+        return pending.size();
+    }
+    bool is_queued(int queue) const {
+        for (const auto& p : pending)
+            if (p.queue == queue) return true;
+        return false;
+    }
+    void drop(const operation* op) {
+        for (std::size_t i = 0; i < pending.size(); ++i)
+            if (pending[i].op.get() == op) return void(pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i)));
+    }
+    // Waits for an operation that was started before.
+    bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
+        backoff wait(settings.waiting);
+        const std::int64_t limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
+        std::int64_t until = 0;
+        for (const std::int64_t end = now_ns() + limit;;) {
+            progress_pending();
+            if (op.state == task_state::done) return true;
+            if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
+            if (!wait.pause()) continue;
+            if (!may_fail && now_ns() >= end) return false;
+            check(until, limit, op.waiting_for);
+        }
+    }
+
+    void attach() {
+        net.control().attached.fetch_add(1, std::memory_order_acq_rel);
+        std::int64_t until = 0;
+        for (backoff b(settings.waiting); net.control().attached.load(std::memory_order_acquire) < net.size();)
+            if (b.pause()) check(until, 0, -1);
+    }
+
+    std::shared_ptr<job> home;
+    std::uint64_t offset;
+    job_settings settings;
+    links net;
+    schedule_cache schedules;
+    std::vector<int> members;  // rank here -> rank of the job
+    std::vector<outstanding> pending;
+    window_memory exchange_window;
+    std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
+    std::int64_t next_watch_ns = 0;
+};
+
+COLLX_END_NAMESPACE

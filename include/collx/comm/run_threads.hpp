@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Threads as ranks: the same program text as processes, in one process, without a launcher. For tests, lessons and machines without fork.
+#pragma once
+
+#include <pthread.h>
+
+#include <exception>
+#include <type_traits>
+#include <vector>
+
+#include <collx/comm/communicator.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class F>
+struct thread_rank {
+    pthread_t thread{};
+    std::shared_ptr<job> home;
+    F* body = nullptr;
+    std::exception_ptr error;
+
+    static void* start(void* self) {
+        auto& me = *static_cast<thread_rank*>(self);
+        thread_job = me.home;
+        communicator::core* world_core = nullptr;
+        try {
+            communicator world;
+            world_core = &world.internals();
+            try {
+                if constexpr (std::is_invocable_v<F&, communicator&>) (*me.body)(world);
+                else (*me.body)();
+            } catch (...) {
+                me.error = std::current_exception();
+                world_core->net.report(failure(errc::peer_failed, me.home->rank));  // the others must not wait for this rank
+            }
+        } catch (...) {
+            if (!me.error) me.error = std::current_exception();
+        }
+        thread_job.reset();
+        return nullptr;
+    }
+};
+
+}  // namespace detail
+
+// Runs f on n threads, each with a communicator of all of them: f(communicator& world), or f() that makes its own. Returns when all have
+// returned. Throws what the first rank to fail threw; ranks that waited for it see peer_failed.
+// Example: collx::run_threads(4, [](collx::communicator& world) { int x = 1; collx::all_reduce(world, collx::value(x)); });
+template <class F>
+void run_threads(int n, F&& f) {
+    if (n < 1 || n > max_local_ranks) fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads(%d)", n);
+    const auto memory = make_memory_arena(n);
+    const job_settings s = detail::settings_for(n);
+    using rank_type = detail::thread_rank<std::remove_reference_t<F>>;
+    std::vector<rank_type> ranks(static_cast<std::size_t>(n));
+    for (int r = 0; r < n; ++r) {
+        ranks[static_cast<std::size_t>(r)].home = std::make_shared<job>(memory, r, n, s, true);
+        ranks[static_cast<std::size_t>(r)].home->found_by = "run_threads";
+        ranks[static_cast<std::size_t>(r)].body = &f;
+    }
+    for (auto& r : ranks)
+        if (::pthread_create(&r.thread, nullptr, &rank_type::start, &r) != 0)
+            fail(errc::resource, -1, -1, "raise the thread limit", "cannot start %d threads", n);
+    for (auto& r : ranks) ::pthread_join(r.thread, nullptr);
+    std::exception_ptr first;
+    for (auto& r : ranks) {
+        if (!r.error) continue;
+        try {
+            std::rethrow_exception(r.error);
+        } catch (const peer_failed&) {
+            if (!first) first = r.error;  // a consequence: keep looking for the cause
+        } catch (...) {
+            first = r.error;
+            break;
+        }
+    }
+    if (first) std::rethrow_exception(first);
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The handle of a call that goes on while the program computes. It moves on whenever any call of its communicator waits, and in test() and
+// communicator::progress(): no thread is started behind the program's back.
+//
+//   auto w = collx::async::all_reduce(world, gradient);
+//   while (!w.test()) compute_a_little();
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <collx/comm/communicator.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+struct nothing {};
+// Keeps what was moved into a call alive and in place until the call is done.
+template <class R>
+struct held_operation {
+    std::conditional_t<std::is_void_v<R>, nothing, R> held;
+};
+}  // namespace detail
+
+// R is the buffer that was moved into the call and comes back from wait(), or void where the program kept it.
+// Destroying the handle of an unfinished call aborts the communicator, because the buffers may be gone: wait() first.
+template <class R>
+class [[nodiscard]] work {
+public:
+    work(communicator::core& c, std::shared_ptr<operation> op, std::shared_ptr<detail::held_operation<R>> held, std::int64_t timeout_ns)
+        : core_(&c), op_(std::move(op)), held_(std::move(held)), timeout_ns_(timeout_ns) {}
+    work(work&& o) noexcept
+        : core_(std::exchange(o.core_, nullptr)), op_(std::move(o.op_)), held_(std::move(o.held_)), timeout_ns_(o.timeout_ns_) {}
+    work& operator=(work&& o) noexcept {
+        if (this != &o) {
+            leave();
+            core_ = std::exchange(o.core_, nullptr), op_ = std::move(o.op_), held_ = std::move(o.held_), timeout_ns_ = o.timeout_ns_;
+        }
+        return *this;
+    }
+    ~work() { leave(); }
+
+    // True once the call is done. Never waits. Throws what ended the call.
+    bool test() {
+        if (op_ == nullptr || op_->state == task_state::done) return true;
+        core_->progress_pending();
+        if (op_->state == task_state::failed) core_->give_up(op_->error, op_->waiting_for);
+        if (op_->state != task_state::done)
+            if (const failure f = core_->net.failed()) core_->give_up(f, -1);
+        return op_->state == task_state::done;
+    }
+    // Waits until the call is done and returns the buffer, if the call owns it. Throws what ended the call, or timed_out.
+    R wait() {
+        if (op_ != nullptr && op_->state != task_state::done) core_->wait_for(*op_, timeout_ns_, true);
+        op_ = nullptr;
+        if constexpr (!std::is_void_v<R>) return std::move(held_->held);
+    }
+    // Waits at most this long. True once the call is done.
+    bool wait_for(std::chrono::nanoseconds limit) {
+        return op_ == nullptr || op_->state == task_state::done || core_->wait_for(*op_, limit.count(), false);
+    }
+
+private:
+    void leave() noexcept {
+        if (core_ == nullptr || op_ == nullptr || op_->state == task_state::done) return;
+        core_->drop(op_.get());
+        core_->net.report(failure(errc::aborted, core_->net.rank()));
+    }
+    communicator::core* core_;
+    std::shared_ptr<operation> op_;
+    std::shared_ptr<detail::held_operation<R>> held_;
+    std::int64_t timeout_ns_;
+};
+
+COLLX_END_NAMESPACE
