@@ -29,18 +29,26 @@ struct running {
 
     enum class state : unsigned char { ready, message, credit, notice, others, ended };
     state now = state::ready;
-    int on = -1;      // channel or counter it is blocked on
-    int cursor = 0;   // wait_all: ranks found to have signalled
-    int next = -1;    // next in the list of those blocked on the same counter
+    int on = -1;    // channel or counter it is blocked on
+    int next = -1;  // next in the list of those blocked on the same counter
     constexpr int index() const { return static_cast<int>(at - begin); }
+};
+
+// How to run a schedule where that is not as it says itself.
+struct run_options {
+    int calls = 1;
+    int iterations = 0;  // in each call; 0: schedule::iterations()
+    int depth = 0;       // of the channels; 0: schedule::depth
 };
 
 template <class Reader>
 class network {
 public:
-    constexpr network(const schedule& s, Reader& reader, int calls = 1)
-        : s_(s), reader_(reader), calls_(calls), channel_of_(sized(s.ranks * s.ranks), -1), counters_(sized(s.ranks * s.signals), 0),
-          blocked_on_(sized(s.ranks * s.signals), -1), first_of_(sized(s.ranks + 1), 0), ended_(sized(s.ranks), 0) {
+    constexpr network(const schedule& s, Reader& reader, run_options o = {})
+        : s_(s), reader_(reader), calls_(o.calls), iterations_(o.iterations > 0 ? o.iterations : s.iterations()),
+          depth_(o.depth > 0 ? o.depth : s.depth), channel_of_(sized(s.ranks * s.ranks), -1), counters_(sized(s.ranks * s.signals), 0),
+          arrived_(sized(s.signals * iterations_ * calls_), 0), blocked_on_(counters_.size() + arrived_.size(), -1),
+          first_of_(sized(s.ranks + 1), 0), ended_(sized(s.ranks), 0) {
         for (int r = 0; r < s.ranks; ++r) add(r, s.programs[sized(r)]);
     }
 
@@ -102,9 +110,9 @@ private:
         int in = -1, out = -1;
         if ((st.what & recv) != 0 && !take(me, st.peer_from, in)) return;
         if ((st.what & send) != 0 && !offer(me, st.peer_to, out)) return;
-        const unsigned depth = sized(s_.depth);
-        const int in_slot = in < 0 ? -1 : in * s_.depth + static_cast<int>(channels_[sized(in)].head % depth);
-        const int out_slot = out < 0 ? -1 : out * s_.depth + static_cast<int>(channels_[sized(out)].tail % depth);
+        const unsigned depth = sized(depth_);
+        const int in_slot = in < 0 ? -1 : in * depth_ + static_cast<int>(channels_[sized(in)].head % depth);
+        const int out_slot = out < 0 ? -1 : out * depth_ + static_cast<int>(channels_[sized(out)].tail % depth);
         if (const fault f = reader_.act(me, st, in_slot, out_slot); f.what != problem::none) {
             stop(me, fail(f.what, me, f.peer, f.chunk));
             return;
@@ -146,7 +154,7 @@ private:
         if (id < 0) {
             id = static_cast<int>(channels_.size());
             channels_.push_back({from, to});
-            reader_.channel_added(s_.depth);
+            reader_.channel_added(depth_);
         }
         return id;
     }
@@ -168,7 +176,7 @@ private:
         channel& c = channels_[sized(id)];
         if (c.sender < 0) c.sender = me.id;
         if (c.sender != me.id) return stop(me, fail(problem::shared_channel, me, peer)), false;
-        if (c.tail - c.head == sized(s_.depth)) return block(me, state::credit, id), false;
+        if (c.tail - c.head == sized(depth_)) return block(me, state::credit, id), false;
         return true;
     }
 
@@ -178,8 +186,14 @@ private:
         reader_.signalled(me, st.index);
         counters_[sized(id)] = me.iteration + 1;
         ++me.at;
-        int i = blocked_on_[sized(id)];
-        blocked_on_[sized(id)] = -1;
+        resume_all(id);
+        const int all = everybody(st.index, me.iteration);
+        if (++arrived_[sized(all)] == s_.ranks) resume_all(s_.ranks * s_.signals + all);
+    }
+
+    constexpr void resume_all(int list) {
+        int i = blocked_on_[sized(list)];
+        blocked_on_[sized(list)] = -1;
         while (i >= 0) {
             const int next = strands_[sized(i)].next;
             resume(strands_[sized(i)]);
@@ -187,29 +201,30 @@ private:
         }
     }
 
+    constexpr int everybody(int index, int iteration) const { return index * iterations_ * calls_ + iteration; }
+
     constexpr void await(running& me, const step& st) {
         const bool all = st.peer_from == all_ranks;
         if (!all && !is_rank(st.peer_from)) return stop(me, fail(problem::bad_peer, me, st.peer_from));
-        const int needed = me.iteration + 1 - st.lag;
-        const int first = all ? 0 : st.peer_from, last = all ? s_.ranks : st.peer_from + 1;
-        if (needed > 0) {
-            for (int k = first + me.cursor; k < last; ++k, ++me.cursor) {
-                const int id = k * s_.signals + st.index;
-                if (counters_[sized(id)] >= needed) continue;
-                me.next = blocked_on_[sized(id)];
-                blocked_on_[sized(id)] = me.id;
-                return block(me, state::notice, id);
-            }
-            for (int k = first; k < last; ++k) reader_.waited(me, st.index, k, needed - 1);
-        }
-        me.cursor = 0;
+        const int iteration = me.iteration - st.lag;
         ++me.at;
+        if (iteration < 0) return;
+        const int id = all ? everybody(st.index, iteration) : st.peer_from * s_.signals + st.index;
+        if (all ? arrived_[sized(id)] < s_.ranks : counters_[sized(id)] <= iteration) {
+            const int list = all ? s_.ranks * s_.signals + id : id;
+            --me.at;
+            me.next = blocked_on_[sized(list)];
+            blocked_on_[sized(list)] = me.id;
+            return block(me, state::notice, list);
+        }
+        if (!reader_.follows_signals()) return;
+        for (int k = all ? 0 : st.peer_from; k < (all ? s_.ranks : st.peer_from + 1); ++k) reader_.waited(me, st.index, k, iteration);
     }
 
     // The end of a program: the next iteration, or the end of the call, which the strands of a rank reach together.
     constexpr void turn(running& me) {
         ++me.iteration;
-        if (me.iteration % s_.iterations() != 0) {
+        if (me.iteration % iterations_ != 0) {
             me.at = me.begin;
             return;
         }
@@ -263,9 +278,16 @@ private:
         switch (s.now) {
             case state::message: return s.at->peer_from;
             case state::credit: return s.at->peer_to;
-            case state::notice: return s.on / s_.signals;
+            case state::notice: return silent(*s.at, s.iteration - s.at->lag);
             default: return s.rank;
         }
+    }
+
+    // The rank whose signal a blocked wait misses.
+    constexpr int silent(const step& st, int iteration) const {
+        int k = st.peer_from == all_ranks ? 0 : st.peer_from;
+        while (counters_[sized(k * s_.signals + st.index)] > iteration) ++k;
+        return k;
     }
 
     // A strand that has not ended and could still do what `s` is blocked on, or -1.
@@ -278,7 +300,7 @@ private:
                 if (other.now != state::others) return i;
                 continue;
             }
-            const bool last = (other.iteration + 1) % s_.iterations() == 0 && other.call + 1 == calls_;
+            const bool last = (other.iteration + 1) % iterations_ == 0 && other.call + 1 == calls_;
             for (const step* st = last ? other.at : other.begin; st != other.end; ++st)
                 if (releases(*st, s)) return i;
         }
@@ -296,13 +318,14 @@ private:
 
     const schedule& s_;
     Reader& reader_;
-    int calls_;
+    int calls_, iterations_, depth_;
     verdict verdict_{};
     std::vector<running> strands_;
     std::vector<channel> channels_;
     std::vector<int> channel_of_;  // [from * ranks + to]
     std::vector<int> counters_;    // [rank * signals + index]: iterations signalled
-    std::vector<int> blocked_on_;  // the same: first strand blocked on it
+    std::vector<int> arrived_;     // [index, iteration]: ranks that have signalled
+    std::vector<int> blocked_on_;  // first strand blocked on each counter, then on each number of arrivals
     std::vector<int> first_of_;    // first strand of each rank, and one past the last
     std::vector<int> ended_;       // strands of the rank that have reached the end of a call, all calls together
     std::vector<int> ready_;

@@ -28,15 +28,15 @@ public:
         cells_per_rank_ = 2 * user_cells_ + s.chunks + 2 * s.window_depth * s.chunks;
         const unsigned cells = sized(n_ * cells_per_rank_);
         written_by_.resize(cells, -1);
-        written_at_.resize(cells);
-        reads_.resize(cells * width_);
-        clocks_.resize(width_ * width_);
-        said_.resize(sized(n_ * s.signals * iterations_) * width_);
+        written_at_.resize(cells, 0);
+        reads_.resize(cells * width_, 0);
+        clocks_.resize(width_ * width_, 0);
+        said_.resize(sized(n_ * s.signals * iterations_) * width_, 0);
         entered_.resize(sized(n_ * calls), -1);
         for (unsigned i = 0; i < width_; ++i) clocks_[i * width_ + i] = 1;
     }
 
-    constexpr void channel_added(int depth) { told_.resize(told_.size() + sized(depth) * width_); }
+    constexpr void channel_added(int depth) { told_.resize(told_.size() + sized(depth) * width_, 0); }
 
     // Before a call and after it the rank is one thread, the user's, which may touch everything the call was given.
     constexpr void enter(int rank, int call, int first, int last) {
@@ -70,6 +70,7 @@ public:
         return f;
     }
 
+    static constexpr bool follows_signals() { return true; }
     constexpr void signalled(const running& me, int index) { publish(&said_[said(me.rank, index, me.iteration)], me.id); }
     constexpr void waited(const running& me, int index, int rank, int iteration) {
         join(clock(me.id), &said_[said(rank, index, iteration)]);
@@ -151,7 +152,7 @@ private:
 
 constexpr verdict races_once(const schedule& s, bool in_place) {
     clock_reader clocks(s, in_place);
-    network<clock_reader> run(s, clocks, clock_reader::calls);
+    network<clock_reader> run(s, clocks, {.calls = clock_reader::calls});
     verdict v = run.run();
     v.in_place = in_place && !v.ok();
     return v;

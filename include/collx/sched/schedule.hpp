@@ -70,6 +70,19 @@ constexpr int min_depth_of(const Algorithm&) {
     else return 1;
 }
 
+// Whether the algorithm wants a commutative operator: for this n and these parameters if it can say so, else in general.
+template <class Algorithm>
+constexpr bool needs_commutative_of(const Algorithm& a, int n) {
+    if constexpr (requires { a.needs_commutative_for(n); }) return a.needs_commutative_for(n);
+    else if constexpr (requires { Algorithm::needs_commutative; }) return Algorithm::needs_commutative;
+    else return true;
+}
+
+template <class Algorithm>
+constexpr bool declares_order(const Algorithm&) {
+    return requires { Algorithm::needs_commutative; };
+}
+
 // chunks(n) may be static (a property of the shape) or a member (a property of the parameters).
 template <class Algorithm>
 constexpr int chunks_of(const Algorithm& a, int n) {
@@ -82,10 +95,11 @@ constexpr schedule record_all(const Algorithm& a, int n) {
     schedule s{.op = Algorithm::op, .ranks = n, .chunks = chunks_of(a, n), .root = root_of(a)};
     s.depth = min_depth_of(a) > 0 ? min_depth_of(a) : 1;
     s.window_depth = window_depth_of(a) > 0 ? window_depth_of(a) : 1;
-    if constexpr (requires { Algorithm::needs_commutative; }) s.in_rank_order = !Algorithm::needs_commutative;
+    s.in_rank_order = declares_order(a) && !needs_commutative_of(a, n);
     s.programs.reserve(static_cast<unsigned>(n));
     for (int r = 0; r < n; ++r) {
-        s.programs.push_back(r == 0 ? record(a, r, n) : record(a, r, n, s.programs.back()));
+        if (r == 0) s.programs.push_back(record(a, r, n));
+        else s.programs.push_back(record(a, r, n, s.programs.back()));
         survey(s, s.programs.back());
     }
     return s;

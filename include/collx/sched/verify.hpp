@@ -20,12 +20,12 @@ class value_reader {
 public:
     constexpr value_reader(const schedule& s, bool in_place)
         : s_(s), n_(s.ranks), chunks_(s.chunks), cells_(s.iterations() * s.chunks), in_place_(in_place),
-          own_places_(s.op != collective::all_to_all && s.op != collective::send_recv), out_(sized(n_ * cells_)),
-          trees_(sized(s.op == collective::all_reduce ? cells_ : 0)), prefix_(sized(n_ + 1)) {
+          own_places_(s.op != collective::all_to_all && s.op != collective::send_recv), out_(sized(n_ * cells_), cell{}),
+          trees_(sized(s.op == collective::all_reduce ? cells_ : 0), 0u), prefix_(sized(n_ + 1), 0u) {
         for (int r = 0; r < n_; ++r) prefix_[sized(r) + 1] = prefix_[sized(r)] + mix_bits(sized(r));
         if (s.op == collective::barrier) words_ = sized(n_ + 63) / 64;
-        if (words_ != 0) known_.resize(sized(strand_count()) * words_);
-        if (words_ != 0) said_.resize(sized(n_ * s.signals * s.iterations()) * words_);
+        if (words_ != 0) known_.resize(sized(strand_count()) * words_, 0u);
+        if (words_ != 0) said_.resize(sized(n_ * s.signals * s.iterations()) * words_, 0u);
     }
 
     constexpr verdict result(verdict v) {
@@ -37,7 +37,7 @@ public:
 
     constexpr void channel_added(int depth) {
         messages_.resize(messages_.size() + sized(depth));
-        if (words_ != 0) told_.resize(told_.size() + sized(depth) * words_);
+        if (words_ != 0) told_.resize(told_.size() + sized(depth) * words_, 0u);
     }
     constexpr void enter(int rank, int, int first, int last) {
         if (words_ == 0) return;
@@ -69,6 +69,7 @@ public:
         return {};
     }
 
+    constexpr bool follows_signals() const { return words_ != 0; }
     constexpr void signalled(const running& me, int index) {
         for (unsigned w = 0; w < words_; ++w) said_[said(me.rank, index, me.iteration) + w] = known_[sized(me.id) * words_ + w];
     }
@@ -103,10 +104,10 @@ private:
         return count;
     }
 
-    // No cell twice, none outside.
+    // No cell twice. Sets go round, so only numbers below zero are outside.
     constexpr bool is_set_of_chunks(const chunk_set& c) const {
         if (c.count == 0) return true;
-        if (c.first < 0 || c.first >= chunks_ || c.count < 0 || c.run < 1 || c.period < c.run) return false;
+        if (chunks_ == 0 || c.first < 0 || c.count < 0 || c.run < 1 || c.period < c.run) return false;
         return c.count == 1 || (c.count - 1) / c.run * c.period + (c.count - 1) % c.run < chunks_;
     }
 
@@ -146,11 +147,11 @@ private:
     }
 
     constexpr value& tmp_cell(int rank, int chunk) {
-        if (tmp_.empty()) tmp_.resize(sized(n_ * chunks_));
+        if (tmp_.empty()) tmp_.resize(sized(n_ * chunks_), value{});
         return tmp_[sized(rank * chunks_ + chunk)];
     }
     constexpr value& window_cell(int rank, place where, int iteration, int chunk) {
-        if (windows_.empty()) windows_.resize(sized(n_ * 2 * s_.window_depth * chunks_));
+        if (windows_.empty()) windows_.resize(sized(n_ * 2 * s_.window_depth * chunks_), value{});
         const int stage = iteration % s_.window_depth;
         return windows_[sized(((rank * 2 + segment_of(where)) * s_.window_depth + stage) * chunks_ + chunk)];
     }

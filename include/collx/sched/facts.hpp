@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a schedule costs and needs, counted from its steps instead of believed. Algorithms declare some of these numbers because plans are made
+// from them at compile time; the proofs assert that declared equals derived, the documentation's tables are printed from here.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <collx/sched/accesses.hpp>
+#include <collx/sched/races.hpp>
+#include <collx/sched/verify.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+inline constexpr int races_up_to = 9;  // larger rank counts are not searched for races here
+
+struct facts {
+    bool ok = false;         // verify() accepted it; otherwise only the counts below are meaningful
+    int strands = 0;         // these four: of the rank that has most
+    int steps = 0;
+    int messages = 0;
+    int chunks_sent = 0;
+    std::int64_t total_messages = 0;
+    std::int64_t total_chunks_sent = 0;
+    std::int64_t window_chunks_written = 0;  // by all ranks, zero-copy stores into peers' buffers included
+    std::int64_t window_chunks_read = 0;     // by all ranks
+    int rounds = 0;           // see round_reader
+    int min_depth = 0;        // of channels: 0 if there are none
+    int min_window_depth = 0; // stages: 0 if there are no signals, -1 if not looked for (facts_of an algorithm does, for few ranks)
+    int signals = 0;
+    int tmp_chunks = 0;       // one more than the largest tmp chunk used
+    int max_message_chunks = 0;
+    reduction_order order = reduction_order::rank_order;
+    bool same_on_all_ranks = true;
+    bool in_place = false;  // proved for any rank count where the collective allows it, else for few ranks only
+};
+
+// Rounds: each rank's strand may send one message and receive one in a round, and a message received in a round can be answered in the next.
+// Signals count like messages, except that any number of them may be seen in one round. A chain of S ranks passes K chunks in S + K - 2.
+class round_reader {
+public:
+    constexpr explicit round_reader(const schedule& s) : s_(s), said_(static_cast<unsigned>(s.ranks * s.signals), 0) {
+        unsigned strands = 0;
+        for (const program& p : s.programs) strands += static_cast<unsigned>(p.strands.size());
+        received_.resize(strands, 0);
+        sent_.resize(strands, 0);
+    }
+    constexpr int rounds() const {
+        int most = 0;
+        for (int r : received_) most = r > most ? r : most;
+        return most;
+    }
+
+    constexpr void channel_added(int depth) { told_.resize(told_.size() + static_cast<unsigned>(depth), 0); }
+    constexpr void enter(int, int, int, int) {}
+    constexpr fault leave(int, int, int, int) { return {}; }
+    constexpr fault act(const running& me, const step&, int in_slot, int out_slot) {
+        const auto id = static_cast<unsigned>(me.id);
+        if (in_slot >= 0) received_[id] = later(received_[id] + 1, told_[static_cast<unsigned>(in_slot)]);
+        if (out_slot >= 0) told_[static_cast<unsigned>(out_slot)] = publish(id);
+        return {};
+    }
+    static constexpr bool follows_signals() { return true; }
+    constexpr void signalled(const running& me, int index) {
+        said_[static_cast<unsigned>(me.rank * s_.signals + index)] = publish(static_cast<unsigned>(me.id));
+    }
+    constexpr void waited(const running& me, int index, int rank, int) {
+        int& mine = received_[static_cast<unsigned>(me.id)];
+        mine = later(mine, said_[static_cast<unsigned>(rank * s_.signals + index)]);
+    }
+
+private:
+    static constexpr int later(int a, int b) { return a > b ? a : b; }
+    constexpr int publish(unsigned strand) { return sent_[strand] = later(sent_[strand], received_[strand]) + 1; }
+    const schedule& s_;
+    std::vector<int> received_, sent_, told_, said_;  // last round by strand, slot and signal
+};
+
+constexpr int rounds(const schedule& s) {
+    round_reader reader(s);
+    network<round_reader> run(s, reader, {.iterations = 1});
+    return run.run().ok() ? reader.rounds() : -1;
+}
+
+// The least number of messages a channel must hold for the schedule to end; 0 without channels, -1 if none is enough.
+constexpr int min_depth(const schedule& s) {
+    if ((s.uses & send) == 0) return 0;
+    int most = 1;  // no channel ever holds more than all messages of one strand
+    for (const program& p : s.programs)
+        for (const auto& strand : p.strands) most = static_cast<int>(strand.size()) > most ? static_cast<int>(strand.size()) : most;
+    for (int d = 1; d <= most * s.iterations(); ++d) {
+        round_reader reader(s);
+        if (network<round_reader>(s, reader, {.depth = d}).run().what != problem::deadlock) return d;
+    }
+    return -1;
+}
+
+constexpr void count(facts& f, const schedule& s, int rank) {
+    const program& p = s.programs[static_cast<unsigned>(rank)];
+    int steps = 0, messages = 0, sent = 0;
+    for (const auto& strand : p.strands)
+        for (const step& st : strand) {
+            ++steps;
+            const int chunks = st.src.where != place::none ? st.src.chunks.count : st.dst.chunks.count;
+            if ((st.what & send) != 0) ++messages, sent += chunks;
+            if ((st.what & send) != 0 && chunks > f.max_message_chunks) f.max_message_chunks = chunks;
+            const bool zero_copy = (st.what & to_all) != 0;
+            for_each_access(st, rank, s.ranks, s.chunks, [&](const access& a) {
+                if (a.where == place::tmp && a.chunk >= f.tmp_chunks) f.tmp_chunks = a.chunk + 1;
+                if (is_window(a.where) || a.rank != rank || zero_copy) ++(a.write ? f.window_chunks_written : f.window_chunks_read);
+                return true;
+            });
+        }
+    const auto at_least = [](int& most, int x) { most = x > most ? x : most; };
+    at_least(f.strands, static_cast<int>(p.strands.size()));
+    at_least(f.steps, steps);
+    at_least(f.messages, messages);
+    at_least(f.chunks_sent, sent);
+    f.total_messages += messages;
+    f.total_chunks_sent += sent;
+}
+
+constexpr facts facts_of(const schedule& s) {
+    facts f;
+    for (int r = 0; r < s.ranks; ++r) count(f, s, r);
+    f.signals = s.signals;
+    f.min_window_depth = s.signals == 0 ? 0 : -1;
+    const verdict v = verify(s);
+    f.ok = v.ok();
+    if (!f.ok) return f;
+    f.order = v.order;
+    f.same_on_all_ranks = v.same_bits;
+    f.in_place = may_be_in_place(s.op) || (s.op == collective::all_to_all && s.ranks <= races_up_to && verify_once(s, true).ok() &&
+                                           races_once(s, true).ok());
+    f.rounds = rounds(s);
+    f.min_depth = min_depth(s);
+    return f;
+}
+
+// The least number of window stages with which the algorithm, told of it, is right and free of races.
+template <class Algorithm>
+constexpr int min_window_depth(Algorithm a, int n) {
+    if (record_all(a, n).signals == 0) return 0;
+    for (int d = 1; d <= 8; ++d) {
+        if constexpr (requires { a.depth; }) a.depth = d;
+        schedule s = record_all(a, n);
+        s.window_depth = d;
+        if (verify(s).ok() && races(s).ok()) return d;
+    }
+    return -1;
+}
+
+template <class Algorithm>
+constexpr facts facts_of(const Algorithm& a, int n) {
+    facts f = facts_of(record_all(a, n));
+    if (f.ok && f.signals != 0 && n <= races_up_to) f.min_window_depth = min_window_depth(a, n);
+    return f;
+}
+
+// The first declared member of the algorithm that the derived facts contradict, or nullptr. What is declared once for all n (min_depth,
+// window_depth, needs_commutative) or by a formula (tmp_chunks) must suffice for this n and, from `tight_from` ranks on, must not be more than needed.
+template <class Algorithm>
+constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4) {
+    const facts f = facts_of(a, n);
+    const auto differs = [&](int declared, int derived) { return n < tight_from ? declared < derived : declared != derived; };
+    if (!f.ok) return "the schedule itself";
+    if (differs(Algorithm::min_depth, f.min_depth)) return "min_depth";
+    if (reduces(Algorithm::op) && differs(needs_commutative_of(a, n), f.order != reduction_order::rank_order)) return "needs_commutative";
+    if constexpr (requires { Algorithm::signals; }) {
+        if (differs(Algorithm::signals, f.signals)) return "signals";
+    } else if (f.signals != 0) {
+        return "signals";
+    }
+    if constexpr (requires { Algorithm::window_depth; }) {
+        if (f.min_window_depth >= 0 && differs(Algorithm::window_depth, f.min_window_depth)) return "window_depth";
+    } else if (f.min_window_depth != 0) {
+        return "window_depth";
+    }
+    if constexpr (requires { a.tmp_chunks(n); }) {
+        if (differs(a.tmp_chunks(n), f.tmp_chunks)) return "tmp_chunks";
+    } else if (f.tmp_chunks != 0) {
+        return "tmp_chunks";
+    }
+    return nullptr;
+}
+
+template <class Algorithm>
+constexpr bool declared_equals_derived(const Algorithm& a, int n, int tight_from = 4) {
+    return misdeclared(a, n, tight_from) == nullptr;
+}
+
+COLLX_END_NAMESPACE

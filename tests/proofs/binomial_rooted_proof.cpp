@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Binomial trees with a root for 1 to 17 ranks, and what they declare.
+#include <collx/algo/binomial.hpp>
+
+#include "support/prove.hpp"
+
+COLLX_PROVE_ROOTED(collx::binomial_broadcast);
+COLLX_PROVE_ROOTED(collx::binomial_reduce);
+COLLX_PROVE_ROOTED(collx::binomial_gather);
+COLLX_PROVE_ROOTED(collx::binomial_scatter);

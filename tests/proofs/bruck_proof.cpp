@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Bruck's algorithms for 1 to 17 ranks, and what they declare.
+#include <collx/algo/bruck.hpp>
+
+#include "support/prove.hpp"
+
+COLLX_PROVE(collx::bruck_all_gather);
+COLLX_PROVE(collx::bruck_all_to_all);
+
+static_assert(collx::facts_of(collx::bruck_all_gather{}, 9).messages == 4);
+static_assert(collx::facts_of(collx::bruck_all_gather{}, 9).rounds == 4);
+static_assert(collx::facts_of(collx::bruck_all_to_all{}, 9).messages == 4);

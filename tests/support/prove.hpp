@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The words of the proof files: static_assert that algorithms are right, and are what they declare, for 1 to 17 ranks. That span has odd and
+// even counts, powers of two and their neighbours; verify_test.cpp goes on at run time, where n is not limited.
+// Each rank count is a constant of its own, so no single evaluation comes near a compiler's limit.
+#pragma once
+
+#include <utility>
+
+#include <collx/sched/facts.hpp>
+
+namespace prove {
+
+// Order of accesses is proved for fewer ranks: the clocks are long and the patterns repeat.
+inline constexpr int races_up_to = 5;
+
+template <class Algorithm>
+constexpr Algorithm with_root(Algorithm a, int root) {
+    if constexpr (requires { a.root; }) a.root = root;
+    return a;
+}
+
+// With windows as shallow as the algorithm declares possible, so that every stage is soon reused.
+template <class Algorithm>
+constexpr Algorithm shallow(Algorithm a) {
+    if constexpr (requires { a.depth; }) a.depth = Algorithm::window_depth;
+    return a;
+}
+
+template <class Algorithm, int N, int Root = 0>
+constexpr bool right = collx::verify(shallow(with_root(Algorithm{}, Root)), N).ok();
+
+template <class Algorithm, int N, int Root = 0>
+constexpr bool ordered = collx::races(shallow(with_root(Algorithm{}, Root)), N).ok();
+
+template <class Algorithm, int N, int Root = 0>
+constexpr bool declared = collx::declared_equals_derived(with_root(Algorithm{}, Root), N);
+
+template <class Algorithm, int... I>
+constexpr bool right_for(std::integer_sequence<int, I...>) {
+    return (right<Algorithm, I + 1> && ...);
+}
+template <class Algorithm, int... I>
+constexpr bool right_for_last_root(std::integer_sequence<int, I...>) {
+    return (right<Algorithm, I + 1, I> && ...);
+}
+template <class Algorithm, int... I>
+constexpr bool right_for_all_roots_of(std::integer_sequence<int, I...>) {
+    return (right<Algorithm, sizeof...(I), I> && ...);
+}
+template <class Algorithm, int... I>
+constexpr bool ordered_for(std::integer_sequence<int, I...>) {
+    return (ordered<Algorithm, I + 1> && ...);
+}
+template <class Algorithm, int... I>
+constexpr bool ordered_for_last_root(std::integer_sequence<int, I...>) {
+    return (ordered<Algorithm, I + 1, I> && ...);
+}
+
+template <int N>
+using up_to = std::make_integer_sequence<int, N>;
+
+}  // namespace prove
+
+#define COLLX_PROVE(algorithm)                                                    \
+    static_assert(prove::right_for<algorithm>(prove::up_to<17>{}));               \
+    static_assert(prove::ordered_for<algorithm>(prove::up_to<prove::races_up_to>{})); \
+    static_assert(collx::verify(algorithm{}, 4).ok() && collx::races(algorithm{}, 3).ok());           \
+    static_assert(prove::declared<algorithm, 4> && prove::declared<algorithm, 5>)
+
+#define COLLX_PROVE_ROOTED(algorithm)                                                 \
+    COLLX_PROVE(algorithm);                                                           \
+    static_assert(prove::right_for_last_root<algorithm>(prove::up_to<12>{}));         \
+    static_assert(prove::right_for_all_roots_of<algorithm>(prove::up_to<5>{}));       \
+    static_assert(prove::ordered_for_last_root<algorithm>(prove::up_to<prove::races_up_to>{})); \
+    static_assert(prove::declared<algorithm, 5, 2>)
