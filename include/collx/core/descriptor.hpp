@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Words that every room which talks to the system needs: a descriptor that closes itself, a call repeated after a
+// signal, a poll with a deadline, a hash that is the same in all processes. Knows neither sockets nor files.
+#pragma once
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/core/clock.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Owns one file descriptor.
+class descriptor {
+public:
+    descriptor() = default;
+    explicit descriptor(int fd) : fd_(fd) {}
+    descriptor(descriptor&& other) noexcept : fd_(other.release()) {}
+    descriptor& operator=(descriptor&& other) noexcept {
+        if (this != &other) close(), fd_ = other.release();
+        return *this;
+    }
+    ~descriptor() { close(); }
+
+    int get() const { return fd_; }
+    bool is_open() const { return fd_ >= 0; }
+    int release() {
+        const int fd = fd_;
+        fd_ = -1;
+        return fd;
+    }
+    void close() {
+        if (fd_ >= 0) ::close(fd_); // Linux has closed it even when it says EINTR
+        fd_ = -1;
+    }
+
+private:
+    int fd_ = -1;
+};
+
+namespace detail {
+
+// Repeats a system call that a signal handler of the program interrupted.
+template <class Call>
+auto without_eintr(Call&& call) {
+    for (;;) {
+        const auto result = call();
+        if (result >= 0 || errno != EINTR) return result;
+    }
+}
+
+// What poll() wants to hear about a deadline: milliseconds rounded up, at most `longest_ms`.
+inline int poll_ms(const deadline& until, int longest_ms) {
+    const std::int64_t left_ns = until.left_ns();
+    if (left_ns <= 0) return 0;
+    const std::int64_t ms = (left_ns - 1) / 1'000'000 + 1;
+    return ms < longest_ms ? static_cast<int>(ms) : longest_ms;
+}
+
+// Waits for one descriptor. False when the deadline passed first.
+inline bool wait_for_event(int fd, short events, const deadline& until) {
+    for (;;) {
+        pollfd p{fd, events, 0};
+        if (::poll(&p, 1, poll_ms(until, 1000)) > 0) return true;
+        if (until.passed()) return false;
+    }
+}
+
+inline void nap_ns(std::int64_t ns) {
+    const timespec t{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+    ::nanosleep(&t, nullptr);
+}
+
+// Waits between attempts: twice as long each time, with jitter so that many ranks do not come back together.
+class retry_pause {
+public:
+    explicit retry_pause(std::int64_t longest_ns)
+        : longest_ns_(longest_ns),
+          state_(static_cast<std::uint64_t>(now_ns()) ^ static_cast<std::uint64_t>(::getpid()) << 32) {}
+    // False when the deadline has passed.
+    bool sleep(const deadline& until) {
+        const std::int64_t left_ns = until.left_ns();
+        if (left_ns <= 0) return false;
+        state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+        const std::int64_t ns =
+            pause_ns_ / 2 + static_cast<std::int64_t>((state_ >> 33) % static_cast<std::uint64_t>(pause_ns_));
+        nap_ns(ns < left_ns ? ns : left_ns);
+        if (pause_ns_ < longest_ns_) pause_ns_ *= 2;
+        return true;
+    }
+
+private:
+    std::int64_t pause_ns_ = 100'000, longest_ns_;
+    std::uint64_t state_;
+};
+
+// FNV-1a with a final mix. Names things; protects nothing.
+constexpr std::uint64_t hash_bytes(const char* text, std::size_t bytes, std::uint64_t seed) {
+    std::uint64_t h = 0xcbf29ce484222325 ^ seed * 0x9e3779b97f4a7c15;
+    for (std::size_t i = 0; i < bytes; ++i) h = (h ^ static_cast<unsigned char>(text[i])) * 0x100000001b3;
+    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
+    return h ^ h >> 29;
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Rank 0's side of joining: listens while ranks come, judges who they are, hands out the arena, and tells everybody
+// what went wrong if something did. One thread, one poll, everything bounded: a stranger costs its own socket and
+// nothing else.
+#pragma once
+
+#include <cstdarg>
+#include <memory>
+#include <vector>
+
+#include <collx/transport/arena.hpp>
+#include <collx/transport/detail/join_packet.hpp>
+#include <collx/transport/detail/unix_socket.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class join_host {
+public:
+    static constexpr int most_strangers = 64;                        // connections that have not said a valid hello yet
+    static constexpr std::int64_t stranger_limit_ns = 2'000'000'000; // how long they may take
+
+    // The listener comes first, so that ranks find it while rank 0 still makes the arena.
+    join_host(const char* job, int ranks, const deadline& until)
+        : ranks_(ranks), job_hash_(hash_bytes(job, std::strlen(job), 3)), until_(until) {
+        const socket_name name = name_of_job(job);
+        listener_ = packet_socket();
+        if (!listener_.is_open())
+            fail(errc::resource, 0, -1, "raise the limit of open files (ulimit -n)", "cannot make a socket: %s",
+                 std::strerror(errno));
+        const auto* address = reinterpret_cast<const sockaddr*>(&name.address);
+        if (::bind(listener_.get(), address, name.bytes) != 0) {
+            if (errno == EADDRINUSE) fail_because_taken(name);
+            fail(errc::resource, 0, -1, "", "cannot name a socket: %s", std::strerror(errno));
+        }
+        if (::listen(listener_.get(), ranks + most_strangers) != 0)
+            fail(errc::resource, 0, -1, "", "cannot listen: %s", std::strerror(errno));
+    }
+
+    // Returns when all ranks have mapped the arena.
+    void serve(arena& shared) {
+        arena_ = &shared;
+        std::vector<pollfd> polled;
+        while (mapped_ < ranks_ - 1) {
+            polled.assign(1, {listener_.get(), POLLIN, 0});
+            for (const guest& g : guests_) polled.push_back({g.socket.get(), POLLIN, 0});
+            (void)::poll(polled.data(), polled.size(), poll_ms(next_limit(), 1000));
+            for (std::size_t i = polled.size(); i-- > 1;)
+                if (polled[i].revents != 0 && !hear(guests_[i - 1])) remove(i - 1);
+            drop_slow_strangers();
+            if ((polled[0].revents & POLLIN) != 0) accept_guests();
+            if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
+        }
+        listener_.close(); // before anybody can return and come back for another job of the same name
+        shared.header().arrived.fetch_add(1, std::memory_order_acq_rel);
+        join_packet done;
+        done.what = join_packet::kind::done;
+        for (const guest& g : guests_)
+            if (g.rank > 0) (void)send_packet(g.socket.get(), &done, sizeof done);
+    }
+
+private:
+    struct guest {
+        descriptor socket;
+        std::int64_t limit_ns = 0;
+        int rank = -1, pid = -1;
+        bool has_mapped = false;
+    };
+
+    [[noreturn]] void fail_because_taken(const socket_name& name) {
+        descriptor knock = packet_socket();
+        ucred holder{};
+        if (knock.is_open() &&
+            ::connect(knock.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) == 0)
+            holder = peer_of(knock.get());
+        fail(errc::mismatch, 0, -1, "give each job a COLLX_JOB of its own and each process a COLLX_RANK of its own",
+             "process %d of user %lu is rank 0 of a job with this name already", static_cast<int>(holder.pid),
+             static_cast<unsigned long>(holder.uid));
+    }
+
+    deadline next_limit() const {
+        deadline d = until_;
+        for (const guest& g : guests_)
+            if (g.rank < 0 && g.limit_ns < d.at_ns) d.at_ns = g.limit_ns;
+        return d;
+    }
+
+    void remove(std::size_t i) {
+        if (guests_[i].rank < 0) --strangers_;
+        guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    bool drop_oldest_stranger() {
+        for (std::size_t i = 0; i < guests_.size(); ++i)
+            if (guests_[i].rank < 0) return remove(i), true;
+        return false;
+    }
+    void drop_slow_strangers() {
+        const std::int64_t now = now_ns();
+        for (std::size_t i = guests_.size(); i-- > 0;)
+            if (guests_[i].rank < 0 && guests_[i].limit_ns <= now) remove(i);
+    }
+
+    void accept_guests() {
+        for (int i = 0; i < most_strangers; ++i) {
+            guest g;
+            g.socket = descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (!g.socket.is_open()) {
+                if (errno == EINTR || errno == ECONNABORTED) continue;
+                const bool is_out_of_files = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+                if (!is_out_of_files) return;
+                if (!drop_oldest_stranger())
+                    fail_all(errc::resource, 0, "rank 0 has no descriptor left for another rank: %s",
+                             std::strerror(errno));
+                continue;
+            }
+            if (peer_of(g.socket.get()).uid != ::geteuid()) continue;
+            if (strangers_ >= most_strangers)
+                drop_oldest_stranger(); // a rank says hello at once, so the oldest silent one is none
+            g.limit_ns = now_ns() + stranger_limit_ns;
+            ++strangers_;
+            guests_.push_back(static_cast<guest&&>(g));
+            if (!hear(guests_.back())) remove(guests_.size() - 1);
+        }
+    }
+
+    // Reads what there is, at most all that an honest guest ever says. False when the guest is to be forgotten.
+    bool hear(guest& g) {
+        for (int packets = 0; packets < 3; ++packets) {
+            join_packet p;
+            const packet got = receive_packet(g.socket.get(), &p, sizeof p);
+            if (got == packet::none) return true;
+            const bool is_good = got == packet::whole && p.is_ours();
+            if (g.rank < 0) {
+                if (!is_good || !welcome(g, p)) return false;
+            } else if (!is_good) {
+                fail_all(errc::peer_failed, g.rank, "rank %d (process %d) ended while the ranks were coming together",
+                         g.rank, g.pid);
+            } else if (p.what == join_packet::kind::failed) {
+                p.text[sizeof p.text - 1] = '\0';
+                fail_all(static_cast<errc>(p.code <= static_cast<std::uint32_t>(errc::forked) ? p.code : 0), g.rank,
+                         "rank %d cannot join: %.150s", g.rank, p.text);
+            } else if (p.what == join_packet::kind::mapped && !g.has_mapped) {
+                g.has_mapped = true;
+                ++mapped_;
+            }
+        }
+        return true;
+    }
+
+    bool welcome(guest& g, const join_packet& hello) {
+        if (hello.what != join_packet::kind::hello || hello.number != job_hash_) return false;
+        if (hello.rank <= 0 || hello.rank >= hello.ranks) return false; // join_shm() never says this
+        const ucred who = peer_of(g.socket.get());
+        if (hello.ranks != ranks_) {
+            late_ = &g;
+            fail_all(errc::mismatch, hello.rank, "rank %d (process %d) says %d ranks, rank 0 says %d", hello.rank,
+                     who.pid, hello.ranks, ranks_);
+        }
+        for (const guest& other : guests_) {
+            if (other.rank != hello.rank) continue;
+            late_ = &g;
+            fail_all(errc::mismatch, hello.rank, "two processes say they are rank %d: %d and %d", hello.rank, other.pid,
+                     who.pid);
+        }
+        if (hello.left_ns > 0 && hello.left_ns < until_.left_ns()) until_ = deadline::in_ns(hello.left_ns);
+        join_packet p;
+        p.what = join_packet::kind::welcome;
+        p.number = arena_->bytes();
+        p.ranks = ranks_;
+        p.pid = who.pid == hello.pid ? hello.pid : -1;
+        if (!send_packet(g.socket.get(), &p, sizeof p, arena_->fd())) return false;
+        g.rank = hello.rank;
+        g.pid = who.pid;
+        --strangers_;
+        return true;
+    }
+
+    [[noreturn]] void fail_for_lateness() {
+        char missing[120];
+        int first = -1;
+        list_ranks(missing, sizeof missing, ranks_, [&](int r) {
+            bool is_there = r == 0;
+            for (const guest& g : guests_) is_there = is_there || (g.rank == r && g.has_mapped);
+            if (!is_there && first < 0) first = r;
+            return !is_there;
+        });
+        fail_all(errc::timeout, first, "%d of %d ranks did not come: %s", ranks_ - 1 - mapped_, ranks_, missing);
+    }
+
+    // One failure ends the start of all ranks, with the same words.
+    [[noreturn, gnu::cold, gnu::format(printf, 4, 5)]] void fail_all(errc code, int peer, const char* format, ...) {
+        join_packet p;
+        p.what = join_packet::kind::failed;
+        p.code = static_cast<std::uint32_t>(code);
+        p.rank = peer;
+        p.ranks = ranks_;
+        va_list args;
+        va_start(args, format);
+        std::vsnprintf(p.text, sizeof p.text, format, args);
+        va_end(args);
+        for (const guest& g : guests_)
+            if (g.rank > 0 || &g == late_) (void)send_packet(g.socket.get(), &p, sizeof p);
+        fail(code, 0, peer, remedy_of_join(code), "%s", p.text);
+    }
+
+    int ranks_;
+    std::uint64_t job_hash_;
+    deadline until_;
+    descriptor listener_;
+    arena* arena_ = nullptr;
+    std::vector<guest> guests_;
+    const guest* late_ = nullptr; // a guest without a rank that is to hear of the failure it caused
+    int strangers_ = 0, mapped_ = 0;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Packets between processes of one user on one host: abstract unix sockets (no file, gone with their process), whole
+// packets (no half frames), the kernel's word on who is at the other end, one descriptor along with a packet. Knows
+// nothing of ranks.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include <collx/core/descriptor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+struct socket_name {
+    sockaddr_un address{};
+    socklen_t bytes = 0;
+};
+
+// Abstract, from user and job: nothing in it is secret, and nothing depends on it being secret.
+inline socket_name name_of_job(const char* job) {
+    socket_name n;
+    n.address.sun_family = AF_UNIX;
+    const std::size_t length = std::strlen(job);
+    char text[sizeof n.address.sun_path - 1];
+    const int used =
+        std::snprintf(text, sizeof text, "collx-1-%lu-%016llx%016llx", static_cast<unsigned long>(::geteuid()),
+                      static_cast<unsigned long long>(hash_bytes(job, length, 1)),
+                      static_cast<unsigned long long>(hash_bytes(job, length, 2)));
+    std::memcpy(n.address.sun_path + 1, text, static_cast<std::size_t>(used));
+    n.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(used));
+    return n;
+}
+
+inline descriptor packet_socket() {
+    return descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// Who is at the other end: for a connected client the user who listens.
+inline ucred peer_of(int fd) {
+    ucred who{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
+    socklen_t bytes = sizeof who;
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0) who.uid = static_cast<uid_t>(-1);
+    return who;
+}
+
+// Sends one packet, with a descriptor unless it is -1. False when it cannot be sent now: the other end is gone or does
+// not read.
+inline bool send_packet(int to, const void* data, std::size_t bytes, int passed_fd = -1) {
+    iovec part{const_cast<void*>(data), bytes};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr m{};
+    m.msg_iov = &part;
+    m.msg_iovlen = 1;
+    if (passed_fd >= 0) {
+        m.msg_control = control;
+        m.msg_controllen = sizeof control;
+        cmsghdr* c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        std::memcpy(CMSG_DATA(c), &passed_fd, sizeof(int));
+    }
+    return without_eintr([&] { return ::sendmsg(to, &m, MSG_NOSIGNAL | MSG_DONTWAIT); }) == static_cast<ssize_t>(bytes);
+}
+
+enum class packet { none, whole, wrong, closed };
+
+// Receives one packet of exactly `bytes`. A descriptor that comes with it goes to `passed`; more than one, or one that
+// nobody asked for, is closed and makes the packet wrong.
+inline packet receive_packet(int from, void* data, std::size_t bytes, descriptor* passed = nullptr) {
+    constexpr std::size_t most_fds = 8;
+    iovec part{data, bytes};
+    alignas(cmsghdr) char control[CMSG_SPACE(most_fds * sizeof(int))];
+    msghdr m{};
+    m.msg_iov = &part;
+    m.msg_iovlen = 1;
+    m.msg_control = control;
+    m.msg_controllen = sizeof control;
+    const ssize_t got = without_eintr([&] { return ::recvmsg(from, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC); });
+    if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? packet::none : packet::closed;
+    std::size_t fds = 0;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int), ++fds) {
+            int fd;
+            std::memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
+            descriptor received(fd);
+            if (passed != nullptr && fds == 0) *passed = static_cast<descriptor&&>(received);
+        }
+    }
+    if (got == 0 && fds == 0) return packet::closed;
+    const bool is_right = got == static_cast<ssize_t>(bytes) && (m.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) == 0 &&
+                          fds <= (passed != nullptr ? 1u : 0u);
+    return is_right ? packet::whole : packet::wrong;
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
