@@ -3,9 +3,11 @@
 // into a power of two of teams. No algorithm here.
 #pragma once
 
+#include <collx/sched/collective.hpp>
 #include <collx/sched/step.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // The largest power of two <= n, n >= 1.
 COLLX_HD constexpr int power_below(int n) {
@@ -43,4 +45,5 @@ struct team_layout {
     COLLX_HD constexpr bool follows(int rank) const { return in_pair(rank) && rank % 2 == 1; }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE
