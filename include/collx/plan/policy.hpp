@@ -3,6 +3,7 @@
 // A policy is a plain value; comm.with(…) binds any of them, in any order, to the calls made through it.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <type_traits>
 
