@@ -4,6 +4,10 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::binomial_all_reduce);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
 
-static_assert(collx::facts_of(collx::binomial_all_reduce{}, 8).rounds == 6);
+COLLX_PROVE(binomial_all_reduce);
+
+static_assert(facts_of(binomial_all_reduce{}, 8).rounds == 6);

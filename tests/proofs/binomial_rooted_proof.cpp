@@ -4,7 +4,11 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE_ROOTED(collx::binomial_broadcast);
-COLLX_PROVE_ROOTED(collx::binomial_reduce);
-COLLX_PROVE_ROOTED(collx::binomial_gather);
-COLLX_PROVE_ROOTED(collx::binomial_scatter);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE_ROOTED(binomial_broadcast);
+COLLX_PROVE_ROOTED(binomial_reduce);
+COLLX_PROVE_ROOTED(binomial_gather);
+COLLX_PROVE_ROOTED(binomial_scatter);

@@ -4,9 +4,13 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::bruck_all_gather);
-COLLX_PROVE(collx::bruck_all_to_all);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
 
-static_assert(collx::facts_of(collx::bruck_all_gather{}, 9).messages == 4);
-static_assert(collx::facts_of(collx::bruck_all_gather{}, 9).rounds == 4);
-static_assert(collx::facts_of(collx::bruck_all_to_all{}, 9).messages == 4);
+COLLX_PROVE(bruck_all_gather);
+COLLX_PROVE(bruck_all_to_all);
+
+static_assert(facts_of(bruck_all_gather{}, 9).messages == 4);
+static_assert(facts_of(bruck_all_gather{}, 9).rounds == 4);
+static_assert(facts_of(bruck_all_to_all{}, 9).messages == 4);

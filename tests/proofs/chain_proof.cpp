@@ -4,11 +4,15 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE_ROOTED(collx::chain_broadcast);
-COLLX_PROVE_ROOTED(collx::chain_reduce);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE_ROOTED(chain_broadcast);
+COLLX_PROVE_ROOTED(chain_reduce);
 
 // S ranks pass K chunks on in S + K - 2 rounds.
 constexpr bool rounds_of_chains(int ranks, int chunks) {
-    return collx::facts_of(collx::chain_broadcast{.chunk_count = chunks}, ranks).rounds == ranks + chunks - 2;
+    return facts_of(chain_broadcast{.chunk_count = chunks}, ranks).rounds == ranks + chunks - 2;
 }
 static_assert(rounds_of_chains(2, 1) && rounds_of_chains(5, 1) && rounds_of_chains(5, 7) && rounds_of_chains(9, 3));

@@ -4,6 +4,10 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::direct_all_to_all);
-COLLX_PROVE(collx::direct_scan);
-COLLX_PROVE(collx::direct_exclusive_scan);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(direct_all_to_all);
+COLLX_PROVE(direct_scan);
+COLLX_PROVE(direct_exclusive_scan);

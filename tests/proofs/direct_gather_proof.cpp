@@ -4,5 +4,9 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE_ROOTED(collx::direct_gather);
-COLLX_PROVE_ROOTED(collx::direct_scatter);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE_ROOTED(direct_gather);
+COLLX_PROVE_ROOTED(direct_scatter);

@@ -4,5 +4,9 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::direct_all_gather);
-COLLX_PROVE(collx::direct_reduce_scatter);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(direct_all_gather);
+COLLX_PROVE(direct_reduce_scatter);

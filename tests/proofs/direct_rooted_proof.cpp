@@ -4,5 +4,9 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE_ROOTED(collx::direct_broadcast);
-COLLX_PROVE_ROOTED(collx::direct_reduce);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE_ROOTED(direct_broadcast);
+COLLX_PROVE_ROOTED(direct_reduce);

@@ -4,5 +4,9 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::dissemination_barrier);
-COLLX_PROVE(collx::flag_barrier);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(dissemination_barrier);
+COLLX_PROVE(flag_barrier);

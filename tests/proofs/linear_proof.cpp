@@ -4,7 +4,11 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE_ROOTED(collx::linear_broadcast);
-COLLX_PROVE_ROOTED(collx::linear_reduce);
-COLLX_PROVE_ROOTED(collx::linear_gather);
-COLLX_PROVE_ROOTED(collx::linear_scatter);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE_ROOTED(linear_broadcast);
+COLLX_PROVE_ROOTED(linear_reduce);
+COLLX_PROVE_ROOTED(linear_gather);
+COLLX_PROVE_ROOTED(linear_scatter);

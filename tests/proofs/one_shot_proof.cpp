@@ -4,4 +4,8 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::one_shot_all_reduce);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(one_shot_all_reduce);

@@ -4,6 +4,10 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::pairwise_all_to_all);
-COLLX_PROVE(collx::pairwise_all_gather);
-COLLX_PROVE(collx::pairwise_reduce_scatter);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(pairwise_all_to_all);
+COLLX_PROVE(pairwise_all_gather);
+COLLX_PROVE(pairwise_reduce_scatter);

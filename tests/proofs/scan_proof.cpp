@@ -4,7 +4,11 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::chain_scan);
-COLLX_PROVE(collx::chain_exclusive_scan);
-COLLX_PROVE(collx::doubling_scan);
-COLLX_PROVE(collx::doubling_exclusive_scan);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(chain_scan);
+COLLX_PROVE(chain_exclusive_scan);
+COLLX_PROVE(doubling_scan);
+COLLX_PROVE(doubling_exclusive_scan);

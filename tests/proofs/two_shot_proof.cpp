@@ -4,4 +4,8 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::two_shot_all_reduce);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(two_shot_all_reduce);

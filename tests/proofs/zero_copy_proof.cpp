@@ -4,7 +4,11 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE(collx::zero_copy_all_reduce);
-COLLX_PROVE(collx::zero_copy_reduce_scatter);
-COLLX_PROVE(collx::zero_copy_all_gather);
-COLLX_PROVE(collx::zero_copy_all_to_all);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(zero_copy_all_reduce);
+COLLX_PROVE(zero_copy_reduce_scatter);
+COLLX_PROVE(zero_copy_all_gather);
+COLLX_PROVE(zero_copy_all_to_all);

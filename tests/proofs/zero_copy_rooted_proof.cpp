@@ -4,5 +4,9 @@
 
 #include "support/prove.hpp"
 
-COLLX_PROVE_ROOTED(collx::zero_copy_broadcast);
-COLLX_PROVE_ROOTED(collx::zero_copy_reduce);
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE_ROOTED(zero_copy_broadcast);
+COLLX_PROVE_ROOTED(zero_copy_reduce);

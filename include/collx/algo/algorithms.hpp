@@ -21,6 +21,7 @@
 #include <collx/algo/zero_copy.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // A list of types; for_each calls f with a default value of each.
 template <class... Algorithms>
@@ -107,4 +108,5 @@ constexpr void for_each_algorithm(F&& f) {
     algorithms<collective::barrier>::for_each(f);
 }
 
+} // namespace algo
 COLLX_END_NAMESPACE

@@ -16,6 +16,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Shape: 1 chunk; the tree is rotated so that it starts at the root.
 // Cost: ceil(log2 n) rounds, n - 1 messages, at most ceil(log2 n) from one rank; no scratch, slots >= 1.
@@ -192,4 +193,5 @@ struct binomial_scatter {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

@@ -10,6 +10,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Everybody holds the chunks r, r + 1, … and doubles them by taking those of rank r + have. Chunk sets wrap around, so
 // that everything is received where it belongs and the rotation at the end of the paper's text is not needed.
@@ -68,4 +69,5 @@ struct bruck_all_to_all {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

@@ -14,6 +14,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Shape: chunk_count = K chunks, along root, root + 1, …
 // Cost: n + K - 2 rounds, K messages of one chunk per rank; no scratch, slots >= 1.
@@ -75,4 +76,5 @@ struct chain_reduce {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

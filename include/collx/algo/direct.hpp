@@ -14,6 +14,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Shape: 1 chunk.
 // Cost: one buffer put by the root, read by n - 1 ranks.
@@ -293,4 +294,5 @@ struct direct_exclusive_scan {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

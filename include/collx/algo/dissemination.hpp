@@ -7,6 +7,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // In round k rank r tells rank r + 2^k that it has come and has heard of the 2^k - 1 ranks before it. Works for any n
 // because being told twice does no harm.
@@ -52,4 +53,5 @@ struct flag_barrier {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

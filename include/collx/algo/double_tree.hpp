@@ -21,6 +21,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // The neighbours of one rank in a tree; -1: there is none.
 struct tree_links {
@@ -185,4 +186,5 @@ struct double_tree_all_reduce {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

@@ -11,6 +11,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // The nearest partner comes first, so that what has been reduced is always an interval of ranks.
 // Shape: p chunks, p the largest power of two <= n.
@@ -114,4 +115,5 @@ struct halving_reduce_scatter {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

@@ -7,6 +7,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Shape: 1 chunk.
 // Cost: n - 1 messages, all from the root; no scratch, slots >= 1.
@@ -95,4 +96,5 @@ struct linear_scatter {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

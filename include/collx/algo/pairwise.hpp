@@ -11,6 +11,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Shape: n chunks; chunk d of the input goes to rank d. Not in place: out(k) may be written before in(k) has left.
 // Cost: n - 1 messages of one chunk per rank, the fewest bytes possible; no scratch, slots >= 1.
@@ -96,4 +97,5 @@ struct pairwise_reduce_scatter {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

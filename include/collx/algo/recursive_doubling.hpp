@@ -12,6 +12,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Shape: 1 chunk.
 // Cost: log2 n rounds, as many messages per rank, where n is a power of two; else floor(log2 n) + 2 rounds.
@@ -88,4 +89,5 @@ struct recursive_doubling_all_gather {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

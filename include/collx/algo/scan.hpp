@@ -10,6 +10,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Shape: 1 chunk.
 // Cost: n - 1 rounds, one message per rank but the last; no scratch, slots >= 1. Pieces follow one another.
@@ -115,4 +116,5 @@ struct doubling_exclusive_scan {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

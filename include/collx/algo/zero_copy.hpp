@@ -12,6 +12,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace algo {
 
 // Rank r reduces chunk r of all inputs and stores it into all outputs.
 // Shape: n chunks.
@@ -171,4 +172,5 @@ struct zero_copy_reduce {
     }
 };
 
+} // namespace algo
 COLLX_END_NAMESPACE

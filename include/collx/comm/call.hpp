@@ -101,12 +101,6 @@ inline void require_root(const communicator::core& c, int root) {
         fail(errc::invalid_argument, c.net.rank(), root, "roots are ranks of this communicator", "root %d of %d ranks", root, c.net.size());
 }
 
-inline std::uint64_t hash_counts(const std::size_t* counts, int n) {
-    std::uint64_t h = 0xcbf2'9ce4'8422'2325;
-    for (int i = 0; i < n; ++i) h = (h ^ counts[i]) * 0x0000'0100'0000'01b3;
-    return h;
-}
-
 template <class R>
 R result_of(const std::shared_ptr<held_operation<R>>&);
 

@@ -12,17 +12,9 @@
 #include <utility>
 
 #include <collx/comm/communicator.hpp>
+#include <collx/comm/held.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-namespace detail {
-struct nothing {};
-// Keeps what was moved into a call alive and in place until the call is done.
-template <class R>
-struct held_operation {
-    std::conditional_t<std::is_void_v<R>, nothing, R> held;
-};
-}  // namespace detail
 
 // R is the buffer that was moved into the call and comes back from wait(), or void where the program kept it.
 // Destroying the handle of an unfinished call aborts the communicator, because the buffers may be gone: wait() first.

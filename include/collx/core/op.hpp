@@ -137,7 +137,8 @@ struct bit_and : detail::bit_op {
     COLLX_HD constexpr T operator()(const T& a, const T& b) const { return static_cast<T>(a & b); }
     template <class T>
     requires std::is_integral_v<T> COLLX_HD static constexpr T identity() {
-        return std::is_same_v<T, bool> ? T(1) : static_cast<T>(~T(0));
+        if constexpr (std::is_same_v<T, bool>) return true;
+        else return static_cast<T>(~T(0));
     }
 };
 

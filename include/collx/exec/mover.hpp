@@ -40,7 +40,7 @@ public:
     const Out& output() const { return out_; }
 
     // A local operand as wire elements: what send and put do.
-    void load(Wire* to, place from, std::size_t at, std::size_t n) const {
+    void load(Wire* to, sched::place from, std::size_t at, std::size_t n) const {
         if constexpr (plain) {
             std::memcpy(static_cast<void*>(to), local(from) + at, n * sizeof(Wire));
         } else {
@@ -52,10 +52,10 @@ public:
     }
 
     // Received elements into a local operand, as they are: what recv | copy and get | copy do.
-    void store(place to, std::size_t at, const Wire* from, std::size_t n) {
+    void store(sched::place to, std::size_t at, const Wire* from, std::size_t n) {
         if constexpr (plain) {
             std::memcpy(static_cast<void*>(local(to) + at), from, n * sizeof(Wire));
-        } else if (to == place::tmp) {
+        } else if (to == sched::place::tmp) {
             for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = static_cast<acc_type>(from[k]);
         } else {
             if constexpr (Out::is_output)
@@ -64,28 +64,28 @@ public:
     }
 
     // Local to local. From in to out this is the whole collective of a single rank, so the hooks apply.
-    void move(place from, std::size_t from_at, place to, std::size_t to_at, std::size_t n) {
+    void move(sched::place from, std::size_t from_at, sched::place to, std::size_t to_at, std::size_t n) {
         if constexpr (plain) {
             if (local(to) + to_at != local(from) + from_at)
                 std::memmove(static_cast<void*>(local(to) + to_at), local(from) + from_at, n * sizeof(Wire));
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                 read(acc, from, from_at + i, m);
-                if (to == place::out && from == place::in) finish(acc, to_at + i, m);
+                if (to == sched::place::out && from == sched::place::in) finish(acc, to_at + i, m);
                 write(to, to_at + i, acc, m);
             });
         }
     }
 
     // received (op) local, or local (op) received, into `to` (complete if that is out) and, if wanted, on to the next channel.
-    void combine(const Wire* received, bool received_left, place own, std::size_t own_at, place to, std::size_t to_at, Wire* forward,
+    void combine(const Wire* received, bool received_left, sched::place own, std::size_t own_at, sched::place to, std::size_t to_at, Wire* forward,
                  std::size_t n) {
         if constexpr (reduces) {
             if constexpr (plain) {
                 const Wire* mine = local(own) + own_at;
                 const Wire* both[2] = {received_left ? received : mine, received_left ? mine : received};
-                Wire* first = to == place::none ? forward : local(to) + to_at;
-                fold_arrays(op_, first, to == place::none ? nullptr : forward, both, 2, n);
+                Wire* first = to == sched::place::none ? forward : local(to) + to_at;
+                fold_arrays(op_, first, to == sched::place::none ? nullptr : forward, both, 2, n);
             } else {
                 in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                     read(acc, own, own_at + i, m);
@@ -100,19 +100,19 @@ public:
     }
 
     // The rank-ordered reduction of several wires; sources[own_index] is ignored and the local operand `own` stands there (own_index < 0: none).
-    void fold_ranks(const Wire** sources, int count, int own_index, place own, std::size_t own_at, place to, std::size_t to_at, Wire* also,
+    void fold_ranks(const Wire** sources, int count, int own_index, sched::place own, std::size_t own_at, sched::place to, std::size_t to_at, Wire* also,
                     std::size_t n) {
         if constexpr (reduces) {
             if constexpr (plain) {
-                if (own_index >= 0 && own != place::none && !is_window(own)) sources[own_index] = local(own) + own_at;
-                fold_arrays(op_, to == place::none ? also : local(to) + to_at, to == place::none ? nullptr : also, sources, count, n);
+                if (own_index >= 0 && own != sched::place::none && !sched::is_window(own)) sources[own_index] = local(own) + own_at;
+                fold_arrays(op_, to == sched::place::none ? also : local(to) + to_at, to == sched::place::none ? nullptr : also, sources, count, n);
             } else {
                 in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                     alignas(acc_type) std::byte more[block * sizeof(acc_type)];
                     auto* next = reinterpret_cast<acc_type*>(more);
                     for (int s = 0; s < count; ++s) {
                         acc_type* into = s == 0 ? acc : next;
-                        if (s == own_index && own != place::none && !is_window(own)) read(into, own, own_at + i, m), through_wire(into, m);
+                        if (s == own_index && own != sched::place::none && !sched::is_window(own)) read(into, own, own_at + i, m), through_wire(into, m);
                         else for (std::size_t k = 0; k < m; ++k) into[k] = static_cast<acc_type>(sources[s][i + k]);
                         if (s > 0) for (std::size_t k = 0; k < m; ++k) acc[k] = static_cast<acc_type>(op_(acc[k], next[k]));
                     }
@@ -132,11 +132,11 @@ public:
 private:
     static constexpr std::size_t block = sizeof(acc_type) >= 64 ? 8 : 512 / sizeof(acc_type);
 
-    in_type* local(place p) const
+    in_type* local(sched::place p) const
         requires plain
     {
-        if (p == place::out) return const_cast<in_type*>(out_.data());
-        if (p == place::tmp) return tmp_;
+        if (p == sched::place::out) return const_cast<in_type*>(out_.data());
+        if (p == sched::place::tmp) return tmp_;
         return const_cast<in_type*>(in_.data());
     }
 
@@ -146,10 +146,10 @@ private:
         for (std::size_t i = 0; i < n; i += block) f(reinterpret_cast<acc_type*>(room), i, n - i < block ? n - i : block);
     }
 
-    void read(acc_type* acc, place from, std::size_t at, std::size_t n) const {
-        if (from == place::tmp) {
+    void read(acc_type* acc, sched::place from, std::size_t at, std::size_t n) const {
+        if (from == sched::place::tmp) {
             for (std::size_t k = 0; k < n; ++k) acc[k] = tmp_[at + k];
-        } else if (from == place::out) {
+        } else if (from == sched::place::out) {
             for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(out_[at + k]);
         } else {
             for (std::size_t k = 0; k < n; ++k) {
@@ -158,8 +158,8 @@ private:
             }
         }
     }
-    void write(place to, std::size_t at, const acc_type* acc, std::size_t n) {
-        if (to == place::tmp) {
+    void write(sched::place to, std::size_t at, const acc_type* acc, std::size_t n) {
+        if (to == sched::place::tmp) {
             for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = acc[k];
         } else if constexpr (Out::is_output) {
             for (std::size_t k = 0; k < n; ++k) out_[at + k] = static_cast<out_type>(acc[k]);
@@ -174,10 +174,10 @@ private:
         if constexpr (!std::is_same_v<Wire, acc_type>)
             for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(static_cast<Wire>(acc[k]));
     }
-    void deliver(acc_type* acc, place to, std::size_t to_at, Wire* forward, std::size_t i, std::size_t n) {
-        if (to == place::out) finish(acc, to_at + i, n);
+    void deliver(acc_type* acc, sched::place to, std::size_t to_at, Wire* forward, std::size_t i, std::size_t n) {
+        if (to == sched::place::out) finish(acc, to_at + i, n);
         if (forward != nullptr) through_wire(acc, n);
-        if (to != place::none) write(to, to_at + i, acc, n);
+        if (to != sched::place::none) write(to, to_at + i, acc, n);
         if (forward != nullptr) for (std::size_t k = 0; k < n; ++k) forward[i + k] = static_cast<Wire>(acc[k]);
     }
 

@@ -25,7 +25,7 @@ struct bound_window {
 
 // A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
 struct bound_schedule {
-    program steps;
+    sched::program steps;
     int chunks = 1;
     int max_message_chunks = 1;
     int tmp_chunks = 0;
@@ -91,7 +91,7 @@ public:
 
 private:
     struct strand {
-        const step *pc, *begin, *end;
+        const sched::step *pc, *begin, *end;
         std::size_t piece;
         int seen;  // wait_all: peers already found
     };
@@ -101,7 +101,7 @@ private:
 
     // Runs to the end of this iteration or until blocked. True if anything was done.
     bool run_iteration(strand& st) {
-        const step* const first = st.pc;
+        const sched::step* const first = st.pc;
         const int seen = st.seen;
         while (st.pc != st.end) {
             if (!run(*st.pc, st)) return st.pc != first || st.seen != seen;
@@ -113,12 +113,12 @@ private:
         return true;
     }
 
-    bool run(const step& s, strand& st) {
-        if ((s.what & (recv | send)) != 0) return run_channel(s, st);
-        if (s.what == signal) return run_signal(s, st);
-        if (s.what == wait) return run_wait(s, st);
-        if ((s.what & fold) != 0) return run_fold(s, st);
-        if ((s.what & get) != 0) return run_get(s, st);
+    bool run(const sched::step& s, strand& st) {
+        if ((s.what & (sched::recv | sched::send)) != 0) return run_channel(s, st);
+        if (s.what == sched::signal) return run_signal(s, st);
+        if (s.what == sched::wait) return run_wait(s, st);
+        if ((s.what & sched::fold) != 0) return run_fold(s, st);
+        if ((s.what & sched::get) != 0) return run_get(s, st);
         return run_copy(s, st);
     }
 
@@ -128,20 +128,20 @@ private:
         if (begin >= size) return {l.offset(chunk), 0};
         return {l.offset(chunk) + begin, size - begin < piece_elems_ ? size - begin : piece_elems_};
     }
-    part local(place p, int chunk, std::size_t piece) const {
-        if (p == place::out) return cut(out_, chunk, piece);
+    part local(sched::place p, int chunk, std::size_t piece) const {
+        if (p == sched::place::out) return cut(out_, chunk, piece);
         part in = cut(in_, chunk, piece);
-        if (p == place::tmp || p == place::none) in.at = static_cast<std::size_t>(chunk) * piece_elems_;
+        if (p == sched::place::tmp || p == sched::place::none) in.at = static_cast<std::size_t>(chunk) * piece_elems_;
         return in;
     }
-    std::size_t message_elems(place p, const chunk_set& set, std::size_t piece) const {
+    std::size_t message_elems(sched::place p, const sched::chunk_set& set, std::size_t piece) const {
         std::size_t n = 0;
         for (int i = 0; i < set.count; ++i) n += local(p, set.at(i, plan_.chunks), piece).count;
         return n;
     }
     // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message.
-    std::uint32_t transfer_tag(const ref& r) const {
-        const chunk_layout& l = r.where == place::out ? out_ : in_;
+    std::uint32_t transfer_tag(const sched::ref& r) const {
+        const chunk_layout& l = r.where == sched::place::out ? out_ : in_;
         std::size_t n = 0;
         for (int i = 0; i < r.chunks.count; ++i) n += l.size(r.chunks.at(i, plan_.chunks));
         return static_cast<std::uint32_t>(n);
@@ -153,9 +153,9 @@ private:
     }
 
     // -------------------------------------------------------------- channels
-    bool run_channel(const step& s, strand& st) {
-        const bool receives = (s.what & recv) != 0, sends = (s.what & send) != 0;
-        const ref& shape = (s.what & copy) != 0 || !sends ? s.dst : (s.src.where != place::none ? s.src : s.dst);
+    bool run_channel(const sched::step& s, strand& st) {
+        const bool receives = (s.what & sched::recv) != 0, sends = (s.what & sched::send) != 0;
+        const sched::ref& shape = (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
         const std::size_t n = message_elems(shape.where, shape.chunks, st.piece);
         if (n == 0 && st.piece > 0) return true;  // both ends know that this chunk has ended
         const std::size_t bytes = n * sizeof(wire);
@@ -185,7 +185,7 @@ private:
     }
 
     // One chunk of a channel step; returns its number of elements.
-    std::size_t touch(const step& s, strand& st, int i, const wire* in, wire* out) {
+    std::size_t touch(const sched::step& s, strand& st, int i, const wire* in, wire* out) {
         const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
         if (in == nullptr) {
             const part p = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
@@ -193,12 +193,12 @@ private:
             return p.count;
         }
         const part to = local(s.dst.where, dst_chunk, st.piece);
-        if ((s.what & (reduce | reduce_after)) != 0) {
+        if ((s.what & (sched::reduce | sched::reduce_after)) != 0) {
             const part own = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
-            mover_.combine(in, (s.what & reduce) != 0, s.src.where, own.at, s.dst.where, to.at, out, own.count);
+            mover_.combine(in, (s.what & sched::reduce) != 0, s.src.where, own.at, s.dst.where, to.at, out, own.count);
             return own.count;
         }
-        if ((s.what & copy) != 0) mover_.store(s.dst.where, to.at, in, to.count);
+        if ((s.what & sched::copy) != 0) mover_.store(s.dst.where, to.at, in, to.count);
         if (out != nullptr) std::memcpy(static_cast<void*>(out), in, to.count * sizeof(wire));
         return to.count;
     }
@@ -208,17 +208,17 @@ private:
         std::uint64_t in, out;  // offsets in the arena
     };
 
-    bool run_signal(const step& s, strand& st) {
+    bool run_signal(const sched::step& s, strand& st) {
         auto& line = window_.line(links_.rank(), s.index, base_ + st.piece);
         if (plan_.zero_copy) publish_buffers(line);
         line.number.store(base_ + st.piece + 1, std::memory_order_release);
         return true;
     }
-    bool run_wait(const step& s, strand& st) {
+    bool run_wait(const sched::step& s, strand& st) {
         const std::uint64_t i = base_ + st.piece;
         if (i < s.lag) return true;
         const std::uint64_t at = i - s.lag;
-        if (s.peer_from != all_ranks) {
+        if (s.peer_from != sched::all_ranks) {
             if (window_.line(s.peer_from, s.index, at).number.load(std::memory_order_acquire) > at) return true;
             return blocked_on(s.peer_from);
         }
@@ -226,7 +226,7 @@ private:
             if (window_.line(st.seen, s.index, at).number.load(std::memory_order_acquire) <= at) return blocked_on(st.seen);
         return true;
     }
-    bool run_get(const step& s, strand& st) {
+    bool run_get(const sched::step& s, strand& st) {
         for (int i = 0; i < s.dst.chunks.count; ++i) {
             const int chunk = s.src.chunks.at(i, plan_.chunks);
             const part to = local(s.dst.where, s.dst.chunks.at(i, plan_.chunks), st.piece);
@@ -234,30 +234,30 @@ private:
         }
         return true;
     }
-    bool run_fold(const step& s, strand& st) {
+    bool run_fold(const sched::step& s, strand& st) {
         const int me = links_.rank(), count = s.peer_to - s.peer_from;
         const auto** sources = reinterpret_cast<const wire**>(plan_.sources.data());
         for (int i = 0; i < s.dst.chunks.count; ++i) {
             const int src_chunk = s.src.chunks.at(i, plan_.chunks), dst_chunk = s.dst.chunks.at(i, plan_.chunks);
             for (int k = 0; k < count; ++k) sources[k] = remote_at(s.src.where, s.peer_from + k, src_chunk, st);
-            const part own = local(is_window(s.own) ? place::in : s.own, src_chunk, st.piece);
+            const part own = local(sched::is_window(s.own) ? sched::place::in : s.own, src_chunk, st.piece);
             const part to = local(s.dst.where, dst_chunk, st.piece);
-            if ((s.what & to_all) != 0) {
+            if ((s.what & sched::to_all) != 0) {
                 fold_into_all(sources, count, dst_chunk, st, to);
                 continue;
             }
-            wire* also = s.also != place::none ? window_at(me, segment_of(s.also), st.piece, dst_chunk) : nullptr;
+            wire* also = s.also != sched::place::none ? window_at(me, sched::segment_of(s.also), st.piece, dst_chunk) : nullptr;
             const int own_index = me >= s.peer_from && me < s.peer_to ? me - s.peer_from : -1;
             mover_.fold_ranks(sources, count, own_index, s.own, own.at, s.dst.where, to.at, also, to.count);
         }
         return true;
     }
-    bool run_copy(const step& s, strand& st) {
+    bool run_copy(const sched::step& s, strand& st) {
         for (int i = 0; i < s.src.chunks.count; ++i) {
             const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
             const part p = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
-            if (is_window(s.dst.where)) {
-                mover_.load(window_at(links_.rank(), segment_of(s.dst.where), st.piece, dst_chunk), s.src.where, p.at, p.count);
+            if (sched::is_window(s.dst.where)) {
+                mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st.piece, dst_chunk), s.src.where, p.at, p.count);
             } else {
                 mover_.move(s.src.where, p.at, s.dst.where, local(s.dst.where, dst_chunk, st.piece).at, p.count);
             }
@@ -277,16 +277,16 @@ private:
         std::memcpy(&b, window_.line(rank, 0, base_ + st.piece).payload, sizeof b);
         return b;
     }
-    const wire* remote_at(place where, int rank, int chunk, const strand& st) const {
-        if (is_window(where)) return window_at(rank, segment_of(where), st.piece, chunk);
+    const wire* remote_at(sched::place where, int rank, int chunk, const strand& st) const {
+        if (sched::is_window(where)) return window_at(rank, sched::segment_of(where), st.piece, chunk);
         const user_buffers b = buffers_of(rank, st);
-        const auto* base = reinterpret_cast<const wire*>(links_.memory().at(where == place::in ? b.in : b.out));
-        return base + cut(where == place::in ? in_ : out_, chunk, st.piece).at;
+        const auto* base = reinterpret_cast<const wire*>(links_.memory().at(where == sched::place::in ? b.in : b.out));
+        return base + cut(where == sched::place::in ? in_ : out_, chunk, st.piece).at;
     }
     void fold_into_all(const wire** sources, int count, int chunk, const strand& st, part to) {
         if constexpr (Mover::plain && Mover::reduces) {
             wire* outs[max_zero_copy_ranks];
-            for (int k = 0; k < count; ++k) outs[k] = const_cast<wire*>(remote_at(place::out, k, chunk, st));
+            for (int k = 0; k < count; ++k) outs[k] = const_cast<wire*>(remote_at(sched::place::out, k, chunk, st));
             mover_.fold_everywhere(sources, outs, count, to.count);
         }
     }

@@ -47,16 +47,16 @@ constexpr int tmp_chunks_of(const Algorithm& a, int n) {
 struct footprint {
     int max_message_chunks = 1, segments = 0;
     bool zero_copy = false;
-    void add(const program& p) {
+    void add(const sched::program& p) {
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {
-                if ((s.what & (recv | send)) != 0) {
-                    const int m = (s.what & recv) != 0 ? s.dst.chunks.count : s.src.chunks.count;
+                if ((s.what & (sched::recv | sched::send)) != 0) {
+                    const int m = (s.what & sched::recv) != 0 ? s.dst.chunks.count : s.src.chunks.count;
                     max_message_chunks = m > max_message_chunks ? m : max_message_chunks;
                 }
-                for (place w : {s.src.where, s.dst.where, s.also})
-                    if (is_window(w) && segment_of(w) >= segments) segments = segment_of(w) + 1;
-                zero_copy |= (s.what & to_all) != 0 || ((s.what & (get | fold)) != 0 && !is_window(s.src.where));
+                for (sched::place w : {s.src.where, s.dst.where, s.also})
+                    if (sched::is_window(w) && sched::segment_of(w) >= segments) segments = sched::segment_of(w) + 1;
+                zero_copy |= (s.what & sched::to_all) != 0 || ((s.what & (sched::get | sched::fold)) != 0 && !sched::is_window(s.src.where));
             }
     }
 };
@@ -112,9 +112,9 @@ private:
     std::unique_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
         const int n = links_.size();
         auto b = std::make_unique<bound_schedule>();
-        b->steps = record(algorithm, links_.rank(), n);
+        b->steps = sched::record(algorithm, links_.rank(), n);
         detail::footprint f;
-        for (int r = 0; r < n; ++r) f.add(r == links_.rank() ? b->steps : record(algorithm, r, n));
+        for (int r = 0; r < n; ++r) f.add(r == links_.rank() ? b->steps : sched::record(algorithm, r, n));
         b->chunks = algorithm.chunks(n);
         b->max_message_chunks = f.max_message_chunks;
         b->tmp_chunks = detail::tmp_chunks_of(algorithm, n);

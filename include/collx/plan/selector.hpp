@@ -38,35 +38,35 @@ constexpr std::size_t one_shot_limit(const problem& p) {
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
     if constexpr (C == collective::all_reduce) {
-        if (p.bytes <= detail::one_shot_limit(p)) return cache.bind(one_shot_all_reduce{}, p.at_port);
-        if (p.zero_copy) return cache.bind(zero_copy_all_reduce{}, p.at_port);
-        return cache.bind(two_shot_all_reduce{}, p.at_port);
+        if (p.bytes <= detail::one_shot_limit(p)) return cache.bind(algo::one_shot_all_reduce{}, p.at_port);
+        if (p.zero_copy) return cache.bind(algo::zero_copy_all_reduce{}, p.at_port);
+        return cache.bind(algo::two_shot_all_reduce{}, p.at_port);
     } else if constexpr (C == collective::reduce) {
-        if (p.zero_copy) return cache.bind(zero_copy_reduce{.root = p.root}, p.at_port);
-        return cache.bind(direct_reduce{.root = p.root}, p.at_port);
+        if (p.zero_copy) return cache.bind(algo::zero_copy_reduce{.root = p.root}, p.at_port);
+        return cache.bind(algo::direct_reduce{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::broadcast) {
-        if (p.zero_copy) return cache.bind(zero_copy_broadcast{.root = p.root}, p.at_port);
-        return cache.bind(direct_broadcast{.root = p.root}, p.at_port);
+        if (p.zero_copy) return cache.bind(algo::zero_copy_broadcast{.root = p.root}, p.at_port);
+        return cache.bind(algo::direct_broadcast{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::all_gather) {
-        if (p.zero_copy) return cache.bind(zero_copy_all_gather{}, p.at_port);
-        return cache.bind(direct_all_gather{}, p.at_port);
+        if (p.zero_copy) return cache.bind(algo::zero_copy_all_gather{}, p.at_port);
+        return cache.bind(algo::direct_all_gather{}, p.at_port);
     } else if constexpr (C == collective::reduce_scatter) {
-        if (p.zero_copy) return cache.bind(zero_copy_reduce_scatter{}, p.at_port);
-        return cache.bind(direct_reduce_scatter{}, p.at_port);
+        if (p.zero_copy) return cache.bind(algo::zero_copy_reduce_scatter{}, p.at_port);
+        return cache.bind(algo::direct_reduce_scatter{}, p.at_port);
     } else if constexpr (C == collective::gather) {
-        return cache.bind(linear_gather{.root = p.root}, p.at_port);
+        return cache.bind(algo::linear_gather{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::scatter) {
-        return cache.bind(linear_scatter{.root = p.root}, p.at_port);
+        return cache.bind(algo::linear_scatter{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::all_to_all) {
-        if (p.zero_copy) return cache.bind(zero_copy_all_to_all{}, p.at_port);
-        return cache.bind(pairwise_all_to_all{}, p.at_port);
+        if (p.zero_copy) return cache.bind(algo::zero_copy_all_to_all{}, p.at_port);
+        return cache.bind(algo::pairwise_all_to_all{}, p.at_port);
     } else if constexpr (C == collective::scan) {
-        return cache.bind(direct_scan{}, p.at_port);
+        return cache.bind(algo::direct_scan{}, p.at_port);
     } else if constexpr (C == collective::exclusive_scan) {
-        return cache.bind(direct_exclusive_scan{}, p.at_port);
+        return cache.bind(algo::direct_exclusive_scan{}, p.at_port);
     } else {
         static_assert(C == collective::barrier);
-        return cache.bind(flag_barrier{}, p.at_port);
+        return cache.bind(algo::flag_barrier{}, p.at_port);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <collx/sched/step.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 struct access {
     int rank = 0;  // whose memory
@@ -37,4 +38,5 @@ constexpr bool for_each_access(const step& st, int rank, int n, int chunks, F&& 
     return true;
 }
 
+} // namespace sched
 COLLX_END_NAMESPACE

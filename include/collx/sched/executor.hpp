@@ -33,6 +33,7 @@
 #include <collx/sched/step.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 template <class Self>
 struct verbs {
@@ -91,9 +92,9 @@ struct verbs {
         static_assert(What == (fold | to_all), "collx: step(at_ranks(…), dst) is fold | to_all");
         put<What>({.what = What, .own = src.what.where, .peer_from = src.first, .peer_to = src.last, .src = src.what, .dst = dst});
     }
-    COLLX_HD constexpr void signal(int index) { put<collx::signal>({.what = collx::signal, .index = static_cast<unsigned char>(index)}); }
+    COLLX_HD constexpr void signal(int index) { put<sched::signal>({.what = sched::signal, .index = static_cast<unsigned char>(index)}); }
     COLLX_HD constexpr void wait(int index, int rank, int lag = 0) {
-        put<collx::wait>({.what = collx::wait,
+        put<sched::wait>({.what = sched::wait,
                           .index = static_cast<unsigned char>(index),
                           .lag = static_cast<unsigned char>(lag),
                           .peer_from = rank});
@@ -103,9 +104,10 @@ struct verbs {
 private:
     COLLX_EXEC_CHECK_DISABLE  // the recorder's emit is host code, a kernel's is device code
     template <action What>
-    COLLX_HD constexpr void put(const collx::step& s) {
+    COLLX_HD constexpr void put(const sched::step& s) {
         static_cast<Self&>(*this).template emit<What>(s);
     }
 };
 
+} // namespace sched
 COLLX_END_NAMESPACE

@@ -11,6 +11,7 @@
 #include <collx/sched/verify.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 inline constexpr int races_up_to = 9;  // larger rank counts are not searched for races here
 
@@ -189,4 +190,5 @@ constexpr bool declared_equals_derived(const Algorithm& a, int n, int tight_from
     return misdeclared(a, n, tight_from) == nullptr;
 }
 
+} // namespace sched
 COLLX_END_NAMESPACE

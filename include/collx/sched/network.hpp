@@ -15,6 +15,7 @@
 #include <collx/sched/verdict.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 // One strand of one rank while it runs.
 struct running {
@@ -331,4 +332,5 @@ private:
     std::vector<int> ready_;
 };
 
+} // namespace sched
 COLLX_END_NAMESPACE

@@ -16,6 +16,7 @@
 #include <collx/sched/network.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 class clock_reader {
 public:
@@ -172,4 +173,5 @@ constexpr verdict races(const Algorithm& a, int n) {
     return races(record_all(a, n));
 }
 
+} // namespace sched
 COLLX_END_NAMESPACE

@@ -8,6 +8,7 @@
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 struct program {
     std::vector<std::vector<step>> strands;
@@ -31,7 +32,7 @@ public:
         return true;
     }
     template <action What>
-    constexpr void emit(const collx::step& s) {
+    constexpr void emit(const sched::step& s) {
         if (asked_ == 0) strand(0);
         result_.strands[static_cast<unsigned>(current_)].push_back(s);
     }
@@ -63,4 +64,5 @@ constexpr program record(const Algorithm& algorithm, int rank, int n, const prog
     return ex.take();
 }
 
+} // namespace sched
 COLLX_END_NAMESPACE

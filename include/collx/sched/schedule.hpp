@@ -9,6 +9,7 @@
 #include <collx/sched/recorder.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 struct schedule {
     collective op = collective::all_reduce;
@@ -105,4 +106,5 @@ constexpr schedule record_all(const Algorithm& a, int n) {
     return s;
 }
 
+} // namespace sched
 COLLX_END_NAMESPACE

@@ -8,6 +8,7 @@
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 // Kinds of action. One step is the fused union of its flags, always in the order receive, reduce, copy, send.
 using action = unsigned;
@@ -97,5 +98,35 @@ struct step {
     ref dst{};
     constexpr bool operator==(const step&) const = default;
 };
+
+} // namespace sched
+
+// Algorithms live in collx::algo and speak with these words; their own namespace may say `using namespace collx::sched`.
+namespace algo {
+using sched::action;
+using sched::recv;
+using sched::reduce;
+using sched::reduce_after;
+using sched::copy;
+using sched::send;
+using sched::get;
+using sched::fold;
+using sched::to_all;
+using sched::place;
+using sched::chunk_set;
+using sched::ref;
+using sched::in;
+using sched::out;
+using sched::tmp;
+using sched::window;
+using sched::passing;
+using sched::from;
+using sched::to;
+using sched::at;
+using sched::at_ranks;
+using sched::remote;
+using sched::remote_range;
+using sched::all_ranks;
+} // namespace algo
 
 COLLX_END_NAMESPACE

@@ -8,6 +8,7 @@
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 // SplitMix64's finaliser: 64 well-mixed bits of a number.
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
@@ -53,4 +54,5 @@ constexpr value combine(const value& left, const value& right, int n) {
     return v;
 }
 
+} // namespace sched
 COLLX_END_NAMESPACE

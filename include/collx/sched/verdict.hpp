@@ -6,6 +6,7 @@
 #include <collx/sched/step.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 enum class problem : unsigned char {
     none,
@@ -73,4 +74,5 @@ struct verdict {
     }
 };
 
+} // namespace sched
 COLLX_END_NAMESPACE

@@ -14,6 +14,7 @@
 #include <collx/sched/value.hpp>
 
 COLLX_BEGIN_NAMESPACE
+namespace sched {
 
 // Chunk c of a value is piece-specific: iteration * chunks + c, so that data of another iteration is another chunk.
 class value_reader {
@@ -290,4 +291,5 @@ constexpr verdict verify(const Algorithm& a, int n) {
     return verify(record_all(a, n));
 }
 
+} // namespace sched
 COLLX_END_NAMESPACE

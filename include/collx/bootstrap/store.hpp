@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A store: the few words that processes exchange before they have any other way to talk. Four functions, so that a program can bring its own (Redis,
+// etcd, a test's map). Here are the concept and what is built on it; models are memory_store, file_store and tcp_store.
+#pragma once
+
+#include <sys/random.h>
+
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include <collx/core/descriptor.hpp>
+#include <collx/core/error.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+inline constexpr std::size_t most_key_bytes = 256;
+inline constexpr std::size_t most_value_bytes = 64 * 1024;
+
+// set: the key has this value from now on, for all; the last one wins.   get: waits for the key; throws timeout when the deadline passes.
+// add: adds to a number (0 at first) at once for all and returns the sum; get() reads it as decimal text.
+// barrier: returns when `ranks` calls of this name have been made; may be used again and again.
+// Errors: invalid_argument for an empty or too long key, a too long value, add() on what is no number.
+template <class S>
+concept Store = requires(S& s, std::string_view text, std::int64_t delta, int ranks, const deadline& until) {
+    s.set(text, text);
+    { s.get(text, until) } -> std::same_as<std::string>;
+    { s.add(text, delta) } -> std::same_as<std::int64_t>;
+    s.barrier(text, ranks, until);
+};
+
+namespace detail {
+
+inline void check_store_key(std::string_view key) {
+    if (key.empty() || key.size() > most_key_bytes)
+        fail(errc::invalid_argument, -1, -1, "", "a store key has 1 to %zu bytes, not %zu", most_key_bytes, key.size());
+}
+inline void check_store_value(std::string_view value) {
+    if (value.size() > most_value_bytes)
+        fail(errc::invalid_argument, -1, -1, "", "a store value has at most %zu bytes, not %zu", most_value_bytes, value.size());
+}
+[[noreturn, gnu::cold]] inline void fail_store_timeout(std::string_view key) {
+    fail(errc::timeout, -1, -1, "are all ranks started, with the same store?", "nobody has set '%.*s' in the store", static_cast<int>(key.size()), key.data());
+}
+
+// Decimal text as add() keeps it. False when it is something else.
+inline bool read_sum(std::string_view text, std::int64_t& sum) {
+    const bool is_negative = !text.empty() && text[0] == '-';
+    if (is_negative) text.remove_prefix(1);
+    if (text.empty() || text.size() > 19) return false;
+    std::uint64_t n = 0;
+    for (const char c : text) {
+        if (c < '0' || c > '9') return false;
+        n = n * 10 + static_cast<std::uint64_t>(c - '0');
+    }
+    sum = static_cast<std::int64_t>(is_negative ? 0 - n : n);
+    return true;
+}
+// The sum after an addition to what a key holds (nullptr: nothing yet). Wraps rather than overflows.
+inline std::int64_t add_to_text(const std::string* held, std::int64_t delta, std::string_view key) {
+    std::int64_t sum = 0;
+    if (held != nullptr && !read_sum(*held, sum))
+        fail(errc::invalid_argument, -1, -1, "use another key for counting", "'%.*s' in the store is not a number", static_cast<int>(key.size()), key.data());
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(delta));
+}
+
+// A barrier of set, get and add, for stores that have nothing better. Round k is over when the last of its ranks says so.
+template <class S>
+void barrier_by_counting(S& store, std::string_view name, int ranks, const deadline& until) {
+    if (ranks < 1) fail(errc::invalid_argument, -1, -1, "", "a barrier of %d ranks", ranks);
+    const std::string base(name);
+    const std::int64_t number = store.add(base + "/came", 1);
+    const std::string open = base + "/open/" + std::to_string((number - 1) / ranks);
+    if (number % ranks == 0) return store.set(open, "");
+    try {
+        (void)store.get(open, until);
+    } catch (const timed_out&) {
+        const std::int64_t came = store.add(base + "/came", 0) - (number - 1) / ranks * ranks;
+        fail(errc::timeout, -1, -1, "are all ranks alive?", "%d of %d ranks came to barrier '%s'", static_cast<int>(came), ranks, base.c_str());
+    }
+}
+
+inline std::string random_token() {
+    unsigned char bytes[16];
+    if (without_eintr([&] { return ::getrandom(bytes, sizeof bytes, 0); }) != static_cast<ssize_t>(sizeof bytes))
+        fail(errc::resource, 0, -1, "", "the system has no random numbers");
+    std::string text;
+    for (const unsigned char b : bytes) {
+        constexpr char digits[] = "0123456789abcdef";
+        text += digits[b >> 4];
+        text += digits[b & 15];
+    }
+    return text;
+}
+
+}  // namespace detail
+COLLX_END_NAMESPACE

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// All COLLX_* environment variables in one table, and the one judge of their values. An unknown name or a value that
+// makes no sense is an error that says what was meant: a setting that does nothing silently is worse than none. Reads
+// no variable by itself and knows nothing of jobs.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <collx/core/error.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+struct variable {
+    // number: least..most · seconds: a fraction is allowed · flag: 0 or 1 · bytes: K, M, G, T are powers of 1024 ·
+    // choice: one of `choices` · token: letters, digits and ._:- · store: file:DIR or tcp:HOST:PORT · foreign: of the
+    // project's own scripts, not read by the library
+    enum class kind { number, seconds, flag, bytes, choice, token, store, foreign };
+    const char* name;
+    kind type;
+    const char* fallback; // what holds when it is not set
+    const char* meaning;
+    std::int64_t least = 0, most = 0;
+    const char* choices = ""; // separated by |
+};
+
+inline constexpr int most_ranks = 1 << 20;
+
+inline constexpr variable variables[] = {
+    {"COLLX_RANK", variable::kind::number, "0", "number of this process in the job", 0, most_ranks - 1},
+    {"COLLX_SIZE", variable::kind::number, "1", "how many processes the job has", 1, most_ranks},
+    {"COLLX_LOCAL_RANK", variable::kind::number, "COLLX_RANK", "number of this process on its host", 0, most_ranks - 1},
+    {"COLLX_LOCAL_SIZE", variable::kind::number, "COLLX_SIZE", "processes of the job on this host", 1, most_ranks},
+    {"COLLX_JOB", variable::kind::token, "", "name of this launch, the same for all its processes and for no other"},
+    {"COLLX_STORE", variable::kind::store, "", "where processes without COLLX_JOB meet: file:DIR or tcp:HOST:PORT"},
+    {"COLLX_TIMEOUT", variable::kind::seconds, "60", "how long calls wait for other ranks, in seconds"},
+    {"COLLX_CHECKED", variable::kind::flag, "1 in debug builds", "compare the arguments of calls across ranks"},
+    {"COLLX_ARENA_BYTES", variable::kind::bytes, "256G", "shared address space; only touched pages cost memory",
+     1 << 20, std::int64_t{1} << 46},
+    {"COLLX_WAIT", variable::kind::choice, "auto", "how to wait: auto yields when ranks share cores", 0, 0,
+     "auto|spin|yield"},
+    {"COLLX_DEBUG", variable::kind::choice, "WARN", "what to print", 0, 0, "WARN|INFO|TRACE"},
+    {"COLLX_BOOTSTRAP", variable::kind::choice, "the first that applies", "who says which rank this is", 0, 0,
+     "env|single"},
+    {"COLLX_BUILD", variable::kind::foreign, "build", "build folder, for scripts/"},
+    {"COLLX_TEST_JOBS", variable::kind::foreign, "2", "tests at a time, for scripts/test"},
+    {"COLLX_DEMO_RANKS", variable::kind::foreign, "4", "ranks, for scripts/demo"},
+    {"COLLX_EXAMPLE_SHORT", variable::kind::foreign, "0", "examples run their short form"},
+};
+
+// What to read variables from: NAME=value entries ending with a null pointer, like `environ`, so that tests never touch
+// the real one.
+class environment {
+public:
+    environment() : entries_(::environ) {}
+    explicit environment(const char* const* entries) : entries_(entries) {}
+
+    // The value, or nullptr when it is not set.
+    const char* get(const char* name) const {
+        const std::size_t length = std::strlen(name);
+        for (auto e = entries_; e != nullptr && *e != nullptr; ++e)
+            if (std::strncmp(*e, name, length) == 0 && (*e)[length] == '=') return *e + length + 1;
+        return nullptr;
+    }
+    template <class Visit>
+    void each(Visit&& visit) const {
+        for (auto e = entries_; e != nullptr && *e != nullptr; ++e) visit(*e);
+    }
+
+private:
+    const char* const* entries_;
+};
+
+namespace detail {
+
+// A value as it may be printed: no control or foreign bytes, not for ever.
+struct printable {
+    char text[64];
+    explicit printable(const char* value, std::size_t length = SIZE_MAX) {
+        std::size_t i = 0;
+        for (; value[i] != '\0' && i < length && i < sizeof text - 4; ++i)
+            text[i] = value[i] >= ' ' && value[i] <= '~' ? value[i] : '?';
+        std::strcpy(text + i, i < length && value[i] != '\0' ? "..." : "");
+    }
+};
+
+[[noreturn, gnu::cold]] inline void fail_value(const variable& v, const char* value, const char* wanted) {
+    char remedy[160];
+    std::snprintf(remedy, sizeof remedy, "give it %s, or unset it: %s", wanted, v.meaning);
+    if (value[0] == '\0') fail(errc::environment, -1, -1, remedy, "%s is empty", v.name);
+    fail(errc::environment, -1, -1, remedy, "%s=%s makes no sense", v.name, printable(value).text);
+}
+
+// Digits only, at most `most`. Moves past them; -1 when there is no such number.
+inline std::int64_t read_digits(const char*& at, std::int64_t most) {
+    if (*at < '0' || *at > '9') return -1;
+    std::int64_t n = 0;
+    for (; *at >= '0' && *at <= '9'; ++at) {
+        n = n * 10 + (*at - '0');
+        if (n > most) return -1;
+    }
+    return n;
+}
+
+inline std::int64_t read_number(const variable& v, const char* value) {
+    const char* at = value;
+    const std::int64_t n = read_digits(at, v.most);
+    char wanted[80];
+    std::snprintf(wanted, sizeof wanted, "a whole number from %lld to %lld", static_cast<long long>(v.least),
+                  static_cast<long long>(v.most));
+    if (n < v.least || *at != '\0') fail_value(v, value, wanted);
+    return n;
+}
+
+// Nanoseconds. By hand, because strtod() asks the user's locale what a point is.
+inline std::int64_t read_seconds(const variable& v, const char* value) {
+    const char* at = value;
+    std::int64_t ns = read_digits(at, 1'000'000'000);
+    bool is_good = ns >= 0;
+    ns *= 1'000'000'000;
+    if (is_good && *at == '.') {
+        ++at;
+        is_good = *at >= '0' && *at <= '9';
+        for (std::int64_t unit = 100'000'000; *at >= '0' && *at <= '9'; ++at, unit /= 10) ns += (*at - '0') * unit;
+    }
+    if (!is_good || *at != '\0' || ns <= 0)
+        fail_value(v, value, "seconds above 0 such as 30 or 0.5, at most 1000000000");
+    return ns;
+}
+
+inline std::int64_t read_bytes(const variable& v, const char* value) {
+    const char* at = value;
+    std::int64_t n = read_digits(at, v.most);
+    int shift = 0;
+    if (const char* units = "KMGT"; *at != '\0')
+        if (const char* unit = std::strchr(units, *at)) shift = static_cast<int>(unit - units + 1) * 10, ++at;
+    if (n < 0 || *at != '\0' || n > v.most >> shift || n << shift < v.least)
+        fail_value(v, value, "a size from 1M to 64T such as 512M or 4G");
+    return n << shift;
+}
+
+// Place of the value among the choices.
+inline int read_choice(const variable& v, const char* value) {
+    const std::size_t length = std::strlen(value);
+    int place = 0;
+    for (const char* c = v.choices;; ++place) {
+        const char* end = std::strchr(c, '|');
+        const std::size_t n = end != nullptr ? static_cast<std::size_t>(end - c) : std::strlen(c);
+        if (length == n && std::memcmp(c, value, n) == 0) return place;
+        if (end == nullptr) break;
+        c = end + 1;
+    }
+    char wanted[80];
+    std::snprintf(wanted, sizeof wanted, "one of %s", v.choices);
+    fail_value(v, value, wanted);
+}
+
+inline void check_token(const variable& v, const char* value) {
+    const std::size_t length = std::strlen(value);
+    bool is_good = length > 0 && length <= 128;
+    for (std::size_t i = 0; is_good && i < length; ++i) {
+        const char c = value[i];
+        is_good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  std::strchr("._:-", c) != nullptr;
+    }
+    if (!is_good) fail_value(v, value, "1 to 128 letters, digits or any of ._:-");
+}
+
+inline void check_store(const variable& v, const char* value) {
+    if (std::strncmp(value, "file:", 5) == 0 && value[5] != '\0') return;
+    if (std::strncmp(value, "tcp:", 4) == 0) {
+        const char* colon = std::strrchr(value + 4, ':');
+        const char* at = colon != nullptr ? colon + 1 : "";
+        if (colon > value + 4 && read_digits(at, 65535) > 0 && *at == '\0') return;
+    }
+    fail_value(v, value, "file:DIRECTORY or tcp:ADDRESS:PORT");
+}
+
+inline void check_value(const variable& v, const char* value) {
+    switch (v.type) {
+        case variable::kind::number: (void)read_number(v, value); break;
+        case variable::kind::seconds: (void)read_seconds(v, value); break;
+        case variable::kind::flag:
+            if (std::strcmp(value, "0") != 0 && std::strcmp(value, "1") != 0) fail_value(v, value, "0 or 1");
+            break;
+        case variable::kind::bytes: (void)read_bytes(v, value); break;
+        case variable::kind::choice: (void)read_choice(v, value); break;
+        case variable::kind::token: check_token(v, value); break;
+        case variable::kind::store: check_store(v, value); break;
+        case variable::kind::foreign: break;
+    }
+}
+
+// How many letters must be added, removed or changed to make one name the other.
+inline int edit_distance(const char* a, std::size_t a_length, const char* b) {
+    constexpr std::size_t most = 40;
+    const std::size_t b_length = std::strlen(b);
+    if (a_length >= most || b_length >= most) return static_cast<int>(most);
+    int row[most] = {};
+    for (std::size_t j = 0; j <= b_length; ++j) row[j] = static_cast<int>(j);
+    for (std::size_t i = 1; i <= a_length; ++i) {
+        int diagonal = row[0];
+        row[0] = static_cast<int>(i);
+        for (std::size_t j = 1; j <= b_length; ++j) {
+            const int change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            const int step = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = change < step ? change : step;
+        }
+    }
+    return row[b_length];
+}
+
+[[noreturn, gnu::cold]] inline void fail_unknown(const char* name, std::size_t length) {
+    const variable* nearest = nullptr;
+    int least = 5;
+    for (const variable& v : variables) {
+        if (v.type == variable::kind::foreign) continue;
+        const int d = edit_distance(name, length, v.name);
+        if (d < least) least = d, nearest = &v;
+    }
+    char remedy[120];
+    if (nearest != nullptr) std::snprintf(remedy, sizeof remedy, "did you mean %s? Otherwise unset it", nearest->name);
+    else std::snprintf(remedy, sizeof remedy, "unset it: names that begin with COLLX_ are collx's own");
+    fail(errc::environment, -1, -1, remedy, "unknown variable %s", printable(name, length).text);
+}
+
+} // namespace detail
+
+// Throws errc::environment for the first COLLX_* entry with an unknown name or a value that makes no sense.
+inline void check_variables(const environment& env) {
+    env.each([](const char* entry) {
+        if (std::strncmp(entry, "COLLX_", 6) != 0) return;
+        const char* equals = std::strchr(entry, '=');
+        if (equals == nullptr) return;
+        const auto length = static_cast<std::size_t>(equals - entry);
+        for (const variable& v : variables)
+            if (std::strlen(v.name) == length && std::memcmp(v.name, entry, length) == 0)
+                return detail::check_value(v, equals + 1);
+        detail::fail_unknown(entry, length);
+    });
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx: collective operations composed at compile time from a transport, an algorithm and a reduction operator.
+// This header is the whole library for host programs: communicators, every collective, types and operators. Algorithms other than the default ones
+// are in collx/algo/, each in its own header.
+#pragma once
+
+#include <collx/comm/all_gather.hpp>
+#include <collx/comm/all_reduce.hpp>
+#include <collx/comm/all_to_all.hpp>
+#include <collx/comm/barrier.hpp>
+#include <collx/comm/broadcast.hpp>
+#include <collx/comm/communicator.hpp>
+#include <collx/comm/gather.hpp>
+#include <collx/comm/group.hpp>
+#include <collx/comm/reduce.hpp>
+#include <collx/comm/reduce_scatter.hpp>
+#include <collx/comm/run_threads.hpp>
+#include <collx/comm/scan.hpp>
+#include <collx/comm/scatter.hpp>
+#include <collx/comm/send_recv.hpp>
+#include <collx/comm/shared_memory.hpp>
+#include <collx/comm/split.hpp>
+#include <collx/comm/work.hpp>

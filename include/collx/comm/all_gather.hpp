@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// all_gather, all_gather_v: every rank receives the parts of all ranks, in rank order.
+#pragma once
+
+#include <collx/comm/layouts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Mode>
+struct all_gather_fn {
+    // In place: this rank's part already lies at its place in x.
+    template <Communicates Comm, Buffer X>
+    auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
+        require_output<X>();
+        const auto v = buffer(x);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            const std::size_t part = part_of(c, v.size());
+            require_memory(c, v, "all_gather");
+            return run_call<Mode, collective::all_gather>(comm, v, v, no_op{}, facts(part, c, o), [part](int chunks) {
+                const auto l = chunk_layout::blocks(part, chunks);
+                return std::pair(l, l);
+            });
+        });
+    }
+    template <Communicates Comm, Buffer In, Buffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            const std::size_t part = a.size();
+            require_size(c, "output", b.size(), part * static_cast<std::size_t>(c.net.size()));
+            require_memory(c, a, "input");
+            require_memory(c, b, "output");
+            require_apart(c, a, b, part * static_cast<std::size_t>(c.net.rank()));
+            return run_call<Mode, collective::all_gather>(comm, a, b, no_op{}, facts(part, c, o), [part](int chunks) {
+                const auto l = chunk_layout::blocks(part, chunks);
+                return std::pair(l.packed(), l);
+            });
+        });
+    }
+
+private:
+    static call_facts facts(std::size_t part, const communicator_core& c, const call_options& o) {
+        return {.total_elems = part * static_cast<std::size_t>(c.net.size()), .count = part, .timeout_ns = o.timeout.count()};
+    }
+};
+
+template <class Mode>
+struct all_gather_v_fn {
+    template <Communicates Comm, Buffer In, Buffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            auto held = std::make_shared<held_operation<void>>();
+            held->first = count_table(c.net.rank(), c.net.size(), counts, offsets, "all_gather_v");
+            const count_table& t = held->first;
+            require_size(c, "input", a.size(), t.sizes()[c.net.rank()]);
+            require_at_least(c, "output", b.size(), t.end());
+            require_memory(c, a, "input");
+            require_memory(c, b, "output");
+            require_apart(c, a, b, t.offsets()[c.net.rank()]);
+            return run_call<Mode, collective::all_gather>(
+                comm, a, b, no_op{}, {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
+                [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, held);
+        });
+    }
+};
+
+}  // namespace detail
+
+// Shape: `in` has the same number of elements m on every rank, `out` has n m; rank r's part is out[r m, (r + 1) m). One buffer: in place.
+// Cost: every rank writes its part to shared memory once and reads the n - 1 others.
+// Errors: as all_reduce.
+// Example: collx::all_gather(world, mine, everybodys);
+inline constexpr detail::all_gather_fn<detail::blocking> all_gather{};
+namespace async {
+inline constexpr detail::all_gather_fn<detail::nonblocking> all_gather{};
+}
+namespace try_ {
+inline constexpr detail::all_gather_fn<detail::tried> all_gather{};
+}
+
+// Shape: rank r contributes counts[r] elements (the same table on every rank); they land at offsets[r], by default one part after the other.
+// Counts may be zero.
+// Errors: as all_reduce; mismatch (checked) if the tables differ.
+inline constexpr detail::all_gather_v_fn<detail::blocking> all_gather_v{};
+namespace async {
+inline constexpr detail::all_gather_v_fn<detail::nonblocking> all_gather_v{};
+}
+namespace try_ {
+inline constexpr detail::all_gather_v_fn<detail::tried> all_gather_v{};
+}
+
+COLLX_END_NAMESPACE

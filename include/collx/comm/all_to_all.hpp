@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// all_to_all, all_to_all_v: every rank sends a part of its own to every rank.
+#pragma once
+
+#include <collx/comm/layouts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Mode>
+struct all_to_all_fn {
+    template <Communicates Comm, Buffer In, Buffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            const std::size_t part = part_of(c, a.size());
+            require_size(c, "output", b.size(), a.size());
+            require_memory(c, a, "input");
+            require_memory(c, b, "output");
+            require_apart(c, a, b, SIZE_MAX);
+            return run_call<Mode, collective::all_to_all>(comm, a, b, no_op{},
+                                                          {.total_elems = a.size(), .count = part, .timeout_ns = o.timeout.count()}, [part](int chunks) {
+                                                              const auto l = chunk_layout::blocks(part, chunks);
+                                                              return std::pair(l, l);
+                                                          });
+        });
+    }
+};
+
+template <class Mode>
+struct all_to_all_v_fn {
+    template <Communicates Comm, Buffer In, CountList SendCounts, Buffer Out, CountList RecvCounts>
+    auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts, const call_options& o = {}) const {
+        const std::vector<std::size_t> packed;
+        return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
+    }
+    template <Communicates Comm, Buffer In, CountList SendCounts, CountList SendOffsets, Buffer Out, CountList RecvCounts, CountList RecvOffsets>
+    auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out, const RecvCounts& recv_counts,
+                    const RecvOffsets& recv_offsets, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            auto held = std::make_shared<held_operation<void>>();
+            held->first = count_table(c.net.rank(), c.net.size(), send_counts, send_offsets, "send");
+            held->second = count_table(c.net.rank(), c.net.size(), recv_counts, recv_offsets, "receive");
+            const count_table &s = held->first, &r = held->second;
+            require_at_least(c, "input", a.size(), s.end());
+            require_at_least(c, "output", b.size(), r.end());
+            require_memory(c, a, "input");
+            require_memory(c, b, "output");
+            require_apart(c, a, b, SIZE_MAX);
+            const int me = c.net.rank();
+            if (s.sizes()[me] != r.sizes()[me])
+                fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives", "the counts of a rank for itself differ: %zu and %zu",
+                     s.sizes()[me], r.sizes()[me]);
+            return run_call<Mode, collective::all_to_all>(
+                comm, a, b, no_op{}, {.timeout_ns = o.timeout.count()}, [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
+        });
+    }
+};
+
+}  // namespace detail
+
+// Shape: `in` and `out` have n m elements; part d of `in` goes to rank d, part k of `out` comes from rank k. Not in place.
+// Cost: n - 1 messages of m elements per rank.
+// Errors: as all_reduce.
+// Example: collx::all_to_all(world, outgoing, incoming);
+inline constexpr detail::all_to_all_fn<detail::blocking> all_to_all{};
+namespace async {
+inline constexpr detail::all_to_all_fn<detail::nonblocking> all_to_all{};
+}
+namespace try_ {
+inline constexpr detail::all_to_all_fn<detail::tried> all_to_all{};
+}
+
+// Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k; only a rank itself knows its counts, zero is legal everywhere.
+// Optional offsets say where each part begins; by default one part after the other.
+// Errors: as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects.
+// Example: collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
+inline constexpr detail::all_to_all_v_fn<detail::blocking> all_to_all_v{};
+namespace async {
+inline constexpr detail::all_to_all_v_fn<detail::nonblocking> all_to_all_v{};
+}
+namespace try_ {
+inline constexpr detail::all_to_all_v_fn<detail::tried> all_to_all_v{};
+}
+
+COLLX_END_NAMESPACE

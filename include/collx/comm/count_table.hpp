@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The counts of a v-variant: how many elements each rank's part has and where it begins, checked once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include <collx/core/error.hpp>
+#include <collx/exec/layout.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// Anything that lists one count per rank: vector, array, span, braces.
+template <class X>
+concept CountList = requires(const X& x) {
+    { x.size() } -> std::convertible_to<std::size_t>;
+    { *x.data() } -> std::convertible_to<std::size_t>;
+};
+
+// Counts and where each part begins. Parts lie one after the other unless offsets are given.
+class count_table {
+public:
+    count_table() = default;
+    template <CountList Counts>
+    count_table(int me, int ranks, const Counts& counts, const char* which) : count_table(me, ranks, counts, no_offsets{}, which) {}
+    template <CountList Counts, class Offsets>
+    count_table(int me, int ranks, const Counts& counts, const Offsets& offsets, const char* which) {
+        const auto n = static_cast<std::size_t>(ranks);
+        if (counts.size() != n)
+            fail(errc::invalid_argument, me, -1, "give one count per rank", "%s counts: %zu numbers for %zu ranks", which,
+                 static_cast<std::size_t>(counts.size()), n);
+        numbers_.reserve(2 * n);
+        for (std::size_t i = 0; i < n; ++i) {
+            if (std::is_signed_v<std::remove_cvref_t<decltype(counts.data()[i])>> && !(counts.data()[i] >= 0))
+                fail(errc::invalid_argument, me, static_cast<int>(i), "counts are element counts of each rank", "%s count of rank %zu is negative", which, i);
+            numbers_.push_back(static_cast<std::size_t>(counts.data()[i]));
+        }
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            const std::size_t at = offset(offsets, i, next);
+            if (numbers_[i] > SIZE_MAX / 2 - at)
+                fail(errc::invalid_argument, me, static_cast<int>(i), "is a count negative?", "%s counts overflow at rank %zu", which, i);
+            numbers_.push_back(at);
+            next = at + numbers_[i];
+            end_ = next > end_ ? next : end_;
+            total_ += numbers_[i];
+        }
+    }
+
+    const std::size_t* sizes() const { return numbers_.data(); }
+    const std::size_t* offsets() const { return numbers_.data() + numbers_.size() / 2; }
+    std::size_t end() const { return end_; }      // a buffer must have at least this many elements
+    std::size_t total() const { return total_; }
+    int ranks() const { return static_cast<int>(numbers_.size() / 2); }
+    chunk_layout layout() const { return chunk_layout::table(sizes(), offsets(), ranks()); }
+    std::uint64_t hash() const { return hash_of(sizes(), ranks()); }
+
+private:
+    static std::uint64_t hash_of(const std::size_t* counts, int n) {
+        std::uint64_t h = 0xcbf2'9ce4'8422'2325;
+        for (int i = 0; i < n; ++i) h = (h ^ counts[i]) * 0x0000'0100'0000'01b3;
+        return h;
+    }
+    struct no_offsets {};
+    static std::size_t offset(no_offsets, std::size_t, std::size_t next) { return next; }
+    template <class Offsets>
+    static std::size_t offset(const Offsets& o, std::size_t i, std::size_t next) {
+        return o.size() == 0 ? next : static_cast<std::size_t>(o.data()[i]);
+    }
+    std::vector<std::size_t> numbers_;
+    std::size_t end_ = 0, total_ = 0;
+};
+
+}  // namespace detail
+
+COLLX_END_NAMESPACE

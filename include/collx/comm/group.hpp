@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees everybody else's with one synchronisation, and
+// finishes every call from what it sees. The schedule is one_shot's; only the mover differs, it carries a list of operands instead of one.
+//
+//   collx::group g(world);
+//   for (auto& layer : gradients) g.all_reduce(layer);
+//   g.launch();
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <collx/algo/one_shot.hpp>
+#include <collx/comm/all_gather.hpp>
+#include <collx/comm/all_reduce.hpp>
+#include <collx/comm/broadcast.hpp>
+#include <collx/comm/reduce.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// One call of a group. Operands are laid out 8-byte aligned, one after the other, the same on all ranks.
+struct grouped_call {
+    virtual ~grouped_call() = default;
+    virtual std::size_t bytes() const = 0;
+    virtual void publish(std::byte* to) = 0;
+    virtual void finish(const std::byte* const* ranks, std::size_t at, int n, int me) = 0;
+    virtual void run_alone() = 0;
+};
+
+// What one_shot moves when it moves a group: bytes.
+class group_mover {
+public:
+    using wire_type = std::byte;
+    using acc_type = std::byte;
+    static constexpr bool plain = false;
+    static constexpr bool reduces = true;
+    using calls = std::vector<std::unique_ptr<grouped_call>>;
+
+    group_mover(calls& c, std::size_t first, std::size_t last) : calls_(&c), first_(first), last_(last) {}
+    void set_tmp(std::byte*) {}
+    void load(std::byte* to, sched::place, std::size_t, std::size_t) const {
+        std::size_t at = 0;
+        for (std::size_t i = first_; i < last_; ++i) {
+            (*calls_)[i]->publish(to + at);
+            at += round_up((*calls_)[i]->bytes(), 8);
+        }
+    }
+    void fold_ranks(const std::byte** ranks, int n, int me, sched::place, std::size_t, sched::place, std::size_t, std::byte*, std::size_t) {
+        std::size_t at = 0;
+        for (std::size_t i = first_; i < last_; ++i) {
+            (*calls_)[i]->finish(ranks, at, n, me);
+            at += round_up((*calls_)[i]->bytes(), 8);
+        }
+    }
+    void store(sched::place, std::size_t, const std::byte*, std::size_t) {}
+    void move(sched::place, std::size_t, sched::place, std::size_t, std::size_t) {}
+    void combine(const std::byte*, bool, sched::place, std::size_t, sched::place, std::size_t, std::byte*, std::size_t) {}
+
+private:
+    calls* calls_;
+    std::size_t first_, last_;
+};
+
+template <class View, class Op>
+struct grouped_all_reduce final : grouped_call {
+    using element = element_of<View>;
+    using mover_type = mover<View, View, Op, element>;
+    grouped_all_reduce(communicator& c, View v, Op op, int root) : comm(&c), view(v), op(op), root(root), move(v, v, op, c.size()) {}
+    std::size_t bytes() const override { return view.size() * sizeof(element); }
+    void publish(std::byte* to) override { move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size()); }
+    void finish(const std::byte* const* ranks, std::size_t at, int n, int me) override {
+        if (root >= 0 && root != me) return;
+        std::vector<const element*> sources;
+        for (int k = 0; k < n; ++k) sources.push_back(reinterpret_cast<const element*>(ranks[k] + at));
+        move.fold_ranks(sources.data(), n, me, sched::place::in, 0, sched::place::out, 0, nullptr, view.size());
+    }
+    void run_alone() override {
+        if (root >= 0) detail::reduce_fn<blocking>{}(*comm, view, op, {.root = root});
+        else detail::all_reduce_fn<blocking>{}(*comm, view, op);
+    }
+    communicator* comm;
+    View view;
+    Op op;
+    int root;  // -1: everybody receives
+    mover_type move;
+};
+
+template <class View>
+struct grouped_broadcast final : grouped_call {
+    using element = element_of<View>;
+    grouped_broadcast(communicator& c, View v, int root) : comm(&c), view(v), root(root), move(v, v, no_op{}, c.size()) {}
+    std::size_t bytes() const override { return view.size() * sizeof(element); }
+    void publish(std::byte* to) override {
+        if (comm->rank() == root) move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size());
+    }
+    void finish(const std::byte* const* ranks, std::size_t at, int, int me) override {
+        if (me != root) move.store(sched::place::out, 0, reinterpret_cast<const element*>(ranks[root] + at), view.size());
+    }
+    void run_alone() override { detail::broadcast_fn<blocking>{}(*comm, view, {.root = root}); }
+    communicator* comm;
+    View view;
+    int root;
+    mover<View, View, no_op, element> move;
+};
+
+template <class In, class Out>
+struct grouped_all_gather final : grouped_call {
+    using element = element_of<Out>;
+    grouped_all_gather(communicator& c, In i, Out o) : comm(&c), in(i), out(o), move(i, o, no_op{}, c.size()) {}
+    std::size_t bytes() const override { return in.size() * sizeof(element); }
+    void publish(std::byte* to) override { move.load(reinterpret_cast<element*>(to), sched::place::in, 0, in.size()); }
+    void finish(const std::byte* const* ranks, std::size_t at, int n, int) override {
+        for (int k = 0; k < n; ++k)
+            move.store(sched::place::out, static_cast<std::size_t>(k) * in.size(), reinterpret_cast<const element*>(ranks[k] + at), in.size());
+    }
+    void run_alone() override { detail::all_gather_fn<blocking>{}(*comm, in, out); }
+    communicator* comm;
+    In in;
+    Out out;
+    mover<In, Out, no_op, element> move;
+};
+
+}  // namespace detail
+
+// Collects calls; launch() runs them all. Every rank adds the same calls in the same order. Buffers must stay in place until launch() returns.
+// Cost: one synchronisation for up to 512 KiB of operands per rank; larger calls run by themselves, in order.
+class group {
+public:
+    explicit group(communicator& c) : comm_(&c) {}
+
+    template <Buffer X, class Op = plus>
+    void all_reduce(X&& x, Op op = {}) {
+        require_output<X>();
+        add<detail::grouped_all_reduce<buffer_t<X>, Op>>(buffer(x), op, -1);
+    }
+    template <Buffer X, class Op = plus>
+    void reduce(X&& x, int root, Op op = {}) {
+        require_output<X>();
+        detail::require_root(comm_->internals(), root);
+        add<detail::grouped_all_reduce<buffer_t<X>, Op>>(buffer(x), op, root);
+    }
+    template <Buffer X>
+    void broadcast(X&& x, int root) {
+        require_output<X>();
+        detail::require_root(comm_->internals(), root);
+        add<detail::grouped_broadcast<buffer_t<X>>>(buffer(x), root);
+    }
+    template <Buffer In, Buffer Out>
+    void all_gather(In&& in, Out&& out) {
+        require_output<Out>();
+        detail::require_size(comm_->internals(), "output", buffer(out).size(), buffer(in).size() * static_cast<std::size_t>(comm_->size()));
+        add<detail::grouped_all_gather<buffer_t<In>, buffer_t<Out>>>(buffer(in), buffer(out));
+    }
+    std::size_t size() const { return calls_.size(); }
+
+    void launch(const call_options& o = {}) {
+        auto calls = std::move(calls_);
+        calls_.clear();
+        const std::size_t room = schedule_cache::segment_bytes(1);
+        for (std::size_t first = 0; first < calls.size();) {
+            std::size_t last = first, bytes = 0;
+            while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room) bytes += round_up(calls[last++]->bytes(), 8);
+            if (last == first) calls[last++]->run_alone();
+            else exchange(calls, first, last, bytes, o);
+            first = last;
+        }
+    }
+
+private:
+    template <class Call, class... Args>
+    void add(Args&&... args) { calls_.push_back(std::make_unique<Call>(*comm_, std::forward<Args>(args)...)); }
+
+    void exchange(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes, const call_options& o) {
+        auto& c = comm_->internals();
+        c.begin_call();
+        if (c.settings.checked)
+            detail::compare_signatures(c, {.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2});
+        auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);
+        const auto l = chunk_layout::even(bytes, 1);
+        task<links, detail::group_mover> t(c.net, plan, detail::group_mover(calls, first, last), l, l, bytes);
+        c.run(t, o.timeout.count());
+    }
+
+    communicator* comm_;
+    detail::group_mover::calls calls_;
+};
+
+COLLX_END_NAMESPACE

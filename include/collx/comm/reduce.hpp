@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// reduce: the root receives the reduction of all ranks' buffers.
+#pragma once
+
+#include <collx/comm/layouts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Mode>
+struct reduce_fn {
+    template <Communicates Comm, Buffer X, class Op = plus>
+    requires(!Buffer<Op>)
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+        require_output<X>();
+        const auto v = buffer(x);
+        return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
+    }
+    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            if (c.net.rank() == o.root) {
+                require_apart(c, a, b);
+                require_size(c, "output", b.size(), a.size());
+            }
+            return run(comm, a, b, op, o);
+        });
+    }
+
+private:
+    template <class Comm, class In, class Out, class Op>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o) {
+        require_reduce_op<Op, element_of<In>>();
+        auto& c = base_of(comm).internals();
+        require_root(c, o.root);
+        require_memory(c, in, "input");
+        const std::size_t n = in.size();
+        return run_call<Mode, collective::reduce>(comm, in, out, op,
+                                                  {.root = o.root, .total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
+                                                      const auto l = chunk_layout::even(n, chunks, 16);
+                                                      return std::pair(l, l);
+                                                  });
+    }
+};
+
+}  // namespace detail
+
+// Reduces the ranks' buffers into the root's, in place (one buffer) or from `in` to the root's `out` (which the other ranks may leave empty).
+// Shape: the same number of elements on every rank.
+// Order: rank order by default; any associative operator. In place, the other ranks' buffers keep their contents.
+// Errors: as all_reduce; invalid_argument for a root that is no rank.
+// Example: collx::reduce(world, loss, total, collx::plus{}, {.root = 0});
+inline constexpr detail::reduce_fn<detail::blocking> reduce{};
+namespace async {
+inline constexpr detail::reduce_fn<detail::nonblocking> reduce{};
+}
+namespace try_ {
+inline constexpr detail::reduce_fn<detail::tried> reduce{};
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// reduce_scatter, reduce_scatter_v: the reduction of all ranks' buffers, each rank receives its part.
+#pragma once
+
+#include <collx/comm/layouts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Mode>
+struct reduce_scatter_fn {
+    // In place: the result lies at this rank's part of x.
+    template <Communicates Comm, Buffer X, class Op = plus>
+    requires(!Buffer<Op>)
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+        require_output<X>();
+        const auto v = buffer(x);
+        return in_mode<Mode>([&] { return run(comm, v, v, op, o, false); });
+    }
+    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            const std::size_t part = part_of(c, a.size());
+            require_size(c, "output", b.size(), part);
+            require_memory(c, b, "output");
+            require_apart(c, a, b, part * static_cast<std::size_t>(c.net.rank()));
+            return run(comm, a, b, op, o, true);
+        });
+    }
+
+private:
+    template <class Comm, class In, class Out, class Op>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, bool packed) {
+        require_reduce_op<Op, element_of<In>>();
+        auto& c = base_of(comm).internals();
+        require_memory(c, in, "input");
+        const std::size_t part = part_of(c, in.size());
+        return run_call<Mode, collective::reduce_scatter>(comm, in, out, op,
+                                                          {.total_elems = in.size(), .count = in.size(), .timeout_ns = o.timeout.count()},
+                                                          [part, packed](int chunks) {
+                                                              const auto l = chunk_layout::blocks(part, chunks);
+                                                              return std::pair(l, packed ? l.packed() : l);
+                                                          });
+    }
+};
+
+template <class Mode>
+struct reduce_scatter_v_fn {
+    template <Communicates Comm, Buffer In, Buffer Out, CountList Counts, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        require_reduce_op<Op, element_of<decltype(a)>>();
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            auto held = std::make_shared<held_operation<void>>();
+            held->first = count_table(c.net.rank(), c.net.size(), counts, "reduce_scatter_v");
+            const count_table& t = held->first;
+            require_at_least(c, "input", a.size(), t.end());
+            require_size(c, "output", b.size(), t.sizes()[c.net.rank()]);
+            require_memory(c, a, "input");
+            require_memory(c, b, "output");
+            require_apart(c, a, b, t.offsets()[c.net.rank()]);
+            return run_call<Mode, collective::reduce_scatter>(
+                comm, a, b, op, {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
+                [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, held);
+        });
+    }
+};
+
+}  // namespace detail
+
+// Shape: `in` has n m elements on every rank, `out` has m; rank r receives the reduction of part r. One buffer: in place, at part r.
+// Cost: n - 1 parts written to shared memory per rank, as many read.
+// Order: rank order by default; any associative operator.
+// Errors: as all_reduce; invalid_argument where the size does not divide by the ranks.
+// Example: collx::reduce_scatter(world, gradient, my_shard);
+inline constexpr detail::reduce_scatter_fn<detail::blocking> reduce_scatter{};
+namespace async {
+inline constexpr detail::reduce_scatter_fn<detail::nonblocking> reduce_scatter{};
+}
+namespace try_ {
+inline constexpr detail::reduce_scatter_fn<detail::tried> reduce_scatter{};
+}
+
+// Shape: rank r receives counts[r] elements of the reduction (the same table on every rank); parts lie one after the other in `in`.
+inline constexpr detail::reduce_scatter_v_fn<detail::blocking> reduce_scatter_v{};
+namespace async {
+inline constexpr detail::reduce_scatter_v_fn<detail::nonblocking> reduce_scatter_v{};
+}
+namespace try_ {
+inline constexpr detail::reduce_scatter_v_fn<detail::tried> reduce_scatter_v{};
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// scan, exclusive_scan: rank r receives the reduction of the buffers of ranks 0 … r, or 0 … r - 1.
+#pragma once
+
+#include <collx/comm/layouts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Mode>
+struct scan_fn {
+    template <Communicates Comm, Buffer X, class Op = plus>
+    requires(!Buffer<Op>)
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+        require_output<X>();
+        const auto v = buffer(x);
+        return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
+    }
+    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            require_apart(c, a, b);
+            require_size(c, "output", b.size(), a.size());
+            require_memory(c, b, "output");
+            return run(comm, a, b, op, o);
+        });
+    }
+
+private:
+    template <class Comm, class In, class Out, class Op>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o) {
+        require_reduce_op<Op, element_of<In>>();
+        auto& c = base_of(comm).internals();
+        require_memory(c, in, "input");
+        const std::size_t n = in.size();
+        return run_call<Mode, collective::scan>(comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
+            const auto l = chunk_layout::even(n, chunks, 16);
+            return std::pair(l, l);
+        });
+    }
+};
+
+template <class Mode>
+struct exclusive_scan_fn {
+    template <Communicates Comm, Buffer X, class Op = plus>
+    requires(!Buffer<Op>)
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+        require_output<X>();
+        const auto v = buffer(x);
+        return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
+    }
+    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            require_apart(c, a, b);
+            require_size(c, "output", b.size(), a.size());
+            require_memory(c, b, "output");
+            return run(comm, a, b, op, o);
+        });
+    }
+
+private:
+    template <class Comm, class In, class Out, class Op>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o) {
+        require_reduce_op<Op, element_of<In>>();
+        auto& c = base_of(comm).internals();
+        require_memory(c, in, "input");
+        const std::size_t n = in.size();
+        return run_call<Mode, collective::exclusive_scan>(comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
+            const auto l = chunk_layout::even(n, chunks, 16);
+            return std::pair(l, l);
+        });
+    }
+};
+
+}  // namespace detail
+
+// Shape: the same number of elements on every rank. Element i of rank r becomes x0[i] op x1[i] op … op xr[i].
+// Order: rank order; any associative operator.
+// Errors: as all_reduce.
+// Example: collx::scan(world, collx::value(count));
+inline constexpr detail::scan_fn<detail::blocking> scan{};
+namespace async {
+inline constexpr detail::scan_fn<detail::nonblocking> scan{};
+}
+namespace try_ {
+inline constexpr detail::scan_fn<detail::tried> scan{};
+}
+
+// As scan without the rank's own operand. Rank 0 has no predecessor: its output keeps what it held.
+// Example: collx::exclusive_scan(world, count, offset);   // where my part begins
+inline constexpr detail::exclusive_scan_fn<detail::blocking> exclusive_scan{};
+namespace async {
+inline constexpr detail::exclusive_scan_fn<detail::nonblocking> exclusive_scan{};
+}
+namespace try_ {
+inline constexpr detail::exclusive_scan_fn<detail::tried> exclusive_scan{};
+}
+
+COLLX_END_NAMESPACE

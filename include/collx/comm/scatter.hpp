@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// scatter, scatter_v: every rank receives its part of the root's buffer.
+#pragma once
+
+#include <collx/comm/layouts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class Mode>
+struct scatter_fn {
+    template <Communicates Comm, Buffer In, Buffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            require_root(c, o.root);
+            const std::size_t part = b.size();
+            if (c.net.rank() == o.root) {
+                require_size(c, "input", a.size(), part * static_cast<std::size_t>(c.net.size()));
+                require_memory(c, a, "input");
+                require_apart(c, a, b, part * static_cast<std::size_t>(o.root));
+            }
+            require_memory(c, b, "output");
+            return run_call<Mode, collective::scatter>(
+                comm, a, b, no_op{},
+                {.root = o.root, .total_elems = part * static_cast<std::size_t>(c.net.size()), .count = part, .timeout_ns = o.timeout.count()}, [part](int chunks) {
+                    const auto l = chunk_layout::blocks(part, chunks);
+                    return std::pair(l, l.packed());
+                });
+        });
+    }
+};
+
+template <class Mode>
+struct scatter_v_fn {
+    // The root's table decides; the other ranks may pass an empty one.
+    template <Communicates Comm, Buffer In, Buffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            require_root(c, o.root);
+            const bool is_root = c.net.rank() == o.root;
+            const auto me = static_cast<std::size_t>(c.net.rank());
+            auto held = std::make_shared<held_operation<void>>();
+            if (is_root) {
+                held->first = count_table(c.net.rank(), c.net.size(), counts, offsets, "scatter_v");
+                require_at_least(c, "input", a.size(), held->first.end());
+                require_size(c, "output", b.size(), held->first.sizes()[me]);
+                require_memory(c, a, "input");
+                require_apart(c, a, b, held->first.offsets()[me]);
+            } else {
+                std::vector<std::size_t> mine(static_cast<std::size_t>(c.net.size()));
+                mine[me] = b.size();
+                held->first = count_table(c.net.rank(), c.net.size(), mine, "scatter_v");
+            }
+            require_memory(c, b, "output");
+            const count_table& t = held->first;
+            return run_call<Mode, collective::scatter>(
+                comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count()},
+                [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, held);
+        });
+    }
+};
+
+}  // namespace detail
+
+// Shape: the root's `in` has n m elements, `out` has m on every rank; other ranks may pass an empty `in`.
+// Cost: n - 1 messages from the root.
+// Errors: as gather.
+// Example: collx::scatter(world, all, mine, {.root = 0});
+inline constexpr detail::scatter_fn<detail::blocking> scatter{};
+namespace async {
+inline constexpr detail::scatter_fn<detail::nonblocking> scatter{};
+}
+namespace try_ {
+inline constexpr detail::scatter_fn<detail::tried> scatter{};
+}
+
+// Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other.
+inline constexpr detail::scatter_v_fn<detail::blocking> scatter_v{};
+namespace async {
+inline constexpr detail::scatter_v_fn<detail::nonblocking> scatter_v{};
+}
+namespace try_ {
+inline constexpr detail::scatter_v_fn<detail::tried> scatter_v{};
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// send, recv, sendrecv: messages between two ranks, in order per pair. No tags and no wildcards: a receive names its sender and its size.
+#pragma once
+
+#include <collx/algo/message.hpp>
+#include <collx/comm/layouts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+inline void require_peer(const communicator_core& c, int peer) {
+    if (peer < 0 || peer >= c.net.size())
+        fail(errc::invalid_argument, c.net.rank(), peer, "peers are ranks of this communicator", "peer %d of %d ranks", peer, c.net.size());
+}
+// Messages of one direction to one peer keep their order.
+inline int message_queue(int peer, bool outgoing) { return port::count + 2 * peer + (outgoing ? 1 : 0); }
+
+template <class View, class Algorithm>
+auto make_message(communicator_core& c, const View& v, const Algorithm& a) {
+    using mover_type = mover<View, View, no_op, element_of<View>>;
+    auto& plan = c.schedules.bind(a, port::messages);
+    const auto l = chunk_layout::even(v.size(), 1);
+    const std::size_t bytes = piece_bytes(plan, v.size() * sizeof(element_of<View>), c.net.slot_bytes(), c.is_oversubscribed());
+    return task<links, mover_type>(c.net, plan, mover_type(v, v, no_op{}, c.net.size()), l, l, bytes / sizeof(element_of<View>));
+}
+
+template <class Mode, bool Outgoing>
+struct message_fn {
+    template <Communicates Comm, Buffer X>
+    auto operator()(Comm&& comm, X&& x, int peer, const call_options& o = {}) const {
+        if constexpr (!Outgoing) require_output<X>();
+        const auto v = buffer(x);
+        return in_mode<Mode>([&] {
+            auto& c = base_of(comm).internals();
+            c.begin_call();
+            require_peer(c, peer);
+            require_memory(c, v, Outgoing ? "send" : "receive");
+            const int queue = message_queue(peer, Outgoing);
+            using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
+            if constexpr (std::is_same_v<Mode, nonblocking>) {
+                return work<void>(c, enqueue(c, v, algorithm{.peer = peer}, queue), nullptr, o.timeout.count());
+            } else if (c.is_queued(queue)) {
+                c.wait_for(*enqueue(c, v, algorithm{.peer = peer}, queue), o.timeout.count(), true);
+            } else {
+                auto t = make_message(c, v, algorithm{.peer = peer});
+                c.run(t, o.timeout.count());
+            }
+        });
+    }
+
+private:
+    template <class View, class Algorithm>
+    static std::shared_ptr<operation> enqueue(communicator_core& c, const View& v, const Algorithm& a, int queue) {
+        auto t = std::make_shared<decltype(make_message(c, v, a))>(make_message(c, v, a));
+        c.pending.push_back({t, queue});
+        c.progress_pending();
+        return t;
+    }
+};
+
+struct sendrecv_fn {
+    template <Communicates Comm, Buffer Out, Buffer In>
+    void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank, const call_options& o = {}) const {
+        message_fn<nonblocking, true> start;
+        message_fn<blocking, false> finish;
+        auto sending = start(comm, outgoing, to_rank, o);
+        finish(comm, incoming, from_rank, o);
+        sending.wait();
+    }
+};
+
+}  // namespace detail
+
+// Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again; small messages are on their way by then,
+// large ones have been taken.
+// Cost: one message per 64 KiB; no system call. Errors: as all_reduce; mismatch if the receiver expects another size.
+// Example: if (world.rank() == 0) collx::send(world, x, 1); else if (world.rank() == 1) collx::recv(world, x, 0);
+inline constexpr detail::message_fn<detail::blocking, true> send{};
+inline constexpr detail::message_fn<detail::blocking, false> recv{};
+// Sends to one rank while receiving from another (or the same): safe in rings, where everybody sending first would wait for ever.
+inline constexpr detail::sendrecv_fn sendrecv{};
+namespace async {
+inline constexpr detail::message_fn<detail::nonblocking, true> send{};
+inline constexpr detail::message_fn<detail::nonblocking, false> recv{};
+}  // namespace async
+namespace try_ {
+inline constexpr detail::message_fn<detail::tried, true> send{};
+inline constexpr detail::message_fn<detail::tried, false> recv{};
+}  // namespace try_
+
+COLLX_END_NAMESPACE

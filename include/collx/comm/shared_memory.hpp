@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Memory that peers may read and write directly. Collectives on it copy nothing to and fro: they read every operand where it lies.
+//
+//   collx::shared_vector<float> g(n, collx::shared_allocator<float>(world));     // or collx::make_shared_vector<float>(world, n)
+//   collx::all_reduce(world, g);                                                  // zero copy, if every rank passes such memory
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <collx/comm/communicator.hpp>
+#include <collx/core/buffer.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// A standard allocator over the job's shared arena. Local: allocating does not involve the other ranks, only using the memory in a collective does.
+// Errors: error (resource) when shared memory is exhausted.
+template <class T>
+class shared_allocator {
+public:
+    using value_type = T;
+    explicit shared_allocator(communicator& c) : memory_(c.internals().home->memory) {}
+    template <class U>
+    shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()) {}
+
+    T* allocate(std::size_t n) {
+        const std::size_t bytes = n * sizeof(T);
+        const std::uint64_t at = memory_->take(bytes);
+        memory_->reserve(at, bytes);
+        return reinterpret_cast<T*>(memory_->at(at));
+    }
+    void deallocate(T* p, std::size_t n) noexcept { memory_->give_back(memory_->offset_of(p), n * sizeof(T)); }
+
+    const std::shared_ptr<arena>& memory() const { return memory_; }
+    template <class U>
+    bool operator==(const shared_allocator<U>& o) const { return memory_ == o.memory(); }
+
+private:
+    std::shared_ptr<arena> memory_;
+};
+
+template <class T>
+using shared_vector = std::vector<T, shared_allocator<T>>;
+
+template <class T>
+shared_vector<T> make_shared_vector(communicator& c, std::size_t n, const T& value = {}) {
+    return shared_vector<T>(n, value, shared_allocator<T>(c));
+}
+
+template <class T>
+struct buffer_traits<std::vector<T, shared_allocator<T>>> {
+    static window_view<T> view(std::vector<T, shared_allocator<T>>& v) { return {v.data(), v.size()}; }
+    static window_view<const T> view(const std::vector<T, shared_allocator<T>>& v) { return {v.data(), v.size()}; }
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Halving and doubling for 1 to 17 ranks, and what they declare.
+#include <collx/algo/halving_doubling.hpp>
+
+#include "support/prove.hpp"
+
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+COLLX_PROVE(halving_doubling_all_reduce);
+COLLX_PROVE(halving_reduce_scatter);
