@@ -27,13 +27,13 @@ constexpr Algorithm shallow(Algorithm a) {
 }
 
 template <class Algorithm, int N, int Root = 0>
-constexpr bool right = collx::verify(shallow(with_root(Algorithm{}, Root)), N).ok();
+constexpr bool right = collx::sched::verify(shallow(with_root(Algorithm{}, Root)), N).ok();
 
 template <class Algorithm, int N, int Root = 0>
-constexpr bool ordered = collx::races(shallow(with_root(Algorithm{}, Root)), N).ok();
+constexpr bool ordered = collx::sched::races(shallow(with_root(Algorithm{}, Root)), N).ok();
 
 template <class Algorithm, int N, int Root = 0>
-constexpr bool declared = collx::declared_equals_derived(with_root(Algorithm{}, Root), N);
+constexpr bool declared = collx::sched::declared_equals_derived(with_root(Algorithm{}, Root), N);
 
 template <class Algorithm, int... I>
 constexpr bool right_for(std::integer_sequence<int, I...>) {
@@ -64,7 +64,7 @@ using up_to = std::make_integer_sequence<int, N>;
 #define COLLX_PROVE(algorithm)                                                    \
     static_assert(prove::right_for<algorithm>(prove::up_to<17>{}));               \
     static_assert(prove::ordered_for<algorithm>(prove::up_to<prove::races_up_to>{})); \
-    static_assert(collx::verify(algorithm{}, 4).ok() && collx::races(algorithm{}, 3).ok());           \
+    static_assert(collx::sched::verify(algorithm{}, 4).ok() && collx::sched::races(algorithm{}, 3).ok());           \
     static_assert(prove::declared<algorithm, 4> && prove::declared<algorithm, 5>)
 
 #define COLLX_PROVE_ROOTED(algorithm)                                                 \
