@@ -50,7 +50,7 @@ namespace detail {
 // std::plus and its like are known by name: <functional>, where they live, costs 0.3 s, and a structure that is enough
 // to tell plus from minus they do not have. Both `std::plus<void>` and `std::__1::plus<int>` are read.
 constexpr bool names_std_op(std::string_view name, std::string_view op) noexcept {
-    if (name.substr(0, 5) != "std::") return false;
+    if (name.substr(0, 5) != "std::" || name.back() != '>') return false;
     name.remove_prefix(5);
     if (name.substr(0, 2) == "__") name.remove_prefix(name.find("::") + 2);
     return name.size() > op.size() + 1 && name.substr(0, op.size()) == op && name[op.size()] == '<';

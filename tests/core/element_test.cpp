@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: needs=eigen
+#include <collx/core/element.hpp>
+
+#include <array>
+#include <complex>
+#include <memory>
+#include <string>
+
+#include <Eigen/Core>
+#include <catch2/catch.hpp>
+
+namespace {
+
+// The smallest element a user can have.
+struct particle {
+    float position[3];
+    int kind;
+};
+
+// Its copy is not trivial, though its bytes suffice.
+struct counted {
+    int n = 0;
+    counted() = default;
+    counted(const counted& other) : n(other.n) {}
+    counted& operator=(const counted&) = default;
+};
+
+struct trusted : counted {};
+
+// Looks like a complex number, but carries more than its two parts.
+struct labelled_complex {
+    using value_type = float;
+    std::string label;
+    float re, im;
+    labelled_complex(float r, float i) : re(r), im(i) {}
+    float real() const { return re; }
+    float imag() const { return im; }
+};
+
+} // namespace
+
+template <>
+inline constexpr bool collx::enable_wire<trusted> = true;
+template <>
+inline constexpr bool collx::enable_wire<particle*> = true;
+template <>
+struct collx::accumulator<std::int8_t> {
+    using type = std::int32_t;
+};
+
+TEST_CASE("numbers and trivially copyable structs are elements") {
+    STATIC_REQUIRE(collx::Element<int>);
+    STATIC_REQUIRE(collx::Element<bool>);
+    STATIC_REQUIRE(collx::Element<long double>);
+    STATIC_REQUIRE(collx::Element<collx::f16>);
+    STATIC_REQUIRE(collx::Element<collx::bf16>);
+    STATIC_REQUIRE(collx::Element<std::byte>);
+    STATIC_REQUIRE(collx::Element<particle>);
+    STATIC_REQUIRE(collx::Element<std::array<particle, 3>>);
+}
+
+TEST_CASE("what holds resources or addresses is not an element") {
+    STATIC_REQUIRE_FALSE(collx::Element<std::string>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::unique_ptr<int>>);
+    STATIC_REQUIRE_FALSE(collx::Element<int*>);
+    STATIC_REQUIRE_FALSE(collx::Element<int particle::*>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::nullptr_t>);
+    STATIC_REQUIRE_FALSE(collx::Element<int&>);
+    STATIC_REQUIRE_FALSE(collx::Element<void>);
+    STATIC_REQUIRE_FALSE(collx::Element<int[3]>);
+    STATIC_REQUIRE_FALSE(collx::Element<const int>);
+    STATIC_REQUIRE_FALSE(collx::Element<counted>);
+    STATIC_REQUIRE_FALSE(collx::Element<labelled_complex>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::array<std::string, 2>>);
+}
+
+TEST_CASE("a type can be opted in") {
+    STATIC_REQUIRE(collx::Element<trusted>);
+    STATIC_REQUIRE(collx::Element<particle*>);
+    STATIC_REQUIRE(collx::Element<std::pair<trusted, int>>);
+}
+
+TEST_CASE("pair, tuple and complex are elements when their parts are") {
+    STATIC_REQUIRE_FALSE(std::is_trivially_copyable_v<std::pair<int, float>>);
+    STATIC_REQUIRE(collx::Element<std::pair<int, float>>);
+    STATIC_REQUIRE(collx::Element<std::tuple<int, collx::f16, std::pair<int, int>>>);
+    STATIC_REQUIRE(collx::Element<std::tuple<>>);
+    STATIC_REQUIRE(collx::Element<std::complex<double>>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::pair<int, std::string>>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::pair<int, int*>>);
+    STATIC_REQUIRE_FALSE(collx::Element<std::tuple<int, int&>>);
+}
+
+TEST_CASE("Eigen's fixed-size matrices are elements, its dynamic ones and its views are not") {
+    STATIC_REQUIRE_FALSE(std::is_trivially_copyable_v<Eigen::Vector3f>);
+    STATIC_REQUIRE(collx::Element<Eigen::Vector3f>);
+    STATIC_REQUIRE(collx::Element<Eigen::Array44d>);
+    STATIC_REQUIRE(collx::Element<std::pair<int, Eigen::Matrix2d>>);
+    STATIC_REQUIRE_FALSE(collx::Element<Eigen::VectorXf>);
+    STATIC_REQUIRE_FALSE(collx::Element<Eigen::Map<Eigen::Vector3f>>);
+}
+
+TEST_CASE("16-bit types are accumulated in float, others in themselves, unless the user says so") {
+    STATIC_REQUIRE(std::is_same_v<collx::accumulator_t<collx::f16>, float>);
+    STATIC_REQUIRE(std::is_same_v<collx::accumulator_t<collx::bf16>, float>);
+    STATIC_REQUIRE(std::is_same_v<collx::accumulator_t<double>, double>);
+    STATIC_REQUIRE(std::is_same_v<collx::accumulator_t<particle>, particle>);
+    STATIC_REQUIRE(std::is_same_v<collx::accumulator_t<std::int8_t>, std::int32_t>);
+}
+
+TEST_CASE("a type's name is what the compiler calls it") {
+    CHECK(collx::type_name<int>() == "int");
+    CHECK(collx::type_name<std::pair<int, char>>() == "std::pair<int, char>");
+    CHECK(std::string(collx::type_name<particle>()).find("particle") != std::string::npos);
+    STATIC_REQUIRE(collx::type_name<double>() == "double");
+}
+
+TEST_CASE("hashes tell types apart, and not the spellings of one number") {
+    STATIC_REQUIRE(collx::type_hash<int>() != collx::type_hash<unsigned>());
+    STATIC_REQUIRE(collx::type_hash<float>() != collx::type_hash<int>());
+    STATIC_REQUIRE(collx::type_hash<float>() != collx::type_hash<double>());
+    STATIC_REQUIRE(collx::type_hash<collx::f16>() != collx::type_hash<collx::bf16>());
+    STATIC_REQUIRE(collx::type_hash<bool>() != collx::type_hash<unsigned char>());
+    STATIC_REQUIRE(collx::type_hash<std::pair<int, float>>() != collx::type_hash<std::pair<float, int>>());
+    STATIC_REQUIRE(collx::type_hash<particle>() != collx::type_hash<counted>());
+    STATIC_REQUIRE(sizeof(long) != sizeof(long long) || collx::type_hash<long>() == collx::type_hash<long long>());
+}
+
+TEST_CASE("the hash is FNV-1a") {
+    // Test vectors of the algorithm's authors.
+    STATIC_REQUIRE(collx::fnv1a("") == 0xcbf29ce484222325u);
+    STATIC_REQUIRE(collx::fnv1a("a") == 0xaf63dc4c8601ec8cu);
+    STATIC_REQUIRE(collx::fnv1a("foobar") == 0x85944171f73967e8u);
+}
