@@ -42,8 +42,8 @@ struct binomial_broadcast {
 
 // Two trees that meet at the root: the ranks above it, and the ranks below it mirrored. With root 0 it is the picture.
 // Shape: 1 chunk.
-// Cost: n - 1 messages, of which the root receives ceil(log2(root + 1)) + ceil(log2(n - root)); ceil(log2 n) rounds with
-// root 0; scratch 1 chunk if n > 2; slots >= 1.
+// Cost: n - 1 messages, of which the root receives ceil(log2(root + 1)) + ceil(log2(n - root)); with root 0 it takes
+// ceil(log2 n) rounds. Scratch 1 chunk if n > 2; slots >= 1.
 // Order: rank order for every root; any associative operator.
 struct binomial_reduce {
     static constexpr collective op = collective::reduce;
