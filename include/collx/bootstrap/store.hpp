@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A store: the few words that processes exchange before they have any other way to talk. Four functions, so that a program can bring its own (Redis,
-// etcd, a test's map). Here are the concept and what is built on it; models are memory_store, file_store and tcp_store.
+// A store: the few words that processes exchange before they have any other way to talk. Four functions, so that a
+// program can bring its own (Redis, etcd, a test's map). Here are the concept and what is built on it; models are
+// memory_store, file_store and tcp_store.
 #pragma once
 
 #include <sys/random.h>
@@ -19,7 +20,8 @@ COLLX_BEGIN_NAMESPACE
 inline constexpr std::size_t most_key_bytes = 256;
 inline constexpr std::size_t most_value_bytes = 64 * 1024;
 
-// set: the key has this value from now on, for all; the last one wins.   get: waits for the key; throws timeout when the deadline passes.
+// set: the key has this value from now on, for all; the last one wins.
+// get: waits for the key; throws timeout when the deadline passes, but looks once even if it has passed already.
 // add: adds to a number (0 at first) at once for all and returns the sum; get() reads it as decimal text.
 // barrier: returns when `ranks` calls of this name have been made; may be used again and again.
 // Errors: invalid_argument for an empty or too long key, a too long value, add() on what is no number.
@@ -39,10 +41,12 @@ inline void check_store_key(std::string_view key) {
 }
 inline void check_store_value(std::string_view value) {
     if (value.size() > most_value_bytes)
-        fail(errc::invalid_argument, -1, -1, "", "a store value has at most %zu bytes, not %zu", most_value_bytes, value.size());
+        fail(errc::invalid_argument, -1, -1, "", "a store value has at most %zu bytes, not %zu", most_value_bytes,
+             value.size());
 }
 [[noreturn, gnu::cold]] inline void fail_store_timeout(std::string_view key) {
-    fail(errc::timeout, -1, -1, "are all ranks started, with the same store?", "nobody has set '%.*s' in the store", static_cast<int>(key.size()), key.data());
+    fail(errc::timeout, -1, -1, "are all ranks started, with the same store?", "nobody has set '%.*s' in the store",
+         static_cast<int>(key.size()), key.data());
 }
 
 // Decimal text as add() keeps it. False when it is something else.
@@ -62,11 +66,13 @@ inline bool read_sum(std::string_view text, std::int64_t& sum) {
 inline std::int64_t add_to_text(const std::string* held, std::int64_t delta, std::string_view key) {
     std::int64_t sum = 0;
     if (held != nullptr && !read_sum(*held, sum))
-        fail(errc::invalid_argument, -1, -1, "use another key for counting", "'%.*s' in the store is not a number", static_cast<int>(key.size()), key.data());
+        fail(errc::invalid_argument, -1, -1, "use another key for counting", "'%.*s' in the store is not a number",
+             static_cast<int>(key.size()), key.data());
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(delta));
 }
 
-// A barrier of set, get and add, for stores that have nothing better. Round k is over when the last of its ranks says so.
+// A barrier of set, get and add, for stores that have nothing better. Round k is over when the last of its ranks says
+// so.
 template <class S>
 void barrier_by_counting(S& store, std::string_view name, int ranks, const deadline& until) {
     if (ranks < 1) fail(errc::invalid_argument, -1, -1, "", "a barrier of %d ranks", ranks);
@@ -78,7 +84,8 @@ void barrier_by_counting(S& store, std::string_view name, int ranks, const deadl
         (void)store.get(open, until);
     } catch (const timed_out&) {
         const std::int64_t came = store.add(base + "/came", 0) - (number - 1) / ranks * ranks;
-        fail(errc::timeout, -1, -1, "are all ranks alive?", "%d of %d ranks came to barrier '%s'", static_cast<int>(came), ranks, base.c_str());
+        fail(errc::timeout, -1, -1, "are all ranks alive?", "%d of %d ranks came to barrier '%s'",
+             static_cast<int>(came), ranks, base.c_str());
     }
 }
 
@@ -95,5 +102,5 @@ inline std::string random_token() {
     return text;
 }
 
-}  // namespace detail
+} // namespace detail
 COLLX_END_NAMESPACE

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The store of threads: a list under a lock. The reference model, for tests and for ranks that are threads of one
+// process.
+#pragma once
+
+#include <pthread.h>
+
+#include <string>
+#include <vector>
+
+#include <collx/bootstrap/store.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+class memory_store {
+public:
+    memory_store() {
+        pthread_condattr_t attributes;
+        ::pthread_condattr_init(&attributes);
+        ::pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        ::pthread_cond_init(&changed_, &attributes);
+        ::pthread_condattr_destroy(&attributes);
+    }
+    memory_store(const memory_store&) = delete;
+    memory_store& operator=(const memory_store&) = delete;
+    ~memory_store() {
+        ::pthread_cond_destroy(&changed_);
+        ::pthread_mutex_destroy(&mutex_);
+    }
+
+    void set(std::string_view key, std::string_view value) {
+        detail::check_store_key(key);
+        detail::check_store_value(value);
+        const locked guard(*this);
+        put(key, value);
+    }
+    std::string get(std::string_view key, const deadline& until) {
+        detail::check_store_key(key);
+        const locked guard(*this);
+        for (;;) {
+            if (const std::string* value = find(key)) return *value;
+            if (until.passed()) detail::fail_store_timeout(key);
+            if (until.at_ns == INT64_MAX) {
+                ::pthread_cond_wait(&changed_, &mutex_);
+            } else {
+                const timespec at{static_cast<time_t>(until.at_ns / 1'000'000'000),
+                                  static_cast<long>(until.at_ns % 1'000'000'000)};
+                ::pthread_cond_timedwait(&changed_, &mutex_, &at);
+            }
+        }
+    }
+    std::int64_t add(std::string_view key, std::int64_t delta) {
+        detail::check_store_key(key);
+        const locked guard(*this);
+        const std::int64_t sum = detail::add_to_text(find(key), delta, key);
+        put(key, std::to_string(sum));
+        return sum;
+    }
+    void barrier(std::string_view name, int ranks, const deadline& until) {
+        detail::barrier_by_counting(*this, name, ranks, until);
+    }
+
+private:
+    struct entry {
+        std::string key, value;
+    };
+    struct locked {
+        memory_store& store;
+        explicit locked(memory_store& s) : store(s) { ::pthread_mutex_lock(&s.mutex_); }
+        locked(const locked&) = delete;
+        ~locked() { ::pthread_mutex_unlock(&store.mutex_); }
+    };
+    std::string* find(std::string_view key) {
+        for (entry& e : entries_)
+            if (e.key == key) return &e.value;
+        return nullptr;
+    }
+    void put(std::string_view key, std::string_view value) {
+        if (std::string* held = find(key)) *held = value;
+        else entries_.push_back({std::string(key), std::string(value)});
+        ::pthread_cond_broadcast(&changed_);
+    }
+
+    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t changed_;
+    std::vector<entry> entries_;
+};
+
+COLLX_END_NAMESPACE
