@@ -195,7 +195,7 @@ template <class Mode, collective C, class Comm, class In, class Out, class Op, c
 auto run_call(Comm& comm, In in, Out out, Op op, call_facts f, Layouts&& layouts, Held held = nullptr) {
     communicator::core& c = base_of(comm).internals();
     using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
-    c.begin_call();
+    c.begin_collective();
     if constexpr (std::is_same_v<Mode, nonblocking>) {
         const int at_port = port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
         prepared_call<C, In, Out, Op, policies> call(c, policies_of(comm), in, out, op, f, at_port, layouts);

@@ -97,12 +97,15 @@ struct communicator_core {
 
     bool is_oversubscribed() const { return settings.oversubscribed; }
 
+    void begin_collective() {
+        require_alive();
+        ++sequence;
+    }
     // Before each call: a communicator that failed stays failed, and a forked child has none.
-    void begin_call() {
+    void require_alive() {
         if (home->mark.is_child())
             fail(errc::forked, net.rank(), -1, "make a communicator in the child, or fork before the first one", "this process is a fork() of the rank");
         if (const failure f = net.failed(); f) give_up(f, -1);
-        ++sequence;
     }
 
     // Every rank shows the others up to 56 bytes. The same window and argument as one_shot: seeing all signals of one exchange proves that the one

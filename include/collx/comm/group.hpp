@@ -174,7 +174,7 @@ private:
 
     void exchange(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes, const call_options& o) {
         auto& c = comm_->internals();
-        c.begin_call();
+        c.begin_collective();
         if (c.settings.checked)
             detail::compare_signatures(c, {.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2});
         auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);

@@ -33,7 +33,7 @@ struct message_fn {
         const auto v = buffer(x);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
-            c.begin_call();
+            c.require_alive();
             require_peer(c, peer);
             require_memory(c, v, Outgoing ? "send" : "receive");
             const int queue = message_queue(peer, Outgoing);

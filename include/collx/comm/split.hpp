@@ -19,7 +19,7 @@ struct split_place {
 
 inline communicator communicator::split(int color, int key) {
     auto& c = *core_;
-    c.begin_call();
+    c.begin_collective();
     const int n = size(), me = rank();
     std::vector<detail::split_request> all(static_cast<std::size_t>(n));
     const detail::split_request mine{color, key};

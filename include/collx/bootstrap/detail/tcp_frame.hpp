@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a tcp_store and its server say to each other: one request, one reply, both with a fixed head. Lengths from the other end are compared with fixed
+// limits before a byte is kept. Little-endian; a big-endian peer fails at the first word.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include <collx/bootstrap/store.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+enum class tcp_word : std::uint8_t { hello = 1, set, get, add };
+enum class tcp_status : std::uint8_t { ok = 1, timeout, not_a_number, full };
+
+inline constexpr std::uint32_t tcp_magic = 0x3153'5843;
+inline constexpr std::uint16_t tcp_version = 1;
+
+struct tcp_request {
+    std::uint32_t magic = tcp_magic;
+    std::uint16_t version = tcp_version;
+    tcp_word word = tcp_word::hello;
+    std::uint8_t zero = 0;
+    std::uint32_t key_bytes = 0, value_bytes = 0;
+    std::int64_t number = 0;  // get: how long to wait in ns; add: the delta
+
+    // Whether this head may begin a frame at all.
+    bool is_sound() const {
+        if (magic != tcp_magic || version != tcp_version || zero != 0) return false;
+        if (word == tcp_word::hello) return key_bytes == 0 && value_bytes == 0;
+        if (word != tcp_word::set && word != tcp_word::get && word != tcp_word::add) return false;
+        return key_bytes > 0 && key_bytes <= most_key_bytes && value_bytes <= (word == tcp_word::set ? most_value_bytes : 0);
+    }
+};
+struct tcp_reply {
+    std::uint32_t magic = tcp_magic;
+    std::uint16_t version = tcp_version;
+    tcp_status status = tcp_status::ok;
+    std::uint8_t zero = 0;
+    std::uint32_t value_bytes = 0, zero_too = 0;
+    std::int64_t number = 0;
+
+    bool is_sound() const { return magic == tcp_magic && version == tcp_version && value_bytes <= most_value_bytes; }
+};
+static_assert(sizeof(tcp_request) == 24 && sizeof(tcp_reply) == 24);
+
+struct tcp_address {
+    sockaddr_storage address{};
+    socklen_t bytes = 0;
+    sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
+};
+
+// A numeric address, [v6] with or without brackets, a scope kept. Names are not looked up: what they say differs from host to host.
+inline tcp_address numeric_address(std::string host, int port) {
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+    hints.ai_socktype = SOCK_STREAM;
+    if (port < 0 || port > 65535 || host.empty() || ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || found == nullptr)
+        fail(errc::environment, -1, -1, "write the store as an address such as 127.0.0.1 or ::1 and a port", "'%.80s', port %d is not a numeric address",
+             host.c_str(), port);
+    tcp_address a;
+    std::memcpy(&a.address, found->ai_addr, found->ai_addrlen);
+    a.bytes = found->ai_addrlen;
+    ::freeaddrinfo(found);
+    return a;
+}
+
+inline descriptor tcp_socket(const tcp_address& a) {
+    descriptor s(::socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!s.is_open())
+        fail(errno == EAFNOSUPPORT ? errc::unsupported : errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make a socket: %s", std::strerror(errno));
+    return s;
+}
+inline void send_at_once(int fd) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+}  // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A connection that says nonsense, nothing, or half of something
+// costs only its own socket. It knows no passwords: whoever can connect may read and write, so keep it on 127.0.0.1 or a network of one's own.
+#pragma once
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include <collx/bootstrap/detail/tcp_frame.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+class tcp_server {
+public:
+    static constexpr std::size_t most_connections = 1024 + 64;
+    static constexpr std::size_t most_entries = 1 << 16, most_total_bytes = std::size_t{64} << 20;
+    static constexpr std::int64_t slow_limit_ns = 2'000'000'000;  // for a first frame, half a frame, a reply nobody reads
+
+    // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
+    explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0) : owner_(::getpid()) {
+        detail::tcp_address a = detail::numeric_address(host, port);
+        listener_ = detail::tcp_socket(a);
+        const int on = 1;
+        ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), 256) != 0)
+            fail(errc::environment, -1, -1, "give the store an address of this host and a free port", "cannot listen on %.80s port %d: %s", host.c_str(), port,
+                 std::strerror(errno));
+        a.bytes = sizeof a.address;
+        ::getsockname(listener_.get(), a.get(), &a.bytes);
+        port_ = ntohs(a.address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a.address).sin6_port : reinterpret_cast<sockaddr_in&>(a.address).sin_port);
+        stop_ = descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (!stop_.is_open()) fail(errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make an event: %s", std::strerror(errno));
+        start();
+    }
+    tcp_server(const tcp_server&) = delete;
+    tcp_server& operator=(const tcp_server&) = delete;
+    ~tcp_server() {
+        if (::getpid() != owner_) return;  // fork() copied the object, not the thread
+        const std::uint64_t one = 1;
+        (void)!::write(stop_.get(), &one, sizeof one);
+        ::pthread_join(thread_, nullptr);
+    }
+    int port() const { return port_; }
+
+private:
+    struct connection {
+        descriptor socket;
+        std::string in, out;
+        std::int64_t limit_ns = INT64_MAX;  // when it is dropped, or for a waiting get answered with timeout
+        std::string awaited;                // key of a get that waits
+        bool is_known = false;              // has said a whole sound frame
+    };
+    struct entry {
+        std::string key, value;
+    };
+
+    void start() {
+        sigset_t all, before;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signal handlers never run on this thread
+        const int r = ::pthread_create(&thread_, nullptr, [](void* self) -> void* { return static_cast<tcp_server*>(self)->serve(), nullptr; }, this);
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        if (r != 0) fail(errc::resource, -1, -1, "raise the limit of threads (ulimit -u)", "cannot start a thread: %s", std::strerror(r));
+    }
+
+    void serve() noexcept {
+        try {
+            std::vector<pollfd> polled;
+            for (;;) {
+                polled.assign({{stop_.get(), POLLIN, 0}, {now_ns() >= accept_after_ns_ ? listener_.get() : -1, POLLIN, 0}});
+                std::int64_t limit_ns = now_ns() + 1'000'000'000;
+                for (const connection& c : connections_) {
+                    const int wanted = !c.out.empty() ? POLLOUT : c.awaited.empty() ? POLLIN : POLLRDHUP;
+                    polled.push_back({c.socket.get(), static_cast<short>(wanted), 0});
+                    if (c.limit_ns < limit_ns) limit_ns = c.limit_ns;
+                }
+                (void)::poll(polled.data(), polled.size(), detail::poll_ms({limit_ns}, 1000));
+                if (polled[0].revents != 0) return;
+                for (std::size_t i = 2; i < polled.size(); ++i)
+                    if (polled[i].revents != 0) attend(connections_[i - 2], polled[i].revents);
+                expire();
+                std::erase_if(connections_, [](const connection& c) { return !c.socket.is_open(); });
+                if ((polled[1].revents & POLLIN) != 0) accept_some();
+            }
+        } catch (...) {  // out of memory: clients see closed connections
+            connections_.clear();
+            listener_.close();
+        }
+    }
+
+    void attend(connection& c, int events) {
+        if ((events & POLLOUT) != 0) flush(c);
+        else if ((events & POLLIN) != 0) listen_to(c);
+        else c.socket.close();  // hung up, also while it waits
+    }
+
+    void expire() {
+        const std::int64_t now = now_ns();
+        for (connection& c : connections_) {
+            if (c.limit_ns > now || !c.socket.is_open()) continue;
+            if (c.awaited.empty()) c.socket.close();
+            else answer(c, detail::tcp_status::timeout, "", 0);
+        }
+    }
+
+    void accept_some() {
+        for (int i = 0; i < 64; ++i) {
+            connection c;
+            c.socket = descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (!c.socket.is_open()) {
+                if (errno == EINTR || errno == ECONNABORTED) continue;
+                const bool is_out_of_files = errno != EAGAIN && errno != EWOULDBLOCK;
+                if (is_out_of_files && !drop_oldest_stranger()) accept_after_ns_ = now_ns() + 50'000'000;
+                return;
+            }
+            if (connections_.size() >= most_connections && !drop_oldest_stranger()) return;
+            detail::send_at_once(c.socket.get());
+            c.limit_ns = now_ns() + slow_limit_ns;
+            connections_.push_back(static_cast<connection&&>(c));
+        }
+    }
+    bool drop_oldest_stranger() {
+        for (auto c = connections_.begin(); c != connections_.end(); ++c)
+            if (!c->is_known) return connections_.erase(c), true;
+        return false;
+    }
+
+    // Reads at most the rest of one frame, so that nobody can make us keep more.
+    void listen_to(connection& c) {
+        char part[16 * 1024];
+        for (;;) {
+            const std::size_t wanted = bytes_missing(c);
+            if (wanted == 0) return handle(c);
+            const ssize_t n = detail::without_eintr([&] { return ::recv(c.socket.get(), part, wanted < sizeof part ? wanted : sizeof part, MSG_DONTWAIT); });
+            if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+            if (n <= 0) return c.socket.close();
+            if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;
+            c.in.append(part, static_cast<std::size_t>(n));
+            if (c.in.size() >= sizeof(detail::tcp_request) && !head_of(c).is_sound()) return c.socket.close();
+        }
+    }
+    static detail::tcp_request head_of(const connection& c) {
+        detail::tcp_request r;
+        std::memcpy(&r, c.in.data(), sizeof r);
+        return r;
+    }
+    static std::size_t bytes_missing(const connection& c) {
+        if (c.in.size() < sizeof(detail::tcp_request)) return sizeof(detail::tcp_request) - c.in.size();
+        const auto r = head_of(c);
+        return sizeof r + r.key_bytes + r.value_bytes - c.in.size();
+    }
+
+    void handle(connection& c) {
+        const auto r = head_of(c);
+        const std::string key = c.in.substr(sizeof r, r.key_bytes), value = c.in.substr(sizeof r + r.key_bytes);
+        c.in.clear();
+        c.is_known = true;
+        entry* held = find(key);
+        if (r.word == detail::tcp_word::hello) return answer(c, detail::tcp_status::ok, "", 0);
+        if (r.word == detail::tcp_word::get) {
+            if (held != nullptr) return answer(c, detail::tcp_status::ok, held->value, 0);
+            c.awaited = key;
+            c.limit_ns = deadline::in_ns(r.number > 0 ? r.number : 0).at_ns;
+            return;
+        }
+        std::int64_t sum = 0;
+        if (r.word == detail::tcp_word::add) {
+            if (held != nullptr && !detail::read_sum(held->value, sum)) return answer(c, detail::tcp_status::not_a_number, "", 0);
+            sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(r.number));
+        }
+        const bool is_kept = put(held, key, r.word == detail::tcp_word::add ? std::to_string(sum) : value);
+        // The one who set it hears so before those who wait: when they know it, nobody may need this server any more.
+        answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, "", sum);
+        if (!is_kept) return;
+        held = find(key);
+        for (connection& waiting : connections_)
+            if (waiting.socket.is_open() && waiting.awaited == key) answer(waiting, detail::tcp_status::ok, held->value, 0);
+    }
+
+    entry* find(const std::string& key) {
+        for (entry& e : entries_)
+            if (e.key == key) return &e;
+        return nullptr;
+    }
+    bool put(entry* held, const std::string& key, const std::string& value) {
+        const std::size_t more = value.size() + (held == nullptr ? key.size() : 0), less = held != nullptr ? held->value.size() : 0;
+        if (total_bytes_ - less + more > most_total_bytes || (held == nullptr && entries_.size() >= most_entries)) return false;
+        total_bytes_ = total_bytes_ - less + more;
+        if (held != nullptr) held->value = value;
+        else entries_.push_back({key, value});
+        return true;
+    }
+
+    void answer(connection& c, detail::tcp_status status, const std::string& value, std::int64_t number) {
+        detail::tcp_reply r;
+        r.status = status;
+        r.value_bytes = static_cast<std::uint32_t>(value.size());
+        r.number = number;
+        c.awaited.clear();
+        c.out.assign(reinterpret_cast<const char*>(&r), sizeof r);
+        c.out += value;
+        c.limit_ns = now_ns() + slow_limit_ns;
+        flush(c);
+    }
+    void flush(connection& c) {
+        const ssize_t n = detail::without_eintr([&] { return ::send(c.socket.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT); });
+        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return c.socket.close();
+        if (n > 0) c.out.erase(0, static_cast<std::size_t>(n));
+        if (c.out.empty()) c.limit_ns = INT64_MAX;
+    }
+
+    pid_t owner_;
+    pthread_t thread_{};
+    descriptor listener_, stop_;
+    int port_ = 0;
+    // From here on only the thread:
+    std::vector<connection> connections_;
+    std::vector<entry> entries_;
+    std::size_t total_bytes_ = 0;
+    std::int64_t accept_after_ns_ = 0;
+};
+
+COLLX_END_NAMESPACE
