@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A user's first program: it includes the whole library and prints the version it was compiled with.
-#if __has_include(<collx/collx.hpp>)
+// A user's first program: two ranks (threads) add up their numbers.
 #include <collx/collx.hpp>
-#else
-#include <collx/version.hpp>
-#endif
 
+#include <atomic>
 #include <cstdio>
 
 int main() {
-    std::printf("collx %s\n", COLLX_VERSION_STRING);
-    return COLLX_VERSION == 0 ? 1 : 0;
+    std::atomic<int> right{0};
+    collx::run_threads(2, [&](collx::communicator& world) {
+        int x = world.rank() + 1;
+        collx::all_reduce(world, collx::value(x));
+        if (x == 3) ++right;
+    });
+    std::printf("collx %s: %d of 2 ranks have the sum\n", COLLX_VERSION_STRING, right.load());
+    return right == 2 ? 0 : 1;
 }
