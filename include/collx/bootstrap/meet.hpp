@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From what the environment says to the name of the job: given by the launcher, or agreed on through the store that COLLX_STORE names.
+// From what the environment says to the name of the job: given by the launcher, or agreed on through the store that
+// COLLX_STORE names.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Empty for a process that is alone. Collective among the ranks of a job with a store; rank 0 of a tcp store runs the server meanwhile.
-// Errors: those of the stores and of rendezvous().
+// Empty for a process that is alone. Collective among the ranks of a job with a store; rank 0 of a tcp store runs the
+// server meanwhile. Errors: those of the stores and of rendezvous().
 inline std::string agree_on_job(const job_description& d, const deadline& until) {
     if (!d.job.empty() || d.size == 1) return d.job;
     if (d.store.compare(0, 5, "file:") == 0) {
@@ -23,7 +24,8 @@ inline std::string agree_on_job(const job_description& d, const deadline& until)
     }
     const std::size_t colon = d.store.rfind(':');
     if (d.store.compare(0, 4, "tcp:") != 0 || colon <= 4)
-        fail(errc::environment, d.rank, -1, "set COLLX_JOB or COLLX_STORE", "nothing says how the %d ranks find each other", d.size);
+        fail(errc::environment, d.rank, -1, "set COLLX_JOB or COLLX_STORE",
+             "nothing says how the %d ranks find each other", d.size);
     const std::string host = d.store.substr(4, colon - 4);
     const char* at = d.store.c_str() + colon + 1;
     const int port = static_cast<int>(detail::read_digits(at, 65535));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A connection that says nonsense, nothing, or half of something
-// costs only its own socket. It knows no passwords: whoever can connect may read and write, so keep it on 127.0.0.1 or a network of one's own.
+// The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A connection that says
+// nonsense, nothing, or half of something costs only its own socket. It knows no passwords: whoever can connect may
+// read and write, so keep it on 127.0.0.1 or a network of one's own.
 #pragma once
 
 #include <poll.h>
@@ -20,7 +21,8 @@ class tcp_server {
 public:
     static constexpr std::size_t most_connections = 1024 + 64;
     static constexpr std::size_t most_entries = 1 << 16, most_total_bytes = std::size_t{64} << 20;
-    static constexpr std::int64_t slow_limit_ns = 2'000'000'000;  // for a first frame, half a frame, a reply nobody reads
+    static constexpr std::int64_t slow_limit_ns =
+        2'000'000'000; // for a first frame, half a frame, a reply nobody reads
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
     explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0) : owner_(::getpid()) {
@@ -29,19 +31,22 @@ public:
         const int on = 1;
         ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), 256) != 0)
-            fail(errc::environment, -1, -1, "give the store an address of this host and a free port", "cannot listen on %.80s port %d: %s", host.c_str(), port,
-                 std::strerror(errno));
+            fail(errc::environment, -1, -1, "give the store an address of this host and a free port",
+                 "cannot listen on %.80s port %d: %s", host.c_str(), port, std::strerror(errno));
         a.bytes = sizeof a.address;
         ::getsockname(listener_.get(), a.get(), &a.bytes);
-        port_ = ntohs(a.address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a.address).sin6_port : reinterpret_cast<sockaddr_in&>(a.address).sin_port);
+        port_ = ntohs(a.address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a.address).sin6_port
+                                                      : reinterpret_cast<sockaddr_in&>(a.address).sin_port);
         stop_ = descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        if (!stop_.is_open()) fail(errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make an event: %s", std::strerror(errno));
+        if (!stop_.is_open())
+            fail(errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make an event: %s",
+                 std::strerror(errno));
         start();
     }
     tcp_server(const tcp_server&) = delete;
     tcp_server& operator=(const tcp_server&) = delete;
     ~tcp_server() {
-        if (::getpid() != owner_) return;  // fork() copied the object, not the thread
+        if (::getpid() != owner_) return; // fork() copied the object, not the thread
         const std::uint64_t one = 1;
         (void)!::write(stop_.get(), &one, sizeof one);
         ::pthread_join(thread_, nullptr);
@@ -52,9 +57,9 @@ private:
     struct connection {
         descriptor socket;
         std::string in, out;
-        std::int64_t limit_ns = INT64_MAX;  // when it is dropped, or for a waiting get answered with timeout
-        std::string awaited;                // key of a get that waits
-        bool is_known = false;              // has said a whole sound frame
+        std::int64_t limit_ns = INT64_MAX; // when it is dropped, or for a waiting get answered with timeout
+        std::string awaited;               // key of a get that waits
+        bool is_known = false;             // has said a whole sound frame
     };
     struct entry {
         std::string key, value;
@@ -63,17 +68,22 @@ private:
     void start() {
         sigset_t all, before;
         ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signal handlers never run on this thread
-        const int r = ::pthread_create(&thread_, nullptr, [](void* self) -> void* { return static_cast<tcp_server*>(self)->serve(), nullptr; }, this);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signal handlers never run on this thread
+        const int r = ::pthread_create(
+            &thread_, nullptr, [](void* self) -> void* { return static_cast<tcp_server*>(self)->serve(), nullptr; },
+            this);
         ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        if (r != 0) fail(errc::resource, -1, -1, "raise the limit of threads (ulimit -u)", "cannot start a thread: %s", std::strerror(r));
+        if (r != 0)
+            fail(errc::resource, -1, -1, "raise the limit of threads (ulimit -u)", "cannot start a thread: %s",
+                 std::strerror(r));
     }
 
     void serve() noexcept {
         try {
             std::vector<pollfd> polled;
             for (;;) {
-                polled.assign({{stop_.get(), POLLIN, 0}, {now_ns() >= accept_after_ns_ ? listener_.get() : -1, POLLIN, 0}});
+                polled.assign(
+                    {{stop_.get(), POLLIN, 0}, {now_ns() >= accept_after_ns_ ? listener_.get() : -1, POLLIN, 0}});
                 std::int64_t limit_ns = now_ns() + 1'000'000'000;
                 for (const connection& c : connections_) {
                     const int wanted = !c.out.empty() ? POLLOUT : c.awaited.empty() ? POLLIN : POLLRDHUP;
@@ -88,7 +98,7 @@ private:
                 std::erase_if(connections_, [](const connection& c) { return !c.socket.is_open(); });
                 if ((polled[1].revents & POLLIN) != 0) accept_some();
             }
-        } catch (...) {  // out of memory: clients see closed connections
+        } catch (...) { // out of memory: clients see closed connections
             connections_.clear();
             listener_.close();
         }
@@ -97,7 +107,7 @@ private:
     void attend(connection& c, int events) {
         if ((events & POLLOUT) != 0) flush(c);
         else if ((events & POLLIN) != 0) listen_to(c);
-        else c.socket.close();  // hung up, also while it waits
+        else c.socket.close(); // hung up, also while it waits
     }
 
     void expire() {
@@ -137,7 +147,9 @@ private:
         for (;;) {
             const std::size_t wanted = bytes_missing(c);
             if (wanted == 0) return handle(c);
-            const ssize_t n = detail::without_eintr([&] { return ::recv(c.socket.get(), part, wanted < sizeof part ? wanted : sizeof part, MSG_DONTWAIT); });
+            const ssize_t n = detail::without_eintr([&] {
+                return ::recv(c.socket.get(), part, wanted < sizeof part ? wanted : sizeof part, MSG_DONTWAIT);
+            });
             if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
             if (n <= 0) return c.socket.close();
             if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;
@@ -171,7 +183,8 @@ private:
         }
         std::int64_t sum = 0;
         if (r.word == detail::tcp_word::add) {
-            if (held != nullptr && !detail::read_sum(held->value, sum)) return answer(c, detail::tcp_status::not_a_number, "", 0);
+            if (held != nullptr && !detail::read_sum(held->value, sum))
+                return answer(c, detail::tcp_status::not_a_number, "", 0);
             sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(r.number));
         }
         const bool is_kept = put(held, key, r.word == detail::tcp_word::add ? std::to_string(sum) : value);
@@ -180,7 +193,8 @@ private:
         if (!is_kept) return;
         held = find(key);
         for (connection& waiting : connections_)
-            if (waiting.socket.is_open() && waiting.awaited == key) answer(waiting, detail::tcp_status::ok, held->value, 0);
+            if (waiting.socket.is_open() && waiting.awaited == key)
+                answer(waiting, detail::tcp_status::ok, held->value, 0);
     }
 
     entry* find(const std::string& key) {
@@ -189,8 +203,10 @@ private:
         return nullptr;
     }
     bool put(entry* held, const std::string& key, const std::string& value) {
-        const std::size_t more = value.size() + (held == nullptr ? key.size() : 0), less = held != nullptr ? held->value.size() : 0;
-        if (total_bytes_ - less + more > most_total_bytes || (held == nullptr && entries_.size() >= most_entries)) return false;
+        const std::size_t more = value.size() + (held == nullptr ? key.size() : 0),
+                          less = held != nullptr ? held->value.size() : 0;
+        if (total_bytes_ - less + more > most_total_bytes || (held == nullptr && entries_.size() >= most_entries))
+            return false;
         total_bytes_ = total_bytes_ - less + more;
         if (held != nullptr) held->value = value;
         else entries_.push_back({key, value});
@@ -209,7 +225,8 @@ private:
         flush(c);
     }
     void flush(connection& c) {
-        const ssize_t n = detail::without_eintr([&] { return ::send(c.socket.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT); });
+        const ssize_t n = detail::without_eintr(
+            [&] { return ::send(c.socket.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT); });
         if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return c.socket.close();
         if (n > 0) c.out.erase(0, static_cast<std::size_t>(n));
         if (c.out.empty()) c.limit_ns = INT64_MAX;

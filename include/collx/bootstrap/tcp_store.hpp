@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The store of processes that share only a network: a connection to the tcp_server that one of them runs. One object per rank, used by one thread at a
-// time.
+// The store of processes that share only a network: a connection to the tcp_server that one of them runs. One object
+// per rank, used by one thread at a time.
 #pragma once
 
 #include <string>
@@ -11,15 +11,17 @@ COLLX_BEGIN_NAMESPACE
 
 class tcp_store {
 public:
-    static constexpr std::int64_t answer_limit_ns = 10'000'000'000;  // for answers that come at once
+    static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that come at once
 
     // Connects, trying again until the deadline: the server may start later.
-    tcp_store(const std::string& host, int port, const deadline& until) : address_(detail::numeric_address(host, port)) {
+    tcp_store(const std::string& host, int port, const deadline& until)
+        : address_(detail::numeric_address(host, port)) {
         for (detail::retry_pause pause(20'000'000);;) {
             if (connect(until)) return;
             socket_.close();
             if (!pause.sleep(until))
-                fail(errc::timeout, -1, 0, "is the rank that runs the store started, and is this its address?", "no store answers at %.80s port %d", host.c_str(), port);
+                fail(errc::timeout, -1, 0, "is the rank that runs the store started, and is this its address?",
+                     "no store answers at %.80s port %d", host.c_str(), port);
         }
     }
 
@@ -30,13 +32,17 @@ public:
     std::string get(std::string_view key, const deadline& until) {
         const std::int64_t left_ns = until.left_ns();
         // The server keeps the time; this end only makes sure that there still is a server.
-        const deadline for_answer = until.at_ns < INT64_MAX - answer_limit_ns ? deadline{(left_ns > 0 ? until.at_ns : now_ns()) + answer_limit_ns} : until;
+        const deadline for_answer = until.at_ns < INT64_MAX - answer_limit_ns
+                                        ? deadline{(left_ns > 0 ? until.at_ns : now_ns()) + answer_limit_ns}
+                                        : until;
         return ask(detail::tcp_word::get, key, "", left_ns, for_answer).value;
     }
     std::int64_t add(std::string_view key, std::int64_t delta) {
         return ask(detail::tcp_word::add, key, "", delta, deadline::in_ns(answer_limit_ns)).number;
     }
-    void barrier(std::string_view name, int ranks, const deadline& until) { detail::barrier_by_counting(*this, name, ranks, until); }
+    void barrier(std::string_view name, int ranks, const deadline& until) {
+        detail::barrier_by_counting(*this, name, ranks, until);
+    }
 
 private:
     struct answer {
@@ -61,18 +67,23 @@ private:
         // Whoever listens there must answer as a store does; a stranger does not get the whole of our time.
         deadline until_answer = deadline::in_ns(2'000'000'000);
         if (until.at_ns < until_answer.at_ns) until_answer = until;
-        return send_all(&hello, sizeof hello, until_answer) == came::whole && receive_all(&r, sizeof r, until_answer) == came::whole && r.is_sound();
+        return send_all(&hello, sizeof hello, until_answer) == came::whole &&
+               receive_all(&r, sizeof r, until_answer) == came::whole && r.is_sound();
     }
 
-    // A socket that tries a free port of its own host again and again may be given that port itself and connect to itself.
+    // A socket that tries a free port of its own host again and again may be given that port itself and connect to
+    // itself.
     bool is_own_echo() const {
         detail::tcp_address mine, theirs;
         mine.bytes = theirs.bytes = sizeof(sockaddr_storage);
-        if (::getsockname(socket_.get(), mine.get(), &mine.bytes) != 0 || ::getpeername(socket_.get(), theirs.get(), &theirs.bytes) != 0) return true;
+        if (::getsockname(socket_.get(), mine.get(), &mine.bytes) != 0 ||
+            ::getpeername(socket_.get(), theirs.get(), &theirs.bytes) != 0)
+            return true;
         return mine.bytes == theirs.bytes && std::memcmp(&mine.address, &theirs.address, mine.bytes) == 0;
     }
 
-    answer ask(detail::tcp_word word, std::string_view key, std::string_view value, std::int64_t number, const deadline& until) {
+    answer ask(detail::tcp_word word, std::string_view key, std::string_view value, std::int64_t number,
+               const deadline& until) {
         detail::check_store_key(key);
         detail::tcp_request q;
         q.word = word;
@@ -88,15 +99,19 @@ private:
         if (c == came::whole) c = receive_all(&r, sizeof r, until);
         if (c == came::whole && !r.is_sound()) {
             socket_.close();
-            fail(errc::protocol, -1, 0, "build all ranks with the same version of collx", "the store's answer makes no sense");
+            fail(errc::protocol, -1, 0, "build all ranks with the same version of collx",
+                 "the store's answer makes no sense");
         }
         if (c == came::whole) {
             a.value.resize(r.value_bytes);
             c = receive_all(a.value.data(), a.value.size(), until);
         }
-        if (c != came::whole) socket_.close();  // half an exchange cannot be taken up again
-        if (c == came::late) fail(errc::timeout, -1, 0, "is the rank that runs the store alive?", "the store does not answer");
-        if (c == came::lost) fail(errc::peer_failed, -1, 0, "see the output of the rank that runs the store", "the connection to the store is lost");
+        if (c != came::whole) socket_.close(); // half an exchange cannot be taken up again
+        if (c == came::late)
+            fail(errc::timeout, -1, 0, "is the rank that runs the store alive?", "the store does not answer");
+        if (c == came::lost)
+            fail(errc::peer_failed, -1, 0, "see the output of the rank that runs the store",
+                 "the connection to the store is lost");
         switch (r.status) {
             case detail::tcp_status::ok: break;
             case detail::tcp_status::timeout: detail::fail_store_timeout(key);
@@ -109,7 +124,8 @@ private:
 
     came send_all(const void* data, std::size_t bytes, const deadline& until) {
         for (const char* at = static_cast<const char*>(data); bytes > 0;) {
-            const ssize_t n = detail::without_eintr([&] { return ::send(socket_.get(), at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); });
+            const ssize_t n =
+                detail::without_eintr([&] { return ::send(socket_.get(), at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); });
             if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);
             else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return came::lost;
             else if (!detail::wait_for_event(socket_.get(), POLLOUT, until)) return came::late;

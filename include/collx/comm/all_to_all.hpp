@@ -60,7 +60,7 @@ struct all_to_all_v_fn {
                 fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives", "the counts of a rank for itself differ: %zu and %zu",
                      s.sizes()[me], r.sizes()[me]);
             return run_call<Mode, collective::all_to_all>(
-                comm, a, b, no_op{}, {.timeout_ns = o.timeout.count()}, [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
+                comm, a, b, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true}, [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
         });
     }
 };

@@ -101,6 +101,18 @@ inline void require_root(const communicator::core& c, int root) {
         fail(errc::invalid_argument, c.net.rank(), root, "roots are ranks of this communicator", "root %d of %d ranks", root, c.net.size());
 }
 
+// The algorithms that work where each rank knows only its own counts.
+template <collective C>
+struct private_algorithm_of { using type = void; };
+template <>
+struct private_algorithm_of<collective::all_to_all> { using type = algo::pairwise_all_to_all; };
+template <>
+struct private_algorithm_of<collective::gather> { using type = algo::linear_gather; };
+template <>
+struct private_algorithm_of<collective::scatter> { using type = algo::linear_scatter; };
+template <collective C>
+using private_algorithm = typename private_algorithm_of<C>::type;
+
 template <class R>
 R result_of(const std::shared_ptr<held_operation<R>>&);
 
@@ -111,6 +123,7 @@ struct call_facts {
     std::uint64_t count = 0;       // what ranks must agree on
     std::uint64_t counts_hash = 0;
     std::int64_t timeout_ns = 0;
+    bool private_counts = false;   // ranks know their own counts only, so nothing may be derived from them together
 };
 
 template <collective C, class In, class Out, class Op, class Policies>
@@ -125,7 +138,7 @@ public:
     prepared_call(communicator::core& c, const Policies& p, In in, Out out, Op op, const call_facts& f, int at_port, Layouts&& layouts)
         : core_(c), mover_(in, out, op, c.net.size()) {
         constexpr bool windows = In::is_window && Out::is_window && mover_type::plain;
-        const bool zero_copy = windows && c.net.size() <= task_type::max_zero_copy_ranks && c.net.size() > 1;
+        const bool zero_copy = windows && !f.private_counts && c.net.size() <= task_type::max_zero_copy_ranks && c.net.size() > 1;
         if (c.settings.checked)
             compare_signatures(c, {.count = f.count,
                                    .counts_hash = f.counts_hash,
@@ -142,7 +155,7 @@ public:
         const auto [li, lo] = layouts(plan_->chunks);
         in_ = li, out_ = lo;
         const std::size_t chunk_bytes = (li.largest() > lo.largest() ? li.largest() : lo.largest()) * sizeof(wire_type);
-        std::size_t bytes = piece_bytes(*plan_, chunk_bytes, c.net.slot_bytes(), c.is_oversubscribed());
+        std::size_t bytes = piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.net.slot_bytes(), c.is_oversubscribed());
         const std::size_t limit = bytes_limit(*plan_, c.net.slot_bytes());
         if (p.piece_bytes != 0 && !plan_->zero_copy) bytes = p.piece_bytes < limit ? p.piece_bytes : limit;
         piece_elems_ = bytes / sizeof(wire_type) != 0 ? bytes / sizeof(wire_type) : 1;
@@ -169,11 +182,25 @@ private:
             auto algorithm = p.template algorithm<C>();
             using A = decltype(algorithm);
             if constexpr (mover_type::reduces && A::needs_commutative) require_commutative<Op, element_of<In>>();
+            static_assert((C != collective::scan && C != collective::exclusive_scan) || !has_post_v<Op, typename mover_type::acc_type> || requires { A::signals; },
+                          "collx: a scan over channels passes its results on as operands, so the operator may have no post hook. Use the default algorithm.");
             static_assert(!Policies::rank_order || !mover_type::reduces || !A::needs_commutative,
                           "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one of the two.");
             if constexpr (requires { algorithm.root; }) algorithm.root = f.root;
+            if constexpr (mover_type::reduces && !is_commutative_v<Op, element_of<In>> && requires { algorithm.needs_commutative_for(1); })
+                if (algorithm.needs_commutative_for(core_.net.size()))
+                    fail(errc::invalid_argument, core_.net.rank(), f.root, "say collx::commutative(op) if it is, or use root 0 or another algorithm",
+                         "algorithm %s with root %d changes the order of operands, and the operator is not known to be commutative", A::name, f.root);
+            if (f.private_counts && !std::is_same_v<A, private_algorithm<C>>)
+                fail(errc::unsupported, core_.net.rank(), -1, "leave the choice of algorithm to the library", "algorithm %s needs counts that all ranks know", A::name);
             return core_.schedules.bind(algorithm, at_port);
         } else {
+            if constexpr (!std::is_void_v<private_algorithm<C>>)
+                if (f.private_counts) {
+                    private_algorithm<C> a{};
+                    if constexpr (requires { a.root; }) a.root = f.root;
+                    return core_.schedules.bind(a, at_port);
+                }
             return select<C>(core_.schedules, {.bytes = f.total_elems * sizeof(wire_type),
                                                .ranks = core_.net.size(),
                                                .root = f.root,

@@ -63,7 +63,7 @@ struct gather_v_fn {
             require_memory(c, a, "input");
             const count_table& t = held->first;
             return run_call<Mode, collective::gather>(
-                comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count()},
+                comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count(), .private_counts = true},
                 [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, held);
         });
     }

@@ -29,6 +29,10 @@ struct grouped_call {
     virtual void run_alone() = 0;
 };
 
+// Operands that need more than 8-byte alignment go by themselves.
+template <class T>
+constexpr std::size_t grouped_bytes(std::size_t n) { return alignof(T) <= 8 ? n * sizeof(T) : SIZE_MAX / 2; }
+
 // What one_shot moves when it moves a group: bytes.
 class group_mover {
 public:
@@ -68,7 +72,7 @@ struct grouped_all_reduce final : grouped_call {
     using element = element_of<View>;
     using mover_type = mover<View, View, Op, element>;
     grouped_all_reduce(communicator& c, View v, Op op, int root) : comm(&c), view(v), op(op), root(root), move(v, v, op, c.size()) {}
-    std::size_t bytes() const override { return view.size() * sizeof(element); }
+    std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
     void publish(std::byte* to) override { move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size()); }
     void finish(const std::byte* const* ranks, std::size_t at, int n, int me) override {
         if (root >= 0 && root != me) return;
@@ -91,7 +95,7 @@ template <class View>
 struct grouped_broadcast final : grouped_call {
     using element = element_of<View>;
     grouped_broadcast(communicator& c, View v, int root) : comm(&c), view(v), root(root), move(v, v, no_op{}, c.size()) {}
-    std::size_t bytes() const override { return view.size() * sizeof(element); }
+    std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
     void publish(std::byte* to) override {
         if (comm->rank() == root) move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size());
     }
@@ -109,7 +113,7 @@ template <class In, class Out>
 struct grouped_all_gather final : grouped_call {
     using element = element_of<Out>;
     grouped_all_gather(communicator& c, In i, Out o) : comm(&c), in(i), out(o), move(i, o, no_op{}, c.size()) {}
-    std::size_t bytes() const override { return in.size() * sizeof(element); }
+    std::size_t bytes() const override { return grouped_bytes<element>(in.size()); }
     void publish(std::byte* to) override { move.load(reinterpret_cast<element*>(to), sched::place::in, 0, in.size()); }
     void finish(const std::byte* const* ranks, std::size_t at, int n, int) override {
         for (int k = 0; k < n; ++k)

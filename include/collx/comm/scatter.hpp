@@ -63,7 +63,7 @@ struct scatter_v_fn {
             require_memory(c, b, "output");
             const count_table& t = held->first;
             return run_call<Mode, collective::scatter>(
-                comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count()},
+                comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count(), .private_counts = true},
                 [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, held);
         });
     }

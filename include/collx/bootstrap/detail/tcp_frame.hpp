@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a tcp_store and its server say to each other: one request, one reply, both with a fixed head. Lengths from the other end are compared with fixed
-// limits before a byte is kept. Little-endian; a big-endian peer fails at the first word.
+// What a tcp_store and its server say to each other: one request, one reply, both with a fixed head. Lengths from the
+// other end are compared with fixed limits before a byte is kept. Little-endian; a big-endian peer fails at the first
+// word.
 #pragma once
 
 #include <arpa/inet.h>
@@ -31,14 +32,15 @@ struct tcp_request {
     tcp_word word = tcp_word::hello;
     std::uint8_t zero = 0;
     std::uint32_t key_bytes = 0, value_bytes = 0;
-    std::int64_t number = 0;  // get: how long to wait in ns; add: the delta
+    std::int64_t number = 0; // get: how long to wait in ns; add: the delta
 
     // Whether this head may begin a frame at all.
     bool is_sound() const {
         if (magic != tcp_magic || version != tcp_version || zero != 0) return false;
         if (word == tcp_word::hello) return key_bytes == 0 && value_bytes == 0;
         if (word != tcp_word::set && word != tcp_word::get && word != tcp_word::add) return false;
-        return key_bytes > 0 && key_bytes <= most_key_bytes && value_bytes <= (word == tcp_word::set ? most_value_bytes : 0);
+        return key_bytes > 0 && key_bytes <= most_key_bytes &&
+               value_bytes <= (word == tcp_word::set ? most_value_bytes : 0);
     }
 };
 struct tcp_reply {
@@ -59,15 +61,17 @@ struct tcp_address {
     sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
 };
 
-// A numeric address, [v6] with or without brackets, a scope kept. Names are not looked up: what they say differs from host to host.
+// A numeric address, [v6] with or without brackets, a scope kept. Names are not looked up: what they say differs from
+// host to host.
 inline tcp_address numeric_address(std::string host, int port) {
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     addrinfo hints{}, *found = nullptr;
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
     hints.ai_socktype = SOCK_STREAM;
-    if (port < 0 || port > 65535 || host.empty() || ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || found == nullptr)
-        fail(errc::environment, -1, -1, "write the store as an address such as 127.0.0.1 or ::1 and a port", "'%.80s', port %d is not a numeric address",
-             host.c_str(), port);
+    if (port < 0 || port > 65535 || host.empty() ||
+        ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || found == nullptr)
+        fail(errc::environment, -1, -1, "write the store as an address such as 127.0.0.1 or ::1 and a port",
+             "'%.80s', port %d is not a numeric address", host.c_str(), port);
     tcp_address a;
     std::memcpy(&a.address, found->ai_addr, found->ai_addrlen);
     a.bytes = found->ai_addrlen;
@@ -78,7 +82,8 @@ inline tcp_address numeric_address(std::string host, int port) {
 inline descriptor tcp_socket(const tcp_address& a) {
     descriptor s(::socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!s.is_open())
-        fail(errno == EAFNOSUPPORT ? errc::unsupported : errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make a socket: %s", std::strerror(errno));
+        fail(errno == EAFNOSUPPORT ? errc::unsupported : errc::resource, -1, -1,
+             "raise the limit of open files (ulimit -n)", "cannot make a socket: %s", std::strerror(errno));
     return s;
 }
 inline void send_at_once(int fd) {
@@ -86,6 +91,6 @@ inline void send_at_once(int fd) {
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-}  // namespace detail
+} // namespace detail
 
 COLLX_END_NAMESPACE
