@@ -7,7 +7,8 @@
 #include <string>
 
 #include <collx/bootstrap/environment.hpp>
-#include <collx/bootstrap/store.hpp>
+#include <collx/bootstrap/meet.hpp>
+#include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/job.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -22,21 +23,27 @@ inline job_settings settings_for(int local_ranks) {
     return s;
 }
 
-inline std::shared_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s, const char* found_by) {
-    auto memory = size == 1 ? make_memory_arena(1) : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns));
+inline std::shared_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s, std::size_t arena_bytes, const char* found_by) {
+    if (arena_bytes == 0) arena_bytes = default_arena_bytes;
+    auto memory = size == 1 ? make_memory_arena(1, arena_bytes) : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
     auto j = std::make_shared<job>(std::move(memory), rank, size, s, size == 1);
     j->found_by = found_by;
     return j;
 }
 
+// The process's job: joined when the first communicator is made, left when the last one goes.
 inline std::shared_ptr<job> this_job() {
     if (thread_job) return thread_job;
-    static std::weak_ptr<job> process_job;  // lives as long as a communicator of it
+    static std::weak_ptr<job> process_job;
     if (auto j = process_job.lock(); j && !j->mark.is_child()) return j;
     const job_description d = describe_job();
     job_settings s = settings_for(d.local_size);
-    if (d.timeout_ns > 0) s.timeout_ns = d.timeout_ns;
-    auto j = join_processes(d.job.c_str(), d.rank, d.size, s, d.found_by);
+    s.timeout_ns = d.timeout_ns;
+    if (d.checked >= 0) s.checked = d.checked == 1;
+    if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
+    if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
+    const std::string token = agree_on_job(d, deadline::in_ns(s.timeout_ns));
+    auto j = join_processes(token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by);
     process_job = j;
     return j;
 }
@@ -46,7 +53,7 @@ std::shared_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
     const std::string token = rendezvous(store, rank, size, deadline::in_ns(timeout_ns));
-    return join_processes(token.c_str(), rank, size, s, "store");
+    return join_processes(token.c_str(), rank, size, s, 0, "store");
 }
 
 }  // namespace detail

@@ -86,7 +86,7 @@ concept has_raw_data = requires(X& x) {
 // An owning vector whose iterators do not call themselves contiguous (thrust::host_vector): storage it can grow, and a
 // pointer to it.
 template <class X>
-concept vector_like = has_raw_data<X> && requires(X& x) {
+concept vector_like = has_raw_data<X> && requires(std::remove_cv_t<X>& x) {
     x.capacity();
     x.push_back(x[0]);
 };
@@ -113,7 +113,7 @@ constexpr auto contiguous_range_data(X& x) {
 
 // std::vector<bool> packs its elements into bits: there is no bool to point to.
 template <class X>
-concept bit_vector = requires(X& x) {
+concept bit_vector = requires(std::remove_cv_t<X>& x) {
     typename X::reference;
     x.flip();
     requires std::is_same_v<typename X::value_type, bool>;

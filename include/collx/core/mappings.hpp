@@ -66,14 +66,17 @@ class mdspan_mapping {
     static constexpr std::size_t rank = extents_type::rank();
 
 public:
-    constexpr explicit mdspan_mapping(const Mapping& mapping) : mapping_(mapping) {}
+    COLLX_EXEC_CHECK_DISABLE
+    COLLX_HD constexpr explicit mdspan_mapping(const Mapping& mapping) : mapping_(mapping) {}
 
-    constexpr std::size_t size() const {
+    COLLX_EXEC_CHECK_DISABLE
+    COLLX_HD constexpr std::size_t size() const {
         std::size_t n = 1;
         for (std::size_t d = 0; d < rank; ++d) n *= static_cast<std::size_t>(mapping_.extents().extent(d));
         return n;
     }
-    constexpr std::size_t run() const {
+    COLLX_EXEC_CHECK_DISABLE
+    COLLX_HD constexpr std::size_t run() const {
         std::size_t n = 1;
         if constexpr (requires(const Mapping& m) { m.stride(0); }) {
             if (!mapping_.is_strided() || size() == 0) return 1;

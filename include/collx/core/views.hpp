@@ -142,11 +142,13 @@ public:
     static constexpr bool is_output = !std::is_const_v<T>;
     static constexpr bool is_window = false;
 
+    COLLX_EXEC_CHECK_DISABLE
     COLLX_HD constexpr mapped_view(T* data, const Mapping& mapping)
         : data_(data), mapping_(mapping), size_(mapping.size()), run_(mapping.run()) {}
 
     COLLX_HD constexpr std::size_t size() const { return size_; }
     COLLX_HD constexpr T& operator[](std::size_t i) const { return *pointer(i); }
+    COLLX_EXEC_CHECK_DISABLE
     COLLX_HD constexpr T* pointer(std::size_t i) const {
         // Inside the first run (all of a dense tensor) there is nothing to compute.
         return data_ + (i < run_ ? static_cast<std::ptrdiff_t>(i) : mapping_.offset(i));

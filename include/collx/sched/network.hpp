@@ -208,18 +208,19 @@ private:
         const bool all = st.peer_from == all_ranks;
         if (!all && !is_rank(st.peer_from)) return stop(me, fail(problem::bad_peer, me, st.peer_from));
         const int iteration = me.iteration - st.lag;
-        ++me.at;
-        if (iteration < 0) return;
-        const int id = all ? everybody(st.index, iteration) : st.peer_from * s_.signals + st.index;
-        if (all ? arrived_[sized(id)] < s_.ranks : counters_[sized(id)] <= iteration) {
-            const int list = all ? s_.ranks * s_.signals + id : id;
-            --me.at;
-            me.next = blocked_on_[sized(list)];
-            blocked_on_[sized(list)] = me.id;
-            return block(me, state::notice, list);
+        if (iteration >= 0) {
+            const int id = all ? everybody(st.index, iteration) : st.peer_from * s_.signals + st.index;
+            if (all ? arrived_[sized(id)] < s_.ranks : counters_[sized(id)] <= iteration) {
+                const int list = all ? s_.ranks * s_.signals + id : id;
+                me.next = blocked_on_[sized(list)];
+                blocked_on_[sized(list)] = me.id;
+                return block(me, state::notice, list);
+            }
+            const int last = all ? s_.ranks : st.peer_from + 1;
+            for (int k = all ? 0 : st.peer_from; reader_.follows_signals() && k < last; ++k)
+                reader_.waited(me, st.index, k, iteration);
         }
-        if (!reader_.follows_signals()) return;
-        for (int k = all ? 0 : st.peer_from; k < (all ? s_.ranks : st.peer_from + 1); ++k) reader_.waited(me, st.index, k, iteration);
+        ++me.at;
     }
 
     // The end of a program: the next iteration, or the end of the call, which the strands of a rank reach together.

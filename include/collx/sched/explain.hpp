@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Sentences about steps and verdicts, for people. Kept out of verify.hpp, which must stay usable in static_assert and cheap to include.
+#pragma once
+
+#include <string>
+
+#include <collx/sched/schedule.hpp>
+#include <collx/sched/verdict.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sched {
+
+constexpr const char* name_of(place p) {
+    constexpr const char* names[] = {"", "in", "out", "tmp", "win0.", "win1."};
+    return names[static_cast<int>(p)];
+}
+
+constexpr const char* name_of(reduction_order o) {
+    constexpr const char* names[] = {"rank order", "rotated", "unordered"};
+    return names[static_cast<int>(o)];
+}
+
+constexpr const char* name_of(problem p) {
+    constexpr const char* names[] = {
+        "nothing is wrong",
+        "the peer is no rank",
+        "this is no set of chunks (below zero, or one chunk twice)",
+        "the range of ranks is empty or reaches beyond the last",
+        "two strands of this rank use the same end of a channel",
+        "the signal was already given in this iteration",
+        "the message holds another number of chunks",
+        "the place is right, but the data is another chunk's",
+        "nobody has written what is read here",
+        "a contribution would be reduced twice",
+        "a step may not store to its input",
+        "this rank has no such chunk of the output",
+        "this chunk of the output was already stored",
+        "a partial reduction may not be stored to the output",
+        "the data of other ranks than required",
+        "this chunk of the output was never stored",
+        "the operands are not in rank order, as the algorithm promises",
+        "another rank computed this result in another way: the bits may differ",
+        "a message that nobody receives",
+        "the message it waits for is never sent",
+        "the signal it waits for is never given",
+        "strands wait for each other",
+        "another strand may access this cell at the same time",
+        "it returns although some rank has not entered",
+    };
+    static_assert(sizeof names / sizeof *names == static_cast<unsigned>(problem::leaky_barrier) + 1);
+    return names[static_cast<int>(p)];
+}
+
+// "in2", "out0,2,4", "tmp1-3"; chunks are numbered modulo `chunks`.
+inline std::string describe(const ref& r, int chunks) {
+    std::string s = name_of(r.where);
+    const chunk_set& c = r.chunks;
+    if (c.count == 0 || chunks == 0) return s + "(none)";
+    bool neighbours = c.count > 1;
+    for (int i = 1; i < c.count; ++i) neighbours = neighbours && c.at(i, chunks) == c.at(i - 1, chunks) + 1;
+    if (neighbours) return s + std::to_string(c.at(0, chunks)) + "-" + std::to_string(c.at(c.count - 1, chunks));
+    for (int i = 0; i < c.count; ++i) s += (i == 0 ? "" : ",") + std::to_string(c.at(i, chunks));
+    return s;
+}
+
+// One step in one line: "1> +in2 =out2 >3" receives from 1, reduces with in2, stores to out2 and sends to 3. "in2+" has in2 on the left.
+inline std::string describe(const step& st, int chunks) {
+    const auto number = [](int i) { return std::to_string(i); };
+    if (st.what == signal) return "signal " + number(st.index);
+    if (st.what == wait) {
+        const std::string who = st.peer_from == all_ranks ? "all" : number(st.peer_from);
+        return "wait " + number(st.index) + " of " + who + (st.lag > 0 ? " -" + number(st.lag) : "");
+    }
+    std::string s;
+    const auto word = [&](const std::string& w) { s += (s.empty() ? "" : " ") + w; };
+    if ((st.what & fold) != 0) {
+        const std::string own = st.own != place::none && st.own != st.src.where ? std::string(" own ") + name_of(st.own) : "";
+        word("fold " + number(st.peer_from) + "-" + number(st.peer_to - 1) + ":" + describe(st.src, chunks) + own);
+    } else if ((st.what & get) != 0) {
+        word(number(st.peer_from) + ":" + describe(st.src, chunks));
+    } else if ((st.what & recv) != 0) {
+        word(number(st.peer_from) + ">");
+        if ((st.what & reduce) != 0) word("+" + describe(st.src, chunks));
+        if ((st.what & reduce_after) != 0) word(describe(st.src, chunks) + "+");
+    } else {
+        word(describe(st.src, chunks));
+    }
+    if ((st.what & copy) != 0) word("=" + describe(st.dst, chunks));
+    if (st.also != place::none) word("=" + describe({st.also, st.dst.chunks}, chunks));
+    if ((st.what & to_all) != 0) word("=" + describe(st.dst, chunks) + " of all");
+    if ((st.what & send) != 0) word(">" + number(st.peer_to));
+    return s;
+}
+
+inline const step* find_step(const schedule& s, int rank, int strand, int index) {
+    if (rank < 0 || rank >= static_cast<int>(s.programs.size()) || strand < 0 || index < 0) return nullptr;
+    const auto& strands = s.programs[static_cast<unsigned>(rank)].strands;
+    if (strand >= static_cast<int>(strands.size())) return nullptr;
+    const auto& steps = strands[static_cast<unsigned>(strand)];
+    return index < static_cast<int>(steps.size()) ? &steps[static_cast<unsigned>(index)] : nullptr;
+}
+
+// What is wrong, where, and who waits for whom; one line each.
+inline std::string explain(const schedule& s, const verdict& v) {
+    if (v.ok()) return "nothing is wrong";
+    const auto at = [&](int rank, int strand, int index) {
+        std::string text = "rank " + std::to_string(rank);
+        if (strand >= 0) text += ", strand " + std::to_string(strand) + ", step " + std::to_string(index);
+        if (const step* st = find_step(s, rank, strand, index)) text += " [" + describe(*st, s.chunks) + "]";
+        return text;
+    };
+    std::string text = at(v.rank, v.strand, v.step);
+    if (v.iteration > 0) text += ", iteration " + std::to_string(v.iteration);
+    if (v.in_place) text += ", in place";
+    text += ": ";
+    text += name_of(v.what);
+    if (v.chunk >= 0) text += (v.what == problem::missing_signal || v.what == problem::signal_twice ? ", signal " : ", chunk ") + std::to_string(v.chunk);
+    if (v.peer >= 0 && v.peer != v.rank) text += ", rank " + std::to_string(v.peer) + " on the other side";
+    for (int i = 0; i < v.waiting_count && i < 8; ++i)
+        text += "\n  " + at(v.waits[i].rank, v.waits[i].strand, v.waits[i].step) + " waits for rank " + std::to_string(v.waits[i].peer);
+    if (v.waiting_count > 8) text += "\n  and " + std::to_string(v.waiting_count - 8) + " more";
+    return text;
+}
+
+} // namespace sched
+COLLX_END_NAMESPACE

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The drawing reading: a schedule as a picture (SVG) or as a table for terminals, time from left to right or downwards, one lane per strand.
+// Made to be looked at while learning an algorithm or hunting a mistake: a refuted schedule is drawn as far as it gets, with the guilty step
+// marked. Legible for up to about 8 ranks. The picture is one self-contained file that follows the reader's light or dark scheme.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <collx/sched/explain.hpp>
+#include <collx/sched/timeline.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sched {
+
+namespace detail {
+
+class svg_writer {
+public:
+    svg_writer(const schedule& s, const verdict& v) : s_(s), v_(v), t_(timeline_of(s)) {
+        for (const timed_step& t : t_.steps) {
+            const int length = static_cast<int>(describe(step_of(t), s.chunks).size());
+            longest_ = length > longest_ ? length : longest_;
+        }
+        box_ = longest_ * glyph + 2 * pad;
+        int y = top;
+        for (const program& p : s.programs) {
+            lane_of_.push_back(y);
+            y += static_cast<int>(p.strands.size()) * lane + rank_gap;
+        }
+        height_ = y + (v.ok() ? 0 : footer);
+        width_ = left + t_.columns * (box_ + gap) + pad;
+    }
+
+    std::string write(const std::string& title) {
+        head(title);
+        for (std::size_t r = 0; r < s_.programs.size(); ++r) rank(static_cast<int>(r));
+        for (const link& l : t_.links) arrow(l);
+        for (const timed_step& t : t_.steps) box(t);
+        if (!v_.ok()) foot();
+        out_ += "</svg>\n";
+        return static_cast<std::string&&>(out_);
+    }
+
+private:
+    static constexpr int glyph = 7, pad = 6, gap = 26, lane = 34, box_height = 22, rank_gap = 12, left = 64, top = 40, footer = 30;
+
+    const step& step_of(const timed_step& t) const { return *find_step(s_, t.rank, t.strand, t.index); }
+    int x_of(const timed_step& t) const { return left + t.column * (box_ + gap); }
+    int y_of(const timed_step& t) const { return lane_of_[static_cast<unsigned>(t.rank)] + t.strand * lane; }
+    bool is_guilty(const timed_step& t) const {
+        if (v_.ok()) return false;
+        if (t.rank == v_.rank && t.strand == v_.strand && t.index == v_.step) return true;
+        for (int i = 0; i < v_.waiting_count && i < 8; ++i)
+            if (t.rank == v_.waits[i].rank && t.strand == v_.waits[i].strand && t.index == v_.waits[i].step) return true;
+        return false;
+    }
+    // Chunks differ in hue; steps that move no chunk are grey.
+    std::string colour_of(int chunk) const {
+        if (chunk < 0 || s_.chunks == 0) return "var(--dim)";
+        return "hsl(" + std::to_string(chunk * 360 / s_.chunks) + ",65%,var(--light))";
+    }
+    static std::string escaped(const std::string& text) {
+        std::string s;
+        for (char c : text) s += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+        return s;
+    }
+    static std::string n(int i) { return std::to_string(i); }
+    void text(int x, int y, const char* kind, const std::string& words) {
+        out_ += "<text class=\"" + std::string(kind) + "\" x=\"" + n(x) + "\" y=\"" + n(y) + "\">" + escaped(words) + "</text>\n";
+    }
+
+    void head(const std::string& title) {
+        const int width = width_ < 480 ? 480 : width_;
+        out_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + n(width) + " " + n(height_) + "\" width=\"" + n(width) +
+                "\" height=\"" + n(height_) + "\" role=\"img\">\n<title>" + escaped(title) + "</title>\n";
+        out_ += "<style>\n"
+                "svg{--paper:#fff;--ink:#1b1f24;--dim:#8b949e;--light:42%;--fill:#f6f8fa;--bad:#cf222e;background:var(--paper)}\n"
+                "@media(prefers-color-scheme:dark){svg{--paper:#0d1117;--ink:#e6edf3;--dim:#7d8590;--light:62%;--fill:#161b22;--bad:#ff7b72}}\n"
+                "text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:var(--ink)}\n"
+                ".title{font-size:14px;font-weight:bold}.rank{font-weight:bold}.strand{fill:var(--dim)}.bad{fill:var(--bad);font-weight:bold}\n"
+                "rect{fill:var(--fill);stroke-width:1.5}path{fill:none;stroke-width:1.5}line{stroke:var(--dim);stroke-width:.5;stroke-dasharray:2 4}\n"
+                "</style>\n<rect x=\"0\" y=\"0\" width=\"100%\" height=\"100%\" style=\"fill:var(--paper)\"/>\n";
+        text(pad, 20, "title", title);
+    }
+
+    void rank(int r) {
+        const int y = lane_of_[static_cast<unsigned>(r)];
+        const auto strands = static_cast<int>(s_.programs[static_cast<unsigned>(r)].strands.size());
+        text(pad, y + box_height - 7, "rank", "rank " + n(r));
+        for (int k = 0; k < strands; ++k) {
+            const int middle = y + k * lane + box_height / 2;
+            if (k > 0) text(pad, middle + 4, "strand", "strand " + n(k));
+            out_ += "<line x1=\"" + n(left) + "\" y1=\"" + n(middle) + "\" x2=\"" + n(width_ - pad) + "\" y2=\"" + n(middle) + "\"/>\n";
+        }
+    }
+
+    void box(const timed_step& t) {
+        if (t.column < 0 && !is_guilty(t)) return;
+        timed_step at = t;
+        if (t.column < 0) at.column = next_column(t);
+        const step& st = step_of(t);
+        const std::string words = describe(st, s_.chunks);
+        const bool moves = (st.what & (signal | wait)) == 0;
+        const chunk_set& c = st.src.where != place::none ? st.src.chunks : st.dst.chunks;
+        const std::string colour = is_guilty(t) ? "var(--bad)" : colour_of(moves && c.count > 0 && s_.chunks > 0 ? c.at(0, s_.chunks) : -1);
+        out_ += "<g><title>" + escaped("rank " + n(t.rank) + ", strand " + n(t.strand) + ", step " + n(t.index) + ": " + words) + "</title>";
+        out_ += "<rect x=\"" + n(x_of(at)) + "\" y=\"" + n(y_of(t)) + "\" width=\"" + n(box_) + "\" height=\"" + n(box_height) +
+                "\" rx=\"" + (moves ? "3" : "11") + "\" style=\"stroke:" + colour + (is_guilty(t) ? ";stroke-width:3" : "") + "\"/>";
+        text(x_of(at) + pad, y_of(t) + 15, is_guilty(t) ? "bad" : "step", words);
+        out_ += "</g>\n";
+    }
+
+    // Where a step that was never reached would have come next.
+    int next_column(const timed_step& t) const {
+        int column = 0;
+        for (const timed_step& other : t_.steps)
+            if (other.rank == t.rank && other.strand == t.strand && other.column >= column) column = other.column + 1;
+        return column < t_.columns ? column : t_.columns - 1;
+    }
+
+    void arrow(const link& l) {
+        const timed_step& a = t_.steps[static_cast<unsigned>(l.from)];
+        const timed_step& b = t_.steps[static_cast<unsigned>(l.to)];
+        if (l.is_signal && a.rank == b.rank && a.strand == b.strand) return;
+        const int x1 = x_of(a) + box_, y1 = y_of(a) + box_height / 2, x2 = x_of(b), y2 = y_of(b) + box_height / 2;
+        const std::string colour = l.is_signal ? "var(--dim)" : colour_of(l.chunk);
+        out_ += "<path d=\"M" + n(x1) + " " + n(y1) + " C" + n(x1 + gap) + " " + n(y1) + " " + n(x2 - gap) + " " + n(y2) + " " + n(x2) + " " +
+                n(y2) + (l.is_signal ? "" : "m-6 -4l6 4l-6 4") + "\" style=\"stroke:" + colour +
+                (l.is_signal ? ";stroke-width:.75;stroke-dasharray:3 3" : "") + "\"/>\n";
+    }
+
+    void foot() {
+        const std::string words = explain(s_, v_);
+        text(pad, height_ - 12, "bad", words.substr(0, words.find('\n')));
+    }
+
+    const schedule& s_;
+    const verdict& v_;
+    timeline t_;
+    int longest_ = 0, box_ = 0, width_ = 0, height_ = 0;
+    std::vector<int> lane_of_;  // top of each rank
+    std::string out_;
+};
+
+}  // namespace detail
+
+// A picture of the first iteration; the verdict, if not ok, marks what it blames.
+inline std::string to_svg(const schedule& s, const std::string& title, const verdict& v = {}) {
+    return detail::svg_writer(s, v).write(title);
+}
+
+// The same for terminals: a line for each unit of time, a column for each strand. "!" marks what the verdict blames.
+inline std::string to_table(const schedule& s, const verdict& v = {}) {
+    const timeline t = timeline_of(s);
+    std::vector<std::string> heads;
+    std::vector<std::vector<std::string>> columns;  // by strand, then time
+    std::vector<std::size_t> widths;
+    for (const timed_step& st : t.steps) {
+        if (st.index == 0) {
+            const bool alone = s.programs[static_cast<unsigned>(st.rank)].strands.size() == 1;
+            heads.push_back("rank " + std::to_string(st.rank) + (alone ? "" : "." + std::to_string(st.strand)));
+            columns.emplace_back(static_cast<std::size_t>(t.columns) + 1);
+            widths.push_back(heads.back().size());
+        }
+        const bool guilty = !v.ok() && st.rank == v.rank && st.strand == v.strand && st.index == v.step;
+        if (st.column < 0 && !guilty) continue;
+        std::string& cell = columns.back()[static_cast<std::size_t>(st.column < 0 ? t.columns : st.column)];
+        cell = (guilty ? "! " : "") + describe(*find_step(s, st.rank, st.strand, st.index), s.chunks);
+        if (cell.size() > widths.back()) widths.back() = cell.size();
+    }
+    std::string text = "time";
+    const auto line = [&](auto&& cell) {
+        for (std::size_t k = 0; k < columns.size(); ++k) {
+            const std::string c = cell(k);
+            text += "  " + c + (k + 1 < columns.size() ? std::string(widths[k] - c.size(), ' ') : "");
+        }
+        while (text.back() == ' ') text.pop_back();
+        text += "\n";
+    };
+    line([&](std::size_t k) { return heads[k]; });
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(t.columns); ++i) {
+        bool any = false;
+        for (const auto& c : columns) any = any || !c[i].empty();
+        if (!any) continue;
+        const std::string number = std::to_string(i + 1);
+        text += std::string(4 - (number.size() < 4 ? number.size() : 4), ' ') + number;
+        line([&](std::size_t k) { return columns[k][i]; });
+    }
+    if (!v.ok()) text += explain(s, v) + "\n";
+    return text;
+}
+
+} // namespace sched
+COLLX_END_NAMESPACE
