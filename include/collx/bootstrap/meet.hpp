@@ -3,7 +3,7 @@
 // COLLX_STORE names.
 #pragma once
 
-#include <memory>
+#include <collx/core/pointers.hpp>
 #include <string>
 
 #include <collx/bootstrap/environment.hpp>

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The contract of stores, for all models, and the archetype: the least a store can be.
+// collx-test: timeout=120
+#include <collx/bootstrap/file_store.hpp>
+#include <collx/bootstrap/memory_store.hpp>
+#include <collx/bootstrap/tcp_server.hpp>
+#include <collx/bootstrap/tcp_store.hpp>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "bootstrap/store_contract.hpp"
+#include "bootstrap/store_support.hpp"
+#include "support/skip.hpp"
+
+using namespace collx_test;
+
+namespace {
+
+// renew(): an empty store, as for a new job.
+struct memory_world {
+    std::unique_ptr<collx::memory_store> store = std::make_unique<collx::memory_store>();
+    collx::memory_store& connect() { return *store; }
+    void renew() { store = std::make_unique<collx::memory_store>(); }
+};
+struct file_world {
+    std::unique_ptr<scratch_directory> directory = std::make_unique<scratch_directory>();
+    collx::file_store connect() { return collx::file_store(directory->path + "/store"); }
+    void renew() { directory = std::make_unique<scratch_directory>(); }
+};
+struct tcp_world {
+    std::unique_ptr<collx::tcp_server> server = std::make_unique<collx::tcp_server>();
+    collx::tcp_store connect() { return collx::tcp_store("127.0.0.1", server->port(), soon()); }
+    void renew() { server = std::make_unique<collx::tcp_server>(); }
+};
+struct tcp6_world : tcp_world {
+    tcp6_world() { renew(); }
+    collx::tcp_store connect() { return collx::tcp_store("[::1]", server->port(), soon()); }
+    void renew() { server = std::make_unique<collx::tcp_server>("::1"); }
+};
+
+// The archetype: what rendezvous() may use of a store and nothing else.
+struct least_store {
+    collx::memory_store* to;
+    explicit least_store(collx::memory_store* s) : to(s) {}
+    least_store(const least_store&) = delete;
+    void set(std::string_view k, std::string_view v) { to->set(k, v); }
+    std::string get(std::string_view k, const collx::deadline& d) { return to->get(k, d); }
+    std::int64_t add(std::string_view k, std::int64_t n) { return to->add(k, n); }
+    void barrier(std::string_view n, int r, const collx::deadline& d) { to->barrier(n, r, d); }
+};
+static_assert(collx::Store<least_store> && collx::Store<collx::memory_store> && collx::Store<collx::file_store> &&
+              collx::Store<collx::tcp_store>);
+static_assert(!collx::Store<int> && !collx::Store<collx::tcp_server>);
+struct least_world {
+    collx::memory_store store;
+    least_store connect() { return least_store(&store); }
+};
+
+} // namespace
+
+TEMPLATE_TEST_CASE("stores keep values", "", memory_world, file_world, tcp_world) { check_values<TestType>(); }
+TEMPLATE_TEST_CASE("stores keep keys apart, whatever is in them", "", memory_world, file_world, tcp_world) {
+    check_keys<TestType>();
+}
+TEMPLATE_TEST_CASE("stores refuse what does not fit", "", memory_world, file_world, tcp_world) {
+    check_refusals<TestType>();
+}
+TEMPLATE_TEST_CASE("stores wait for a key, but not for ever", "", memory_world, file_world, tcp_world) {
+    check_waiting<TestType>();
+}
+TEMPLATE_TEST_CASE("stores add at once for all", "", memory_world, file_world, tcp_world) { check_sums<TestType>(); }
+TEMPLATE_TEST_CASE("stores show whole values", "", memory_world, file_world, tcp_world) {
+    check_whole_values<TestType>();
+}
+TEMPLATE_TEST_CASE("stores hold barriers", "", memory_world, file_world, tcp_world) { check_barrier<TestType>(); }
+TEMPLATE_TEST_CASE("ranks agree on a job through a store", "", memory_world, file_world, tcp_world) {
+    check_rendezvous<TestType>();
+}
+
+TEST_CASE("a store on an IPv6 address") {
+    try {
+        collx::tcp_server probe("::1");
+    } catch (const collx::error&) {
+        return skip("this host has no ::1");
+    }
+    check_values<tcp6_world>();
+}
+
+TEST_CASE("a store of a user's own is enough for a rendezvous") {
+    least_world world;
+    std::vector<std::string> token(3);
+    const auto thrown = as_ranks(
+        world, 3, [&](int r, auto& s) { token[static_cast<std::size_t>(r)] = collx::rendezvous(s, r, 3, soon()); });
+    for (const auto& t : thrown) CHECK(t == "");
+    CHECK(token[0].size() == 32);
+    CHECK(token[1] == token[0]);
+    CHECK(token[2] == token[0]);
+}
