@@ -29,8 +29,8 @@ inline std::string agree_on_job(const job_description& d, const deadline& until)
     const std::string host = d.store.substr(4, colon - 4);
     const char* at = d.store.c_str() + colon + 1;
     const int port = static_cast<int>(detail::read_digits(at, 65535));
-    std::unique_ptr<tcp_server> server;
-    if (d.rank == 0) server = std::make_unique<tcp_server>(host, port);
+    sole_ptr<tcp_server> server;
+    if (d.rank == 0) server = make_sole<tcp_server>(host, port);
     tcp_store store(host, port, until);
     return rendezvous(store, d.rank, d.size, until);
 }

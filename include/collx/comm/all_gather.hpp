@@ -59,7 +59,7 @@ struct all_gather_v_fn {
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
-            auto held = std::make_shared<held_operation<void>>();
+            auto held = make_counted<held_operation<void>>();
             held->first = count_table(c.net.rank(), c.net.size(), counts, offsets, "all_gather_v");
             const count_table& t = held->first;
             require_size(c, "input", a.size(), t.sizes()[c.net.rank()]);

@@ -15,12 +15,12 @@ struct all_reduce_fn {
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         if constexpr (std::is_same_v<Mode, nonblocking> && !std::is_lvalue_reference_v<X>) {
-            auto held = std::make_shared<held_operation<X>>(held_operation<X>{std::move(x), {}, {}});
+            auto held = make_counted<held_operation<X>>(held_operation<X>{std::move(x), {}, {}});
             const auto v = buffer(held->held);
             return run(comm, v, v, op, o, held);
         } else {
             const auto v = buffer(x);
-            return in_mode<Mode>([&] { return run(comm, v, v, op, o, std::shared_ptr<held_operation<void>>()); });
+            return in_mode<Mode>([&] { return run(comm, v, v, op, o, counted_ptr<held_operation<void>>()); });
         }
     }
     template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
@@ -33,7 +33,7 @@ struct all_reduce_fn {
             if (a.size() != b.size())
                 fail(errc::invalid_argument, base_of(comm).rank(), -1, "give both the same number of elements", "input has %zu elements, output %zu",
                      a.size(), b.size());
-            return run(comm, a, b, op, o, std::shared_ptr<held_operation<void>>());
+            return run(comm, a, b, op, o, counted_ptr<held_operation<void>>());
         });
     }
 

@@ -46,7 +46,7 @@ struct all_to_all_v_fn {
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
-            auto held = std::make_shared<held_operation<void>>();
+            auto held = make_counted<held_operation<void>>();
             held->first = count_table(c.net.rank(), c.net.size(), send_counts, send_offsets, "send");
             held->second = count_table(c.net.rank(), c.net.size(), recv_counts, recv_offsets, "receive");
             const count_table &s = held->first, &r = held->second;

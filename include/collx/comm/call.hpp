@@ -114,7 +114,7 @@ template <collective C>
 using private_algorithm = typename private_algorithm_of<C>::type;
 
 template <class R>
-R result_of(const std::shared_ptr<held_operation<R>>&);
+R result_of(const counted_ptr<held_operation<R>>&);
 
 // Everything about one call that is not its data.
 struct call_facts {
@@ -169,8 +169,8 @@ public:
         task_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_);
         core_.run(t, timeout_ns);
     }
-    std::shared_ptr<operation> start(int queue) {
-        auto t = std::make_shared<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_);
+    counted_ptr<operation> start(int queue) {
+        auto t = make_counted<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_);
         core_.pending.push_back({t, queue});
         core_.progress_pending();
         return t;
@@ -218,7 +218,7 @@ private:
 };
 
 // Runs a call the way Mode says. `held` is what was moved into an async call.
-template <class Mode, collective C, class Comm, class In, class Out, class Op, class Layouts, class Held = std::shared_ptr<held_operation<void>>>
+template <class Mode, collective C, class Comm, class In, class Out, class Op, class Layouts, class Held = counted_ptr<held_operation<void>>>
 auto run_call(Comm& comm, In in, Out out, Op op, call_facts f, Layouts&& layouts, Held held = nullptr) {
     communicator::core& c = base_of(comm).internals();
     using policies = std::remove_cvref_t<decltype(policies_of(comm))>;

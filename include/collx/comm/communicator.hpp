@@ -8,8 +8,8 @@
 // one thread at a time.
 #pragma once
 
-#include <chrono>
-#include <memory>
+#include <collx/core/std_chrono.hpp>
+#include <collx/core/pointers.hpp>
 #include <utility>
 
 #include <collx/comm/core.hpp>
@@ -23,7 +23,7 @@ public:
 
     // All ranks of the job. Throws error (environment, timeout, peer_failed, …) when they do not come together.
     communicator() : communicator(detail::this_job()) {}
-    explicit communicator(std::shared_ptr<job> j) : core_(std::make_unique<communicator_core>(std::move(j))) {}
+    explicit communicator(counted_ptr<job> j) : core_(make_sole<communicator_core>(std::move(j))) {}
     // An exchange of one's own: `store` models Store (bootstrap/store.hpp).
     template <class Store>
     communicator(int rank, int size, Store& store, std::chrono::nanoseconds timeout = std::chrono::seconds(60))
@@ -53,7 +53,7 @@ public:
 
     links::traffic sent() const { return core_->net.sent(); }
     std::uint64_t sequence() const { return core_->sequence; }
-    std::shared_ptr<const job> membership() const { return core_->home; }
+    counted_ptr<const job> membership() const { return core_->home; }
 
     // The same communicator with policies bound: all_reduce(comm.with(ring_all_reduce{}), x).
     template <class... Policies>
@@ -62,8 +62,8 @@ public:
     core& internals() { return *core_; }
 
 private:
-    explicit communicator(std::unique_ptr<communicator_core> c) : core_(std::move(c)) {}
-    std::unique_ptr<communicator_core> core_;
+    explicit communicator(sole_ptr<communicator_core> c) : core_(std::move(c)) {}
+    sole_ptr<communicator_core> core_;
 };
 
 COLLX_END_NAMESPACE

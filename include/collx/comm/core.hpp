@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstring>
-#include <memory>
+#include <collx/core/pointers.hpp>
 #include <utility>
 #include <vector>
 
@@ -15,10 +15,10 @@
 COLLX_BEGIN_NAMESPACE
 
 struct communicator_core {
-    explicit communicator_core(std::shared_ptr<job> j)
+    explicit communicator_core(counted_ptr<job> j)
         : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
 
-    communicator_core(std::shared_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_)
+    communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_)
         : home(std::move(j)), offset(at), settings(home->settings), net(*home->memory, at, rank, n), schedules(net), members(std::move(members_)) {
         if (members.empty())
             for (int r = 0; r < n; ++r) members.push_back(r);
@@ -127,7 +127,7 @@ struct communicator_core {
 
     // ------------------------------------------------------------------ outstanding operations
     struct outstanding {
-        std::shared_ptr<operation> op;
+        counted_ptr<operation> op;
         int queue;  // operations of one queue run one after the other
     };
     // Moves everything on that may move; operations of one queue keep their order. Returns how many are left.
@@ -174,7 +174,7 @@ struct communicator_core {
             if (b.pause()) check(until, 0, -1);
     }
 
-    std::shared_ptr<job> home;
+    counted_ptr<job> home;
     std::uint64_t offset;
     job_settings settings;
     links net;

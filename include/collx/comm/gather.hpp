@@ -48,7 +48,7 @@ struct gather_v_fn {
             require_root(c, o.root);
             const bool is_root = c.net.rank() == o.root;
             const auto me = static_cast<std::size_t>(c.net.rank());
-            auto held = std::make_shared<held_operation<void>>();
+            auto held = make_counted<held_operation<void>>();
             if (is_root) {
                 held->first = count_table(c.net.rank(), c.net.size(), counts, offsets, "gather_v");
                 require_at_least(c, "output", b.size(), held->first.end());

@@ -7,7 +7,7 @@
 //   g.launch();
 #pragma once
 
-#include <memory>
+#include <collx/core/pointers.hpp>
 #include <vector>
 
 #include <collx/algo/one_shot.hpp>
@@ -40,7 +40,7 @@ public:
     using acc_type = std::byte;
     static constexpr bool plain = false;
     static constexpr bool reduces = true;
-    using calls = std::vector<std::unique_ptr<grouped_call>>;
+    using calls = std::vector<sole_ptr<grouped_call>>;
 
     group_mover(calls& c, std::size_t first, std::size_t last) : calls_(&c), first_(first), last_(last) {}
     void set_tmp(std::byte*) {}
@@ -174,7 +174,7 @@ public:
 
 private:
     template <class Call, class... Args>
-    void add(Args&&... args) { calls_.push_back(std::make_unique<Call>(*comm_, std::forward<Args>(args)...)); }
+    void add(Args&&... args) { calls_.push_back(make_sole<Call>(*comm_, std::forward<Args>(args)...)); }
 
     void exchange(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes, const call_options& o) {
         auto& c = comm_->internals();

@@ -7,7 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <collx/core/pointers.hpp>
 
 #include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
@@ -69,13 +69,13 @@ static_assert(sizeof(notice_board) <= page_bytes);
 
 class job {
 public:
-    job(std::shared_ptr<arena> a, int rank, int size, job_settings s, bool threads)
+    job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads)
         : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads) {
         if (!threads && size > 1) watch = peer_watch(*memory, rank, size);
     }
 
     job_settings settings;
-    std::shared_ptr<arena> memory;
+    counted_ptr<arena> memory;
     int rank, size;
     bool is_threads;
     peer_watch watch;
@@ -113,7 +113,7 @@ public:
 
 namespace detail {
 // The job of this thread while run_threads runs it. Processes have one job for all their threads.
-inline thread_local std::shared_ptr<job> thread_job;
+inline thread_local counted_ptr<job> thread_job;
 }  // namespace detail
 
 COLLX_END_NAMESPACE

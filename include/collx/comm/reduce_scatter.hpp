@@ -59,7 +59,7 @@ struct reduce_scatter_v_fn {
         require_reduce_op<Op, element_of<decltype(a)>>();
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
-            auto held = std::make_shared<held_operation<void>>();
+            auto held = make_counted<held_operation<void>>();
             held->first = count_table(c.net.rank(), c.net.size(), counts, "reduce_scatter_v");
             const count_table& t = held->first;
             require_at_least(c, "input", a.size(), t.end());

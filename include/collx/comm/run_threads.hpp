@@ -17,7 +17,7 @@ namespace detail {
 template <class F>
 struct thread_rank {
     pthread_t thread{};
-    std::shared_ptr<job> home;
+    counted_ptr<job> home;
     F* body = nullptr;
     std::exception_ptr error;
 
@@ -56,7 +56,7 @@ void run_threads(int n, F&& f) {
     using rank_type = detail::thread_rank<std::remove_reference_t<F>>;
     std::vector<rank_type> ranks(static_cast<std::size_t>(n));
     for (int r = 0; r < n; ++r) {
-        ranks[static_cast<std::size_t>(r)].home = std::make_shared<job>(memory, r, n, s, true);
+        ranks[static_cast<std::size_t>(r)].home = make_counted<job>(memory, r, n, s, true);
         ranks[static_cast<std::size_t>(r)].home->found_by = "run_threads";
         ranks[static_cast<std::size_t>(r)].body = &f;
     }

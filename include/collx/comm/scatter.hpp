@@ -48,7 +48,7 @@ struct scatter_v_fn {
             require_root(c, o.root);
             const bool is_root = c.net.rank() == o.root;
             const auto me = static_cast<std::size_t>(c.net.rank());
-            auto held = std::make_shared<held_operation<void>>();
+            auto held = make_counted<held_operation<void>>();
             if (is_root) {
                 held->first = count_table(c.net.rank(), c.net.size(), counts, offsets, "scatter_v");
                 require_at_least(c, "input", a.size(), held->first.end());

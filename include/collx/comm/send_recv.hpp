@@ -51,8 +51,8 @@ struct message_fn {
 
 private:
     template <class View, class Algorithm>
-    static std::shared_ptr<operation> enqueue(communicator_core& c, const View& v, const Algorithm& a, int queue) {
-        auto t = std::make_shared<decltype(make_message(c, v, a))>(make_message(c, v, a));
+    static counted_ptr<operation> enqueue(communicator_core& c, const View& v, const Algorithm& a, int queue) {
+        auto t = make_counted<decltype(make_message(c, v, a))>(make_message(c, v, a));
         c.pending.push_back({t, queue});
         c.progress_pending();
         return t;

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <collx/core/pointers.hpp>
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
@@ -32,12 +32,12 @@ public:
     }
     void deallocate(T* p, std::size_t n) noexcept { memory_->give_back(memory_->offset_of(p), n * sizeof(T)); }
 
-    const std::shared_ptr<arena>& memory() const { return memory_; }
+    const counted_ptr<arena>& memory() const { return memory_; }
     template <class U>
     bool operator==(const shared_allocator<U>& o) const { return memory_ == o.memory(); }
 
 private:
-    std::shared_ptr<arena> memory_;
+    counted_ptr<arena> memory_;
 };
 
 template <class T>

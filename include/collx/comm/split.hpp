@@ -39,7 +39,7 @@ inline communicator communicator::split(int color, int key) {
     c.exchange(&place, sizeof place, [&](int r, const std::byte* line) {
         if (color >= 0 && r == group.front()) std::memcpy(&offset, line, sizeof offset);
     });
-    if (color < 0) return communicator(std::unique_ptr<communicator_core>());
+    if (color < 0) return communicator(sole_ptr<communicator_core>());
 
     int rank_there = 0;
     std::vector<int> members;
@@ -47,7 +47,7 @@ inline communicator communicator::split(int color, int key) {
         if (group[i] == me) rank_there = static_cast<int>(i);
         members.push_back(c.members[static_cast<std::size_t>(group[i])]);
     }
-    auto made = std::make_unique<communicator_core>(c.home, offset, rank_there, static_cast<int>(members.size()), std::move(members));
+    auto made = make_sole<communicator_core>(c.home, offset, rank_there, static_cast<int>(members.size()), std::move(members));
     made->settings = c.settings;
     return communicator(std::move(made));
 }

@@ -6,8 +6,8 @@
 //   while (!w.test()) compute_a_little();
 #pragma once
 
-#include <chrono>
-#include <memory>
+#include <collx/core/std_chrono.hpp>
+#include <collx/core/pointers.hpp>
 #include <type_traits>
 #include <utility>
 
@@ -21,7 +21,7 @@ COLLX_BEGIN_NAMESPACE
 template <class R>
 class [[nodiscard]] work {
 public:
-    work(communicator::core& c, std::shared_ptr<operation> op, std::shared_ptr<detail::held_operation<R>> held, std::int64_t timeout_ns)
+    work(communicator::core& c, counted_ptr<operation> op, counted_ptr<detail::held_operation<R>> held, std::int64_t timeout_ns)
         : core_(&c), op_(std::move(op)), held_(std::move(held)), timeout_ns_(timeout_ns) {}
     work(work&& o) noexcept
         : core_(std::exchange(o.core_, nullptr)), op_(std::move(o.op_)), held_(std::move(o.held_)), timeout_ns_(o.timeout_ns_) {}
@@ -61,8 +61,8 @@ private:
         core_->net.report(failure(errc::aborted, core_->net.rank()));
     }
     communicator::core* core_;
-    std::shared_ptr<operation> op_;
-    std::shared_ptr<detail::held_operation<R>> held_;
+    counted_ptr<operation> op_;
+    counted_ptr<detail::held_operation<R>> held_;
     std::int64_t timeout_ns_;
 };
 

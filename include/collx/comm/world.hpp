@@ -3,7 +3,7 @@
 // the launcher left in the environment.
 #pragma once
 
-#include <memory>
+#include <collx/core/pointers.hpp>
 #include <string>
 
 #include <collx/bootstrap/environment.hpp>
@@ -23,19 +23,21 @@ inline job_settings settings_for(int local_ranks) {
     return s;
 }
 
-inline std::shared_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s, std::size_t arena_bytes, const char* found_by) {
+inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s, std::size_t arena_bytes, const char* found_by) {
     if (arena_bytes == 0) arena_bytes = default_arena_bytes;
     auto memory = size == 1 ? make_memory_arena(1, arena_bytes) : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
-    auto j = std::make_shared<job>(std::move(memory), rank, size, s, size == 1);
+    auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
     j->found_by = found_by;
     return j;
 }
 
-// The process's job: joined when the first communicator is made, left when the last one goes.
-inline std::shared_ptr<job> this_job() {
+// The process's job: joined when the first communicator is made, left when the process ends, so that communicators may come and go.
+inline counted_ptr<job> this_job() {
     if (thread_job) return thread_job;
-    static std::weak_ptr<job> process_job;
-    if (auto j = process_job.lock(); j && !j->mark.is_child()) return j;
+    static counted_ptr<job> process_job;
+    if (process_job && process_job->mark.is_child())
+        fail(errc::forked, process_job->rank, -1, "fork before the first communicator is made", "this process is a fork() of a rank");
+    if (process_job) return process_job;
     const job_description d = describe_job();
     job_settings s = settings_for(d.local_size);
     s.timeout_ns = d.timeout_ns;
@@ -49,7 +51,7 @@ inline std::shared_ptr<job> this_job() {
 }
 
 template <class Store>
-std::shared_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns) {
+counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
     const std::string token = rendezvous(store, rank, size, deadline::in_ns(timeout_ns));

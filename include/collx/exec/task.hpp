@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <collx/core/pointers.hpp>
 #include <vector>
 
 #include <collx/exec/layout.hpp>
@@ -34,7 +34,7 @@ struct bound_schedule {
     bound_window* window = nullptr;    // null where channels alone are used
     std::byte* scratch = nullptr;      // tmp chunks
     std::size_t scratch_bytes = 0;
-    std::unique_ptr<std::byte[]> scratch_memory;
+    std::vector<std::byte> scratch_memory;
     std::vector<const void*> sources;  // operands of a fold
 };
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <collx/core/pointers.hpp>
 #include <type_traits>
 #include <vector>
 
@@ -83,8 +83,8 @@ public:
     // Room for the partial results of one piece; grows on first use only.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
         if (bytes <= b.scratch_bytes) return;
-        b.scratch_memory = std::make_unique<std::byte[]>(bytes + 64);
-        b.scratch = b.scratch_memory.get() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.get()) % 64);
+        b.scratch_memory.resize(bytes + 64);
+        b.scratch = b.scratch_memory.data() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % 64);
         b.scratch_bytes = bytes;
     }
 
@@ -99,7 +99,7 @@ private:
         const void* id = nullptr;
         std::uint64_t bits = 0;
         int at_port = 0;
-        std::unique_ptr<bound_schedule> schedule;
+        sole_ptr<bound_schedule> schedule;
     };
 
     struct window_entry {
@@ -109,9 +109,9 @@ private:
     };
 
     template <class Algorithm>
-    std::unique_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
+    sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
         const int n = links_.size();
-        auto b = std::make_unique<bound_schedule>();
+        auto b = make_sole<bound_schedule>();
         b->steps = sched::record(algorithm, links_.rank(), n);
         detail::footprint f;
         for (int r = 0; r < n; ++r) f.add(r == links_.rank() ? b->steps : sched::record(algorithm, r, n));
@@ -133,10 +133,10 @@ private:
     bound_window& window_for(const void* id, int at_port, const window_shape& shape) {
         for (auto& w : windows_)
             if (w->id == id && w->at_port == at_port && w->state.memory.shape() == shape) return w->state;
-        windows_.push_back(std::make_unique<window_entry>(window_entry{id, at_port, {links_.make_window(shape), 0}}));
+        windows_.push_back(make_sole<window_entry>(window_entry{id, at_port, {links_.make_window(shape), 0}}));
         return windows_.back()->state;
     }
-    bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, std::unique_ptr<bound_schedule> made) {
+    bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, sole_ptr<bound_schedule> made) {
         e = {id, bits, at_port, std::move(made)};
         bound_schedule& result = *e.schedule;
         if (++used_ * 2 > table_.size()) grow();
@@ -157,7 +157,7 @@ private:
 
     links& links_;
     std::vector<entry> table_;
-    std::vector<std::unique_ptr<window_entry>> windows_;
+    std::vector<sole_ptr<window_entry>> windows_;
     std::size_t used_ = 0;
 };
 

@@ -18,18 +18,21 @@ namespace detail {
 class svg_writer {
 public:
     svg_writer(const schedule& s, const verdict& v) : s_(s), v_(v), t_(timeline_of(s)) {
+        std::vector<int> longest(static_cast<std::size_t>(t_.columns) + 1, 0);  // one column more, for a step that was never reached
         for (const timed_step& t : t_.steps) {
             const int length = static_cast<int>(describe(step_of(t), s.chunks).size());
-            longest_ = length > longest_ ? length : longest_;
+            int& most = longest[static_cast<std::size_t>(column_of(t))];
+            if ((t.column >= 0 || is_guilty(t)) && length > most) most = length;
         }
-        box_ = longest_ * glyph + 2 * pad;
+        x_of_.push_back(left);
+        for (int length : longest) x_of_.push_back(x_of_.back() + (length == 0 ? 0 : length * glyph + 2 * pad + gap));
         int y = top;
         for (const program& p : s.programs) {
             lane_of_.push_back(y);
             y += static_cast<int>(p.strands.size()) * lane + rank_gap;
         }
         height_ = y + (v.ok() ? 0 : footer);
-        width_ = left + t_.columns * (box_ + gap) + pad;
+        width_ = x_of_.back() + pad;
     }
 
     std::string write(const std::string& title) {
@@ -46,7 +49,9 @@ private:
     static constexpr int glyph = 7, pad = 6, gap = 26, lane = 34, box_height = 22, rank_gap = 12, left = 64, top = 40, footer = 30;
 
     const step& step_of(const timed_step& t) const { return *find_step(s_, t.rank, t.strand, t.index); }
-    int x_of(const timed_step& t) const { return left + t.column * (box_ + gap); }
+    int column_of(const timed_step& t) const { return t.column >= 0 ? t.column : next_column(t); }
+    int x_of(const timed_step& t) const { return x_of_[static_cast<unsigned>(column_of(t))]; }
+    int end_of(const timed_step& t) const { return x_of_[static_cast<unsigned>(column_of(t)) + 1] - gap; }
     int y_of(const timed_step& t) const { return lane_of_[static_cast<unsigned>(t.rank)] + t.strand * lane; }
     bool is_guilty(const timed_step& t) const {
         if (v_.ok()) return false;
@@ -55,10 +60,25 @@ private:
             if (t.rank == v_.waits[i].rank && t.strand == v_.waits[i].strand && t.index == v_.waits[i].step) return true;
         return false;
     }
-    // Chunks differ in hue; steps that move no chunk are grey.
-    std::string colour_of(int chunk) const {
-        if (chunk < 0 || s_.chunks == 0) return "var(--dim)";
-        return "hsl(" + std::to_string(chunk * 360 / s_.chunks) + ",65%,var(--light))";
+    // Chunks differ in hue, by class; steps that move no chunk are grey.
+    std::string class_of(int chunk) const { return chunk < 0 || s_.chunks == 0 ? "dim" : "c" + n(chunk); }
+
+    // A colour of the wheel as #rrggbb, its darkest channel `low`, its lightest `high`.
+    static std::string hue(int degrees, int low, int high) {
+        std::string s = "#";
+        for (int turn : {0, 240, 120}) {
+            int d = (degrees + turn) % 360;  // distance from this channel's peak
+            d = d > 180 ? 360 - d : d;
+            const int level = d <= 60 ? high : d >= 120 ? low : high - (high - low) * (d - 60) / 60;
+            s += "0123456789abcdef"[level / 16];
+            s += "0123456789abcdef"[level % 16];
+        }
+        return s;
+    }
+    std::string chunk_colours(int low, int high) const {
+        std::string s;
+        for (int c = 0; c < s_.chunks; ++c) s += ".c" + n(c) + "{stroke:" + hue(c * 360 / s_.chunks, low, high) + "}";
+        return s + "\n";
     }
     static std::string escaped(const std::string& text) {
         std::string s;
@@ -75,12 +95,14 @@ private:
         out_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + n(width) + " " + n(height_) + "\" width=\"" + n(width) +
                 "\" height=\"" + n(height_) + "\" role=\"img\">\n<title>" + escaped(title) + "</title>\n";
         out_ += "<style>\n"
-                "svg{--paper:#fff;--ink:#1b1f24;--dim:#8b949e;--light:42%;--fill:#f6f8fa;--bad:#cf222e;background:var(--paper)}\n"
-                "@media(prefers-color-scheme:dark){svg{--paper:#0d1117;--ink:#e6edf3;--dim:#7d8590;--light:62%;--fill:#161b22;--bad:#ff7b72}}\n"
-                "text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:var(--ink)}\n"
-                ".title{font-size:14px;font-weight:bold}.rank{font-weight:bold}.strand{fill:var(--dim)}.bad{fill:var(--bad);font-weight:bold}\n"
-                "rect{fill:var(--fill);stroke-width:1.5}path{fill:none;stroke-width:1.5}line{stroke:var(--dim);stroke-width:.5;stroke-dasharray:2 4}\n"
-                "</style>\n<rect x=\"0\" y=\"0\" width=\"100%\" height=\"100%\" style=\"fill:var(--paper)\"/>\n";
+                "text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:#1b1f24}.title{font-size:14px;font-weight:bold}\n"
+                ".rank,.bad{font-weight:bold}path{fill:none;stroke-width:1.5}.box{fill:#f6f8fa;stroke-width:1.5}.paper{fill:#fff}\n"
+                ".dim{stroke:#8b949e}.guilty{stroke:#cf222e;stroke-width:3}.bad{fill:#cf222e}.strand{fill:#6e7781}\n"
+                ".notice{stroke-width:.75;stroke-dasharray:3 3}.lane{stroke:#8b949e;stroke-width:.5;stroke-dasharray:2 4}\n" +
+                chunk_colours(20, 190) +
+                "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.box{fill:#161b22}.strand{fill:#8b949e}\n"
+                ".bad{fill:#ff7b72}.guilty{stroke:#ff7b72}\n" +
+                chunk_colours(90, 250) + "}\n</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n";
         text(pad, 20, "title", title);
     }
 
@@ -91,23 +113,21 @@ private:
         for (int k = 0; k < strands; ++k) {
             const int middle = y + k * lane + box_height / 2;
             if (k > 0) text(pad, middle + 4, "strand", "strand " + n(k));
-            out_ += "<line x1=\"" + n(left) + "\" y1=\"" + n(middle) + "\" x2=\"" + n(width_ - pad) + "\" y2=\"" + n(middle) + "\"/>\n";
+            out_ += "<line class=\"lane\" x1=\"" + n(left) + "\" y1=\"" + n(middle) + "\" x2=\"" + n(width_ - pad) + "\" y2=\"" + n(middle) + "\"/>\n";
         }
     }
 
     void box(const timed_step& t) {
         if (t.column < 0 && !is_guilty(t)) return;
-        timed_step at = t;
-        if (t.column < 0) at.column = next_column(t);
         const step& st = step_of(t);
         const std::string words = describe(st, s_.chunks);
         const bool moves = (st.what & (signal | wait)) == 0;
         const chunk_set& c = st.src.where != place::none ? st.src.chunks : st.dst.chunks;
-        const std::string colour = is_guilty(t) ? "var(--bad)" : colour_of(moves && c.count > 0 && s_.chunks > 0 ? c.at(0, s_.chunks) : -1);
+        const std::string colour = is_guilty(t) ? "guilty" : class_of(moves && c.count > 0 && s_.chunks > 0 ? c.at(0, s_.chunks) : -1);
         out_ += "<g><title>" + escaped("rank " + n(t.rank) + ", strand " + n(t.strand) + ", step " + n(t.index) + ": " + words) + "</title>";
-        out_ += "<rect x=\"" + n(x_of(at)) + "\" y=\"" + n(y_of(t)) + "\" width=\"" + n(box_) + "\" height=\"" + n(box_height) +
-                "\" rx=\"" + (moves ? "3" : "11") + "\" style=\"stroke:" + colour + (is_guilty(t) ? ";stroke-width:3" : "") + "\"/>";
-        text(x_of(at) + pad, y_of(t) + 15, is_guilty(t) ? "bad" : "step", words);
+        out_ += "<rect class=\"box " + colour + "\" x=\"" + n(x_of(t)) + "\" y=\"" + n(y_of(t)) + "\" width=\"" + n(end_of(t) - x_of(t)) + "\" height=\"" + n(box_height) +
+                "\" rx=\"" + (moves ? "3" : "11") + "\"/>";
+        text(x_of(t) + pad, y_of(t) + 15, is_guilty(t) ? "bad" : "step", words);
         out_ += "</g>\n";
     }
 
@@ -116,18 +136,17 @@ private:
         int column = 0;
         for (const timed_step& other : t_.steps)
             if (other.rank == t.rank && other.strand == t.strand && other.column >= column) column = other.column + 1;
-        return column < t_.columns ? column : t_.columns - 1;
+        return column;
     }
 
     void arrow(const link& l) {
         const timed_step& a = t_.steps[static_cast<unsigned>(l.from)];
         const timed_step& b = t_.steps[static_cast<unsigned>(l.to)];
         if (l.is_signal && a.rank == b.rank && a.strand == b.strand) return;
-        const int x1 = x_of(a) + box_, y1 = y_of(a) + box_height / 2, x2 = x_of(b), y2 = y_of(b) + box_height / 2;
-        const std::string colour = l.is_signal ? "var(--dim)" : colour_of(l.chunk);
-        out_ += "<path d=\"M" + n(x1) + " " + n(y1) + " C" + n(x1 + gap) + " " + n(y1) + " " + n(x2 - gap) + " " + n(y2) + " " + n(x2) + " " +
-                n(y2) + (l.is_signal ? "" : "m-6 -4l6 4l-6 4") + "\" style=\"stroke:" + colour +
-                (l.is_signal ? ";stroke-width:.75;stroke-dasharray:3 3" : "") + "\"/>\n";
+        const int x1 = end_of(a), y1 = y_of(a) + box_height / 2, x2 = x_of(b), y2 = y_of(b) + box_height / 2;
+        const std::string kind = l.is_signal ? "notice dim" : class_of(l.chunk);
+        out_ += "<path class=\"" + kind + "\" d=\"M" + n(x1) + " " + n(y1) + " C" + n(x1 + gap) + " " + n(y1) + " " + n(x2 - gap) + " " + n(y2) + " " +
+                n(x2) + " " + n(y2) + (l.is_signal ? "" : "m-6 -4l6 4l-6 4") + "\"/>\n";
     }
 
     void foot() {
@@ -138,7 +157,8 @@ private:
     const schedule& s_;
     const verdict& v_;
     timeline t_;
-    int longest_ = 0, box_ = 0, width_ = 0, height_ = 0;
+    int width_ = 0, height_ = 0;
+    std::vector<int> x_of_;     // left of each column, and of one past the last
     std::vector<int> lane_of_;  // top of each rank
     std::string out_;
 };

@@ -55,32 +55,26 @@ public:
         const int at = here(me);
         if (in_slot >= 0) {
             const int source = told_[static_cast<unsigned>(in_slot)];
-            place_after(me, source);
+            reach(me, source);
             t_.links.push_back({source, at, false, chunk_sent_by(source)});
         }
-        settle(me, at);
+        reach(me, -1);
         if (out_slot >= 0) told_[static_cast<unsigned>(out_slot)] = at;
         return {};
     }
     constexpr void signalled(const running& me, int index) {
-        settle(me, here(me));
+        reach(me, -1);
         said_[static_cast<unsigned>(me.rank * s_.signals + index)] = here(me);
     }
     static constexpr bool follows_signals() { return true; }
     constexpr void waited(const running& me, int index, int rank, int) {
         const int source = said_[static_cast<unsigned>(rank * s_.signals + index)];
-        place_after(me, source);
+        reach(me, source);
         t_.links.push_back({source, here(me), true, -1});
-        settle(me, here(me));
     }
 
 private:
     constexpr int here(const running& me) const { return first_[static_cast<unsigned>(me.id)] + me.index(); }
-    constexpr void place_after(const running& me, int source) {
-        int& next = next_[static_cast<unsigned>(me.id)];
-        const int column = t_.steps[static_cast<unsigned>(source)].column + 1;
-        if (column > next) next = column;
-    }
     // Waits that ask for nothing yet are reported by nobody: they take their places when a later step does.
     constexpr void pass(int strand, int end) {
         int& next = next_[static_cast<unsigned>(strand)];
@@ -88,11 +82,15 @@ private:
             if (t_.steps[static_cast<unsigned>(i)].column < 0) t_.steps[static_cast<unsigned>(i)].column = next++;
         if (next > t_.columns) t_.columns = next;
     }
-    constexpr void settle(const running& me, int at) {
+    // The current step happens after the step at `source` (-1: after those before it only).
+    constexpr void reach(const running& me, int source) {
+        const int at = here(me);
         pass(me.id, at);
         int& next = next_[static_cast<unsigned>(me.id)];
         int& column = t_.steps[static_cast<unsigned>(at)].column;
-        if (column < next) column = next;
+        if (column < 0) column = next;
+        if (source >= 0 && t_.steps[static_cast<unsigned>(source)].column >= column)
+            column = t_.steps[static_cast<unsigned>(source)].column + 1;
         next = column + 1;
         if (next > t_.columns) t_.columns = next;
     }

@@ -6,7 +6,7 @@
 
 #include <sys/uio.h>
 
-#include <memory>
+#include <collx/core/pointers.hpp>
 
 #include <collx/transport/detail/join_guest.hpp>
 #include <collx/transport/detail/join_host.hpp>
@@ -21,7 +21,7 @@ COLLX_BEGIN_NAMESPACE
 // a job of this name is starting) · environment (no job name) ·
 //         peer_failed (a rank ended meanwhile) · resource (descriptors, address space).
 // Cost: about a quarter of a millisecond per rank; one descriptor, one mapping.
-inline std::shared_ptr<arena> join_shm(const char* job, int rank, int ranks, const deadline& until,
+inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const deadline& until,
                                        std::size_t bytes = default_arena_bytes) {
     if (ranks < 1 || ranks > max_local_ranks)
         fail(errc::invalid_argument, rank, -1, "", "a host has 1 to %d ranks, not %d", max_local_ranks, ranks);

@@ -3,7 +3,7 @@
 // has done the same.
 #pragma once
 
-#include <memory>
+#include <collx/core/pointers.hpp>
 
 #include <collx/transport/detail/join_packet.hpp>
 #include <collx/transport/detail/sealed_memory.hpp>
@@ -21,7 +21,7 @@ public:
 
     // Tries until the deadline. What ends an attempt and is worth another: nobody listens yet, the queue is full, the
     // listener was of a job that is just going, rank 0 had too many strangers at the door.
-    std::shared_ptr<arena> join() {
+    counted_ptr<arena> join() {
         const char* trouble = "rank 0 did not come";
         for (retry_pause pause(10'000'000);;) {
             socket_ = packet_socket();
@@ -45,9 +45,9 @@ private:
     static constexpr std::int64_t verdict_grace_ns = 250'000'000;
 
     // One conversation. nullptr when rank 0 hung up before it said welcome.
-    std::shared_ptr<arena> talk() {
+    counted_ptr<arena> talk() {
         if (!say_hello()) return nullptr;
-        std::shared_ptr<arena> shared;
+        counted_ptr<arena> shared;
         deadline until = until_;
         for (;;) {
             join_packet p;
@@ -82,7 +82,7 @@ private:
         return send_packet(socket_.get(), &p, sizeof p);
     }
 
-    std::shared_ptr<arena> map(descriptor fd, const join_packet& welcome) {
+    counted_ptr<arena> map(descriptor fd, const join_packet& welcome) {
         join_packet p;
         try {
             auto shared = open_sealed_arena(static_cast<descriptor&&>(fd), welcome.number, rank_, ranks_);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdarg>
-#include <memory>
+#include <collx/core/pointers.hpp>
 #include <vector>
 
 #include <collx/transport/arena.hpp>

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include <cstring>
-#include <memory>
+#include <collx/core/pointers.hpp>
 
 #include <collx/core/descriptor.hpp>
 #include <collx/transport/arena.hpp>
@@ -42,7 +42,7 @@ inline std::size_t file_size_limit() {
 }
 
 // Maps a memfd of `bytes` or, where the system refuses, half of that and so on. Formatted and sealed.
-inline std::shared_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
+inline counted_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
     constexpr std::size_t least_bytes = round_up(sizeof(arena_header), page_bytes) + page_bytes;
     descriptor fd = make_memfd();
     bytes = round_up(bytes < least_bytes ? least_bytes : bytes, page_bytes);
@@ -51,7 +51,7 @@ inline std::shared_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
         if (without_eintr([&] { return ::ftruncate(fd.get(), static_cast<off_t>(bytes)); }) != 0) continue;
         void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
         if (base == MAP_FAILED) continue;
-        auto a = std::make_shared<arena>(base, bytes, fd.release());
+        auto a = make_counted<arena>(base, bytes, fd.release());
         a->reserve(0, sizeof(arena_header));
         a->format(ranks);
         if (::fcntl(a->fd(), F_ADD_SEALS, size_seals) != 0)
@@ -64,7 +64,7 @@ inline std::shared_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
 }
 
 // Maps what rank 0 sent, after comparing it with what rank 0 said about it.
-inline std::shared_ptr<arena> open_sealed_arena(descriptor fd, std::size_t bytes, int rank, int ranks) {
+inline counted_ptr<arena> open_sealed_arena(descriptor fd, std::size_t bytes, int rank, int ranks) {
     struct stat about {};
     const bool is_sound = ::fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode) &&
                           static_cast<std::size_t>(about.st_size) == bytes && bytes >= sizeof(arena_header) &&
@@ -76,7 +76,7 @@ inline std::shared_ptr<arena> open_sealed_arena(descriptor fd, std::size_t bytes
     if (base == MAP_FAILED)
         fail(errc::resource, rank, -1, "raise the address space limit (ulimit -v) or lower COLLX_ARENA_BYTES",
              "cannot map %zu bytes of shared memory: %s", bytes, std::strerror(errno));
-    auto a = std::make_shared<arena>(base, bytes, fd.release());
+    auto a = make_counted<arena>(base, bytes, fd.release());
     const auto& h = a->header();
     if (h.magic != arena_header::magic_value || h.bytes != bytes || h.ranks != ranks)
         fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
