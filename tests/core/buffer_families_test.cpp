@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Tensors of libraries that need not be installed: for each family an archetype with just the members that the family
+// is recognised by, so that this test says what collx asks of mdspan, Thrust, DLPack and torch.
+#include <collx/core/as.hpp>
+#include <collx/core/buffer.hpp>
+
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using collx::buffer_t, collx::contiguous_view, collx::mapped_view;
+
+namespace {
+
+std::vector<float> numbers(int n) {
+    std::vector<float> v(static_cast<std::size_t>(n));
+    std::iota(v.begin(), v.end(), 0.0f);
+    return v;
+}
+
+template <class V>
+auto elements(const V& v) {
+    std::vector<typename V::value_type> all;
+    for (std::size_t i = 0; i < v.size(); ++i) all.push_back(v[i]);
+    return all;
+}
+
+// --- mdspan -------------------------------------------------------------------------------------------------------
+template <int Rank>
+struct shape_of {
+    using index_type = int;
+    std::array<int, Rank + 1> n;
+    static constexpr std::size_t rank() { return Rank; }
+    constexpr int extent(std::size_t d) const { return n[d]; }
+};
+
+template <int Rank, bool Dense>
+struct strided_layout {
+    shape_of<Rank> extents_;
+    std::array<int, Rank + 1> strides;
+    constexpr const shape_of<Rank>& extents() const { return extents_; }
+    template <class... I>
+    constexpr int operator()(I... index) const {
+        int d = 0, sum = 0;
+        ((sum += static_cast<int>(index) * strides[static_cast<std::size_t>(d++)]), ...);
+        return sum;
+    }
+    static constexpr bool is_always_exhaustive() { return Dense; }
+    static constexpr bool is_always_strided() { return true; }
+    static constexpr bool is_strided() { return true; }
+    constexpr int stride(std::size_t d) const { return strides[d]; }
+};
+
+// A layout that has no strides: tiles of 2 x 2.
+struct tiled_layout {
+    shape_of<2> extents_;
+    constexpr const shape_of<2>& extents() const { return extents_; }
+    constexpr int operator()(int i, int j) const {
+        return ((i / 2) * ((extents_.n[1] + 1) / 2) + j / 2) * 4 + (i % 2) * 2 + j % 2;
+    }
+    static constexpr bool is_always_exhaustive() { return false; }
+    static constexpr bool is_always_strided() { return false; }
+};
+
+template <class T, class Layout>
+struct mdspan {
+    using element_type = T;
+    T* data;
+    Layout layout;
+    T* data_handle() const { return data; }
+    const Layout& mapping() const { return layout; }
+    const auto& extents() const { return layout.extents(); }
+    static constexpr std::size_t rank() {
+        return std::remove_cvref_t<decltype(std::declval<Layout>().extents())>::rank();
+    }
+};
+
+// --- Thrust -------------------------------------------------------------------------------------------------------
+struct device_reference {};
+template <class T, class Reference>
+struct wrapped_pointer {
+    T* raw;
+    T* get() const { return raw; }
+    Reference operator*() const;
+};
+template <class T, class Reference>
+struct wrapped_vector {
+    std::vector<T> memory;
+    wrapped_pointer<T, Reference> data() { return {memory.data()}; }
+    wrapped_pointer<const T, Reference> data() const { return {memory.data()}; }
+    std::size_t size() const { return memory.size(); }
+};
+
+// An owning vector whose iterators hide that they are contiguous.
+struct shy_vector {
+    using value_type = float;
+    struct iterator {
+        float* at;
+        float& operator*() const { return *at; }
+        iterator operator+(std::ptrdiff_t d) const { return {at + d}; }
+        std::ptrdiff_t operator-(const iterator& o) const { return at - o.at; }
+    };
+    std::vector<float> memory;
+    float* data() { return memory.data(); }
+    iterator begin() { return {memory.data()}; }
+    std::size_t size() const { return memory.size(); }
+    std::size_t capacity() const { return memory.capacity(); }
+    float& operator[](std::size_t i) { return memory[i]; }
+    void push_back(float x) { memory.push_back(x); }
+};
+
+// A view with data() and begin() that visits every other element: data() alone must not be believed.
+struct skipping_view : shy_vector {
+    iterator begin() { return {memory.data() + 1}; }
+    void capacity() = delete;
+};
+
+// --- DLPack -------------------------------------------------------------------------------------------------------
+struct dl_type {
+    std::uint8_t code, bits;
+    std::uint16_t lanes;
+};
+struct dl_device {
+    int device_type;
+    std::int32_t device_id;
+};
+struct dl_struct {
+    void* data;
+    dl_device device;
+    std::int32_t ndim;
+    dl_type dtype;
+    std::int64_t* shape;
+    std::int64_t* strides;
+    std::uint64_t byte_offset;
+};
+struct dl_managed_tensor {
+    dl_struct dl_tensor;
+    void* manager_ctx;
+};
+
+// --- torch --------------------------------------------------------------------------------------------------------
+struct torch_tensor {
+    float* data;
+    std::vector<std::int64_t> sizes, strides;
+    template <class T>
+    T* data_ptr() const {
+        if (!std::is_same_v<T, float>) throw std::string("expected scalar type Float");
+        return reinterpret_cast<T*>(data);
+    }
+    std::int64_t numel() const {
+        return std::accumulate(sizes.begin(), sizes.end(), std::int64_t(1), std::multiplies<>());
+    }
+    bool is_contiguous() const { return true; }
+    std::int64_t dim() const { return static_cast<std::int64_t>(sizes.size()); }
+    std::int64_t size(std::int64_t d) const { return sizes[static_cast<std::size_t>(d)]; }
+    std::int64_t stride(std::int64_t d) const { return strides[static_cast<std::size_t>(d)]; }
+};
+// The least that is recognised.
+struct flat_torch_tensor {
+    float* data;
+    bool dense;
+    template <class T>
+    T* data_ptr() const {
+        return reinterpret_cast<T*>(data);
+    }
+    std::int64_t numel() const { return 3; }
+    bool is_contiguous() const { return dense; }
+};
+
+template <class F>
+collx::errc code_thrown_by(F f) {
+    try {
+        f();
+    } catch (const collx::error& e) {
+        INFO(e.what());
+        return e.code();
+    }
+    FAIL("nothing was thrown");
+    return {};
+}
+
+} // namespace
+
+TEST_CASE("mdspan: every layout is numbered with the last index fastest") {
+    auto v = numbers(24);
+    const mdspan<float, strided_layout<2, true>> right{v.data(), {{{4, 6}}, {6, 1}}};
+    const mdspan<float, strided_layout<2, true>> left{v.data(), {{{4, 6}}, {1, 4}}};
+    const mdspan<const float, strided_layout<2, false>> padded{v.data(), {{{4, 2}}, {6, 1}}};
+    const mdspan<float, tiled_layout> tiled{v.data(), {{{4, 4}}}};
+    const auto r = collx::buffer(right);
+    CHECK(elements(r) == v);
+    CHECK(r.contiguous_run(0) == 24);
+    const auto l = collx::buffer(left);
+    CHECK(l.contiguous_run(0) == 1);
+    for (std::size_t i = 0; i < 4; ++i)
+        for (std::size_t j = 0; j < 6; ++j) CHECK(l[i * 6 + j] == v[i + 4 * j]);
+    const auto p = collx::buffer(padded);
+    CHECK(elements(p) == std::vector<float>{0, 1, 6, 7, 12, 13, 18, 19});
+    CHECK(p.contiguous_run(2) == 2);
+    STATIC_REQUIRE_FALSE(decltype(p)::is_output);
+    CHECK(elements(collx::buffer(tiled)) == std::vector<float>{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15});
+    collx::buffer(left)[1] = -1;
+    CHECK(v[4] == -1);
+}
+
+TEST_CASE("mdspan: a dense vector is contiguous, a strided one is not; rank 0 is one element; any rank works") {
+    auto v = numbers(120);
+    STATIC_REQUIRE(std::is_same_v<buffer_t<mdspan<float, strided_layout<1, true>>>, contiguous_view<float>>);
+    const mdspan<float, strided_layout<1, false>> third{v.data(), {{{5}}, {3}}};
+    CHECK(elements(collx::buffer(third)) == std::vector<float>{0, 3, 6, 9, 12});
+    const mdspan<float, strided_layout<0, true>> scalar{v.data() + 7, {{}, {}}};
+    CHECK(elements(collx::buffer(scalar)) == std::vector<float>{7});
+    const mdspan<float, strided_layout<5, true>> deep{v.data(), {{{1, 2, 3, 4, 5}}, {120, 60, 20, 5, 1}}};
+    CHECK(elements(collx::buffer(deep)) == v);
+    CHECK(collx::buffer(deep).contiguous_run(0) == 120);
+    const mdspan<float, strided_layout<2, true>> nothing{v.data(), {{{0, 6}}, {6, 1}}};
+    CHECK(collx::buffer(nothing).size() == 0);
+}
+
+TEST_CASE("wrapped pointers: device memory where they give proxies, host memory where they give references") {
+    wrapped_vector<float, device_reference> device{numbers(3)};
+    const auto view = collx::buffer(device);
+    STATIC_REQUIRE(std::is_same_v<decltype(view), const collx::device_view<float>>);
+    CHECK(view.data() == device.memory.data());
+    CHECK(view.size() == 3);
+    STATIC_REQUIRE(
+        std::is_same_v<buffer_t<const wrapped_vector<float, device_reference>&>, collx::device_view<const float>>);
+    STATIC_REQUIRE(std::is_same_v<buffer_t<wrapped_vector<float, float&>&>, contiguous_view<float>>);
+}
+
+TEST_CASE("an owning vector is contiguous even if its iterators do not say so; other things with data() are not") {
+    shy_vector shy{numbers(3)};
+    STATIC_REQUIRE(std::is_same_v<buffer_t<shy_vector&>, contiguous_view<float>>);
+    CHECK(collx::buffer(shy).data() == shy.memory.data());
+    skipping_view skipping{{numbers(3)}};
+    const auto view = collx::buffer(skipping);
+    STATIC_REQUIRE_FALSE(decltype(view)::is_contiguous);
+    CHECK(view[0] == 1.0f);
+}
+
+TEST_CASE("DLPack: shape, strides and offset are followed") {
+    auto v = numbers(24);
+    std::int64_t shape[] = {4, 6}, transposed[] = {1, 4}, piece[] = {2, 3}, piece_strides[] = {6, 1};
+    dl_struct x{v.data(), {1, 0}, 2, {2, 32, 1}, shape, nullptr, 0};
+    const auto dense = collx::as<float>(x);
+    CHECK(elements(dense) == v);
+    CHECK(dense.contiguous_run(0) == 24);
+    x.strides = transposed;
+    CHECK(collx::as<float>(x)[1] == v[4]);
+    const dl_struct inner{v.data(), {1, 0}, 2, {2, 32, 1}, piece, piece_strides, 4 * sizeof(float)};
+    CHECK(elements(collx::as<float>(inner)) == std::vector<float>{4, 5, 6, 10, 11, 12});
+    STATIC_REQUIRE_FALSE(decltype(collx::as<const float>(inner))::is_output);
+    const dl_managed_tensor managed{inner, nullptr};
+    CHECK(collx::as<float>(managed).size() == 6);
+    const dl_struct scalar{v.data(), {1, 0}, 0, {2, 32, 1}, nullptr, nullptr, 0};
+    CHECK(collx::as<float>(scalar).size() == 1);
+    std::int64_t nothing[] = {4, 0, 2};
+    const dl_struct empty{v.data(), {1, 0}, 3, {2, 32, 1}, nothing, nullptr, 0};
+    CHECK(collx::as<float>(empty).size() == 0);
+    STATIC_REQUIRE_FALSE(collx::Buffer<dl_struct&>); // without as<T> there is no element type
+    STATIC_REQUIRE(collx::Buffer<decltype(collx::as<float>(x))>);
+}
+
+TEST_CASE("DLPack: the element type is checked against the tensor") {
+    std::uint64_t memory[2] = {};
+    std::int64_t shape[] = {1};
+    const auto tensor = [&](int code, int bits, int lanes = 1) {
+        return dl_struct{
+            memory,
+            {1, 0},
+            1,
+            {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), static_cast<std::uint16_t>(lanes)},
+            shape,
+            nullptr,
+            0};
+    };
+    CHECK(collx::as<double>(tensor(2, 64)).size() == 1);
+    CHECK(collx::as<collx::f16>(tensor(2, 16)).size() == 1);
+    CHECK(collx::as<collx::bf16>(tensor(4, 16)).size() == 1);
+    CHECK(collx::as<std::int8_t>(tensor(0, 8)).size() == 1);
+    CHECK(collx::as<std::uint64_t>(tensor(1, 64)).size() == 1);
+    CHECK(collx::as<bool>(tensor(6, 8)).size() == 1);
+    CHECK(collx::as<bool>(tensor(1, 8)).size() == 1); // before DLPack 0.8
+    using pair = std::array<float, 2>;
+    CHECK(collx::as<pair>(tensor(2, 32, 2)).size() == 1); // two lanes are a struct of two
+
+    const auto refused = [&](auto element, const dl_struct& x) {
+        return code_thrown_by([&] { collx::as<decltype(element)>(x); }) == collx::errc::invalid_argument;
+    };
+    CHECK(refused(float(), tensor(2, 64)));
+    CHECK(refused(float(), tensor(0, 32)));
+    CHECK(refused(std::int32_t(), tensor(1, 32)));
+    CHECK(refused(collx::f16(), tensor(4, 16)));
+    CHECK(refused(collx::bf16(), tensor(2, 16)));
+    CHECK(refused(float(), tensor(2, 32, 4)));
+    CHECK(refused(bool(), tensor(0, 8)));
+    CHECK(refused(pair(), tensor(2, 32)));
+}
+
+TEST_CASE("DLPack: the message names both types, and too many gaps are refused") {
+    float x = 0;
+    std::int64_t shape[10], strides[10];
+    for (int d = 0; d < 10; ++d) shape[d] = 2, strides[d] = 1 + 10 * d * d;
+    const dl_struct gaps{&x, {1, 0}, 10, {2, 32, 1}, shape, strides, 0};
+    CHECK(code_thrown_by([&] { collx::as<float>(gaps); }) == collx::errc::unsupported);
+    const dl_struct doubles{&x, {1, 0}, 1, {2, 64, 1}, shape, nullptr, 0};
+    CHECK_THROWS_WITH(
+        collx::as<float>(doubles),
+        "collx: a DLPack tensor with type code 2 and 64 bits was taken for one of code 2 and 32 bits (name the "
+        "type that the tensor has in collx::as<T>)");
+}
+
+TEST_CASE("torch: strides are followed, the type is torch's to check") {
+    auto v = numbers(12);
+    const torch_tensor dense{v.data(), {3, 4}, {4, 1}}, transposed{v.data(), {4, 3}, {1, 4}};
+    CHECK(elements(collx::as<float>(dense)) == v);
+    CHECK(collx::as<float>(dense).contiguous_run(0) == 12);
+    CHECK(elements(collx::as<float>(transposed)) == std::vector<float>{0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11});
+    CHECK_THROWS_AS(collx::as<double>(dense), std::string);
+    CHECK(elements(collx::as<float>(flat_torch_tensor{v.data(), true})) == std::vector<float>{0, 1, 2});
+    CHECK(code_thrown_by([&] { collx::as<float>(flat_torch_tensor{v.data(), false}); }) == collx::errc::unsupported);
+    STATIC_REQUIRE_FALSE(collx::Buffer<torch_tensor>);
+}
