@@ -28,9 +28,9 @@ struct automatic {};
 
 // A type that names the collective it implements and can be run over an executor is an algorithm; users write their own.
 template <class A>
-concept AlgorithmPolicy = requires {
+concept AlgorithmPolicy = requires(const A& a) {
     { A::op } -> std::convertible_to<collective>;
-    { A::chunks(2) } -> std::convertible_to<int>;
+    { a.chunks(2) } -> std::convertible_to<int>;  // static, or of this value's parameters
 };
 
 // The policies of one call, folded together from a list.
