@@ -40,7 +40,7 @@ public:
         for (std::size_t r = 0; r < s_.programs.size(); ++r) rank(static_cast<int>(r));
         for (const link& l : t_.links) arrow(l);
         for (const timed_step& t : t_.steps) box(t);
-        if (!v_.ok()) foot();
+        if (!v_.ok()) text(pad, height_ - 12, "bad", blame());
         out_ += "</svg>\n";
         return static_cast<std::string&&>(out_);
     }
@@ -90,8 +90,15 @@ private:
         out_ += "<text class=\"" + std::string(kind) + "\" x=\"" + n(x) + "\" y=\"" + n(y) + "\">" + escaped(words) + "</text>\n";
     }
 
+    std::string blame() const {
+        const std::string words = explain(s_, v_);
+        return words.substr(0, words.find('\n'));
+    }
+
     void head(const std::string& title) {
-        const int width = width_ < 480 ? 480 : width_;
+        const std::size_t words = v_.ok() || title.size() > blame().size() ? title.size() : blame().size();
+        const int least = static_cast<int>(words) * 9 + 2 * pad;
+        const int width = width_ < least ? least : width_;
         out_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + n(width) + " " + n(height_) + "\" width=\"" + n(width) +
                 "\" height=\"" + n(height_) + "\" role=\"img\">\n<title>" + escaped(title) + "</title>\n";
         out_ += "<style>\n"
@@ -147,11 +154,6 @@ private:
         const std::string kind = l.is_signal ? "notice dim" : class_of(l.chunk);
         out_ += "<path class=\"" + kind + "\" d=\"M" + n(x1) + " " + n(y1) + " C" + n(x1 + gap) + " " + n(y1) + " " + n(x2 - gap) + " " + n(y2) + " " +
                 n(x2) + " " + n(y2) + (l.is_signal ? "" : "m-6 -4l6 4l-6 4") + "\"/>\n";
-    }
-
-    void foot() {
-        const std::string words = explain(s_, v_);
-        text(pad, height_ - 12, "bad", words.substr(0, words.find('\n')));
     }
 
     const schedule& s_;

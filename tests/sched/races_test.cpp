@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Happens-before: what orders two accesses and what does not. Small schedules, each with the one edge in question present and absent.
+#include <collx/algo/algorithms.hpp>
+#include <collx/sched/facts.hpp>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+using namespace collx::sched;
+using namespace collx::algo;
+
+namespace {
+
+template <class Text>
+struct exchange {
+    static constexpr collective op = collective::send_recv;
+    static constexpr int chunks(int) { return 1; }
+    Text text;
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        text(ex, r, n);
+    }
+};
+template <class Text>
+verdict judge(Text text, int n = 2) {
+    return races(exchange<Text>{text}, n);
+}
+
+}  // namespace
+
+TEST_CASE("a strand orders its own accesses") {
+    CHECK(judge([](auto& ex, int, int) {
+              ex.template step<copy>(in(0), tmp(0));
+              ex.template step<copy>(tmp(0), out(0));
+          }).ok());
+}
+
+TEST_CASE("two strands are ordered by a message between them, and by nothing else") {
+    const auto with = [](bool message) {
+        return judge([message](auto& ex, int r, int) {
+            if (ex.strand(0)) {
+                ex.template step<copy>(in(0), tmp(0));
+                ex.template step<send>(to(r), tmp(0));
+                // the next iteration overwrites tmp: strand 1 must have read it
+                ex.template step<recv | copy>(from(1 - r), tmp(0));
+            }
+            if (ex.strand(1)) {
+                if (message) ex.template step<recv | send>(from(r), to(1 - r), passing(0));
+                else ex.template step<recv | copy | send>(from(r), to(1 - r), tmp(0));
+            }
+        });
+    };
+    CHECK(with(true).ok());
+    CHECK(with(false).what == problem::race);
+}
+
+TEST_CASE("a peer's window is read after its signal and written again after the reader's") {
+    const auto with = [](int stages, bool ask_first, int lag) {
+        schedule s = record_all(exchange{[=](auto& ex, int r, int) {
+                                    if (lag > 0) ex.wait(1, 1 - r, lag);
+                                    ex.template step<copy>(in(0), window(0, 0));
+                                    ex.signal(0);
+                                    if (ask_first) ex.wait(0, 1 - r);
+                                    ex.template step<get | copy>(at(1 - r, window(0, 0)), out(0));
+                                    ex.signal(1);
+                                }},
+                                2);
+        s.window_depth = stages;
+        return races(s);
+    };
+    CHECK(with(1, true, 1).ok());
+    CHECK(with(1, false, 1).what == problem::race);
+    CHECK(with(1, true, 2).what == problem::race);
+    CHECK(with(1, true, 0).what == problem::race);
+    CHECK(with(2, true, 2).ok());
+    CHECK(with(2, true, 0).ok());  // whoever has signalled 0 again has read what came before
+    CHECK(with(2, false, 3).what == problem::race);
+}
+
+TEST_CASE("the user may touch a buffer once the call has returned, and not a moment earlier") {
+    const auto with = [](bool entry, bool exit) {
+        return judge([=](auto& ex, int r, int) {
+            ex.signal(0);
+            if (entry) ex.wait(0, 1 - r);
+            ex.template step<get | copy>(at(1 - r, in(0)), out(0));
+            ex.signal(1);
+            if (exit) ex.wait(1, 1 - r);
+        });
+    };
+    CHECK(with(true, true).ok());
+    CHECK(with(false, true).what == problem::race);
+    CHECK(with(true, false).what == problem::race);
+}
+
+TEST_CASE("only the signal that is asked for orders, not a later one that happened to come first") {
+    // Rank 1 signals 0 before it writes and 1 after; rank 0 asks for 0 and reads.
+    const auto asking = [](int index) {
+        return judge([index](auto& ex, int r, int) {
+            if (r == 1) {
+                ex.wait(2, 0, 1);
+                ex.signal(0);
+                ex.template step<copy>(in(0), window(0, 0));
+                ex.signal(1);
+            } else {
+                ex.wait(index, 1);
+                ex.template step<get | copy>(at(1, window(0, 0)), out(0));
+                ex.signal(2);
+            }
+        });
+    };
+    CHECK(asking(1).ok());
+    CHECK(asking(0).what == problem::race);
+}
+
+TEST_CASE("readers do not disturb each other") {
+    CHECK(judge([](auto& ex, int r, int n) {
+              if (r == 0) {
+                  ex.wait_all(1, 1);
+                  ex.template step<copy>(in(0), window(0, 0));
+                  ex.signal(0);
+              } else {
+                  ex.wait(0, 0);
+                  ex.template step<get | copy>(at(0, window(0, 0)), out(0));
+              }
+              ex.signal(1);
+              (void)n;
+          }, 4)
+              .ok());
+}
+
+TEST_CASE("every algorithm orders its accesses for 1 to 17 ranks") {
+    for_each_algorithm([&](auto a) {
+        for (int n = 1; n <= 17; ++n)
+            for (int root : {0, n / 2, n - 1}) {
+                if constexpr (requires { a.root; }) a.root = root;
+                else if (root != 0) continue;
+                const verdict v = races(a, n);
+                if (v.ok()) continue;
+                CAPTURE(decltype(a)::name, name_of(a.op), n, root, static_cast<int>(v.what), v.rank, v.strand, v.step, v.peer, v.chunk);
+                CHECK(v.ok());
+            }
+        CHECK(races(decltype(a){}, 4).ok());
+    });
+}
