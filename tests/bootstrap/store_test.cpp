@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The contract of stores, for all models, and the archetype: the least a store can be.
+//
 // collx-test: timeout=120
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/memory_store.hpp>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Joining a job of processes: that it works, that every way of doing it wrong is answered on all ranks with the same
-// typed error, that nothing stays behind. Hostile clients, limits and deaths are in shm_fault_test.cpp. collx-test:
-// sanitize=address serial timeout=120
+// typed error, that nothing stays behind. Hostile clients, limits and deaths are in shm_fault_test.cpp.
+//
+// collx-test: sanitize=address serial timeout=120
 #include <collx/transport/shm.hpp>
 
 #include <catch2/catch.hpp>

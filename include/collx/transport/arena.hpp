@@ -4,6 +4,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -77,9 +78,10 @@ public:
 
     // Takes `bytes` of address space (page aligned). Nothing is touched.
     std::uint64_t take(std::size_t bytes) {
-        bytes = round_up(bytes, page_bytes);
         auto& h = header();
-        acquire(h);
+        if (bytes > bytes_) fail_full(bytes);  // before rounding, which could wrap
+        bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
+        if (!acquire(h)) fail(errc::timeout, -1, -1, "is a rank stopped?", "the table of shared address space stays locked");
         for (int i = 0; i < h.free_count; ++i) {
             auto& f = h.free[i];
             if (f.bytes < bytes) continue;
@@ -94,17 +96,16 @@ public:
             return offset;
         }
         release(h);
-        fail(errc::resource, -1, -1, "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES",
-             "no %zu bytes of shared address space left", bytes);
+        fail_full(bytes);
     }
 
     // Gives a range back, its pages too.
     void give_back(std::uint64_t offset, std::size_t bytes) noexcept {
-        bytes = round_up(bytes, page_bytes);
+        bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
         if (fd_ >= 0) (void)::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
         else (void)::madvise(at(offset), bytes, MADV_DONTNEED);
         auto& h = header();
-        acquire(h);
+        if (!acquire(h)) return;  // leaks address space
         int i = 0;
         while (i < h.free_count && h.free[i].offset < offset) ++i;
         const bool joins_left = i > 0 && h.free[i - 1].offset + h.free[i - 1].bytes == offset;
@@ -127,24 +128,36 @@ public:
     }
 
     // Makes sure that the pages exist, so that a full machine is an error here and not a SIGBUS later.
+    // In pieces: fallocate() undoes its work when a signal arrives, so one call for a large range might never end.
     void reserve(std::uint64_t offset, std::size_t bytes) {
-        if (fd_ < 0 || bytes == 0) return;
-        int r;
-        do r = ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-        while (r != 0 && errno == EINTR);
-        if (r != 0)
-            fail(errc::resource, -1, -1, "free memory or raise the memory limit of this job", "cannot reserve %zu bytes of shared memory: %s", bytes,
-                 std::strerror(errno));
+        if (fd_ < 0) return;
+        constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+        for (std::size_t done = 0; done < bytes;) {
+            const std::size_t piece = bytes - done < piece_bytes ? bytes - done : piece_bytes;
+            if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset + done), static_cast<off_t>(piece)) == 0) done += piece;
+            else if (errno != EINTR)
+                fail(errc::resource, -1, -1, "free memory or raise the memory limit of this job", "cannot reserve %zu bytes of shared memory: %s", bytes,
+                     std::strerror(errno));
+        }
     }
 
 private:
-    static void acquire(arena_header& h) {
+    [[noreturn, gnu::cold]] static void fail_full(std::size_t bytes) {
+        fail(errc::resource, -1, -1, "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES",
+             "no %zu bytes of shared address space left", bytes);
+    }
+
+    // False after ten seconds. Held for a few hundred instructions; after a second it is taken over from a holder that died inside them.
+    static bool acquire(arena_header& h) {
         const auto me = static_cast<std::uint32_t>(::getpid());
-        for (std::int64_t until = now_ns() + 5'000'000'000;;) {
-            std::uint32_t expected = 0;
-            if (h.lock.compare_exchange_weak(expected, me, std::memory_order_acquire)) return;
+        for (const std::int64_t begin = now_ns();;) {
+            std::uint32_t holder = 0;
+            if (h.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) return true;
             sched_yield();
-            if (now_ns() > until) h.lock.store(0, std::memory_order_relaxed);  // the holder died inside these few instructions
+            const std::int64_t waited_ns = now_ns() - begin;
+            if (waited_ns > 10'000'000'000) return false;
+            if (waited_ns < 1'000'000'000 || ::kill(static_cast<pid_t>(holder), 0) == 0 || errno != ESRCH) continue;
+            if (h.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) return true;
         }
     }
     static void release(arena_header& h) { h.lock.store(0, std::memory_order_release); }

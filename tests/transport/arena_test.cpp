@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The arena's table of free ranges against a model, at its limits, from many threads, and when a process dies holding
+// its lock.
+//
+// collx-test: needs=rapidcheck
+#include <collx/transport/memory.hpp>
+#include <collx/transport/shm.hpp>
+
+#include <map>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <rapidcheck.h>
+
+#include "support/processes.hpp"
+#include "transport/shm_support.hpp"
+
+using namespace collx;
+using namespace collx_test;
+
+namespace {
+
+constexpr std::size_t small = std::size_t{64} << 20;
+
+std::size_t free_bytes(const arena& a) {
+    std::size_t sum = 0;
+    for (int i = 0; i < a.header().free_count; ++i) sum += a.header().free[i].bytes;
+    return sum;
+}
+bool is_in_order(const arena& a) {
+    const auto& h = a.header();
+    for (int i = 0; i < h.free_count; ++i) {
+        if (h.free[i].bytes == 0 || h.free[i].offset % page_bytes != 0 || h.free[i].bytes % page_bytes != 0)
+            return false;
+        if (i > 0 && h.free[i - 1].offset + h.free[i - 1].bytes >= h.free[i].offset)
+            return false; // touching ranges are one
+    }
+    return true;
+}
+errc code_of_take(arena& a, std::size_t bytes) {
+    try {
+        (void)a.take(bytes);
+    } catch (const error& e) {
+        return e.code();
+    }
+    return errc::forked;
+}
+
+} // namespace
+
+TEST_CASE("a fresh arena is one free range behind its header") {
+    auto a = make_memory_arena(3, small);
+    CHECK(a->bytes() == small);
+    CHECK(a->header().ranks == 3);
+    CHECK(a->header().free_count == 1);
+    CHECK(a->header().free[0].offset >= sizeof(arena_header));
+    CHECK(free_bytes(*a) == small - a->header().free[0].offset);
+}
+
+TEST_CASE("ranges given back become one again, in any order") {
+    auto a = make_memory_arena(1, small);
+    const std::size_t all = free_bytes(*a);
+    const std::vector<std::vector<int>> orders = {{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}};
+    for (const auto& order : orders) {
+        std::uint64_t at[3];
+        for (auto& o : at) o = a->take(3 * page_bytes - 5);
+        CHECK(at[1] == at[0] + 3 * page_bytes);
+        for (const int i : order) {
+            a->give_back(at[i], 3 * page_bytes - 5);
+            CHECK(is_in_order(*a));
+        }
+        CHECK(a->header().free_count == 1);
+        CHECK(free_bytes(*a) == all);
+    }
+}
+
+TEST_CASE("what was given back is zero when it is taken again") {
+    for (const bool is_memfd : {false, true}) {
+        auto a = is_memfd ? join_shm(nullptr, 0, 1, {}, small) : make_memory_arena(1, small);
+        const auto at = a->take(2 * page_bytes);
+        a->reserve(at, 2 * page_bytes);
+        std::memset(a->at(at), 7, 2 * page_bytes);
+        a->give_back(at, 2 * page_bytes);
+        const auto again = a->take(2 * page_bytes);
+        REQUIRE(again == at);
+        for (std::size_t i = 0; i < 2 * page_bytes; i += 97) REQUIRE(*a->at(again + i) == std::byte{0});
+    }
+}
+
+TEST_CASE("what does not fit is an error, and the arena is as before") {
+    auto a = make_memory_arena(1, small);
+    const std::size_t all = free_bytes(*a);
+    for (const std::size_t bytes : {all + 1, small, SIZE_MAX, SIZE_MAX - page_bytes + 2, SIZE_MAX / 2})
+        CHECK(code_of_take(*a, bytes) == errc::resource);
+    CHECK(free_bytes(*a) == all);
+    const auto at = a->take(all);
+    CHECK(a->header().free_count == 0);
+    CHECK(code_of_take(*a, 1) == errc::resource);
+    a->give_back(at, all);
+    CHECK(free_bytes(*a) == all);
+}
+
+TEST_CASE("nothing takes a page of its own, so that two takers never share an address") {
+    auto a = make_memory_arena(1, small);
+    const std::size_t all = free_bytes(*a);
+    const auto x = a->take(0), y = a->take(0);
+    CHECK(x != y);
+    a->give_back(x, 0);
+    a->give_back(y, 0);
+    CHECK(free_bytes(*a) == all);
+    CHECK(a->header().free_count == 1);
+}
+
+TEST_CASE("too many holes leak address space and do nothing worse") {
+    auto a = make_memory_arena(1, small);
+    std::vector<std::uint64_t> at;
+    for (int i = 0; i < 2 * arena_header::max_free + 100; ++i) at.push_back(a->take(page_bytes));
+    for (std::size_t i = 0; i < at.size(); i += 2) a->give_back(at[i], page_bytes);
+    CHECK(a->header().free_count == arena_header::max_free);
+    CHECK(is_in_order(*a));
+    for (std::size_t i = 1; i < at.size(); i += 2) a->give_back(at[i], page_bytes);
+    CHECK(is_in_order(*a));
+    CHECK(a->take(small / 4) > 0);
+}
+
+TEST_CASE("any sequence of taking and giving back keeps ranges apart and loses nothing") {
+    const bool is_good = rc::check("arena against a model", [](const std::vector<unsigned>& choices) {
+        auto a = make_memory_arena(1, small);
+        const std::size_t all = free_bytes(*a);
+        std::map<std::uint64_t, std::size_t> held; // offset -> bytes
+        std::size_t held_bytes = 0;
+        for (const unsigned choice : choices) {
+            if (choice % 3 != 0 || held.empty()) {
+                const std::size_t bytes = (choice / 3) % (choice % 7 == 0 ? small : 40 * page_bytes);
+                const std::size_t whole = round_up(bytes > 0 ? bytes : 1, page_bytes);
+                std::uint64_t at = 0;
+                try {
+                    at = a->take(bytes);
+                } catch (const error&) {
+                    for (int i = 0; i < a->header().free_count; ++i) RC_ASSERT(a->header().free[i].bytes < whole);
+                    continue;
+                }
+                const auto next = held.lower_bound(at);
+                RC_ASSERT(at >= sizeof(arena_header));
+                RC_ASSERT(at + whole <= small);
+                // Not inside RC_ASSERT, which evaluates both sides.
+                const bool is_before_next = next == held.end() || at + whole <= next->first;
+                const bool is_after_last =
+                    next == held.begin() || std::prev(next)->first + std::prev(next)->second <= at;
+                RC_ASSERT(is_before_next);
+                RC_ASSERT(is_after_last);
+                held[at] = whole;
+                held_bytes += whole;
+            } else {
+                auto it = held.begin();
+                std::advance(it, choice / 3 % held.size());
+                a->give_back(it->first, it->second);
+                held_bytes -= it->second;
+                held.erase(it);
+            }
+            RC_ASSERT(is_in_order(*a));
+            RC_ASSERT(free_bytes(*a) + held_bytes == all);
+        }
+        for (const auto& [at, bytes] : held) a->give_back(at, bytes);
+        RC_ASSERT(a->header().free_count == 1);
+        RC_ASSERT(free_bytes(*a) == all);
+    });
+    CHECK(is_good);
+}
+
+TEST_CASE("threads take and give back at the same time") {
+    auto a = make_memory_arena(1, small);
+    const std::size_t all = free_bytes(*a);
+    std::atomic<int> overlaps{0};
+    std::vector<std::thread> threads;
+    for (int t = 1; t <= 4; ++t)
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 200; ++i) {
+                const std::size_t bytes = page_bytes * static_cast<std::size_t>(1 + (i * t) % 5);
+                const auto at = a->take(bytes);
+                // Memory that is really mine keeps what I wrote, to the last byte.
+                auto* first = reinterpret_cast<int*>(a->at(at));
+                auto* last = reinterpret_cast<int*>(a->at(at + bytes)) - 1;
+                *first = *last = t;
+                std::this_thread::yield();
+                if (*first != t || *last != t) ++overlaps;
+                a->give_back(at, bytes);
+            }
+        });
+    for (auto& t : threads) t.join();
+    CHECK(overlaps == 0);
+    CHECK(free_bytes(*a) == all);
+    CHECK(a->header().free_count == 1);
+}
+
+TEST_CASE("a process that dies holding the lock does not lock out the others, one that lives does") {
+    auto a = join_shm(nullptr, 0, 1, {}, small);
+    processes p;
+    p.start(0, [&] {
+        a->header().lock.store(static_cast<std::uint32_t>(::getpid()));
+        return 0;
+    });
+    p.wait();
+    REQUIRE(a->header().lock.load() != 0);
+    std::int64_t begin = now_ns();
+    CHECK(a->take(1) > 0);
+    CHECK(now_ns() - begin < 5'000'000'000);
+    CHECK(a->header().lock.load() == 0);
+
+    const pid_t holder = p.start(1, [&] {
+        a->header().lock.store(static_cast<std::uint32_t>(::getpid()));
+        ::usleep(2'000'000);
+        a->header().lock.store(0);
+        return 0;
+    });
+    while (a->header().lock.load() != static_cast<std::uint32_t>(holder)) ::usleep(100);
+    begin = now_ns();
+    CHECK(a->take(1) > 0);
+    CHECK(now_ns() - begin > 1'500'000'000);
+    p.wait();
+}
+
+TEST_CASE("an address is inside only with all its bytes") {
+    auto a = make_memory_arena(1, small);
+    CHECK(a->contains(a->at(0), small));
+    CHECK(a->contains(a->at(small - 1), 1));
+    CHECK_FALSE(a->contains(a->at(small - 1), 2));
+    CHECK_FALSE(a->contains(a->at(1), SIZE_MAX));
+    CHECK_FALSE(a->contains(a->at(0) + small, 0));
+    int outside = 0;
+    CHECK_FALSE(a->contains(&outside, sizeof outside));
+    CHECK(a->offset_of(a->at(12345)) == 12345);
+}
+
+TEST_CASE("reserving succeeds under a storm of signals") {
+    auto a = join_shm(nullptr, 0, 1, {}, std::size_t{4} << 30);
+    const std::size_t bytes = std::size_t{192} << 20;
+    const auto at = a->take(bytes);
+    struct sigaction act {
+    }, before{};
+    act.sa_handler = [](int) {}; // without SA_RESTART
+    ::sigaction(SIGALRM, &act, &before);
+    timer_t timer{};
+    ::timer_create(CLOCK_MONOTONIC, nullptr, &timer);
+    const itimerspec every{{0, 1'000'000}, {0, 1'000'000}};
+    ::timer_settime(timer, 0, &every, nullptr);
+    const std::int64_t begin = now_ns();
+    CHECK_NOTHROW(a->reserve(at, bytes));
+    CHECK(now_ns() - begin < 20'000'000'000);
+    ::timer_delete(timer);
+    ::sigaction(SIGALRM, &before, nullptr);
+    a->give_back(at, bytes);
+}
