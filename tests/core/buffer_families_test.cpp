@@ -214,9 +214,11 @@ TEST_CASE("mdspan: a dense vector is contiguous, a strided one is not; rank 0 is
     CHECK(elements(collx::buffer(third)) == std::vector<float>{0, 3, 6, 9, 12});
     const mdspan<float, strided_layout<0, true>> scalar{v.data() + 7, {{}, {}}};
     CHECK(elements(collx::buffer(scalar)) == std::vector<float>{7});
-    const mdspan<float, strided_layout<5, true>> deep{v.data(), {{{1, 2, 3, 4, 5}}, {120, 60, 20, 5, 1}}};
+    const mdspan<float, strided_layout<5, true>> deep{v.data(), {{{1, 2, 3, 4, 5}}, {999, 60, 20, 5, 1}}};
     CHECK(elements(collx::buffer(deep)) == v);
     CHECK(collx::buffer(deep).contiguous_run(0) == 120);
+    const mdspan<float, strided_layout<3, true>> flat{v.data(), {{{4, 1, 6}}, {6, 999, 1}}};
+    CHECK(collx::buffer(flat).contiguous_run(0) == 24); // an extent of one may have any stride
     const mdspan<float, strided_layout<2, true>> nothing{v.data(), {{{0, 6}}, {6, 1}}};
     CHECK(collx::buffer(nothing).size() == 0);
 }

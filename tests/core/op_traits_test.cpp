@@ -221,6 +221,7 @@ TEST_CASE("with_pre and with_post add work and keep what the operator says") {
 TEST_CASE("hooks nest: the added pre comes first, the added post last") {
     const auto op =
         collx::with_post(collx::with_pre(hooked_op{}, [](float x) { return x + 1; }), [](float x) { return x * 10; });
+    CHECK(op.pre(3.0f) == 8.0f);
     CHECK(collx::apply_pre(op, 3.0f, {1, 0}) == 8.0f);   // (3 + 1) * 2
     CHECK(collx::apply_post(op, 3.0f, {1, 4}) == 70.0f); // (3 + 4) * 10
     const auto average = collx::with_post(collx::average{}, [](float x) { return x + 1; });
