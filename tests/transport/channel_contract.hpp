@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What every channel must do, whatever memory it lies in: order, credit, sizes, no message before its payload. A world
+// makes a channel and runs one function for each end (as threads or as processes); channel_test.cpp instantiates this
+// for all models. A new transport passes when this does.
+#pragma once
+
+#include <collx/transport/channel.hpp>
+#include <collx/transport/wait.hpp>
+
+#include <cstring>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace collx_test {
+
+inline constexpr std::size_t interesting_sizes[] = {0, 1, 47, 48, 49, 63, 64, 65, 4095, 4096, 4097, 65535, 65536};
+
+// Content that says which message it belongs to, byte by byte.
+inline std::byte byte_of(std::uint64_t message, std::size_t i) {
+    return static_cast<std::byte>(message * 31 + i * 7 + (i >> 8));
+}
+inline void fill_message(std::byte* to, std::uint64_t message, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) to[i] = byte_of(message, i);
+}
+inline bool is_message(const std::byte* from, std::uint64_t message, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i)
+        if (from[i] != byte_of(message, i)) return false;
+    return true;
+}
+
+// Both ends wait with a deadline, so that a lost message is a failed test and not a hang.
+template <class Look>
+bool wait_until(Look&& look) {
+    const auto until = collx::deadline::in_ns(20'000'000'000);
+    for (collx::backoff b(collx::wait_policy{.spins = 100, .nap_after_ns = 2'000'000}); !look();)
+        if (b.pause() && until.passed()) return false;
+    return true;
+}
+
+// The functions of both ends return 0 or the number of the complaint.
+template <class Sender>
+int send_message(Sender& tx, std::uint64_t message, std::size_t bytes) {
+    std::byte* to = nullptr;
+    if (!wait_until([&] { return (to = tx.try_acquire(bytes)) != nullptr; })) return 1;
+    fill_message(to, message, bytes);
+    tx.commit(bytes, static_cast<std::uint32_t>(message));
+    return 0;
+}
+template <class Receiver>
+int receive_message(Receiver& rx, std::uint64_t message, std::size_t bytes) {
+    const std::byte* from = nullptr;
+    if (!wait_until([&] { return (from = rx.try_peek()) != nullptr; })) return 2;
+    if (!rx.is_expected(bytes, static_cast<std::uint32_t>(message))) return 3;
+    if (rx.is_expected(bytes + 1, static_cast<std::uint32_t>(message)) ||
+        rx.is_expected(bytes, static_cast<std::uint32_t>(message) + 1))
+        return 4;
+    if (!is_message(from, message, bytes)) return 5;
+    if (rx.try_peek() != from) return 6; // looking twice changes nothing
+    rx.release();
+    return 0;
+}
+
+template <class World>
+void check_order_and_content() {
+    for (const int depth : {1, 2, 3, 8}) {
+        World world({.depth = depth, .slot_bytes = 65536});
+        const auto size_of = [](std::uint64_t m) {
+            return interesting_sizes[(m * 5 + m / 13) % std::size(interesting_sizes)];
+        };
+        constexpr std::uint64_t messages = 300;
+        const auto [sent, received] = world.run(
+            [&](auto& tx) {
+                for (std::uint64_t m = 0; m < messages; ++m)
+                    if (const int r = send_message(tx, m, size_of(m))) return r;
+                return 0;
+            },
+            [&](auto& rx) {
+                for (std::uint64_t m = 0; m < messages; ++m)
+                    if (const int r = receive_message(rx, m, size_of(m))) return r;
+                return rx.try_peek() == nullptr ? 0 : 7;
+            });
+        INFO("depth " << depth);
+        CHECK(sent == 0);
+        CHECK(received == 0);
+    }
+}
+
+template <class World>
+void check_short_messages() {
+    World world({.depth = 2, .slot_bytes = 64});
+    constexpr std::uint64_t messages = 10'000;
+    const auto [sent, received] = world.run(
+        [&](auto& tx) {
+            for (std::uint64_t m = 0; m < messages; ++m)
+                if (const int r = send_message(tx, m, m % 65)) return r;
+            return 0;
+        },
+        [&](auto& rx) {
+            for (std::uint64_t m = 0; m < messages; ++m)
+                if (const int r = receive_message(rx, m, m % 65)) return r;
+            return 0;
+        });
+    CHECK(sent == 0);
+    CHECK(received == 0);
+}
+
+// One end alone: how much fits, that nothing shows before it is committed, that released slots come back one by one.
+template <class World>
+void check_credit() {
+    for (const int depth : {1, 2, 5, 8}) {
+        World world({.depth = depth, .slot_bytes = 128});
+        auto tx = world.sender();
+        auto rx = world.receiver();
+        for (int round = 0; round < 3; ++round) {
+            const auto first = static_cast<std::uint64_t>(round * depth);
+            REQUIRE(rx.try_peek() == nullptr);
+            for (int i = 0; i < depth; ++i) {
+                const std::size_t bytes = i % 2 == 0 ? 100 : 10;
+                std::byte* to = tx.try_acquire(bytes);
+                REQUIRE(to != nullptr);
+                REQUIRE(tx.try_acquire(bytes) == to); // acquiring twice without commit is the same slot
+                fill_message(to, first + static_cast<std::uint64_t>(i), bytes);
+                REQUIRE((i > 0 || rx.try_peek() == nullptr));
+                tx.commit(bytes);
+            }
+            REQUIRE(tx.try_acquire(1) == nullptr);
+            for (int i = 0; i < depth; ++i) {
+                const std::size_t bytes = i % 2 == 0 ? 100 : 10;
+                const std::byte* from = rx.try_peek();
+                REQUIRE(from != nullptr);
+                REQUIRE(rx.is_expected(bytes));
+                REQUIRE(is_message(from, first + static_cast<std::uint64_t>(i), bytes));
+                REQUIRE((i > 0 || tx.try_acquire(1) == nullptr));
+                rx.release();
+                REQUIRE(tx.try_acquire(1) != nullptr);
+            }
+            REQUIRE(rx.try_peek() == nullptr);
+        }
+        CHECK(tx.messages == static_cast<std::uint64_t>(3 * depth));
+    }
+}
+
+} // namespace collx_test

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The contract of channels, for memory that threads share and for memory that processes share.
+//
+// collx-test: timeout=120
+#include <collx/transport/memory.hpp>
+#include <collx/transport/shm.hpp>
+
+#include <thread>
+#include <utility>
+
+#include "support/processes.hpp"
+#include "transport/channel_contract.hpp"
+#include "transport/shm_support.hpp"
+
+using namespace collx;
+using namespace collx_test;
+
+namespace {
+
+constexpr std::size_t small = std::size_t{64} << 20;
+
+struct thread_world {
+    channel_shape shape;
+    decltype(make_memory_arena(2, small)) memory;
+    std::byte* base;
+
+    explicit thread_world(channel_shape s, bool is_memfd = false)
+        : shape(s), memory(is_memfd ? join_shm(nullptr, 0, 1, {}, small) : make_memory_arena(2, small)),
+          base(memory->at(memory->take(s.bytes()))) {}
+    sending_end sender() { return {base, shape}; }
+    receiving_end receiver() { return {base, shape}; }
+    template <class Send, class Receive>
+    std::pair<int, int> run(Send send, Receive receive) {
+        std::pair<int, int> result{-1, -1};
+        std::thread other([&] {
+            sending_end tx = sender();
+            result.first = send(tx);
+        });
+        receiving_end rx = receiver();
+        result.second = receive(rx);
+        other.join();
+        return result;
+    }
+};
+
+struct sealed_memory_world : thread_world {
+    explicit sealed_memory_world(channel_shape s) : thread_world(s, true) {}
+};
+
+// Two processes that join, each with its own mapping of the memory.
+struct process_world {
+    channel_shape shape;
+    explicit process_world(channel_shape s) : shape(s) {}
+    template <class Send, class Receive>
+    std::pair<int, int> run(Send send, Receive receive) {
+        const std::string job = fresh_job();
+        const auto as_rank = [&](int rank, auto&& work) {
+            auto memory = join_shm(job.c_str(), rank, 2, deadline::in_ns(10'000'000'000), small);
+            return work(memory->at(round_up(sizeof(arena_header), page_bytes)));
+        };
+        processes p;
+        p.start(0, [&] {
+            return as_rank(0, [&](std::byte* base) {
+                sending_end tx(base, shape);
+                return send(tx);
+            });
+        });
+        p.start(1, [&] {
+            return as_rank(1, [&](std::byte* base) {
+                receiving_end rx(base, shape);
+                return receive(rx);
+            });
+        });
+        p.wait();
+        return {p[0].exit_code, p[1].exit_code};
+    }
+};
+
+} // namespace
+
+TEMPLATE_TEST_CASE("channels keep order and content", "", thread_world, sealed_memory_world, process_world) {
+    check_order_and_content<TestType>();
+}
+TEMPLATE_TEST_CASE("channels carry many short messages", "", thread_world, sealed_memory_world, process_world) {
+    check_short_messages<TestType>();
+}
+TEMPLATE_TEST_CASE("channels give credit for their depth and no more", "", thread_world, sealed_memory_world) {
+    check_credit<TestType>();
+}
+
+TEST_CASE("a short message lies in its slot's header line, a long one in the body") {
+    const channel_shape shape{.depth = 2, .slot_bytes = 4096};
+    thread_world world(shape);
+    auto tx = world.sender();
+    const auto offset = [&](const std::byte* p) { return static_cast<std::size_t>(p - world.base); };
+    for (const std::size_t bytes : {0, 1, 47, 48}) {
+        CHECK(offset(tx.try_acquire(bytes)) == page_bytes + offsetof(slot_header, payload));
+        CHECK(offset(tx.try_acquire(bytes)) + slot_header::inline_bytes == page_bytes + cache_line_bytes);
+    }
+    CHECK(offset(tx.try_acquire(49)) == 2 * page_bytes);
+    tx.commit(49);
+    CHECK(offset(tx.try_acquire(4096)) == 3 * page_bytes);
+    CHECK(offset(tx.try_acquire(4096)) + 4096 == shape.bytes());
+}
+
+TEST_CASE("two directions between two ranks do not disturb each other") {
+    const channel_shape shape{.depth = 2, .slot_bytes = 1024};
+    auto memory = make_memory_arena(2, small);
+    std::byte* there = memory->at(memory->take(shape.bytes()));
+    std::byte* back = memory->at(memory->take(shape.bytes()));
+    constexpr std::uint64_t rounds = 2000;
+    int answer = -1;
+    std::thread other([&] {
+        receiving_end rx(there, shape);
+        sending_end tx(back, shape);
+        answer = 0;
+        for (std::uint64_t m = 0; m < rounds && answer == 0; ++m) {
+            answer = receive_message(rx, m, m % 1000);
+            if (answer == 0) answer = send_message(tx, m + 1, m % 999);
+        }
+    });
+    sending_end tx(there, shape);
+    receiving_end rx(back, shape);
+    int mine = 0;
+    for (std::uint64_t m = 0; m < rounds && mine == 0; ++m) {
+        mine = send_message(tx, m, m % 1000);
+        if (mine == 0) mine = receive_message(rx, m + 1, m % 999);
+    }
+    other.join();
+    CHECK(mine == 0);
+    CHECK(answer == 0);
+    CHECK(tx.messages == rounds);
+}

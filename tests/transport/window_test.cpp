@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Windows: that no two lines or segments share a byte, and that a published segment is seen whole by everybody.
+#include <collx/transport/memory.hpp>
+#include <collx/transport/shm.hpp>
+#include <collx/transport/window.hpp>
+
+#include <map>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "transport/channel_contract.hpp"
+
+using namespace collx;
+using namespace collx_test;
+
+namespace {
+constexpr std::size_t small = std::size_t{64} << 20;
+}
+
+TEST_CASE("lines and segments of all ranks and stages lie apart and inside") {
+    for (const window_shape shape : {window_shape{.signals = 1, .segments = 0, .depth = 2, .segment_bytes = 0},
+                                     window_shape{.signals = 1, .segments = 1, .depth = 2, .segment_bytes = 4096},
+                                     window_shape{.signals = 65, .segments = 3, .depth = 3, .segment_bytes = 192},
+                                     window_shape{.signals = 4, .segments = 7, .depth = 1, .segment_bytes = 64}}) {
+        constexpr int ranks = 3;
+        auto memory = make_memory_arena(ranks, small);
+        const std::size_t bytes = shape.bytes_per_rank() * ranks;
+        std::byte* base = memory->at(memory->take(bytes));
+        const window_memory w(base, shape);
+        std::map<std::size_t, std::size_t> used; // offset -> end
+        const auto use = [&](const void* p, std::size_t n) {
+            const auto at = static_cast<std::size_t>(static_cast<const std::byte*>(p) - base);
+            REQUIRE(at + n <= bytes);
+            REQUIRE(used.emplace(at, at + n).second);
+        };
+        for (int r = 0; r < ranks; ++r)
+            for (int i = 0; i < shape.depth; ++i) {
+                for (int s = 0; s < shape.signals; ++s) {
+                    auto& line = w.line(r, s, static_cast<std::uint64_t>(i));
+                    REQUIRE(reinterpret_cast<std::uintptr_t>(&line) % cache_line_bytes == 0);
+                    use(&line, sizeof line);
+                    // Stages come round.
+                    REQUIRE(&w.line(r, s, static_cast<std::uint64_t>(i + 5 * shape.depth)) == &line);
+                }
+                for (int s = 0; s < shape.segments; ++s)
+                    use(w.segment(r, s, static_cast<std::uint64_t>(i)), shape.segment_bytes);
+            }
+        std::size_t last = 0;
+        for (const auto& [at, end] : used) {
+            REQUIRE(at >= last);
+            last = end;
+        }
+    }
+}
+
+// All ranks publish a segment and a line in each iteration and read those of all others. A stage is filled again only
+// after everybody has been seen one iteration later, which proves that the one before has been read: with two stages no
+// other word is needed.
+TEST_CASE("what a line publishes is seen whole by all ranks") {
+    for (const bool is_memfd : {false, true}) {
+        constexpr int ranks = 3;
+        constexpr std::uint64_t iterations = 400;
+        const window_shape shape{.signals = 1, .segments = 1, .depth = 2, .segment_bytes = 4096};
+        auto memory = is_memfd ? join_shm(nullptr, 0, 1, {}, small) : make_memory_arena(ranks, small);
+        const window_memory w(memory->at(memory->take(shape.bytes_per_rank() * ranks)), shape);
+        std::vector<int> complaint(ranks, 0);
+        const auto run = [&](int me) {
+            int& mine = complaint[static_cast<std::size_t>(me)];
+            for (std::uint64_t i = 0; i < iterations && mine == 0; ++i) {
+                const std::size_t bytes = 1 + i * 11 % 4096;
+                fill_message(w.segment(me, 0, i), i * ranks + static_cast<std::uint64_t>(me), bytes);
+                auto& line = w.line(me, 0, i);
+                fill_message(line.payload, i + static_cast<std::uint64_t>(me), signal_line::inline_bytes);
+                line.number.store(i + 1, std::memory_order_release);
+                for (int r = 0; r < ranks && mine == 0; ++r) {
+                    auto& other = w.line(r, 0, i);
+                    if (!wait_until([&] { return other.number.load(std::memory_order_acquire) >= i + 1; })) mine = 1;
+                    else if (!is_message(other.payload, i + static_cast<std::uint64_t>(r), signal_line::inline_bytes))
+                        mine = 2;
+                    else if (!is_message(w.segment(r, 0, i), i * ranks + static_cast<std::uint64_t>(r), bytes))
+                        mine = 3;
+                }
+            }
+        };
+        std::vector<std::thread> threads;
+        for (int r = 1; r < ranks; ++r) threads.emplace_back(run, r);
+        run(0);
+        for (auto& t : threads) t.join();
+        for (const int c : complaint) CHECK(c == 0);
+    }
+}
