@@ -147,9 +147,6 @@ TEST_CASE("empty ranges have no elements") {
 
 TEST_CASE("random-access ranges that are not contiguous are inputs, read as they are") {
     std::vector<int> v = {1, 2, 3, 4};
-    CHECK(elements(collx::buffer(v | std::views::transform([](int x) { return x * x; }))) == std::vector{1, 4, 9, 16});
-    CHECK(elements(collx::buffer(v | std::views::reverse)) == std::vector{4, 3, 2, 1});
-    CHECK(elements(collx::buffer(std::views::iota(3, 6))) == std::vector{3, 4, 5});
     CHECK(elements(collx::buffer(v | ranges::views::transform([](int x) { return x + 0.5; }))) ==
           std::vector{1.5, 2.5, 3.5, 4.5});
     CHECK(elements(collx::buffer(v | ranges::views::stride(2))) == std::vector{1, 3});
@@ -159,11 +156,24 @@ TEST_CASE("random-access ranges that are not contiguous are inputs, read as they
     theirs::distance_range backwards;
     CHECK(elements(collx::buffer(backwards)) == std::vector{3, 2, 1});
     STATIC_REQUIRE_FALSE(buffer_t<std::deque<int>&>::is_output);
+}
+
+// clang 14 cannot compile the views of libstdc++ 12.
+#if !defined(__clang__) || __clang_major__ >= 16
+TEST_CASE("the standard's views, as far as they have random access and a size") {
+    std::vector<int> v = {1, 2, 3, 4};
+    CHECK(elements(collx::buffer(v | std::views::transform([](int x) { return x * x; }))) == std::vector{1, 4, 9, 16});
+    CHECK(elements(collx::buffer(v | std::views::reverse)) == std::vector{4, 3, 2, 1});
+    CHECK(elements(collx::buffer(std::views::iota(3, 6))) == std::vector{3, 4, 5});
     STATIC_REQUIRE_FALSE(buffer_t<decltype(v | std::views::reverse)>::is_output);
     // A pipeline that stays contiguous stays an output.
     STATIC_REQUIRE(std::is_same_v<buffer_t<decltype(v | std::views::take(2))>, contiguous_view<int>>);
     CHECK(collx::buffer(v | std::views::drop(1)).data() == v.data() + 1);
+    STATIC_REQUIRE_FALSE(Buffer<decltype(std::views::iota(0))>); // without end
+    STATIC_REQUIRE_FALSE(
+        Buffer<decltype(std::declval<std::vector<int>&>() | std::views::filter([](int) { return true; }))>);
 }
+#endif
 
 TEST_CASE("Eigen: plain matrices are dense, pieces keep their strides, expressions are inputs") {
     Eigen::MatrixXf m(4, 3);
@@ -243,9 +253,6 @@ TEST_CASE("what is no buffer is none, without an error") {
     STATIC_REQUIRE_FALSE(Buffer<std::vector<int*>&>);
     STATIC_REQUIRE_FALSE(Buffer<theirs::opaque&>);
     STATIC_REQUIRE_FALSE(Buffer<std::optional<int>&>);
-    STATIC_REQUIRE_FALSE(Buffer<decltype(std::views::iota(0))>); // without end
-    STATIC_REQUIRE_FALSE(
-        Buffer<decltype(std::declval<std::vector<int>&>() | std::views::filter([](int) { return true; }))>);
 }
 
 TEST_CASE("buffers can be made at compile time") {
