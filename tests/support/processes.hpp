@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -84,10 +85,13 @@ public:
                 int status = 0;
                 const bool is_late = collx::now_ns() > until;
                 if (is_late) ::kill(pids_[i], SIGKILL);
-                if (::waitpid(pids_[i], &status, is_late ? 0 : WNOHANG) == pids_[i]) {
+                const pid_t ended = ::waitpid(pids_[i], &status, is_late ? 0 : WNOHANG);
+                if (ended == pids_[i]) {
                     if (!is_late)
                         outcomes_[i].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
                     pids_[i] = 0;
+                } else if (ended < 0 && errno == ECHILD) {
+                    pids_[i] = 0;  // the test has waited for it by itself
                 } else {
                     ::usleep(500);
                 }

@@ -4,8 +4,8 @@
 // nothing else.
 #pragma once
 
-#include <cstdarg>
 #include <collx/core/pointers.hpp>
+#include <cstdarg>
 #include <vector>
 
 #include <collx/transport/arena.hpp>
@@ -18,7 +18,8 @@ namespace detail {
 
 class join_host {
 public:
-    static constexpr int most_strangers = 64;                        // connections that have not said a valid hello yet
+    static constexpr int most_strangers = 64; // connections that have not said a valid hello yet
+    static constexpr std::int64_t latecomers_ns = 300'000'000;
     static constexpr std::int64_t stranger_limit_ns = 2'000'000'000; // how long they may take
 
     // The listener comes first, so that ranks find it while rank 0 still makes the arena.
@@ -41,15 +42,8 @@ public:
     // Returns when all ranks have mapped the arena.
     void serve(arena& shared) {
         arena_ = &shared;
-        std::vector<pollfd> polled;
         while (mapped_ < ranks_ - 1) {
-            polled.assign(1, {listener_.get(), POLLIN, 0});
-            for (const guest& g : guests_) polled.push_back({g.socket.get(), POLLIN, 0});
-            (void)::poll(polled.data(), polled.size(), poll_ms(next_limit(), 1000));
-            for (std::size_t i = polled.size(); i-- > 1;)
-                if (polled[i].revents != 0 && !hear(guests_[i - 1])) remove(i - 1);
-            drop_slow_strangers();
-            if ((polled[0].revents & POLLIN) != 0) accept_guests();
+            listen_for_a_while(next_limit());
             if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
         }
         listener_.close(); // before anybody can return and come back for another job of the same name
@@ -67,6 +61,17 @@ private:
         int rank = -1, pid = -1;
         bool has_mapped = false;
     };
+
+    // Hears whoever speaks, up to some point in time.
+    void listen_for_a_while(const deadline& limit) {
+        polled_.assign(1, {listener_.get(), POLLIN, 0});
+        for (const guest& g : guests_) polled_.push_back({g.socket.get(), POLLIN, 0});
+        (void)::poll(polled_.data(), polled_.size(), poll_ms(limit, 1000));
+        for (std::size_t i = polled_.size(); i-- > 1;)
+            if (polled_[i].revents != 0 && !hear(guests_[i - 1])) remove(i - 1);
+        drop_slow_strangers();
+        if ((polled_[0].revents & POLLIN) != 0) accept_guests();
+    }
 
     [[noreturn]] void fail_because_taken(const socket_name& name) {
         descriptor knock = packet_socket();
@@ -109,7 +114,7 @@ private:
                 if (errno == EINTR || errno == ECONNABORTED) continue;
                 const bool is_out_of_files = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
                 if (!is_out_of_files) return;
-                if (!drop_oldest_stranger())
+                if (!drop_oldest_stranger() && !has_failed_)
                     fail_all(errc::resource, 0, "rank 0 has no descriptor left for another rank: %s",
                              std::strerror(errno));
                 continue;
@@ -133,6 +138,8 @@ private:
             const bool is_good = got == packet::whole && p.is_ours();
             if (g.rank < 0) {
                 if (!is_good || !welcome(g, p)) return false;
+            } else if (has_failed_) {
+                return false;
             } else if (!is_good) {
                 fail_all(errc::peer_failed, g.rank, "rank %d (process %d) ended while the ranks were coming together",
                          g.rank, g.pid);
@@ -151,29 +158,36 @@ private:
     bool welcome(guest& g, const join_packet& hello) {
         if (hello.what != join_packet::kind::hello || hello.number != job_hash_) return false;
         if (hello.rank <= 0 || hello.rank >= hello.ranks) return false; // join_shm() never says this
-        const ucred who = peer_of(g.socket.get());
+        if (has_failed_) {
+            ++told_;
+            return send_packet(g.socket.get(), &verdict_, sizeof verdict_) && false;
+        }
+        g.pid = peer_of(g.socket.get()).pid;
         if (hello.ranks != ranks_) {
-            late_ = &g;
+            set_rank(g, hello.rank);
             fail_all(errc::mismatch, hello.rank, "rank %d (process %d) says %d ranks, rank 0 says %d", hello.rank,
-                     who.pid, hello.ranks, ranks_);
+                     g.pid, hello.ranks, ranks_);
         }
         for (const guest& other : guests_) {
             if (other.rank != hello.rank) continue;
-            late_ = &g;
+            set_rank(g, hello.rank);
+            --told_; // one more to tell than there are ranks
             fail_all(errc::mismatch, hello.rank, "two processes say they are rank %d: %d and %d", hello.rank, other.pid,
-                     who.pid);
+                     g.pid);
         }
         if (hello.left_ns > 0 && hello.left_ns < until_.left_ns()) until_ = deadline::in_ns(hello.left_ns);
         join_packet p;
         p.what = join_packet::kind::welcome;
         p.number = arena_->bytes();
         p.ranks = ranks_;
-        p.pid = who.pid == hello.pid ? hello.pid : -1;
+        p.pid = g.pid == hello.pid ? hello.pid : -1;
         if (!send_packet(g.socket.get(), &p, sizeof p, arena_->fd())) return false;
-        g.rank = hello.rank;
-        g.pid = who.pid;
-        --strangers_;
+        set_rank(g, hello.rank);
         return true;
+    }
+    void set_rank(guest& g, int rank) {
+        g.rank = rank;
+        --strangers_;
     }
 
     [[noreturn]] void fail_for_lateness() {
@@ -188,20 +202,26 @@ private:
         fail_all(errc::timeout, first, "%d of %d ranks did not come: %s", ranks_ - 1 - mapped_, ranks_, missing);
     }
 
-    // One failure ends the start of all ranks, with the same words.
+    // One failure ends the start of all ranks, with the same words: told to those who are here at once, and for a
+    // moment to those who are just coming.
     [[noreturn, gnu::cold, gnu::format(printf, 4, 5)]] void fail_all(errc code, int peer, const char* format, ...) {
-        join_packet p;
-        p.what = join_packet::kind::failed;
-        p.code = static_cast<std::uint32_t>(code);
-        p.rank = peer;
-        p.ranks = ranks_;
+        verdict_.what = join_packet::kind::failed;
+        verdict_.code = static_cast<std::uint32_t>(code);
+        verdict_.rank = peer;
+        verdict_.ranks = ranks_;
         va_list args;
         va_start(args, format);
-        std::vsnprintf(p.text, sizeof p.text, format, args);
+        std::vsnprintf(verdict_.text, sizeof verdict_.text, format, args);
         va_end(args);
-        for (const guest& g : guests_)
-            if (g.rank > 0 || &g == late_) (void)send_packet(g.socket.get(), &p, sizeof p);
-        fail(code, 0, peer, remedy_of_join(code), "%s", p.text);
+        has_failed_ = true;
+        for (const guest& g : guests_) {
+            if (g.rank <= 0) continue;
+            (void)send_packet(g.socket.get(), &verdict_, sizeof verdict_);
+            ++told_;
+        }
+        const deadline moment = deadline::in_ns(code == errc::timeout ? 0 : latecomers_ns);
+        while (told_ < ranks_ - 1 && !moment.passed()) listen_for_a_while(moment);
+        fail(code, 0, peer, remedy_of_join(code), "%s", verdict_.text);
     }
 
     int ranks_;
@@ -210,8 +230,11 @@ private:
     descriptor listener_;
     arena* arena_ = nullptr;
     std::vector<guest> guests_;
-    const guest* late_ = nullptr; // a guest without a rank that is to hear of the failure it caused
+    std::vector<pollfd> polled_;
     int strangers_ = 0, mapped_ = 0;
+    join_packet verdict_;
+    bool has_failed_ = false;
+    int told_ = 0; // ranks that know the verdict
 };
 
 } // namespace detail

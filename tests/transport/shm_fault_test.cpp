@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Joining under attack, under limits and under SIGKILL; who notices a death.
+//
+// collx-test: sanitize=address serial timeout=120
+#include <collx/transport/shm.hpp>
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "support/processes.hpp"
+#include "support/skip.hpp"
+#include "transport/shm_support.hpp"
+
+using namespace collx;
+using namespace collx_test;
+
+namespace {
+
+descriptor knock(const detail::socket_name& name) {
+    descriptor s(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    timeval limit{0, 200'000}; // a full queue must not keep the attacker for ever
+    ::setsockopt(s.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    for (int i = 0; i < 1000; ++i) {
+        if (::connect(s.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) == 0) return s;
+        ::usleep(500);
+    }
+    return {};
+}
+
+detail::join_packet hello_of(const std::string& job, int rank, int ranks) {
+    detail::join_packet p;
+    p.number = detail::hash_bytes(job.data(), job.size(), 3);
+    p.rank = rank;
+    p.ranks = ranks;
+    p.left_ns = INT64_MAX;
+    p.pid = ::getpid();
+    return p;
+}
+
+// Joins as ranks 0..ranks-1 around an attack that starts when rank 0 listens and is under way when the others come.
+template <class Attack>
+void join_under(const char* what, Attack attack) {
+    constexpr int ranks = 4;
+    const std::string job = fresh_job();
+    processes p;
+    p.start(0, [&] { return join_and_leave(job, 0, ranks, 10'000); });
+    p.start(10, [&] { return attack(job, detail::name_of_job(job.c_str())); });
+    ::usleep(30'000);
+    for (int r = 1; r < ranks; ++r)
+        p.start(r, [&] {
+            ::usleep(static_cast<unsigned>(r) * 20'000);
+            return join_and_leave(job, r, ranks, 10'000);
+        });
+    p.wait();
+    INFO(what);
+    CHECK(p[10].exit_code == 0); // the attack took place
+    for (int r = 0; r < ranks; ++r) {
+        INFO("rank " << r << ": " << p[r].what);
+        CHECK(p[r].is_ok());
+        CHECK(p[r].took_ns < 1'500'000'000); // and cost nobody the two seconds a silent one is given
+    }
+}
+
+} // namespace
+
+TEST_CASE("strangers at the door do not keep ranks out") {
+    join_under("silent", [](const std::string&, const detail::socket_name& name) {
+        std::vector<descriptor> held;
+        for (int i = 0; i < 10; ++i) held.push_back(knock(name));
+        ::usleep(150'000);
+        return held.back().is_open() ? 0 : 9;
+    });
+    join_under("200 silent ones, more than there is room for", [](const std::string&, const detail::socket_name& name) {
+        std::vector<descriptor> held;
+        for (int i = 0; i < 200; ++i) held.push_back(knock(name));
+        ::usleep(150'000);
+        return held[100].is_open() ? 0 : 9;
+    });
+    join_under("garbage of all lengths", [](const std::string&, const detail::socket_name& name) {
+        for (std::size_t n = 1; n < 2000; n += 37) {
+            const descriptor s = knock(name);
+            const std::string garbage(n, static_cast<char>(n));
+            if (!s.is_open()) return 0; // all ranks have come
+            (void)::send(s.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+        }
+        return 0;
+    });
+    join_under("half a hello, one with a wrong word, one too long",
+               [](const std::string& job, const detail::socket_name& name) {
+                   std::vector<descriptor> held;
+                   const auto send = [&](const auto& packet, std::size_t bytes) {
+                       held.push_back(knock(name));
+                       if (held.back().is_open()) (void)::send(held.back().get(), &packet, bytes, MSG_NOSIGNAL);
+                   };
+                   const auto good = hello_of(job, 1, 4);
+                   for (const std::size_t n : {std::size_t{1}, std::size_t{8}, sizeof good / 2, sizeof good - 1})
+                       send(good, n);
+                   auto bad = good;
+                   bad.magic ^= 1;
+                   send(bad, sizeof bad);
+                   bad = good, bad.version += 1;
+                   send(bad, sizeof bad);
+                   bad = good, bad.number ^= 1; // of another job
+                   send(bad, sizeof bad);
+                   bad = good, bad.rank = -5;
+                   send(bad, sizeof bad);
+                   bad = good, bad.rank = 4;
+                   send(bad, sizeof bad);
+                   bad = good, bad.rank = 0;
+                   send(bad, sizeof bad);
+                   bad = good, bad.what = detail::join_packet::kind::mapped;
+                   send(bad, sizeof bad);
+                   char longer[sizeof good + 1] = {};
+                   std::memcpy(longer, &good, sizeof good);
+                   send(longer, sizeof longer);
+                   ::usleep(150'000);
+                   return held.front().is_open() ? 0 : 9;
+               });
+    join_under("descriptors that nobody asked for", [](const std::string& job, const detail::socket_name& name) {
+        const auto hello = hello_of(job, 1, 4);
+        std::vector<descriptor> held;
+        for (int i = 0; i < 30; ++i) {
+            held.push_back(knock(name));
+            if (held.back().is_open()) (void)detail::send_packet(held.back().get(), &hello, sizeof hello, 0);
+        }
+        return 0;
+    });
+    join_under("connections that come and go", [](const std::string&, const detail::socket_name& name) {
+        for (int i = 0; i < 300; ++i)
+            if (!knock(name).is_open()) break;
+        return 0;
+    });
+}
+
+TEST_CASE("descriptors sent by strangers do not pile up at rank 0") {
+    const std::string job = fresh_job();
+    processes p;
+    p.start(0, [&] {
+        const counts before = count_mine();
+        (void)join_shm(job.c_str(), 0, 2, deadline::in_ns(10'000'000'000));
+        return count_mine() == before ? 0 : 2;
+    });
+    p.start(1, [&] {
+        const auto name = detail::name_of_job(job.c_str());
+        const auto hello = hello_of(job, 1, 2);
+        for (int i = 0; i < 100; ++i) {
+            const descriptor s = knock(name);
+            if (!detail::send_packet(s.get(), &hello, sizeof hello, 0)) return 9;
+        }
+        return join_and_leave(job, 1, 2, 10'000);
+    });
+    p.wait();
+    INFO(p[0].what << p[1].what);
+    CHECK(p[0].is_ok());
+    CHECK(p[1].is_ok());
+}
+
+// A false rank 0: same user, right name, wrong gift.
+TEST_CASE("a rank does not take just any memory from whoever says it is rank 0") {
+    enum { not_sealed, too_small, no_header, two_descriptors, none };
+    for (const int gift : {not_sealed, too_small, no_header, two_descriptors, none}) {
+        const std::string job = fresh_job();
+        processes p;
+        p.start(0, [&] {
+            const auto name = detail::name_of_job(job.c_str());
+            const descriptor listener = detail::packet_socket();
+            if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0 ||
+                ::listen(listener.get(), 8) != 0)
+                return 9;
+            const descriptor memory(::memfd_create("collx-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+            const std::size_t bytes = std::size_t{1} << 20;
+            if (::ftruncate(memory.get(), bytes) != 0) return 9;
+            if (gift != not_sealed) ::fcntl(memory.get(), F_ADD_SEALS, detail::size_seals);
+            const auto until = deadline::in_ns(600'000'000);
+            while (detail::wait_for_event(listener.get(), POLLIN, until)) {
+                const descriptor guest(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+                detail::join_packet welcome;
+                welcome.what = detail::join_packet::kind::welcome;
+                welcome.number = gift == too_small ? 2 * bytes : bytes;
+                iovec part{&welcome, sizeof welcome};
+                const int fds[2] = {memory.get(), memory.get()};
+                alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
+                msghdr m{};
+                m.msg_iov = &part;
+                m.msg_iovlen = 1;
+                if (gift != none) {
+                    const std::size_t n = (gift == two_descriptors ? 2 : 1) * sizeof(int);
+                    m.msg_control = control;
+                    m.msg_controllen = CMSG_SPACE(n);
+                    cmsghdr* c = CMSG_FIRSTHDR(&m);
+                    c->cmsg_level = SOL_SOCKET;
+                    c->cmsg_type = SCM_RIGHTS;
+                    c->cmsg_len = CMSG_LEN(n);
+                    std::memcpy(CMSG_DATA(c), fds, n);
+                }
+                (void)::sendmsg(guest.get(), &m, MSG_NOSIGNAL);
+                detail::nap_ns(20'000'000);
+            }
+            return 0;
+        });
+        p.start(1, [&] {
+            const counts before = count_mine();
+            try {
+                (void)join_and_leave(job, 1, 2, 400);
+            } catch (const error&) {
+                if (!(count_mine() == before)) return 2; // a gift refused is not kept
+                throw;
+            }
+            return 0;
+        });
+        p.wait();
+        INFO("gift " << gift << ": " << p[1].what);
+        CHECK(p[0].exit_code == 0);
+        CHECK(p[1].has_thrown);
+        CHECK((p[1].code == errc::protocol || p[1].code == errc::timeout));
+        if (gift <= no_header) CHECK(p[1].code == errc::protocol);
+    }
+}
+
+TEST_CASE("processes of another user are not let in") {
+    if (::geteuid() != 0) return skip("only root can make a process of another user");
+    const std::string job = fresh_job();
+    // Root is another user, too: the name holds the uid, so the stranger has to take the right one.
+    processes p;
+    p.start(0, [&] { return join_and_leave(job, 0, 2, 500); });
+    const auto name = detail::name_of_job(job.c_str());
+    p.start(1, [&] {
+        if (::setuid(65534) != 0) return 9;
+        const descriptor s = knock(name);
+        const auto hello = hello_of(job, 1, 2);
+        (void)::send(s.get(), &hello, sizeof hello, MSG_NOSIGNAL);
+        detail::join_packet answer;
+        return ::recv(s.get(), &answer, sizeof answer, 0) > 0 ? 2 : 0;
+    });
+    p.wait();
+    CHECK(p[0].code == errc::timeout);
+    CHECK(p[1].exit_code == 0);
+
+    // And the other way round: a rank does not talk to another user's listener.
+    p.start(2, [&] {
+        if (::setuid(65534) != 0) return 9;
+        const descriptor listener = detail::packet_socket();
+        if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0 ||
+            ::listen(listener.get(), 8) != 0)
+            return 9;
+        int heard = 0;
+        for (const auto until = deadline::in_ns(500'000'000); detail::wait_for_event(listener.get(), POLLIN, until);) {
+            const descriptor guest(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+            char byte;
+            ::usleep(5000);
+            heard += ::recv(guest.get(), &byte, 1, MSG_DONTWAIT) > 0;
+        }
+        return heard > 0 ? 2 : 0;
+    });
+    ::usleep(30'000);
+    p.start(3, [&] { return join_and_leave(job, 1, 2, 250); });
+    p.wait();
+    CHECK(p[2].exit_code == 0);
+    CHECK(p[3].code == errc::timeout);
+    CHECK(p[3].says("a process of another user answers in place of rank 0"));
+}
+
+TEST_CASE("a small /dev/shm does not matter") {
+    processes p;
+    constexpr int no_namespace = 50;
+    p.start(0, [&] {
+        if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+            ::mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64m") != 0)
+            return no_namespace;
+        auto a = join_shm(nullptr, 0, 1, {});
+        const std::size_t bytes = std::size_t{200} << 20;
+        const auto at = a->take(bytes);
+        a->reserve(at, bytes);
+        std::memset(a->at(at), 1, bytes);
+        a->give_back(at, bytes);
+        return 0;
+    });
+    p.wait();
+    if (p[0].exit_code == no_namespace) return skip("a mount namespace needs root");
+    INFO(p[0].what);
+    CHECK(p[0].is_ok());
+}
+
+TEST_CASE("nothing is left when all ranks are killed, in whatever phase") {
+    const int names = entries_of("/dev/shm"), sockets = unix_sockets_named("collx-1-");
+    REQUIRE(sockets == 0);
+    for (int round = 0; round < 15; ++round) {
+        const std::string job = fresh_job();
+        processes p;
+        for (int r = 0; r < 3; ++r)
+            p.start(r, [&] {
+                auto a = join_shm(job.c_str(), r, round % 5 == 4 ? 4 : 3, deadline::in_ns(20'000'000'000));
+                ::usleep(20'000'000);
+                return 0;
+            });
+        ::usleep(static_cast<unsigned>(round) * 700);
+        for (int r = 0; r < 3; ++r) ::kill(p.pid(r), SIGKILL);
+        p.wait();
+        for (int r = 0; r < 3; ++r) CHECK(p[r].exit_code == 128 + SIGKILL);
+        // The name can be used again at once.
+        for (int r = 0; r < 2; ++r) p.start(10 + r, [&] { return join_and_leave(job, r, 2, 5000); });
+        p.wait();
+        for (int r = 0; r < 2; ++r) CHECK(p[10 + r].is_ok());
+    }
+    CHECK(unix_sockets_named("collx-1-") == 0);
+    CHECK(entries_of("/dev/shm") == names);
+}
+
+TEST_CASE("a limit of open files gives an error that says so, on all ranks, and leaks nothing") {
+    constexpr int ranks = 9;
+    for (const int limited : {0, 1}) {
+        const std::string job = fresh_job();
+        processes p;
+        for (int r = 0; r < ranks; ++r)
+            p.start(r, [&] {
+                ::close_range(3, ~0u, 0); // so that descriptors are numbered without gaps
+                const counts before = count_mine();
+                rlimit limit{};
+                ::getrlimit(RLIMIT_NOFILE, &limit);
+                if (r == limited) {
+                    // Rank 0: room for a listener, the memory and a few guests. Others: not even for a socket.
+                    const rlimit low{static_cast<rlim_t>(3 + (r == 0 ? 5 : 0)), limit.rlim_max};
+                    ::setrlimit(RLIMIT_NOFILE, &low);
+                }
+                try {
+                    return join_and_leave(job, r, ranks, 1500);
+                } catch (const error&) {
+                    ::setrlimit(RLIMIT_NOFILE, &limit);
+                    if (!(count_mine() == before)) return 2;
+                    throw;
+                }
+            });
+        p.wait();
+        for (int r = 0; r < ranks; ++r) {
+            INFO("limited " << limited << ", rank " << r << ": " << p[r].what);
+            CHECK(p[r].has_thrown);
+            CHECK(p[r].exit_code == 1);
+        }
+        CHECK(p[limited].code == errc::resource);
+        CHECK(p[limited].says("ulimit -n"));
+    }
+}
+
+TEST_CASE("a limit of address space gives a smaller arena, and an error on all ranks where even that does not fit") {
+#if defined(__SANITIZE_ADDRESS__)
+    return skip("the address sanitizer itself needs the address space");
+#else
+    const auto limit_to = [](std::size_t bytes) {
+        const rlimit low{bytes, bytes};
+        ::setrlimit(RLIMIT_AS, &low);
+    };
+    processes p;
+    p.start(0, [&] {
+        limit_to(std::size_t{4} << 30);
+        auto a = join_shm(nullptr, 0, 1, {});
+        return a->bytes() >= std::size_t{1} << 30 && a->bytes() <= std::size_t{4} << 30 ? 0 : 2;
+    });
+    p.start(1, [&] {
+        const rlimit low{std::size_t{1} << 30, std::size_t{1} << 30};
+        ::setrlimit(RLIMIT_FSIZE, &low); // going beyond would be SIGXFSZ
+        auto a = join_shm(nullptr, 0, 1, {});
+        return a->bytes() == std::size_t{1} << 30 ? 0 : 2;
+    });
+    const std::string job = fresh_job();
+    for (int r = 0; r < 3; ++r)
+        p.start(2 + r, [&] {
+            if (r == 2) limit_to(std::size_t{1} << 30);
+            return join_and_leave(job, r, 3, 5000);
+        });
+    p.wait();
+    CHECK(p[0].is_ok());
+    CHECK(p[1].is_ok());
+    for (int i = 2; i < 5; ++i) {
+        INFO(p[i].what);
+        CHECK(p[i].code == errc::resource);
+        CHECK(p[i].took_ns < 3'000'000'000);
+        CHECK(p[i].says("cannot map"));
+        if (i < 4) CHECK(p[i].peer == 2);
+    }
+#endif
+}
+
+TEST_CASE("joining succeeds under a storm of signals") {
+    const std::string job = fresh_job();
+    processes p;
+    for (int r = 0; r < 3; ++r)
+        p.start(r, [&] {
+            struct sigaction act {};
+            act.sa_handler = [](int) {};
+            ::sigaction(SIGALRM, &act, nullptr);
+            const itimerval every{{0, 500}, {0, 500}};
+            ::setitimer(ITIMER_REAL, &every, nullptr);
+            for (int i = 0; i < 50; ++i) (void)join_shm(job.c_str(), r, 3, deadline::in_ns(10'000'000'000));
+            return 0;
+        });
+    p.wait();
+    for (int r = 0; r < 3; ++r) {
+        INFO(p[r].what);
+        CHECK(p[r].is_ok());
+    }
+}
+
+TEST_CASE("a dead rank is found, the right one, and only then") {
+    const std::string job = fresh_job();
+    constexpr int ranks = 4;
+    for (const bool has_pidfds : {true, false}) {
+        processes p;
+        const auto as_rank = [&](int r) {
+            auto a = join_shm(job.c_str(), r, ranks, deadline::in_ns(10'000'000'000));
+            if (r != 0) {
+                ::usleep(20'000'000);
+                return 0;
+            }
+            const rlimit none{0, 0};
+            if (!has_pidfds) ::setrlimit(RLIMIT_NOFILE, &none);
+            peer_watch watch(*a, 0, ranks);
+            if (watch.watched() != ranks - 1 || watch.find_dead() != -1) return 2;
+            // The parent of all these kills rank 2, which stays a zombie until it is waited for: dead all the same, but
+            // only a pidfd knows.
+            ::kill(a->header().pid[2].load(), SIGSTOP);
+            ::usleep(20'000);
+            if (watch.find_dead() != -1) return 3; // stopped is not dead
+            ::kill(a->header().pid[2].load(), SIGKILL);
+            const std::int64_t begin = now_ns();
+            while (watch.find_dead() == -1)
+                if (now_ns() - begin > 2'000'000'000) return 4;
+            if (has_pidfds && now_ns() - begin > 50'000'000) return 5;
+            if (watch.find_dead() != 2) return 6;
+            peer_watch moved(static_cast<peer_watch&&>(watch));
+            if (moved.find_dead() != 2 || watch.find_dead() != -1) return 7;
+            return 0;
+        };
+        for (int r = 0; r < ranks; ++r) p.start(r, [&] { return as_rank(r); });
+        while (p[0].took_ns == 0 && p.pid(0) > 0) {
+            // Reaps rank 2, which makes its number free: the case without pidfds.
+            int status;
+            if (::waitpid(p.pid(2), &status, WNOHANG) != 0) break;
+            ::usleep(1000);
+        }
+        const std::int64_t until = now_ns() + 5'000'000'000;
+        while (p[0].took_ns == 0 && now_ns() < until) ::usleep(1000);
+        for (const int r : {1, 3}) ::kill(p.pid(r), SIGKILL);
+        p.wait();
+        INFO("pidfds " << has_pidfds << ": " << p[0].what);
+        CHECK(p[0].exit_code == 0);
+    }
+}
+
+TEST_CASE("threads and strangers in number are never found dead") {
+    auto a = join_shm(nullptr, 0, 1, {}, std::size_t{64} << 20);
+    a->header().pid[1].store(::getpid()); // a thread of this process
+    a->header().pid[2].store(-1);         // a process of another pid namespace
+    a->header().pid[3].store(0);          // nobody
+    peer_watch watch(*a, 0, 4);
+    CHECK(watch.watched() == 0);
+    CHECK(watch.find_dead() == -1);
+    CHECK(peer_watch().find_dead() == -1);
+    const int before = entries_of("/proc/self/fd");
+    {
+        peer_watch empty;
+        empty = static_cast<peer_watch&&>(watch);
+    }
+    CHECK(entries_of("/proc/self/fd") == before);
+}
+
+TEST_CASE("the probe of cross-memory attach reads, or says no") {
+    static std::uint64_t word = 0x1234'5678'9abc'def0;
+    CHECK(cma_probe(::getpid(), &word, word));
+    CHECK_FALSE(cma_probe(::getpid(), &word, word + 1));
+    CHECK_FALSE(cma_probe(::getpid(), nullptr, 0));
+    CHECK_FALSE(cma_probe(-1, &word, word));
+    processes p;
+    p.start(0, [] {
+        word = 42;
+        ::usleep(5'000'000);
+        return 0;
+    });
+    ::usleep(50'000);
+    // The child's copy, not ours. Allowed for a parent under every usual ptrace setting.
+    const bool works = cma_probe(p.pid(0), &word, 42);
+    CHECK_FALSE(cma_probe(p.pid(0), &word, 0x1234'5678'9abc'def0));
+    ::kill(p.pid(0), SIGKILL);
+    p.wait();
+    if (!works) skip("cross-memory attach is forbidden here");
+}
