@@ -25,7 +25,7 @@ int log2_up(int n) {
     for (int p = 1; p < n; p *= 2) ++k;
     return k;
 }
-}  // namespace
+} // namespace
 
 TEST_CASE("a ring all-reduce") {
     for (int n : {2, 3, 8, 13}) {
@@ -60,7 +60,7 @@ TEST_CASE("rounds of trees, stars and exchanges") {
         CHECK(facts_of(binomial_broadcast{}, n).rounds == log2_up(n));
         CHECK(facts_of(binomial_broadcast{}, n).total_messages == n - 1);
         CHECK(facts_of(linear_broadcast{}, n).rounds == n - 1);
-        CHECK(facts_of(linear_gather{}, n).rounds == n - 1);  // the root can receive one a round
+        CHECK(facts_of(linear_gather{}, n).rounds == n - 1); // the root can receive one a round
         CHECK(facts_of(pairwise_all_to_all{}, n).rounds == n - 1);
         CHECK(facts_of(bruck_all_gather{}, n).rounds == log2_up(n));
         CHECK(facts_of(bruck_all_gather{}, n).chunks_sent == n - 1);
@@ -87,7 +87,8 @@ TEST_CASE("windows") {
     const facts zero = facts_of(zero_copy_all_reduce{}, n);
     CHECK(zero.window_chunks_written == n * n);
     CHECK(zero.window_chunks_read == n * n);
-    CHECK(facts_of(record_all(one_shot_all_reduce{}, n)).min_window_depth == -1);  // a schedule alone cannot be asked for another depth
+    CHECK(facts_of(record_all(one_shot_all_reduce{}, n)).min_window_depth ==
+          -1); // a schedule alone cannot be asked for another depth
 }
 
 TEST_CASE("an exchange in place is not promised, but found where it works") {
@@ -118,13 +119,13 @@ struct says_two_signals : one_shot_all_reduce {
     static constexpr int signals = 2;
 };
 bool wrong(const char* what, const char* expected) { return what != nullptr && std::strcmp(what, expected) == 0; }
-}  // namespace
+} // namespace
 
 TEST_CASE("wrong declarations are named") {
     CHECK(misdeclared(ring_all_reduce{}, 5) == nullptr);
-    CHECK(wrong(misdeclared(says_one_slot{}, 5), "the schedule itself"));  // it deadlocks with what it declares
+    CHECK(wrong(misdeclared(says_one_slot{}, 5), "the schedule itself")); // it deadlocks with what it declares
     CHECK(wrong(misdeclared(says_three_slots{}, 5), "min_depth"));
-    CHECK(misdeclared(says_three_slots{}, 3) == nullptr);  // few ranks may need less
+    CHECK(misdeclared(says_three_slots{}, 3) == nullptr); // few ranks may need less
     CHECK(wrong(misdeclared(says_any_operator{}, 5), "the schedule itself"));
     CHECK(wrong(misdeclared(says_commutative_only{}, 5), "needs_commutative"));
     CHECK(wrong(misdeclared(says_no_scratch{}, 5), "tmp_chunks"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A verifier is worth what it rejects. Each case plants one mistake, the kind that is made, in a schedule that is right, and asks for the right
-// kind of refusal at the right place; the last cases plant every mistake of a kind at every step.
+// A verifier is worth what it rejects. Each case plants one mistake, the kind that is made, in a schedule that is
+// right, and asks for the right kind of refusal at the right place; the last cases plant every mistake of a kind at
+// every step.
 #include <collx/algo/direct.hpp>
 #include <collx/algo/dissemination.hpp>
 #include <collx/algo/linear.hpp>
@@ -50,7 +51,7 @@ struct text {
     static constexpr int chunks(int) { return 1; }
 };
 
-}  // namespace
+} // namespace
 
 // ---------------------------------------------------------------------------------------------- chunks
 TEST_CASE("a step that names another chunk is found where it stands") {
@@ -77,17 +78,24 @@ struct off_by_one_ring : text<collective::all_gather> {
         const int next = (r + 1) % k, prev = (r + k - 1) % k;
         ex.template step<copy>(in(r), out(r));
         ex.template step<send>(to(next), in(r));
-        for (int i = 1; i < k - 1; ++i) ex.template step<recv | copy | send>(from(prev), to(next), out((r + k - i + (i == 2)) % k));
+        for (int i = 1; i < k - 1; ++i)
+            ex.template step<recv | copy | send>(from(prev), to(next), out((r + k - i + (i == 2)) % k));
         ex.template step<recv | copy>(from(prev), out(next));
     }
 };
-}  // namespace
-TEST_CASE("right contributions in the wrong chunk are refused") { CHECK(verify(off_by_one_ring{}, n).what == problem::wrong_chunk); }
+} // namespace
+TEST_CASE("right contributions in the wrong chunk are refused") {
+    CHECK(verify(off_by_one_ring{}, n).what == problem::wrong_chunk);
+}
 
 TEST_CASE("a chunk below zero and a set that names a chunk twice are no sets of chunks") {
     CHECK(mutant(ring_all_gather{}, [](schedule& s) { steps(s, 0)[1].src.chunks = -1; }).what == problem::bad_chunk);
-    CHECK(mutant(ring_all_gather{}, [](schedule& s) { steps(s, 0)[1].src.chunks = {0, n + 1}; }).what == problem::bad_chunk);
-    CHECK(mutant(ring_all_gather{}, [](schedule& s) { steps(s, 0)[1].src.chunks = {0, 3, 1, 3}; }).what == problem::bad_chunk);
+    CHECK(mutant(ring_all_gather{}, [](schedule& s) {
+              steps(s, 0)[1].src.chunks = {0, n + 1};
+          }).what == problem::bad_chunk);
+    CHECK(mutant(ring_all_gather{}, [](schedule& s) {
+              steps(s, 0)[1].src.chunks = {0, 3, 1, 3};
+          }).what == problem::bad_chunk);
 }
 
 TEST_CASE("both ends must agree on the length of a message") {
@@ -117,7 +125,8 @@ TEST_CASE("a contribution that is reduced twice overlaps") {
 }
 
 namespace {
-// Rank 0 takes rank 1 twice and rank 2 never, in an order in which no two neighbours stand together: only the multiset shows it.
+// Rank 0 takes rank 1 twice and rank 2 never, in an order in which no two neighbours stand together: only the multiset
+// shows it.
 struct one_twice_one_never : text<collective::reduce> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int) const {
@@ -132,7 +141,7 @@ struct one_twice_one_never : text<collective::reduce> {
         ex.template step<recv | reduce | copy>(from(1), tmp(0), out(0));
     }
 };
-}  // namespace
+} // namespace
 TEST_CASE("one contribution twice and another never is noticed without any interval") {
     CHECK(verify(one_twice_one_never{}, n).what == problem::wrong_contribution);
 }
@@ -154,7 +163,7 @@ TEST_CASE("a partial reduction may not be stored to out") {
 
 TEST_CASE("the root's data comes from the root") {
     const verdict v = mutant(linear_broadcast{.root = 2}, [](schedule& s) { s.root = 3; });
-    CHECK(v.what == problem::unset_read);  // rank 2 has no input to send
+    CHECK(v.what == problem::unset_read); // rank 2 has no input to send
     CHECK(v.rank == 2);
 }
 
@@ -171,17 +180,19 @@ struct everybody_first : text<collective::all_reduce> {
     constexpr void operator()(Ex& ex, int r, int k) const {
         for (int i = 1; i < k; ++i) ex.template step<send>(to((r + i) % k), in(0));
         for (int i = 1; i < k; ++i)
-            ex.template step<recv | reduce_after | copy>(from((r + i) % k), i == 1 ? in(0) : tmp(0), i == k - 1 ? out(0) : tmp(0));
+            ex.template step<recv | reduce_after | copy>(from((r + i) % k), i == 1 ? in(0) : tmp(0),
+                                                         i == k - 1 ? out(0) : tmp(0));
     }
 };
-}  // namespace
+} // namespace
 TEST_CASE("an order of operands that depends on the rank gives different bits") {
     CHECK(verify(everybody_first{}, n).what == problem::different_bits);
 }
 
 // ---------------------------------------------------------------------------------------------- messages
 TEST_CASE("swapped peers") {
-    const verdict v = mutant(ring_all_reduce{}, [](schedule& s) { std::swap(steps(s, 2)[n].peer_from, steps(s, 2)[n].peer_to); });
+    const verdict v =
+        mutant(ring_all_reduce{}, [](schedule& s) { std::swap(steps(s, 2)[n].peer_from, steps(s, 2)[n].peer_to); });
     CHECK(v.what == problem::missing_message);
     CHECK(v.rank == 2);
     CHECK(v.peer == 3);
@@ -237,7 +248,7 @@ struct both_wait_first : text<collective::all_gather> {
         ex.template step<send>(to(1 - r), in(r));
     }
 };
-}  // namespace
+} // namespace
 TEST_CASE("two ranks that both receive first wait for each other") {
     const verdict v = verify(both_wait_first{}, 2);
     CHECK(v.what == problem::deadlock);
@@ -264,15 +275,18 @@ TEST_CASE("two strands of a rank may not share an end of a channel") {
 
 // ---------------------------------------------------------------------------------------------- outputs
 TEST_CASE("outputs are written once, all of them, and nothing else is") {
-    CHECK(mutant(ring_all_gather{}, [](schedule& s) { steps(s, 3).push_back(steps(s, 3)[0]); }).what == problem::out_twice);
+    CHECK(mutant(ring_all_gather{}, [](schedule& s) { steps(s, 3).push_back(steps(s, 3)[0]); }).what ==
+          problem::out_twice);
     const verdict missing = mutant(ring_all_gather{}, [](schedule& s) { steps(s, 3).erase(steps(s, 3).begin()); });
     CHECK(missing.what == problem::missing_out);
     CHECK(missing.rank == 3);
     CHECK(missing.chunk == 3);
-    CHECK(mutant(linear_reduce{}, [](schedule& s) { steps(s, 1).push_back({.what = copy, .src = in(0), .dst = out(0)}); }).what ==
-          problem::not_an_output);
-    CHECK(mutant(linear_reduce{}, [](schedule& s) { steps(s, 1).push_back({.what = copy, .src = in(0), .dst = in(0)}); }).what ==
-          problem::writes_input);
+    CHECK(mutant(linear_reduce{}, [](schedule& s) {
+              steps(s, 1).push_back({.what = copy, .src = in(0), .dst = out(0)});
+          }).what == problem::not_an_output);
+    CHECK(mutant(linear_reduce{}, [](schedule& s) {
+              steps(s, 1).push_back({.what = copy, .src = in(0), .dst = in(0)});
+          }).what == problem::writes_input);
 }
 
 TEST_CASE("what was never written cannot be read") {
@@ -297,7 +311,7 @@ struct sends_after_writing : text<collective::scan> {
         }
     }
 };
-}  // namespace
+} // namespace
 TEST_CASE("a mistake that only shows in place") {
     schedule s = record_all(sends_after_writing{}, 3);
     CHECK(verify_once(s, false).ok());
@@ -313,7 +327,8 @@ TEST_CASE("a window that is reused too early") {
         CHECK(races(s).what == problem::race);
     }
     SECTION("as a missing wait") {
-        const verdict v = mutant(two_shot_all_reduce{.depth = 1}, [](schedule& s) { steps(s, 1, 0).erase(steps(s, 1, 0).begin()); });
+        const verdict v =
+            mutant(two_shot_all_reduce{.depth = 1}, [](schedule& s) { steps(s, 1, 0).erase(steps(s, 1, 0).begin()); });
         CHECK(!v.ok());
         schedule s = record_all(two_shot_all_reduce{.depth = 1}, n);
         steps(s, 1, 0).erase(steps(s, 1, 0).begin());
@@ -367,7 +382,8 @@ TEST_CASE("zero copy: peers that are read before they have entered") {
 TEST_CASE("ranges of ranks that make no sense") {
     CHECK(mutant(one_shot_all_reduce{}, [](schedule& s) { steps(s, 0)[3].peer_to = 0; }).what == problem::bad_fold);
     CHECK(mutant(one_shot_all_reduce{}, [](schedule& s) { steps(s, 0)[3].peer_to = n + 1; }).what == problem::bad_fold);
-    CHECK(mutant(one_shot_all_reduce{}, [](schedule& s) { steps(s, 0)[3].peer_from = 1; }).what == problem::incomplete_out);
+    CHECK(mutant(one_shot_all_reduce{}, [](schedule& s) { steps(s, 0)[3].peer_from = 1; }).what ==
+          problem::incomplete_out);
 }
 
 namespace {
@@ -390,9 +406,9 @@ struct shared_scratch : text<collective::all_to_all> {
         }
     }
 };
-}  // namespace
+} // namespace
 TEST_CASE("strands that share scratch without waiting for each other") {
-    CHECK(verify(shared_scratch{}, 3).ok());  // this interleaving happens to work
+    CHECK(verify(shared_scratch{}, 3).ok()); // this interleaving happens to work
     const verdict v = races(shared_scratch{}, 3);
     CHECK(v.what == problem::race);
 }
@@ -409,7 +425,8 @@ TEST_CASE("a barrier that forgets a round leaks") {
     CHECK(races(f).what == problem::leaky_barrier);
 }
 
-// ---------------------------------------------------------------------------------------------- every mistake of a kind
+// ---------------------------------------------------------------------------------------------- every mistake of a
+// kind
 namespace {
 
 struct tally {
@@ -442,21 +459,25 @@ tally every_mistake(const Algorithm& a, int ranks) {
     REQUIRE(judge(good).ok());
     const auto any = [](const step&) { return true; };
     const auto peered = [](const step& st) { return (st.what & (recv | send | get)) != 0; };
-    const auto chunked = [&](const step& st) { return good.chunks > 1 && (st.what & (sched::signal | sched::wait)) == 0; };
+    const auto chunked = [&](const step& st) {
+        return good.chunks > 1 && (st.what & (sched::signal | sched::wait)) == 0;
+    };
     everywhere(t, "left out", good, any, [](auto& p, unsigned i) { p.erase(p.begin() + i); });
-    everywhere(t, "another chunk", good, chunked, [](auto& p, unsigned i) { ++(p[i].src.where != place::none ? p[i].src : p[i].dst).chunks.first; });
-    everywhere(t, "another peer", good, peered, [&](auto& p, unsigned i) { (p[i].peer_from >= 0 ? p[i].peer_from : p[i].peer_to) += 1; });
+    everywhere(t, "another chunk", good, chunked,
+               [](auto& p, unsigned i) { ++(p[i].src.where != place::none ? p[i].src : p[i].dst).chunks.first; });
+    everywhere(t, "another peer", good, peered,
+               [&](auto& p, unsigned i) { (p[i].peer_from >= 0 ? p[i].peer_from : p[i].peer_to) += 1; });
     return t;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("no step can be left out, moved to another chunk or sent elsewhere") {
-    const tally all[] = {every_mistake(ring_all_reduce{}, 5),           every_mistake(ring_reduce_scatter{}, 5),
-                         every_mistake(ring_all_gather{}, 5),           every_mistake(linear_reduce{.root = 2}, 5),
-                         every_mistake(linear_gather{.root = 1}, 5),    every_mistake(linear_scatter{.root = 3}, 5),
-                         every_mistake(pairwise_all_gather{}, 4),       every_mistake(pairwise_reduce_scatter{}, 4),
-                         every_mistake(pairwise_all_to_all{}, 4),       every_mistake(two_shot_all_reduce{.depth = 1}, 4),
+    const tally all[] = {every_mistake(ring_all_reduce{}, 5),        every_mistake(ring_reduce_scatter{}, 5),
+                         every_mistake(ring_all_gather{}, 5),        every_mistake(linear_reduce{.root = 2}, 5),
+                         every_mistake(linear_gather{.root = 1}, 5), every_mistake(linear_scatter{.root = 3}, 5),
+                         every_mistake(pairwise_all_gather{}, 4),    every_mistake(pairwise_reduce_scatter{}, 4),
+                         every_mistake(pairwise_all_to_all{}, 4),    every_mistake(two_shot_all_reduce{.depth = 1}, 4),
                          every_mistake(zero_copy_all_reduce{}, 4)};
     int mutants = 0;
     for (const tally& t : all) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Happens-before: what orders two accesses and what does not. Small schedules, each with the one edge in question present and absent.
+// Happens-before: what orders two accesses and what does not. Small schedules, each with the one edge in question
+// present and absent.
 #include <collx/algo/algorithms.hpp>
 #include <collx/sched/facts.hpp>
 
@@ -26,7 +27,7 @@ verdict judge(Text text, int n = 2) {
     return races(exchange<Text>{text}, n);
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("a strand orders its own accesses") {
     CHECK(judge([](auto& ex, int, int) {
@@ -73,7 +74,7 @@ TEST_CASE("a peer's window is read after its signal and written again after the 
     CHECK(with(1, true, 2).what == problem::race);
     CHECK(with(1, true, 0).what == problem::race);
     CHECK(with(2, true, 2).ok());
-    CHECK(with(2, true, 0).ok());  // whoever has signalled 0 again has read what came before
+    CHECK(with(2, true, 0).ok()); // whoever has signalled 0 again has read what came before
     CHECK(with(2, false, 3).what == problem::race);
 }
 
@@ -113,18 +114,20 @@ TEST_CASE("only the signal that is asked for orders, not a later one that happen
 }
 
 TEST_CASE("readers do not disturb each other") {
-    CHECK(judge([](auto& ex, int r, int n) {
-              if (r == 0) {
-                  ex.wait_all(1, 1);
-                  ex.template step<copy>(in(0), window(0, 0));
-                  ex.signal(0);
-              } else {
-                  ex.wait(0, 0);
-                  ex.template step<get | copy>(at(0, window(0, 0)), out(0));
-              }
-              ex.signal(1);
-              (void)n;
-          }, 4)
+    CHECK(judge(
+              [](auto& ex, int r, int n) {
+                  if (r == 0) {
+                      ex.wait_all(1, 1);
+                      ex.template step<copy>(in(0), window(0, 0));
+                      ex.signal(0);
+                  } else {
+                      ex.wait(0, 0);
+                      ex.template step<get | copy>(at(0, window(0, 0)), out(0));
+                  }
+                  ex.signal(1);
+                  (void)n;
+              },
+              4)
               .ok());
 }
 
@@ -136,7 +139,8 @@ TEST_CASE("every algorithm orders its accesses for 1 to 17 ranks") {
                 else if (root != 0) continue;
                 const verdict v = races(a, n);
                 if (v.ok()) continue;
-                CAPTURE(decltype(a)::name, name_of(a.op), n, root, static_cast<int>(v.what), v.rank, v.strand, v.step, v.peer, v.chunk);
+                CAPTURE(decltype(a)::name, name_of(a.op), n, root, static_cast<int>(v.what), v.rank, v.strand, v.step,
+                        v.peer, v.chunk);
                 CHECK(v.ok());
             }
         CHECK(races(decltype(a){}, 4).ok());

@@ -43,7 +43,7 @@ struct skips_strands {
     }
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("every verb is one step") {
     const std::vector<step> s = spoken();
@@ -57,8 +57,15 @@ TEST_CASE("every verb is one step") {
     CHECK(s[6] == step{.what = recv | reduce | copy | send, .peer_from = 1, .peer_to = 2, .src = in(3), .dst = out(4)});
     CHECK(s[7] == step{.what = copy, .src = in(1), .dst = window(1, 2)});
     CHECK(s[8] == step{.what = get | copy, .peer_from = 4, .src = window(0, 3), .dst = out(2)});
-    CHECK(s[9] == step{.what = fold | copy, .own = place::in, .also = place::window1, .peer_from = 0, .peer_to = 8, .src = window(0, 1), .dst = out(1)});
-    CHECK(s[10] == step{.what = fold | to_all, .own = place::in, .peer_from = 0, .peer_to = 8, .src = in(1), .dst = out(1)});
+    CHECK(s[9] == step{.what = fold | copy,
+                       .own = place::in,
+                       .also = place::window1,
+                       .peer_from = 0,
+                       .peer_to = 8,
+                       .src = window(0, 1),
+                       .dst = out(1)});
+    CHECK(s[10] ==
+          step{.what = fold | to_all, .own = place::in, .peer_from = 0, .peer_to = 8, .src = in(1), .dst = out(1)});
     CHECK(s[11] == step{.what = sched::signal, .index = 2});
     CHECK(s[12] == step{.what = sched::wait, .index = 3, .lag = 5, .peer_from = 4});
     CHECK(s[13] == step{.what = sched::wait, .index = 6, .lag = 7, .peer_from = all_ranks});

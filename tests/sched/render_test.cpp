@@ -17,14 +17,17 @@ int count(const std::string& text, const std::string& what) {
     for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++n;
     return n;
 }
-}  // namespace
+} // namespace
 
 TEST_CASE("steps read as one line") {
-    CHECK(describe(step{.what = recv | reduce | copy | send, .peer_from = 1, .peer_to = 3, .src = in(2), .dst = out(2)}, 4) == "1> +in2 =out2 >3");
-    CHECK(describe(step{.what = recv | reduce_after | copy, .peer_from = 1, .src = tmp(0), .dst = tmp(0)}, 4) == "1> tmp0+ =tmp0");
+    CHECK(describe(step{.what = recv | reduce | copy | send, .peer_from = 1, .peer_to = 3, .src = in(2), .dst = out(2)},
+                   4) == "1> +in2 =out2 >3");
+    CHECK(describe(step{.what = recv | reduce_after | copy, .peer_from = 1, .src = tmp(0), .dst = tmp(0)}, 4) ==
+          "1> tmp0+ =tmp0");
     CHECK(describe(step{.what = send, .peer_to = 0, .src = out({2, 3})}, 8) == "out2-4 >0");
     CHECK(describe(step{.what = send, .peer_to = 0, .src = out({3, 2})}, 4) == "out3,0 >0");
-    CHECK(describe(step{.what = get | copy, .peer_from = 2, .src = window(1, 2), .dst = out(2)}, 4) == "2:win1.2 =out2");
+    CHECK(describe(step{.what = get | copy, .peer_from = 2, .src = window(1, 2), .dst = out(2)}, 4) ==
+          "2:win1.2 =out2");
     CHECK(describe(step{.what = sched::wait, .index = 1, .lag = 4, .peer_from = all_ranks}, 4) == "wait 1 of all -4");
     CHECK(describe(step{.what = sched::signal, .index = 1}, 4) == "signal 1");
 }
@@ -45,7 +48,7 @@ TEST_CASE("a picture has a box for each step and an arrow for each message") {
     CHECK(count(svg, "<path ") == 4 * 6);
     CHECK(count(svg, "<text class=\"rank\"") == 4);
     CHECK(count(svg, "prefers-color-scheme:dark") == 1);
-    CHECK(count(svg, "ring &lt;4&gt;") == 2);  // as title and as text, escaped
+    CHECK(count(svg, "ring &lt;4&gt;") == 2); // as title and as text, escaped
     CHECK(svg.find("guilty\" x=") == std::string::npos);
     CHECK(svg.substr(svg.size() - 7) == "</svg>\n");
 }
@@ -64,8 +67,9 @@ TEST_CASE("what is refused is marked") {
     REQUIRE(v.what == problem::wrong_chunk);
     CHECK(count(to_svg(s, "wrong", v), "<rect class=\"box guilty\"") == 1);
     CHECK(to_table(s, v).find("! 1> +in1 >3") != std::string::npos);
-    CHECK(explain(s, v) == "rank 2, strand 0, step 2 [1> +in1 >3]: the place is right, but the data is another chunk's, chunk 1, "
-                           "rank 1 on the other side");
+    CHECK(explain(s, v) ==
+          "rank 2, strand 0, step 2 [1> +in1 >3]: the place is right, but the data is another chunk's, chunk 1, "
+          "rank 1 on the other side");
 }
 
 TEST_CASE("a deadlock is drawn as far as it gets, with all who wait") {
@@ -74,11 +78,12 @@ TEST_CASE("a deadlock is drawn as far as it gets, with all who wait") {
     const verdict v = verify(s);
     const std::string svg = to_svg(s, "one slot", v);
     CHECK(count(svg, "<rect class=\"box guilty\"") == 4);
-    CHECK(count(svg, "<rect class=\"box c") == 4);  // the first sends
+    CHECK(count(svg, "<rect class=\"box c") == 4); // the first sends
     CHECK(count(explain(s, v), "waits for rank") == 4);
 }
 
 TEST_CASE("every problem has a sentence") {
-    for (int p = 0; p <= static_cast<int>(problem::leaky_barrier); ++p) CHECK(std::string(name_of(static_cast<problem>(p))).size() > 10);
+    for (int p = 0; p <= static_cast<int>(problem::leaky_barrier); ++p)
+        CHECK(std::string(name_of(static_cast<problem>(p))).size() > 10);
     CHECK(explain(schedule{}, verdict{}) == "nothing is wrong");
 }

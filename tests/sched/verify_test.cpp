@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The proofs go on at run time: every algorithm for every rank count to 64, larger ones where that is quick, and no channel may be one message
-// shallower than declared. What verify() refuses is in mutants_test.cpp.
+// The proofs go on at run time: every algorithm for every rank count to 64, larger ones where that is quick, and no
+// channel may be one message shallower than declared. What verify() refuses is in mutants_test.cpp.
 #include <chrono>
 #include <string>
 
@@ -50,7 +50,7 @@ void right_at(const Algorithm& a, int n) {
     });
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("every algorithm is right for 1 to 64 ranks") {
     int count = 0;
@@ -73,7 +73,7 @@ TEST_CASE("one message less than declared is not enough") {
         }
         ++tried;
     });
-    CHECK(tried >= 3);  // the rings
+    CHECK(tried >= 3); // the rings
 }
 
 TEST_CASE("parameters other than the root") {
@@ -113,8 +113,9 @@ TEST_CASE("1024 ranks in a ring take less than a second") {
     const auto verified = std::chrono::steady_clock::now();
     CHECK(v.ok());
     CHECK(v.order == reduction_order::rotated);
-    WARN("2.1 million steps: recorded in " << seconds(recorded - start) << " s, verified in " << seconds(verified - recorded) << " s");
+    WARN("2.1 million steps: recorded in " << seconds(recorded - start) << " s, verified in "
+                                           << seconds(verified - recorded) << " s");
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    CHECK(seconds(verified - recorded) < 2.0);  // 0.2 s on an idle core: loose, for tests share theirs
+    CHECK(seconds(verified - recorded) < 2.0); // 0.2 s on an idle core: loose, for tests share theirs
 #endif
 }

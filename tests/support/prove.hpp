@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The words of the proof files: static_assert that algorithms are right, and are what they declare, for 1 to 17 ranks. That span has odd and
-// even counts, powers of two and their neighbours; verify_test.cpp goes on at run time, where n is not limited.
-// Each rank count is a constant of its own, so no single evaluation comes near a compiler's limit.
+// The words of the proof files: static_assert that algorithms are right, and are what they declare, for 1 to 17 ranks.
+// That span has odd and even counts, powers of two and their neighbours; verify_test.cpp goes on at run time, where n
+// is not limited. Each rank count is a constant of its own, so no single evaluation comes near a compiler's limit.
 #pragma once
 
 #include <utility>
@@ -26,8 +26,13 @@ constexpr Algorithm shallow(Algorithm a) {
     return a;
 }
 
+template <class Algorithm, int N, int Root, bool InPlace>
+constexpr bool runs =
+    collx::sched::verify_once(collx::sched::record_all(shallow(with_root(Algorithm{}, Root)), N), InPlace).ok();
+
 template <class Algorithm, int N, int Root = 0>
-constexpr bool right = collx::sched::verify(shallow(with_root(Algorithm{}, Root)), N).ok();
+constexpr bool right =
+    runs<Algorithm, N, Root, false> && runs<Algorithm, N, Root, collx::may_be_in_place(Algorithm::op)>;
 
 template <class Algorithm, int N, int Root = 0>
 constexpr bool ordered = collx::sched::races(shallow(with_root(Algorithm{}, Root)), N).ok();
@@ -59,17 +64,17 @@ constexpr bool ordered_for_last_root(std::integer_sequence<int, I...>) {
 template <int N>
 using up_to = std::make_integer_sequence<int, N>;
 
-}  // namespace prove
+} // namespace prove
 
-#define COLLX_PROVE(algorithm)                                                    \
-    static_assert(prove::right_for<algorithm>(prove::up_to<17>{}));               \
-    static_assert(prove::ordered_for<algorithm>(prove::up_to<prove::races_up_to>{})); \
-    static_assert(collx::sched::verify(algorithm{}, 4).ok() && collx::sched::races(algorithm{}, 3).ok());           \
+#define COLLX_PROVE(algorithm)                                                                            \
+    static_assert(prove::right_for<algorithm>(prove::up_to<17>{}));                                       \
+    static_assert(prove::ordered_for<algorithm>(prove::up_to<prove::races_up_to>{}));                     \
+    static_assert(collx::sched::verify(algorithm{}, 4).ok() && collx::sched::races(algorithm{}, 3).ok()); \
     static_assert(prove::declared<algorithm, 4> && prove::declared<algorithm, 5>)
 
-#define COLLX_PROVE_ROOTED(algorithm)                                                 \
-    COLLX_PROVE(algorithm);                                                           \
-    static_assert(prove::right_for_last_root<algorithm>(prove::up_to<12>{}));         \
-    static_assert(prove::right_for_all_roots_of<algorithm>(prove::up_to<5>{}));       \
+#define COLLX_PROVE_ROOTED(algorithm)                                                           \
+    COLLX_PROVE(algorithm);                                                                     \
+    static_assert(prove::right_for_last_root<algorithm>(prove::up_to<12>{}));                   \
+    static_assert(prove::right_for_all_roots_of<algorithm>(prove::up_to<5>{}));                 \
     static_assert(prove::ordered_for_last_root<algorithm>(prove::up_to<prove::races_up_to>{})); \
     static_assert(prove::declared<algorithm, 5, 2>)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rings: every rank talks to its two neighbours only, every link carries the same load, and no byte is sent that need not be.
+// Rings: every rank talks to its two neighbours only, every link carries the same load, and no byte is sent that need
+// not be.
 //
 //   ring all-reduce of 4 ranks: who passes which chunk on, step by step (R: reduced on arrival, *: complete)
 //            step 1   2    3    4*   5    6    7
@@ -25,6 +26,7 @@ struct ring_all_reduce {
     static constexpr bool needs_commutative = true;
     static constexpr int chunks(int n) { return n; }
 
+    COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (n == 1) return ex.template step<copy>(in(0), out(0));
@@ -48,6 +50,7 @@ struct ring_reduce_scatter {
     static constexpr bool needs_commutative = true;
     static constexpr int chunks(int n) { return n; }
 
+    COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (n == 1) return ex.template step<copy>(in(0), out(0));
@@ -67,13 +70,15 @@ struct ring_all_gather {
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int n) { return n; }
 
+    COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         ex.template step<copy>(in(r), out(r));
         if (n == 1) return;
         const int next = (r + 1) % n, prev = (r + n - 1) % n;
         ex.template step<send>(to(next), in(r));
-        for (int i = 1; i < n - 1; ++i) ex.template step<recv | copy | send>(from(prev), to(next), out((r + n - i) % n));
+        for (int i = 1; i < n - 1; ++i)
+            ex.template step<recv | copy | send>(from(prev), to(next), out((r + n - i) % n));
         ex.template step<recv | copy>(from(prev), out(next));
     }
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Direct all-reduce in two phases over windows: rank r reduces chunk r of everybody's contribution, then everybody collects the finished chunks.
-// Each byte is read and written once per phase whatever n is; two synchronisations a piece. The names are the GPU world's (one-shot, two-shot).
+// Direct all-reduce in two phases over windows: rank r reduces chunk r of everybody's contribution, then everybody
+// collects the finished chunks. Each byte is read and written once per phase whatever n is; two synchronisations a
+// piece. The names are the GPU world's (one-shot, two-shot).
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -9,10 +10,10 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Private buffers, staged through windows. Three strands so that putting piece i + 1, reducing piece i and taking piece i - 1 overlap.
-// Shape: n chunks. Window segment 0: contributions, segment 1: the finished chunk.
-// Cost: 2(n - 1)/n of the buffer written to windows, as much read; a window ring of 1 stage suffices, more let the phases overlap (checked).
-// Order: rank order, equal on all ranks; any associative operator.
+// Private buffers, staged through windows. Three strands so that putting piece i + 1, reducing piece i and taking piece
+// i - 1 overlap. Shape: n chunks. Window segment 0: contributions, segment 1: the finished chunk. Cost: 2(n - 1)/n of
+// the buffer written to windows, as much read; a window ring of 1 stage suffices, more let the phases overlap
+// (checked). Order: rank order, equal on all ranks; any associative operator.
 struct two_shot_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "two_shot";
@@ -21,17 +22,18 @@ struct two_shot_all_reduce {
     static constexpr int signals = 3;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int n) { return n; }
-    int depth = 4;  // stages of the window ring: how far putting may run ahead of taking
+    int depth = 4; // stages of the window ring: how far putting may run ahead of taking
 
+    COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0)) {
-            ex.wait_all(1, depth);  // everybody has reduced from the stage that is overwritten now
+            ex.wait_all(1, depth); // everybody has reduced from the stage that is overwritten now
             for (int i = 1; i < n; ++i) ex.template step<copy>(in((r + i) % n), window(0, (r + i) % n));
             ex.signal(0);
         }
         if (ex.strand(1)) {
-            ex.wait_all(2, depth);  // everybody has taken the result that is overwritten now
+            ex.wait_all(2, depth); // everybody has taken the result that is overwritten now
             ex.wait_all(0);
             ex.template step<fold | copy>(in(r), at_ranks(0, n, window(0, r)), out(r), place::window1);
             ex.signal(1);

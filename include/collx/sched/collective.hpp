@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a collective promises, in chunks: which rank contributes which chunk, and what each rank must hold at the end. The verifier,
-// the facts and the pictures read these sentences; algorithms only have to make them true. Knows no algorithm and no byte.
+// What a collective promises, in chunks: which rank contributes which chunk, and what each rank must hold at the end.
+// The verifier, the facts and the pictures read these sentences; algorithms only have to make them true. Knows no
+// algorithm and no byte.
 #pragma once
 
 #include <collx/core/config.hpp>
@@ -26,8 +27,9 @@ enum class collective : unsigned char {
 inline constexpr int collective_count = 12;
 
 constexpr const char* name_of(collective c) {
-    constexpr const char* names[] = {"all_reduce", "reduce",     "broadcast", "all_gather",     "reduce_scatter", "gather",
-                                     "scatter",    "all_to_all", "scan",      "exclusive_scan", "barrier",        "send_recv"};
+    constexpr const char* names[] = {"all_reduce",     "reduce",         "broadcast", "all_gather",
+                                     "reduce_scatter", "gather",         "scatter",   "all_to_all",
+                                     "scan",           "exclusive_scan", "barrier",   "send_recv"};
     return names[static_cast<int>(c)];
 }
 
@@ -36,17 +38,18 @@ constexpr bool is_rooted(collective c) {
 }
 
 constexpr bool reduces(collective c) {
-    return c == collective::all_reduce || c == collective::reduce || c == collective::reduce_scatter || c == collective::scan ||
-           c == collective::exclusive_scan;
+    return c == collective::all_reduce || c == collective::reduce || c == collective::reduce_scatter ||
+           c == collective::scan || c == collective::exclusive_scan;
 }
 
-// Whether `out` may be `in`, chunk c of the one being chunk c of the other. An exchange would overwrite what is still to be sent.
+// Whether `out` may be `in`, chunk c of the one being chunk c of the other. An exchange would overwrite what is still
+// to be sent.
 constexpr bool may_be_in_place(collective c) {
     return c != collective::all_to_all && c != collective::barrier && c != collective::send_recv;
 }
 
-// An operand in the language of the proofs: chunk `chunk`, reduced over the `count` ranks first, first + 1, … (modulo n). count = 0 stands
-// for "nothing", which as a requirement means "anything may stand here".
+// An operand in the language of the proofs: chunk `chunk`, reduced over the `count` ranks first, first + 1, … (modulo
+// n). count = 0 stands for "nothing", which as a requirement means "anything may stand here".
 struct contribution {
     int chunk = -1;
     int first = 0;
@@ -76,7 +79,7 @@ constexpr contribution output_of(collective c, int rank, int chunk, int n, int r
         case collective::reduce_scatter: return chunk == rank ? contribution{chunk, 0, n} : contribution{};
         case collective::gather: return rank == root ? contribution{chunk, chunk, 1} : contribution{};
         case collective::scatter: return chunk == rank ? contribution{chunk, root, 1} : contribution{};
-        case collective::all_to_all: return {rank, chunk, 1};  // from rank `chunk`, the chunk it meant for me
+        case collective::all_to_all: return {rank, chunk, 1}; // from rank `chunk`, the chunk it meant for me
         case collective::scan: return {chunk, 0, rank + 1};
         case collective::exclusive_scan: return rank == 0 ? contribution{} : contribution{chunk, 0, rank};
         case collective::send_recv: return {};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs in which algorithms are written. An algorithm is a function over an executor `ex`; each verb is one fused action, its kind a
-// template argument, its peers and chunks run-time values. A reading of the language derives from verbs<Self> and supplies one member,
-// `template <action What> void emit(const step&)`, and optionally `bool strand(int)`.
+// The verbs in which algorithms are written. An algorithm is a function over an executor `ex`; each verb is one fused
+// action, its kind a template argument, its peers and chunks run-time values. A reading of the language derives from
+// verbs<Self> and supplies one member, `template <action What> void emit(const step&)`, and optionally `bool
+// strand(int)`.
 //
 //   ex.template step<send>(to(next), in(c));                            in[c] -> channel to next
 //   ex.template step<recv | copy>(from(prev), out(c));                  channel -> out[c]
@@ -16,18 +17,20 @@
 //   ex.template step<fold | to_all>(at_ranks(0, n, in(c)), out(c));     the same, stored to everybody's out[c]
 //   ex.signal(s); ex.wait(s, k, lag); ex.wait_all(s, lag);
 //
-// Rules that make one run a proof (Kahn, "The semantics of a simple language for parallel programming", 1974): control flow depends only on rank, rank
-// count and the algorithm's own parameters; a receive names its peer; nothing is polled. A complete reduction is stored to `out` exactly once;
-// partial ones live in `tmp` or travel on. The whole program is run again for each piece of a long message (an iteration).
-// Chunks may differ in size, so chunk c lives in cell c of every place, tmp and windows too; only an all-to-all, whose chunks are equal, may
-// move data between chunk numbers. In place (out is in), copy from in(c) to out(c) touches nothing.
+// Rules that make one run a proof (Kahn, "The semantics of a simple language for parallel programming", 1974): control
+// flow depends only on rank, rank count and the algorithm's own parameters; a receive names its peer; nothing is
+// polled. A complete reduction is stored to `out` exactly once; partial ones live in `tmp` or travel on. The whole
+// program is run again for each piece of a long message (an iteration). Chunks may differ in size, so chunk c lives in
+// cell c of every place, tmp and windows too; only an all-to-all, whose chunks are equal, may move data between chunk
+// numbers. In place (out is in), copy from in(c) to out(c) touches nothing.
 //
 // One rule for nvcc: every algorithm writes
 //     COLLX_EXEC_CHECK_DISABLE
 //     template <class Ex>
 //     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const
-// in this order (the pragma must stand before `template`). The text is host and device code, an executor is usually only one of the two,
-// and without the line nvcc refuses a kernel's `ex.strand` and warns (20011, 20013 to 20015) about a recorder's.
+// in this order (the pragma must stand before `template`). The text is host and device code, an executor is usually
+// only one of the two, and without the line nvcc refuses a kernel's `ex.strand` and warns (20011, 20013 to 20015) about
+// a recorder's.
 #pragma once
 
 #include <collx/sched/step.hpp>
@@ -37,8 +40,8 @@ namespace sched {
 
 template <class Self>
 struct verbs {
-    // Strands are separate sequential programs of one rank. The text asks `if (ex.strand(k)) { … }`; a reading that runs strands side by side
-    // answers true only for its own, one that records them answers true for each in turn.
+    // Strands are separate sequential programs of one rank. The text asks `if (ex.strand(k)) { … }`; a reading that
+    // runs strands side by side answers true only for its own, one that records them answers true for each in turn.
     COLLX_HD constexpr bool strand(int) { return true; }
 
     template <action What>
@@ -54,16 +57,23 @@ struct verbs {
     template <action What>
     COLLX_HD constexpr void step(from f, to t, ref local) {
         if constexpr ((What & (reduce | reduce_after)) != 0) {
-            static_assert(What == (recv | reduce | send) || What == (recv | reduce_after | send), "collx: step(from, to, src) reduces and sends");
-            put<What>({.what = What, .peer_from = f.rank, .peer_to = t.rank, .src = local, .dst = {place::none, local.chunks}});
+            static_assert(What == (recv | reduce | send) || What == (recv | reduce_after | send),
+                          "collx: step(from, to, src) reduces and sends");
+            put<What>({.what = What,
+                       .peer_from = f.rank,
+                       .peer_to = t.rank,
+                       .src = local,
+                       .dst = {place::none, local.chunks}});
         } else {
-            static_assert(What == (recv | copy | send) || What == (recv | send), "collx: step(from, to, dst) passes a message on");
+            static_assert(What == (recv | copy | send) || What == (recv | send),
+                          "collx: step(from, to, dst) passes a message on");
             put<What>({.what = What, .peer_from = f.rank, .peer_to = t.rank, .dst = local});
         }
     }
     template <action What>
     COLLX_HD constexpr void step(from f, ref src, ref dst) {
-        static_assert(What == (recv | reduce | copy) || What == (recv | reduce_after | copy), "collx: step(from, src, dst) reduces and stores");
+        static_assert(What == (recv | reduce | copy) || What == (recv | reduce_after | copy),
+                      "collx: step(from, src, dst) reduces and stores");
         put<What>({.what = What, .peer_from = f.rank, .src = src, .dst = dst});
     }
     template <action What>
@@ -85,14 +95,27 @@ struct verbs {
     template <action What>
     COLLX_HD constexpr void step(ref own, remote_range src, ref dst, place also = place::none) {
         static_assert(What == (fold | copy), "collx: step(own, at_ranks(…), dst) is fold | copy");
-        put<What>({.what = What, .own = own.where, .also = also, .peer_from = src.first, .peer_to = src.last, .src = src.what, .dst = dst});
+        put<What>({.what = What,
+                   .own = own.where,
+                   .also = also,
+                   .peer_from = src.first,
+                   .peer_to = src.last,
+                   .src = src.what,
+                   .dst = dst});
     }
     template <action What>
     COLLX_HD constexpr void step(remote_range src, ref dst) {
         static_assert(What == (fold | to_all), "collx: step(at_ranks(…), dst) is fold | to_all");
-        put<What>({.what = What, .own = src.what.where, .peer_from = src.first, .peer_to = src.last, .src = src.what, .dst = dst});
+        put<What>({.what = What,
+                   .own = src.what.where,
+                   .peer_from = src.first,
+                   .peer_to = src.last,
+                   .src = src.what,
+                   .dst = dst});
     }
-    COLLX_HD constexpr void signal(int index) { put<sched::signal>({.what = sched::signal, .index = static_cast<unsigned char>(index)}); }
+    COLLX_HD constexpr void signal(int index) {
+        put<sched::signal>({.what = sched::signal, .index = static_cast<unsigned char>(index)});
+    }
     COLLX_HD constexpr void wait(int index, int rank, int lag = 0) {
         put<sched::wait>({.what = sched::wait,
                           .index = static_cast<unsigned char>(index),
@@ -102,7 +125,7 @@ struct verbs {
     COLLX_HD constexpr void wait_all(int index, int lag = 0) { wait(index, all_ranks, lag); }
 
 private:
-    COLLX_EXEC_CHECK_DISABLE  // the recorder's emit is host code, a kernel's is device code
+    COLLX_EXEC_CHECK_DISABLE // the recorder's emit is host code, a kernel's is device code
     template <action What>
     COLLX_HD constexpr void put(const sched::step& s) {
         static_cast<Self&>(*this).template emit<What>(s);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sentences about steps and verdicts, for people. Kept out of verify.hpp, which must stay usable in static_assert and cheap to include.
+// Sentences about steps and verdicts, for people. Kept out of verify.hpp, which must stay usable in static_assert and
+// cheap to include.
 #pragma once
 
 #include <string>
@@ -63,7 +64,8 @@ inline std::string describe(const ref& r, int chunks) {
     return s;
 }
 
-// One step in one line: "1> +in2 =out2 >3" receives from 1, reduces with in2, stores to out2 and sends to 3. "in2+" has in2 on the left.
+// One step in one line: "1> +in2 =out2 >3" receives from 1, reduces with in2, stores to out2 and sends to 3. "in2+" has
+// in2 on the left.
 inline std::string describe(const step& st, int chunks) {
     const auto number = [](int i) { return std::to_string(i); };
     if (st.what == signal) return "signal " + number(st.index);
@@ -74,7 +76,8 @@ inline std::string describe(const step& st, int chunks) {
     std::string s;
     const auto word = [&](const std::string& w) { s += (s.empty() ? "" : " ") + w; };
     if ((st.what & fold) != 0) {
-        const std::string own = st.own != place::none && st.own != st.src.where ? std::string(" own ") + name_of(st.own) : "";
+        const std::string own =
+            st.own != place::none && st.own != st.src.where ? std::string(" own ") + name_of(st.own) : "";
         word("fold " + number(st.peer_from) + "-" + number(st.peer_to - 1) + ":" + describe(st.src, chunks) + own);
     } else if ((st.what & get) != 0) {
         word(number(st.peer_from) + ":" + describe(st.src, chunks));
@@ -114,10 +117,13 @@ inline std::string explain(const schedule& s, const verdict& v) {
     if (v.in_place) text += ", in place";
     text += ": ";
     text += name_of(v.what);
-    if (v.chunk >= 0) text += (v.what == problem::missing_signal || v.what == problem::signal_twice ? ", signal " : ", chunk ") + std::to_string(v.chunk);
+    if (v.chunk >= 0)
+        text += (v.what == problem::missing_signal || v.what == problem::signal_twice ? ", signal " : ", chunk ") +
+                std::to_string(v.chunk);
     if (v.peer >= 0 && v.peer != v.rank) text += ", rank " + std::to_string(v.peer) + " on the other side";
     for (int i = 0; i < v.waiting_count && i < 8; ++i)
-        text += "\n  " + at(v.waits[i].rank, v.waits[i].strand, v.waits[i].step) + " waits for rank " + std::to_string(v.waits[i].peer);
+        text += "\n  " + at(v.waits[i].rank, v.waits[i].strand, v.waits[i].step) + " waits for rank " +
+                std::to_string(v.waits[i].peer);
     if (v.waiting_count > 8) text += "\n  and " + std::to_string(v.waiting_count - 8) + " more";
     return text;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a schedule costs and needs, counted from its steps instead of believed. Algorithms declare some of these numbers because plans are made
-// from them at compile time; the proofs assert that declared equals derived, the documentation's tables are printed from here.
+// What a schedule costs and needs, counted from its steps instead of believed. Algorithms declare some of these numbers
+// because plans are made from them at compile time; the proofs assert that declared equals derived, the documentation's
+// tables are printed from here.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +14,33 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-inline constexpr int races_up_to = 9;  // larger rank counts are not searched for races here
+inline constexpr int races_up_to = 9; // larger rank counts are not searched for races here
 
 struct facts {
-    bool ok = false;         // verify() accepted it; otherwise only the counts below are meaningful
-    int strands = 0;         // these four: of the rank that has most
+    bool ok = false; // verify() accepted it; otherwise only the counts below are meaningful
+    int strands = 0; // these four: of the rank that has most
     int steps = 0;
     int messages = 0;
     int chunks_sent = 0;
     std::int64_t total_messages = 0;
     std::int64_t total_chunks_sent = 0;
-    std::int64_t window_chunks_written = 0;  // by all ranks, zero-copy stores into peers' buffers included
-    std::int64_t window_chunks_read = 0;     // by all ranks
-    int rounds = 0;           // see round_reader
-    int min_depth = 0;        // of channels: 0 if there are none
-    int min_window_depth = 0; // stages: 0 if there are no signals, -1 if not looked for (facts_of an algorithm does, for few ranks)
+    std::int64_t window_chunks_written = 0; // by all ranks, zero-copy stores into peers' buffers included
+    std::int64_t window_chunks_read = 0;    // by all ranks
+    int rounds = 0;                         // see round_reader
+    int min_depth = 0;                      // of channels: 0 if there are none
+    int min_window_depth =
+        0; // stages: 0 if there are no signals, -1 if not looked for (facts_of an algorithm does, for few ranks)
     int signals = 0;
-    int tmp_chunks = 0;       // one more than the largest tmp chunk used
+    int tmp_chunks = 0; // one more than the largest tmp chunk used
     int max_message_chunks = 0;
     reduction_order order = reduction_order::rank_order;
     bool same_on_all_ranks = true;
-    bool in_place = false;  // proved for any rank count where the collective allows it, else for few ranks only
+    bool in_place = false; // proved for any rank count where the collective allows it, else for few ranks only
 };
 
-// Rounds: each rank's strand may send one message and receive one in a round, and a message received in a round can be answered in the next.
-// Signals count like messages, except that any number of them may be seen in one round. A chain of S ranks passes K chunks in S + K - 2.
+// Rounds: each rank's strand may send one message and receive one in a round, and a message received in a round can be
+// answered in the next. Signals count like messages, except that any number of them may be seen in one round. A chain
+// of S ranks passes K chunks in S + K - 2.
 class round_reader {
 public:
     constexpr explicit round_reader(const schedule& s) : s_(s), said_(static_cast<unsigned>(s.ranks * s.signals), 0) {
@@ -74,7 +77,7 @@ private:
     static constexpr int later(int a, int b) { return a > b ? a : b; }
     constexpr int publish(unsigned strand) { return sent_[strand] = later(sent_[strand], received_[strand]) + 1; }
     const schedule& s_;
-    std::vector<int> received_, sent_, told_, said_;  // last round by strand, slot and signal
+    std::vector<int> received_, sent_, told_, said_; // last round by strand, slot and signal
 };
 
 constexpr int rounds(const schedule& s) {
@@ -86,9 +89,10 @@ constexpr int rounds(const schedule& s) {
 // The least number of messages a channel must hold for the schedule to end; 0 without channels, -1 if none is enough.
 constexpr int min_depth(const schedule& s) {
     if ((s.uses & send) == 0) return 0;
-    int most = 1;  // no channel ever holds more than all messages of one strand
+    int most = 1; // no channel ever holds more than all messages of one strand
     for (const program& p : s.programs)
-        for (const auto& strand : p.strands) most = static_cast<int>(strand.size()) > most ? static_cast<int>(strand.size()) : most;
+        for (const auto& strand : p.strands)
+            most = static_cast<int>(strand.size()) > most ? static_cast<int>(strand.size()) : most;
     for (int d = 1; d <= most * s.iterations(); ++d) {
         round_reader reader(s);
         if (network<round_reader>(s, reader, {.depth = d}).run().what != problem::deadlock) return d;
@@ -108,7 +112,8 @@ constexpr void count(facts& f, const schedule& s, int rank) {
             const bool zero_copy = (st.what & to_all) != 0;
             for_each_access(st, rank, s.ranks, s.chunks, [&](const access& a) {
                 if (a.where == place::tmp && a.chunk >= f.tmp_chunks) f.tmp_chunks = a.chunk + 1;
-                if (is_window(a.where) || a.rank != rank || zero_copy) ++(a.write ? f.window_chunks_written : f.window_chunks_read);
+                if (is_window(a.where) || a.rank != rank || zero_copy)
+                    ++(a.write ? f.window_chunks_written : f.window_chunks_read);
                 return true;
             });
         }
@@ -131,8 +136,8 @@ constexpr facts facts_of(const schedule& s) {
     if (!f.ok) return f;
     f.order = v.order;
     f.same_on_all_ranks = v.same_bits;
-    f.in_place = may_be_in_place(s.op) || (s.op == collective::all_to_all && s.ranks <= races_up_to && verify_once(s, true).ok() &&
-                                           races_once(s, true).ok());
+    f.in_place = may_be_in_place(s.op) || (s.op == collective::all_to_all && s.ranks <= races_up_to &&
+                                           verify_once(s, true).ok() && races_once(s, true).ok());
     f.rounds = rounds(s);
     f.min_depth = min_depth(s);
     return f;
@@ -158,15 +163,19 @@ constexpr facts facts_of(const Algorithm& a, int n) {
     return f;
 }
 
-// The first declared member of the algorithm that the derived facts contradict, or nullptr. What is declared once for all n (min_depth,
-// window_depth, needs_commutative) or by a formula (tmp_chunks) must suffice for this n and, from `tight_from` ranks on, must not be more than needed.
+// The first declared member of the algorithm that the derived facts contradict, or nullptr. What is declared once for
+// all n (min_depth, window_depth, needs_commutative) or by a formula (tmp_chunks) must suffice for this n and, from
+// `tight_from` ranks on, must not be more than needed.
 template <class Algorithm>
 constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4) {
     const facts f = facts_of(a, n);
-    const auto differs = [&](int declared, int derived) { return n < tight_from ? declared < derived : declared != derived; };
+    const auto differs = [&](int declared, int derived) {
+        return n < tight_from ? declared < derived : declared != derived;
+    };
     if (!f.ok) return "the schedule itself";
     if (differs(Algorithm::min_depth, f.min_depth)) return "min_depth";
-    if (reduces(Algorithm::op) && differs(needs_commutative_of(a, n), f.order != reduction_order::rank_order)) return "needs_commutative";
+    if (reduces(Algorithm::op) && differs(needs_commutative_of(a, n), f.order != reduction_order::rank_order))
+        return "needs_commutative";
     if constexpr (requires { Algorithm::signals; }) {
         if (differs(Algorithm::signals, f.signals)) return "signals";
     } else if (f.signals != 0) {

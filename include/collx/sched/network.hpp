@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs the programs of all ranks of a schedule against each other: strands, bounded channels and signals, and nothing of what travels.
-// What a message or a cell holds is the Reader's business (values in verify.hpp, clocks in races.hpp, rounds in facts.hpp).
+// Runs the programs of all ranks of a schedule against each other: strands, bounded channels and signals, and nothing
+// of what travels. What a message or a cell holds is the Reader's business (values in verify.hpp, clocks in races.hpp,
+// rounds in facts.hpp).
 //
-// Why one run is enough. A strand is sequential, names the channel it reads, never polls, and its control flow does not depend on what it
-// reads: the strands form a Kahn process network (Kahn, "The semantics of a simple language for parallel programming", 1974). A channel of
-// bounded depth is such a network too, with a second channel that returns credits, and so is a signal, whose counter only grows. So whether
-// it ends, and what each message holds, is the same for every interleaving; this file picks one. Memory shared by strands or ranks (windows,
-// tmp across strands, zero-copy buffers) is outside that argument: there races.hpp must show that all accesses are ordered.
+// Why one run is enough. A strand is sequential, names the channel it reads, never polls, and its control flow does not
+// depend on what it reads: the strands form a Kahn process network (Kahn, "The semantics of a simple language for
+// parallel programming", 1974). A channel of bounded depth is such a network too, with a second channel that returns
+// credits, and so is a signal, whose counter only grows. So whether it ends, and what each message holds, is the same
+// for every interleaving; this file picks one. Memory shared by strands or ranks (windows, tmp across strands,
+// zero-copy buffers) is outside that argument: there races.hpp must show that all accesses are ordered.
 #pragma once
 
 #include <vector>
@@ -22,7 +24,7 @@ struct running {
     int id = 0;
     int rank = 0;
     int strand = 0;
-    int iteration = 0;  // counted through all calls
+    int iteration = 0; // counted through all calls
     int call = 0;
     const step* begin = nullptr;
     const step* end = nullptr;
@@ -30,16 +32,16 @@ struct running {
 
     enum class state : unsigned char { ready, message, credit, notice, others, ended };
     state now = state::ready;
-    int on = -1;    // channel or counter it is blocked on
-    int next = -1;  // next in the list of those blocked on the same counter
+    int on = -1;   // channel or counter it is blocked on
+    int next = -1; // next in the list of those blocked on the same counter
     constexpr int index() const { return static_cast<int>(at - begin); }
 };
 
 // How to run a schedule where that is not as it says itself.
 struct run_options {
     int calls = 1;
-    int iterations = 0;  // in each call; 0: schedule::iterations()
-    int depth = 0;       // of the channels; 0: schedule::depth
+    int iterations = 0; // in each call; 0: schedule::iterations()
+    int depth = 0;      // of the channels; 0: schedule::depth
 };
 
 template <class Reader>
@@ -47,9 +49,10 @@ class network {
 public:
     constexpr network(const schedule& s, Reader& reader, run_options o = {})
         : s_(s), reader_(reader), calls_(o.calls), iterations_(o.iterations > 0 ? o.iterations : s.iterations()),
-          depth_(o.depth > 0 ? o.depth : s.depth), channel_of_(sized(s.ranks * s.ranks), -1), counters_(sized(s.ranks * s.signals), 0),
-          arrived_(sized(s.signals * iterations_ * calls_), 0), blocked_on_(counters_.size() + arrived_.size(), -1),
-          first_of_(sized(s.ranks + 1), 0), ended_(sized(s.ranks), 0) {
+          depth_(o.depth > 0 ? o.depth : s.depth), channel_of_(sized(s.ranks * s.ranks), -1),
+          counters_(sized(s.ranks * s.signals), 0), arrived_(sized(s.signals * iterations_ * calls_), 0),
+          blocked_on_(counters_.size() + arrived_.size(), -1), first_of_(sized(s.ranks + 1), 0),
+          ended_(sized(s.ranks), 0) {
         for (int r = 0; r < s.ranks; ++r) add(r, s.programs[sized(r)]);
     }
 
@@ -72,7 +75,7 @@ public:
 private:
     struct channel {
         int from, to;
-        int sender = -1, receiver = -1;  // strands, known once they have used it
+        int sender = -1, receiver = -1; // strands, known once they have used it
         unsigned head = 0, tail = 0;
     };
     using state = running::state;
@@ -160,7 +163,8 @@ private:
         return id;
     }
 
-    // The channel from `peer` if a message is there. One strand of a rank owns an end: shared, the order of its messages would be chance.
+    // The channel from `peer` if a message is there. One strand of a rank owns an end: shared, the order of its
+    // messages would be chance.
     constexpr bool take(running& me, int peer, int& id) {
         if (!is_rank(peer)) return stop(me, fail(problem::bad_peer, me, peer)), false;
         id = find_channel(peer, me.rank);
@@ -249,7 +253,8 @@ private:
         }
     }
 
-    // Nothing moves although not all have ended: follow who waits for whom from `me` until somebody who will never act, or a circle.
+    // Nothing moves although not all have ended: follow who waits for whom from `me` until somebody who will never act,
+    // or a circle.
     constexpr verdict blame(const running& me) {
         std::vector<int> path;
         std::vector<char> seen(strands_.size(), 0);
@@ -273,7 +278,9 @@ private:
     }
 
     constexpr problem never(const running& s) const {
-        return s.now == state::message ? problem::missing_message : s.now == state::credit ? problem::leftover : problem::missing_signal;
+        return s.now == state::message  ? problem::missing_message
+               : s.now == state::credit ? problem::leftover
+                                        : problem::missing_signal;
     }
 
     constexpr int peer_of(const running& s) const {
@@ -324,12 +331,12 @@ private:
     verdict verdict_{};
     std::vector<running> strands_;
     std::vector<channel> channels_;
-    std::vector<int> channel_of_;  // [from * ranks + to]
-    std::vector<int> counters_;    // [rank * signals + index]: iterations signalled
-    std::vector<int> arrived_;     // [index, iteration]: ranks that have signalled
-    std::vector<int> blocked_on_;  // first strand blocked on each counter, then on each number of arrivals
-    std::vector<int> first_of_;    // first strand of each rank, and one past the last
-    std::vector<int> ended_;       // strands of the rank that have reached the end of a call, all calls together
+    std::vector<int> channel_of_; // [from * ranks + to]
+    std::vector<int> counters_;   // [rank * signals + index]: iterations signalled
+    std::vector<int> arrived_;    // [index, iteration]: ranks that have signalled
+    std::vector<int> blocked_on_; // first strand blocked on each counter, then on each number of arrivals
+    std::vector<int> first_of_;   // first strand of each rank, and one past the last
+    std::vector<int> ended_;      // strands of the rank that have reached the end of a call, all calls together
     std::vector<int> ready_;
 };
 

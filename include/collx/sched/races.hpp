@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The second symbolic reading, for memory that several strands or ranks touch: is every access to a cell ordered with every earlier one that
-// conflicts with it? Values cannot tell, for one lucky interleaving computes the right ones.
+// The second symbolic reading, for memory that several strands or ranks touch: is every access to a cell ordered with
+// every earlier one that conflicts with it? Values cannot tell, for one lucky interleaving computes the right ones.
 //
-// Each strand carries a vector clock, one number per strand; messages and signals carry the sender's (Mattern, "Virtual time and global states
-// of distributed systems", 1989). A wait takes the clock of exactly the signal it asks for, a receive that of its message, and a free slot
-// orders nothing; so the order found holds for every interleaving and every channel depth, and one run decides here too.
-// Two calls run back to back: before, between and after them the user writes all of `in` and `out`. That finds peers that still read a buffer
-// whose call has returned, and stages that are reused while someone lags a call behind.
-// Cost: clocks of ranks * strands numbers at every event, so this is for small n (tests use n <= 9); patterns do not change beyond.
+// Each strand carries a vector clock, one number per strand; messages and signals carry the sender's (Mattern, "Virtual
+// time and global states of distributed systems", 1989). A wait takes the clock of exactly the signal it asks for, a
+// receive that of its message, and a free slot orders nothing; so the order found holds for every interleaving and
+// every channel depth, and one run decides here too. Two calls run back to back: before, between and after them the
+// user writes all of `in` and `out`. That finds peers that still read a buffer whose call has returned, and stages that
+// are reused while someone lags a call behind. Cost: clocks of ranks * strands numbers at every event, so this is for
+// small n (tests use n <= 9); patterns do not change beyond.
 #pragma once
 
 #include <vector>
@@ -25,7 +26,7 @@ public:
     constexpr clock_reader(const schedule& s, bool in_place)
         : s_(s), n_(s.ranks), iterations_(s.iterations() * calls), in_place_(in_place) {
         for (const program& p : s.programs) width_ += static_cast<unsigned>(p.strands.size());
-        user_cells_ = s.iterations() * s.chunks;  // the pieces of a buffer; every call uses the same buffers
+        user_cells_ = s.iterations() * s.chunks; // the pieces of a buffer; every call uses the same buffers
         cells_per_rank_ = 2 * user_cells_ + s.chunks + 2 * s.window_depth * s.chunks;
         const unsigned cells = sized(n_ * cells_per_rank_);
         written_by_.resize(cells, -1);
@@ -42,7 +43,7 @@ public:
     // Before a call and after it the rank is one thread, the user's, which may touch everything the call was given.
     constexpr void enter(int rank, int call, int first, int last) {
         for (int i = first + 1; i < last; ++i) join(clock(first), clock(i));
-        if (call == 0) user_access(rank, first);  // nothing has happened yet
+        if (call == 0) user_access(rank, first); // nothing has happened yet
         entered_[sized(rank * calls + call)] = clock(first)[first];
         for (int i = first + 1; i < last; ++i) join(clock(i), clock(first));
         for (int i = first; i < last; ++i) ++clock(i)[i];
@@ -72,7 +73,9 @@ public:
     }
 
     static constexpr bool follows_signals() { return true; }
-    constexpr void signalled(const running& me, int index) { publish(&said_[said(me.rank, index, me.iteration)], me.id); }
+    constexpr void signalled(const running& me, int index) {
+        publish(&said_[said(me.rank, index, me.iteration)], me.id);
+    }
     constexpr void waited(const running& me, int index, int rank, int iteration) {
         join(clock(me.id), &said_[said(rank, index, iteration)]);
     }
@@ -80,7 +83,8 @@ public:
 private:
     // In place, in(c) to out(c) copies a cell onto itself: executors leave it alone.
     static constexpr bool is_onto_itself(const step& st) {
-        return st.what == copy && st.src.where == place::in && st.dst.where == place::out && st.src.chunks == st.dst.chunks;
+        return st.what == copy && st.src.where == place::in && st.dst.where == place::out &&
+               st.src.chunks == st.dst.chunks;
     }
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
     constexpr int* clock(int strand) { return &clocks_[sized(strand) * width_]; }
@@ -100,7 +104,7 @@ private:
     constexpr void publish(int* to, int strand) {
         const int* mine = clock(strand);
         for (unsigned i = 0; i < width_; ++i) to[i] = mine[i];
-        ++clock(strand)[strand];  // what follows is not covered
+        ++clock(strand)[strand]; // what follows is not covered
     }
 
     // Segments of a rank's memory: in, out, tmp, windows by segment and stage.
@@ -116,7 +120,8 @@ private:
 
     constexpr fault user_access(int rank, int strand) {
         for (int i = 0; i < 2 * user_cells_; ++i)
-            if (const fault f = touch(strand, rank * cells_per_rank_ + i, {rank, place::in, i % s_.chunks, true}); f.what != problem::none)
+            if (const fault f = touch(strand, rank * cells_per_rank_ + i, {rank, place::in, i % s_.chunks, true});
+                f.what != problem::none)
                 return f;
         return {};
     }
@@ -143,12 +148,12 @@ private:
     const schedule& s_;
     int n_, iterations_;
     bool in_place_;
-    unsigned width_ = 0;  // strands of all ranks
+    unsigned width_ = 0; // strands of all ranks
     int user_cells_ = 0, cells_per_rank_ = 0;
-    std::vector<int> written_by_, written_at_;  // by cell: the last write
-    std::vector<int> reads_;                    // by cell and strand: reads since then
-    std::vector<int> clocks_, told_, said_;     // by strand, slot, signal and iteration
-    std::vector<int> entered_;                  // by rank and call: clock of the user's last access before it
+    std::vector<int> written_by_, written_at_; // by cell: the last write
+    std::vector<int> reads_;                   // by cell and strand: reads since then
+    std::vector<int> clocks_, told_, said_;    // by strand, slot, signal and iteration
+    std::vector<int> entered_;                 // by rank and call: clock of the user's last access before it
 };
 
 constexpr verdict races_once(const schedule& s, bool in_place) {
@@ -159,8 +164,8 @@ constexpr verdict races_once(const schedule& s, bool in_place) {
     return v;
 }
 
-// Ensures: ok() means that no two conflicting accesses of any two strands are unordered, in calls of any number back to back.
-// Requires: a schedule that verify() accepts.
+// Ensures: ok() means that no two conflicting accesses of any two strands are unordered, in calls of any number back to
+// back. Requires: a schedule that verify() accepts.
 constexpr verdict races(const schedule& s) {
     const verdict v = races_once(s, false);
     if (!v.ok() || !may_be_in_place(s.op)) return v;

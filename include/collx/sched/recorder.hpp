@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The recording reading: writes the steps of one rank into flat lists, one per strand. The host engine walks these lists with a cursor; the
-// verifier, the facts and the pictures read them too. 0.2 to 0.4 ns a step, once per plan.
+// The recording reading: writes the steps of one rank into flat lists, one per strand. The host engine walks these
+// lists with a cursor; the verifier, the facts and the pictures read them too. 0.2 to 0.4 ns a step, once per plan.
 #pragma once
 
-#include <vector>  // constexpr in C++20: proofs record at compile time
+#include <vector> // constexpr in C++20: proofs record at compile time
 
 #include <collx/sched/executor.hpp>
 
@@ -45,7 +45,7 @@ public:
 private:
     program result_;
     int current_ = 0;
-    int asked_ = 0;  // strands the text has named so far
+    int asked_ = 0; // strands the text has named so far
 };
 
 // The steps of rank `rank` of `n`.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The drawing reading: a schedule as a picture (SVG) or as a table for terminals, time from left to right or downwards, one lane per strand.
-// Made to be looked at while learning an algorithm or hunting a mistake: a refuted schedule is drawn as far as it gets, with the guilty step
-// marked. Legible for up to about 8 ranks. The picture is one self-contained file that follows the reader's light or dark scheme.
+// The drawing reading: a schedule as a picture (SVG) or as a table for terminals, time from left to right or downwards,
+// one lane per strand. Made to be looked at while learning an algorithm or hunting a mistake: a refuted schedule is
+// drawn as far as it gets, with the guilty step marked. Legible for up to about 8 ranks. The picture is one
+// self-contained file that follows the reader's light or dark scheme.
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ namespace detail {
 class svg_writer {
 public:
     svg_writer(const schedule& s, const verdict& v) : s_(s), v_(v), t_(timeline_of(s)) {
-        std::vector<int> longest(static_cast<std::size_t>(t_.columns) + 1, 0);  // one column more, for a step that was never reached
+        std::vector<int> longest(static_cast<std::size_t>(t_.columns) + 1,
+                                 0); // one column more, for a step that was never reached
         for (const timed_step& t : t_.steps) {
             const int length = static_cast<int>(describe(step_of(t), s.chunks).size());
             int& most = longest[static_cast<std::size_t>(column_of(t))];
@@ -46,7 +48,8 @@ public:
     }
 
 private:
-    static constexpr int glyph = 7, pad = 6, gap = 26, lane = 34, box_height = 22, rank_gap = 12, left = 64, top = 40, footer = 30;
+    static constexpr int glyph = 7, pad = 6, gap = 26, lane = 34, box_height = 22, rank_gap = 12, left = 64, top = 40,
+                         footer = 30;
 
     const step& step_of(const timed_step& t) const { return *find_step(s_, t.rank, t.strand, t.index); }
     int column_of(const timed_step& t) const { return t.column >= 0 ? t.column : next_column(t); }
@@ -57,7 +60,8 @@ private:
         if (v_.ok()) return false;
         if (t.rank == v_.rank && t.strand == v_.strand && t.index == v_.step) return true;
         for (int i = 0; i < v_.waiting_count && i < 8; ++i)
-            if (t.rank == v_.waits[i].rank && t.strand == v_.waits[i].strand && t.index == v_.waits[i].step) return true;
+            if (t.rank == v_.waits[i].rank && t.strand == v_.waits[i].strand && t.index == v_.waits[i].step)
+                return true;
         return false;
     }
     // Chunks differ in hue, by class; steps that move no chunk are grey.
@@ -67,7 +71,7 @@ private:
     static std::string hue(int degrees, int low, int high) {
         std::string s = "#";
         for (int turn : {0, 240, 120}) {
-            int d = (degrees + turn) % 360;  // distance from this channel's peak
+            int d = (degrees + turn) % 360; // distance from this channel's peak
             d = d > 180 ? 360 - d : d;
             const int level = d <= 60 ? high : d >= 120 ? low : high - (high - low) * (d - 60) / 60;
             s += "0123456789abcdef"[level / 16];
@@ -87,7 +91,8 @@ private:
     }
     static std::string n(int i) { return std::to_string(i); }
     void text(int x, int y, const char* kind, const std::string& words) {
-        out_ += "<text class=\"" + std::string(kind) + "\" x=\"" + n(x) + "\" y=\"" + n(y) + "\">" + escaped(words) + "</text>\n";
+        out_ += "<text class=\"" + std::string(kind) + "\" x=\"" + n(x) + "\" y=\"" + n(y) + "\">" + escaped(words) +
+                "</text>\n";
     }
 
     std::string blame() const {
@@ -99,15 +104,20 @@ private:
         const std::size_t words = v_.ok() || title.size() > blame().size() ? title.size() : blame().size();
         const int least = static_cast<int>(words) * 9 + 2 * pad;
         const int width = width_ < least ? least : width_;
-        out_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + n(width) + " " + n(height_) + "\" width=\"" + n(width) +
-                "\" height=\"" + n(height_) + "\" role=\"img\">\n<title>" + escaped(title) + "</title>\n";
+        out_ += "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + n(width) + " " + n(height_) +
+                "\" width=\"" + n(width) + "\" height=\"" + n(height_) + "\" role=\"img\">\n<title>" + escaped(title) +
+                "</title>\n";
         out_ += "<style>\n"
-                "text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:#1b1f24}.title{font-size:14px;font-weight:bold}\n"
-                ".rank,.bad{font-weight:bold}path{fill:none;stroke-width:1.5}.box{fill:#f6f8fa;stroke-width:1.5}.paper{fill:#fff}\n"
+                "text{font:11px "
+                "ui-monospace,Menlo,Consolas,monospace;fill:#1b1f24}.title{font-size:14px;font-weight:bold}\n"
+                ".rank,.bad{font-weight:bold}path{fill:none;stroke-width:1.5}.box{fill:#f6f8fa;stroke-width:1.5}.paper{"
+                "fill:#fff}\n"
                 ".dim{stroke:#8b949e}.guilty{stroke:#cf222e;stroke-width:3}.bad{fill:#cf222e}.strand{fill:#6e7781}\n"
-                ".notice{stroke-width:.75;stroke-dasharray:3 3}.lane{stroke:#8b949e;stroke-width:.5;stroke-dasharray:2 4}\n" +
+                ".notice{stroke-width:.75;stroke-dasharray:3 3}.lane{stroke:#8b949e;stroke-width:.5;stroke-dasharray:2 "
+                "4}\n" +
                 chunk_colours(20, 190) +
-                "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.box{fill:#161b22}.strand{fill:#8b949e}\n"
+                "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.box{fill:#161b22}.strand{"
+                "fill:#8b949e}\n"
                 ".bad{fill:#ff7b72}.guilty{stroke:#ff7b72}\n" +
                 chunk_colours(90, 250) + "}\n</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n";
         text(pad, 20, "title", title);
@@ -120,7 +130,8 @@ private:
         for (int k = 0; k < strands; ++k) {
             const int middle = y + k * lane + box_height / 2;
             if (k > 0) text(pad, middle + 4, "strand", "strand " + n(k));
-            out_ += "<line class=\"lane\" x1=\"" + n(left) + "\" y1=\"" + n(middle) + "\" x2=\"" + n(width_ - pad) + "\" y2=\"" + n(middle) + "\"/>\n";
+            out_ += "<line class=\"lane\" x1=\"" + n(left) + "\" y1=\"" + n(middle) + "\" x2=\"" + n(width_ - pad) +
+                    "\" y2=\"" + n(middle) + "\"/>\n";
         }
     }
 
@@ -130,10 +141,13 @@ private:
         const std::string words = describe(st, s_.chunks);
         const bool moves = (st.what & (signal | wait)) == 0;
         const chunk_set& c = st.src.where != place::none ? st.src.chunks : st.dst.chunks;
-        const std::string colour = is_guilty(t) ? "guilty" : class_of(moves && c.count > 0 && s_.chunks > 0 ? c.at(0, s_.chunks) : -1);
-        out_ += "<g><title>" + escaped("rank " + n(t.rank) + ", strand " + n(t.strand) + ", step " + n(t.index) + ": " + words) + "</title>";
-        out_ += "<rect class=\"box " + colour + "\" x=\"" + n(x_of(t)) + "\" y=\"" + n(y_of(t)) + "\" width=\"" + n(end_of(t) - x_of(t)) + "\" height=\"" + n(box_height) +
-                "\" rx=\"" + (moves ? "3" : "11") + "\"/>";
+        const std::string colour =
+            is_guilty(t) ? "guilty" : class_of(moves && c.count > 0 && s_.chunks > 0 ? c.at(0, s_.chunks) : -1);
+        out_ += "<g><title>" +
+                escaped("rank " + n(t.rank) + ", strand " + n(t.strand) + ", step " + n(t.index) + ": " + words) +
+                "</title>";
+        out_ += "<rect class=\"box " + colour + "\" x=\"" + n(x_of(t)) + "\" y=\"" + n(y_of(t)) + "\" width=\"" +
+                n(end_of(t) - x_of(t)) + "\" height=\"" + n(box_height) + "\" rx=\"" + (moves ? "3" : "11") + "\"/>";
         text(x_of(t) + pad, y_of(t) + 15, is_guilty(t) ? "bad" : "step", words);
         out_ += "</g>\n";
     }
@@ -152,20 +166,21 @@ private:
         if (l.is_signal && a.rank == b.rank && a.strand == b.strand) return;
         const int x1 = end_of(a), y1 = y_of(a) + box_height / 2, x2 = x_of(b), y2 = y_of(b) + box_height / 2;
         const std::string kind = l.is_signal ? "notice dim" : class_of(l.chunk);
-        out_ += "<path class=\"" + kind + "\" d=\"M" + n(x1) + " " + n(y1) + " C" + n(x1 + gap) + " " + n(y1) + " " + n(x2 - gap) + " " + n(y2) + " " +
-                n(x2) + " " + n(y2) + (l.is_signal ? "" : "m-6 -4l6 4l-6 4") + "\"/>\n";
+        out_ += "<path class=\"" + kind + "\" d=\"M" + n(x1) + " " + n(y1) + " C" + n(x1 + gap) + " " + n(y1) + " " +
+                n(x2 - gap) + " " + n(y2) + " " + n(x2) + " " + n(y2) + (l.is_signal ? "" : "m-6 -4l6 4l-6 4") +
+                "\"/>\n";
     }
 
     const schedule& s_;
     const verdict& v_;
     timeline t_;
     int width_ = 0, height_ = 0;
-    std::vector<int> x_of_;     // left of each column, and of one past the last
-    std::vector<int> lane_of_;  // top of each rank
+    std::vector<int> x_of_;    // left of each column, and of one past the last
+    std::vector<int> lane_of_; // top of each rank
     std::string out_;
 };
 
-}  // namespace detail
+} // namespace detail
 
 // A picture of the first iteration; the verdict, if not ok, marks what it blames.
 inline std::string to_svg(const schedule& s, const std::string& title, const verdict& v = {}) {
@@ -176,7 +191,7 @@ inline std::string to_svg(const schedule& s, const std::string& title, const ver
 inline std::string to_table(const schedule& s, const verdict& v = {}) {
     const timeline t = timeline_of(s);
     std::vector<std::string> heads;
-    std::vector<std::vector<std::string>> columns;  // by strand, then time
+    std::vector<std::vector<std::string>> columns; // by strand, then time
     std::vector<std::size_t> widths;
     for (const timed_step& st : t.steps) {
         if (st.index == 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The recorded programs of all ranks together with what they are meant to do: the object that is verified, measured, drawn and simulated.
-// An algorithm says what it is through members; only `op`, `name` and `chunks(n)` are required, this file knows the defaults of the others.
+// The recorded programs of all ranks together with what they are meant to do: the object that is verified, measured,
+// drawn and simulated. An algorithm says what it is through members; only `op`, `name` and `chunks(n)` are required,
+// this file knows the defaults of the others.
 #pragma once
 
 #include <vector>
@@ -16,18 +17,18 @@ struct schedule {
     int ranks = 0;
     int chunks = 1;
     int root = 0;
-    int depth = 1;         // messages a channel holds
-    int window_depth = 1;  // stages of a window: iteration i uses stage i % window_depth
-    bool in_rank_order = false;  // promises that operands are reduced in rank order
+    int depth = 1;              // messages a channel holds
+    int window_depth = 1;       // stages of a window: iteration i uses stage i % window_depth
+    bool in_rank_order = false; // promises that operands are reduced in rank order
     std::vector<program> programs{};
 
     // Filled by survey(); everything that reads a schedule relies on them.
     action uses = 0;
     int max_lag = 0;
-    int signals = 0;  // one more than the largest signal number named
+    int signals = 0; // one more than the largest signal number named
 
-    // Channels left empty by one iteration make every further one a repetition. Windows and counters carry state across, so a schedule
-    // with signals is run until each stage has been reused.
+    // Channels left empty by one iteration make every further one a repetition. Windows and counters carry state
+    // across, so a schedule with signals is run until each stage has been reused.
     constexpr int iterations() const {
         if ((uses & (signal | wait)) == 0) return 1;
         return (window_depth > max_lag ? window_depth : max_lag) + 2;
@@ -71,7 +72,8 @@ constexpr int min_depth_of(const Algorithm&) {
     else return 1;
 }
 
-// Whether the algorithm wants a commutative operator: for this n and these parameters if it can say so, else in general.
+// Whether the algorithm wants a commutative operator: for this n and these parameters if it can say so, else in
+// general.
 template <class Algorithm>
 constexpr bool needs_commutative_of(const Algorithm& a, int n) {
     if constexpr (requires { a.needs_commutative_for(n); }) return a.needs_commutative_for(n);

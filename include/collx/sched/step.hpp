@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The words of the schedule language: where operands live, which chunks they name, and one fused action. Everything is a plain value:
-// peers and chunks are run-time numbers, the kind of action is a set of flags that algorithms pass as a template argument.
-// Knows no algorithm, no transport, no bytes.
+// The words of the schedule language: where operands live, which chunks they name, and one fused action. Everything is
+// a plain value: peers and chunks are run-time numbers, the kind of action is a set of flags that algorithms pass as a
+// template argument. Knows no algorithm, no transport, no bytes.
 #pragma once
 
 #include <collx/core/config.hpp>
@@ -12,23 +12,24 @@ namespace sched {
 
 // Kinds of action. One step is the fused union of its flags, always in the order receive, reduce, copy, send.
 using action = unsigned;
-inline constexpr action recv = 1u << 0;          // take the next message of the channel from a peer
-inline constexpr action reduce = 1u << 1;        // received (op) local: the received operand stands on the left
-inline constexpr action reduce_after = 1u << 2;  // local (op) received: for operators that do not commute
-inline constexpr action copy = 1u << 3;          // store the value in a local buffer
-inline constexpr action send = 1u << 4;          // append the value to the channel to a peer
-inline constexpr action get = 1u << 5;           // read a peer's window instead of a channel
-inline constexpr action fold = 1u << 6;          // reduce the windows of a range of ranks, in rank order
-inline constexpr action to_all = 1u << 7;        // store the value in every rank's buffer
-inline constexpr action signal = 1u << 8;        // publish: everything this strand wrote so far may be read
-inline constexpr action wait = 1u << 9;          // block until a peer has signalled
+inline constexpr action recv = 1u << 0;         // take the next message of the channel from a peer
+inline constexpr action reduce = 1u << 1;       // received (op) local: the received operand stands on the left
+inline constexpr action reduce_after = 1u << 2; // local (op) received: for operators that do not commute
+inline constexpr action copy = 1u << 3;         // store the value in a local buffer
+inline constexpr action send = 1u << 4;         // append the value to the channel to a peer
+inline constexpr action get = 1u << 5;          // read a peer's window instead of a channel
+inline constexpr action fold = 1u << 6;         // reduce the windows of a range of ranks, in rank order
+inline constexpr action to_all = 1u << 7;       // store the value in every rank's buffer
+inline constexpr action signal = 1u << 8;       // publish: everything this strand wrote so far may be read
+inline constexpr action wait = 1u << 9;         // block until a peer has signalled
 
-// Where a local operand lives. A window segment is memory of this rank that the others may read once the signal of the same number is given;
-// `in` and `out` may be read by others only in zero-copy schedules.
+// Where a local operand lives. A window segment is memory of this rank that the others may read once the signal of the
+// same number is given; `in` and `out` may be read by others only in zero-copy schedules.
 enum class place : unsigned char { none, in, out, tmp, window0, window1 };
 
-// A list of chunks that travel as one message: count chunks in runs of `run` neighbours, one run every `period` chunks, all modulo the
-// number of chunks. {c} is one chunk, {c, m} are m neighbours, {c, m, b, 2 * b} is every second block of b.
+// A list of chunks that travel as one message: count chunks in runs of `run` neighbours, one run every `period` chunks,
+// all modulo the number of chunks. {c} is one chunk, {c, m} are m neighbours, {c, m, b, 2 * b} is every second block of
+// b.
 struct chunk_set {
     int first = 0;
     int count = 1;
@@ -36,8 +37,10 @@ struct chunk_set {
     int period = 1;
     constexpr chunk_set() = default;
     COLLX_HD constexpr chunk_set(int one) : first(one) {}
-    COLLX_HD constexpr chunk_set(int first_, int count_) : first(first_), count(count_), run(count_ > 0 ? count_ : 1), period(run) {}
-    COLLX_HD constexpr chunk_set(int first_, int count_, int run_, int period_) : first(first_), count(count_), run(run_), period(period_) {}
+    COLLX_HD constexpr chunk_set(int first_, int count_)
+        : first(first_), count(count_), run(count_ > 0 ? count_ : 1), period(run) {}
+    COLLX_HD constexpr chunk_set(int first_, int count_, int run_, int period_)
+        : first(first_), count(count_), run(run_), period(period_) {}
     COLLX_HD constexpr int at(int i, int chunks) const { return (first + i / run * period + i % run) % chunks; }
     constexpr bool operator==(const chunk_set&) const = default;
 };
@@ -53,7 +56,7 @@ COLLX_HD constexpr ref in(chunk_set c) { return {place::in, c}; }
 COLLX_HD constexpr ref out(chunk_set c) { return {place::out, c}; }
 COLLX_HD constexpr ref tmp(chunk_set c) { return {place::tmp, c}; }
 COLLX_HD constexpr ref window(int segment, chunk_set c) { return {segment == 0 ? place::window0 : place::window1, c}; }
-COLLX_HD constexpr ref passing(chunk_set c) { return {place::none, c}; }  // forwarded only, kept nowhere
+COLLX_HD constexpr ref passing(chunk_set c) { return {place::none, c}; } // forwarded only, kept nowhere
 
 COLLX_HD constexpr bool is_window(place p) { return p == place::window0 || p == place::window1; }
 COLLX_HD constexpr int segment_of(place p) { return p == place::window1 ? 1 : 0; }
@@ -84,13 +87,13 @@ inline constexpr int all_ranks = -1;
 // One recorded action. The meaning of the peer fields depends on the kind:
 //   channel actions   peer_from, peer_to: the two channels
 //   get               peer_from: whose memory `src` is
-//   fold              [peer_from, peer_to): the ranks whose `src` is reduced; this rank's own operand is `own` if that is set
-//   signal, wait      index: which signal; wait: peer_from (or all_ranks), lag iterations ago
+//   fold              [peer_from, peer_to): the ranks whose `src` is reduced; this rank's own operand is `own` if that
+//   is set signal, wait      index: which signal; wait: peer_from (or all_ranks), lag iterations ago
 struct step {
     action what = 0;
     unsigned char index = 0;
-    place own = place::none;   // fold: where this rank's own operand lives
-    place also = place::none;  // second destination, same chunks as dst
+    place own = place::none;  // fold: where this rank's own operand lives
+    place also = place::none; // second destination, same chunks as dst
     unsigned char lag = 0;
     int peer_from = -1;
     int peer_to = -1;
@@ -101,32 +104,33 @@ struct step {
 
 } // namespace sched
 
-// Algorithms live in collx::algo and speak with these words; their own namespace may say `using namespace collx::sched`.
+// Algorithms live in collx::algo and speak with these words; their own namespace may say `using namespace
+// collx::sched`.
 namespace algo {
 using sched::action;
+using sched::all_ranks;
+using sched::at;
+using sched::at_ranks;
+using sched::chunk_set;
+using sched::copy;
+using sched::fold;
+using sched::from;
+using sched::get;
+using sched::in;
+using sched::out;
+using sched::passing;
+using sched::place;
 using sched::recv;
 using sched::reduce;
 using sched::reduce_after;
-using sched::copy;
-using sched::send;
-using sched::get;
-using sched::fold;
-using sched::to_all;
-using sched::place;
-using sched::chunk_set;
 using sched::ref;
-using sched::in;
-using sched::out;
-using sched::tmp;
-using sched::window;
-using sched::passing;
-using sched::from;
-using sched::to;
-using sched::at;
-using sched::at_ranks;
 using sched::remote;
 using sched::remote_range;
-using sched::all_ranks;
+using sched::send;
+using sched::tmp;
+using sched::to;
+using sched::to_all;
+using sched::window;
 } // namespace algo
 
 COLLX_END_NAMESPACE

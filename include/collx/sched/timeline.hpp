@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// When each step can happen if all take one unit of time: a step comes after the one before it, after the step that sent what it receives
-// and after the signals it waits for. The columns of pictures and tables; not a cost model.
+// When each step can happen if all take one unit of time: a step comes after the one before it, after the step that
+// sent what it receives and after the signals it waits for. The columns of pictures and tables; not a cost model.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace sched {
 
 struct timed_step {
     int rank = 0, strand = 0, index = 0;
-    int column = -1;  // -1: never reached
+    int column = -1; // -1: never reached
 };
 
 // A message or a signal, from one step to another; both are positions in timeline::steps.
@@ -23,14 +23,15 @@ struct link {
 };
 
 struct timeline {
-    std::vector<timed_step> steps;  // by rank, strand and index
+    std::vector<timed_step> steps; // by rank, strand and index
     std::vector<link> links;
     int columns = 0;
 };
 
 class timeline_reader {
 public:
-    constexpr timeline_reader(const schedule& s, timeline& t) : s_(s), t_(t), said_(static_cast<unsigned>(s.ranks * s.signals), -1) {
+    constexpr timeline_reader(const schedule& s, timeline& t)
+        : s_(s), t_(t), said_(static_cast<unsigned>(s.ranks * s.signals), -1) {
         for (int r = 0; r < s.ranks; ++r)
             for (unsigned k = 0; k < s.programs[static_cast<unsigned>(r)].strands.size(); ++k) {
                 first_.push_back(static_cast<int>(t.steps.size()));
@@ -104,7 +105,7 @@ private:
 
     const schedule& s_;
     timeline& t_;
-    std::vector<int> first_, next_, told_, said_;  // by strand, strand, slot, signal
+    std::vector<int> first_, next_, told_, said_; // by strand, strand, slot, signal
 };
 
 // The first iteration of a schedule, as far as it gets.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A symbolic operand: whose contributions to which chunk it stands for, and in which order they were combined. Numbers never appear.
+// A symbolic operand: whose contributions to which chunk it stands for, and in which order they were combined. Numbers
+// never appear.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +19,16 @@ constexpr std::uint64_t mix_bits(std::uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// Operands that stand in cyclic rank order are known exactly, as the interval first, first + 1, …, count of them. Others are known as a
-// multiset: `members` is the sum of one hash per contribution, so a doubled or a lost one shows however it came about.
+// Operands that stand in cyclic rank order are known exactly, as the interval first, first + 1, …, count of them.
+// Others are known as a multiset: `members` is the sum of one hash per contribution, so a doubled or a lost one shows
+// however it came about.
 struct value {
     int chunk = -1;
     int first = 0;
-    int count = 0;           // 0: never written
+    int count = 0; // 0: never written
     bool contiguous = true;
     std::uint64_t members = 0;
-    std::uint64_t tree = 0;  // hash of the expression: equal trees give equal bits
+    std::uint64_t tree = 0; // hash of the expression: equal trees give equal bits
     constexpr bool is_set() const { return count != 0; }
 };
 
@@ -36,7 +38,7 @@ constexpr value leaf(int chunk, int rank) {
 }
 
 constexpr bool overlaps(const value& a, const value& b, int n) {
-    if (!a.contiguous || !b.contiguous) return false;  // the multiset will tell at the end
+    if (!a.contiguous || !b.contiguous) return false; // the multiset will tell at the end
     const int from_a_to_b = b.first >= a.first ? b.first - a.first : b.first - a.first + n;
     const int from_b_to_a = from_a_to_b == 0 ? 0 : n - from_a_to_b;
     return from_a_to_b < a.count || from_b_to_a < b.count;

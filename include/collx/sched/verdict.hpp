@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the tools that read a schedule answer: fine, or the first mistake and where it stands. Plain values, usable in static_assert;
-// explain.hpp turns them into sentences.
+// What the tools that read a schedule answer: fine, or the first mistake and where it stands. Plain values, usable in
+// static_assert; explain.hpp turns them into sentences.
 #pragma once
 
 #include <collx/sched/step.hpp>
@@ -37,9 +37,9 @@ enum class problem : unsigned char {
 
 // In which order the operands of complete reductions stand.
 enum class reduction_order : unsigned char {
-    rank_order,  // 0, 1, …, n - 1: any associative operator
-    rotated,     // k, …, n - 1, 0, …, k - 1 for some k that may differ by chunk: needs a commutative operator
-    unordered,   // any permutation: needs a commutative operator
+    rank_order, // 0, 1, …, n - 1: any associative operator
+    rotated,    // k, …, n - 1, 0, …, k - 1 for some k that may differ by chunk: needs a commutative operator
+    unordered,  // any permutation: needs a commutative operator
 };
 
 struct waiting {
@@ -54,16 +54,16 @@ struct fault {
 
 struct verdict {
     problem what = problem::none;
-    int rank = -1;       // where it was noticed
+    int rank = -1; // where it was noticed
     int strand = -1;
     int step = -1;
     int iteration = -1;
-    int peer = -1;       // the other rank of a pair
-    int chunk = -1;      // for signals: its number
-    bool in_place = false;  // noticed only when out is in
+    int peer = -1;         // the other rank of a pair
+    int chunk = -1;        // for signals: its number
+    bool in_place = false; // noticed only when out is in
     reduction_order order = reduction_order::rank_order;
-    bool same_bits = true;  // all ranks hold results of the same expression tree
-    int waiting_count = 0;  // deadlock: who waits for whom, the first of the circle
+    bool same_bits = true; // all ranks hold results of the same expression tree
+    int waiting_count = 0; // deadlock: who waits for whom, the first of the circle
     waiting waits[8]{};
 
     constexpr bool ok() const { return what == problem::none; }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The symbolic reading: runs the programs of all ranks on values that say what they stand for, and compares what every rank holds at the end
-// with what the collective promises. Works in static_assert and at run time. network.hpp says why one run is a proof.
+// The symbolic reading: runs the programs of all ranks on values that say what they stand for, and compares what every
+// rank holds at the end with what the collective promises. Works in static_assert and at run time. network.hpp says why
+// one run is a proof.
 //
 //   static_assert(collx::verify(collx::ring_all_reduce{}, 5).ok());
 //
-// Not proved here: that accesses to shared memory are ordered (races.hpp), that an engine executes steps as documented, anything about time.
+// Not proved here: that accesses to shared memory are ordered (races.hpp), that an engine executes steps as documented,
+// anything about time.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +23,9 @@ class value_reader {
 public:
     constexpr value_reader(const schedule& s, bool in_place)
         : s_(s), n_(s.ranks), chunks_(s.chunks), cells_(s.iterations() * s.chunks), in_place_(in_place),
-          own_places_(s.op != collective::all_to_all && s.op != collective::send_recv), out_(sized(n_ * cells_), cell{}),
-          trees_(sized(s.op == collective::all_reduce ? cells_ : 0), 0u), prefix_(sized(n_ + 1), 0u) {
+          own_places_(s.op != collective::all_to_all && s.op != collective::send_recv),
+          out_(sized(n_ * cells_), cell{}), trees_(sized(s.op == collective::all_reduce ? cells_ : 0), 0u),
+          prefix_(sized(n_ + 1), 0u) {
         for (int r = 0; r < n_; ++r) prefix_[sized(r) + 1] = prefix_[sized(r)] + mix_bits(sized(r));
         if (s.op == collective::barrier) words_ = sized(n_ + 63) / 64;
         if (words_ != 0) known_.resize(sized(strand_count()) * words_, 0u);
@@ -61,9 +64,11 @@ public:
         if (out_slot >= 0) outgoing_.clear();
         for (int i = 0; i < shape.chunks.count; ++i) {
             value v;
-            if (const fault f = element(me, st, message, shape.chunks.at(i, chunks_), i, v); f.what != problem::none) return f;
+            if (const fault f = element(me, st, message, shape.chunks.at(i, chunks_), i, v); f.what != problem::none)
+                return f;
             if (stores)
-                if (const fault f = store_all(me, st, st.dst.chunks.at(i, chunks_), v); f.what != problem::none) return f;
+                if (const fault f = store_all(me, st, st.dst.chunks.at(i, chunks_), v); f.what != problem::none)
+                    return f;
             if (out_slot >= 0) outgoing_.push_back(v);
         }
         if (out_slot >= 0) messages_[sized(out_slot)].swap(outgoing_);
@@ -72,17 +77,20 @@ public:
 
     constexpr bool follows_signals() const { return words_ != 0; }
     constexpr void signalled(const running& me, int index) {
-        for (unsigned w = 0; w < words_; ++w) said_[said(me.rank, index, me.iteration) + w] = known_[sized(me.id) * words_ + w];
+        for (unsigned w = 0; w < words_; ++w)
+            said_[said(me.rank, index, me.iteration) + w] = known_[sized(me.id) * words_ + w];
     }
     constexpr void waited(const running& me, int index, int rank, int iteration) {
-        for (unsigned w = 0; w < words_; ++w) known_[sized(me.id) * words_ + w] |= said_[said(rank, index, iteration) + w];
+        for (unsigned w = 0; w < words_; ++w)
+            known_[sized(me.id) * words_ + w] |= said_[said(rank, index, iteration) + w];
     }
 
     // A barrier is kept if whatever a rank may know when it returns includes the entry of everybody.
     constexpr fault leave(int, int, int first, int last) {
         for (int k = 0; k < n_ && words_ != 0; ++k) {
             bool known = false;
-            for (int i = first; i < last; ++i) known = known || (known_[sized(i) * words_ + sized(k) / 64] & bit(k)) != 0;
+            for (int i = first; i < last; ++i)
+                known = known || (known_[sized(i) * words_ + sized(k) / 64] & bit(k)) != 0;
             if (!known) return {problem::leaky_barrier, k, -1};
         }
         return {};
@@ -113,7 +121,8 @@ private:
     }
 
     // What the step computes for one chunk, which the step calls `chunk`.
-    constexpr fault element(const running& me, const step& st, const std::vector<value>* message, int chunk, int i, value& v) {
+    constexpr fault element(const running& me, const step& st, const std::vector<value>* message, int chunk, int i,
+                            value& v) {
         if ((st.what & fold) != 0) return folded(me, st, chunk, v);
         if (message == nullptr) {
             const int owner = (st.what & get) != 0 ? st.peer_from : me.rank;
@@ -121,7 +130,8 @@ private:
             return load(me, owner, st.src.where, chunk, v);
         }
         v = (*message)[sized(i)];
-        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk) return {problem::wrong_chunk, st.peer_from, chunk};
+        if (own_places_ && v.chunk != me.iteration * chunks_ + chunk)
+            return {problem::wrong_chunk, st.peer_from, chunk};
         if ((st.what & (reduce | reduce_after)) == 0) return {};
         value mine;
         if (const fault f = load(me, me.rank, st.src.where, chunk, mine); f.what != problem::none) return f;
@@ -129,7 +139,8 @@ private:
     }
 
     constexpr fault folded(const running& me, const step& st, int chunk, value& v) {
-        if (st.peer_from < 0 || st.peer_to > n_ || st.peer_from >= st.peer_to) return {problem::bad_fold, st.peer_from, chunk};
+        if (st.peer_from < 0 || st.peer_to > n_ || st.peer_from >= st.peer_to)
+            return {problem::bad_fold, st.peer_from, chunk};
         for (int k = st.peer_from; k < st.peer_to; ++k) {
             value next;
             const place where = k == me.rank && st.own != place::none ? st.own : st.src.where;
@@ -156,7 +167,9 @@ private:
         const int stage = iteration % s_.window_depth;
         return windows_[sized(((rank * 2 + segment_of(where)) * s_.window_depth + stage) * chunks_ + chunk)];
     }
-    constexpr cell& out_cell(int rank, int iteration, int chunk) { return out_[sized(rank * cells_ + iteration * chunks_ + chunk)]; }
+    constexpr cell& out_cell(int rank, int iteration, int chunk) {
+        return out_[sized(rank * cells_ + iteration * chunks_ + chunk)];
+    }
 
     constexpr value input(int rank, int iteration, int chunk) const {
         const contribution c = input_of(s_.op, rank, chunk, n_, s_.root);
@@ -220,7 +233,7 @@ private:
     }
 
     constexpr problem order_of(const value& v, const contribution& want) {
-        const reduction_order o = !v.contiguous            ? reduction_order::unordered
+        const reduction_order o = !v.contiguous           ? reduction_order::unordered
                                   : v.first != want.first ? reduction_order::rotated
                                                           : reduction_order::rank_order;
         if (o > order_) order_ = o;
@@ -235,7 +248,8 @@ private:
         if (s_.op == collective::barrier || s_.op == collective::send_recv) return v;
         for (int r = 0; r < n_; ++r)
             for (int i = 0; i < cells_; ++i) {
-                if (out_[sized(r * cells_ + i)].stored || output_of(s_.op, r, i % chunks_, n_, s_.root).count == 0) continue;
+                if (out_[sized(r * cells_ + i)].stored || output_of(s_.op, r, i % chunks_, n_, s_.root).count == 0)
+                    continue;
                 v.what = problem::missing_out;
                 v.rank = r;
                 v.iteration = i / chunks_;
@@ -258,15 +272,15 @@ private:
     const schedule& s_;
     int n_, chunks_, cells_;
     bool in_place_;
-    bool own_places_;  // chunk c always lives in cell c: chunks may differ in size
+    bool own_places_; // chunk c always lives in cell c: chunks may differ in size
     reduction_order order_ = reduction_order::rank_order;
     std::vector<cell> out_;
     std::vector<value> tmp_, windows_, outgoing_;
-    std::vector<std::vector<value>> messages_;  // by slot
-    std::vector<std::uint64_t> trees_;          // the first result of each chunk
-    std::vector<std::uint64_t> prefix_;         // sums of the ranks' hashes
+    std::vector<std::vector<value>> messages_; // by slot
+    std::vector<std::uint64_t> trees_;         // the first result of each chunk
+    std::vector<std::uint64_t> prefix_;        // sums of the ranks' hashes
     unsigned words_ = 0;
-    std::vector<std::uint64_t> known_, told_, said_;  // barriers: sets of ranks by strand, slot, signal and iteration
+    std::vector<std::uint64_t> known_, told_, said_; // barriers: sets of ranks by strand, slot, signal and iteration
 };
 
 // One run, in place (out is in) or not.
@@ -283,9 +297,9 @@ constexpr verdict verify(const schedule& s) {
     return again.ok() ? v : again;
 }
 
-// Ensures: ok() means that for these n ranks the algorithm ends on channels of the declared depth and leaves with every rank exactly what the
-// collective promises, in rank order if it says so, with the same bits everywhere.
-// Cost: about 0.1 µs a step at run time.
+// Ensures: ok() means that for these n ranks the algorithm ends on channels of the declared depth and leaves with every
+// rank exactly what the collective promises, in rank order if it says so, with the same bits everywhere. Cost: about
+// 0.1 µs a step at run time.
 template <class Algorithm>
 constexpr verdict verify(const Algorithm& a, int n) {
     return verify(record_all(a, n));
