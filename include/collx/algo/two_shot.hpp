@@ -11,9 +11,11 @@ COLLX_BEGIN_NAMESPACE
 namespace algo {
 
 // Private buffers, staged through windows. Three strands so that putting piece i + 1, reducing piece i and taking piece
-// i - 1 overlap. Shape: n chunks. Window segment 0: contributions, segment 1: the finished chunk. Cost: 2(n - 1)/n of
-// the buffer written to windows, as much read; a window ring of 1 stage suffices, more let the phases overlap
-// (checked). Order: rank order, equal on all ranks; any associative operator.
+// i - 1 overlap.
+// Shape: n chunks. Window segment 0: contributions, segment 1: the finished chunk.
+// Cost: the buffer is written to windows once, 2(n - 1)/n of it is read; a window ring of 1 stage suffices, more let
+// the phases overlap (checked).
+// Order: rank order, equal on all ranks; any associative operator.
 struct two_shot_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "two_shot";

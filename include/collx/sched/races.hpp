@@ -5,10 +5,13 @@
 // Each strand carries a vector clock, one number per strand; messages and signals carry the sender's (Mattern, "Virtual
 // time and global states of distributed systems", 1989). A wait takes the clock of exactly the signal it asks for, a
 // receive that of its message, and a free slot orders nothing; so the order found holds for every interleaving and
-// every channel depth, and one run decides here too. Two calls run back to back: before, between and after them the
-// user writes all of `in` and `out`. That finds peers that still read a buffer whose call has returned, and stages that
-// are reused while someone lags a call behind. Cost: clocks of ranks * strands numbers at every event, so this is for
-// small n (tests use n <= 9); patterns do not change beyond.
+// every channel depth, and one run decides here too.
+//
+// Two calls run back to back: before, between and after them the user writes all of `in` and `out`. That finds peers
+// that still read a buffer whose call has returned, and stages that are reused while someone lags a call behind.
+//
+// Cost: clocks of ranks * strands numbers at every event, so this is for small n (tests use n <= 17); patterns do not
+// change beyond.
 #pragma once
 
 #include <vector>
@@ -165,7 +168,8 @@ constexpr verdict races_once(const schedule& s, bool in_place) {
 }
 
 // Ensures: ok() means that no two conflicting accesses of any two strands are unordered, in calls of any number back to
-// back. Requires: a schedule that verify() accepts.
+// back.
+// Requires: a schedule that verify() accepts.
 constexpr verdict races(const schedule& s) {
     const verdict v = races_once(s, false);
     if (!v.ok() || !may_be_in_place(s.op)) return v;

@@ -3,7 +3,7 @@
 // rank holds at the end with what the collective promises. Works in static_assert and at run time. network.hpp says why
 // one run is a proof.
 //
-//   static_assert(collx::verify(collx::ring_all_reduce{}, 5).ok());
+//   static_assert(collx::sched::verify(collx::algo::ring_all_reduce{}, 5).ok());
 //
 // Not proved here: that accesses to shared memory are ordered (races.hpp), that an engine executes steps as documented,
 // anything about time.
@@ -298,8 +298,8 @@ constexpr verdict verify(const schedule& s) {
 }
 
 // Ensures: ok() means that for these n ranks the algorithm ends on channels of the declared depth and leaves with every
-// rank exactly what the collective promises, in rank order if it says so, with the same bits everywhere. Cost: about
-// 0.1 µs a step at run time.
+// rank exactly what the collective promises, in rank order if it says so, with the same bits everywhere.
+// Cost: about 0.1 µs a step at run time.
 template <class Algorithm>
 constexpr verdict verify(const Algorithm& a, int n) {
     return verify(record_all(a, n));
