@@ -50,15 +50,15 @@ int send_message(Sender& tx, std::uint64_t message, std::size_t bytes) {
 }
 template <class Receiver>
 int receive_message(Receiver& rx, std::uint64_t message, std::size_t bytes) {
-    const std::byte* from = nullptr;
-    if (!wait_until([&] { return (from = rx.try_peek()) != nullptr; })) return 2;
+    if (!wait_until([&] { return rx.has_message(); })) return 2;
     if (!rx.is_expected(bytes, static_cast<std::uint32_t>(message))) return 3;
     if (rx.is_expected(bytes + 1, static_cast<std::uint32_t>(message)) ||
         rx.is_expected(bytes, static_cast<std::uint32_t>(message) + 1))
         return 4;
+    const std::byte* from = rx.peek(bytes);
     if (!is_message(from, message, bytes)) return 5;
-    if (rx.try_peek() != from) return 6; // looking twice changes nothing
-    rx.release();
+    if (!rx.has_message() || rx.peek(bytes) != from) return 6; // looking twice changes nothing
+    rx.release(bytes);
     return 0;
 }
 
@@ -79,7 +79,7 @@ void check_order_and_content() {
             [&](auto& rx) {
                 for (std::uint64_t m = 0; m < messages; ++m)
                     if (const int r = receive_message(rx, m, size_of(m))) return r;
-                return rx.try_peek() == nullptr ? 0 : 7;
+                return rx.has_message() ? 7 : 0;
             });
         INFO("depth " << depth);
         CHECK(sent == 0);
@@ -115,28 +115,28 @@ void check_credit() {
         auto rx = world.receiver();
         for (int round = 0; round < 3; ++round) {
             const auto first = static_cast<std::uint64_t>(round * depth);
-            REQUIRE(rx.try_peek() == nullptr);
+            REQUIRE(!rx.has_message());
             for (int i = 0; i < depth; ++i) {
                 const std::size_t bytes = i % 2 == 0 ? 100 : 10;
                 std::byte* to = tx.try_acquire(bytes);
                 REQUIRE(to != nullptr);
                 REQUIRE(tx.try_acquire(bytes) == to); // acquiring twice without commit is the same slot
                 fill_message(to, first + static_cast<std::uint64_t>(i), bytes);
-                REQUIRE((i > 0 || rx.try_peek() == nullptr));
+                REQUIRE((i > 0 || !rx.has_message()));
                 tx.commit(bytes);
             }
             REQUIRE(tx.try_acquire(1) == nullptr);
             for (int i = 0; i < depth; ++i) {
                 const std::size_t bytes = i % 2 == 0 ? 100 : 10;
-                const std::byte* from = rx.try_peek();
-                REQUIRE(from != nullptr);
+                REQUIRE(rx.has_message());
                 REQUIRE(rx.is_expected(bytes));
+                const std::byte* from = rx.peek(bytes);
                 REQUIRE(is_message(from, first + static_cast<std::uint64_t>(i), bytes));
                 REQUIRE((i > 0 || tx.try_acquire(1) == nullptr));
-                rx.release();
+                rx.release(bytes);
                 REQUIRE(tx.try_acquire(1) != nullptr);
             }
-            REQUIRE(rx.try_peek() == nullptr);
+            REQUIRE(!rx.has_message());
         }
         CHECK(tx.messages == static_cast<std::uint64_t>(3 * depth));
     }

@@ -21,10 +21,10 @@ constexpr std::size_t small = std::size_t{64} << 20;
 }
 
 TEST_CASE("lines and segments of all ranks and stages lie apart and inside") {
-    for (const window_shape shape : {window_shape{.signals = 1, .segments = 0, .depth = 2, .segment_bytes = 0},
-                                     window_shape{.signals = 1, .segments = 1, .depth = 2, .segment_bytes = 4096},
-                                     window_shape{.signals = 65, .segments = 3, .depth = 3, .segment_bytes = 192},
-                                     window_shape{.signals = 4, .segments = 7, .depth = 1, .segment_bytes = 64}}) {
+    for (const window_shape shape : {window_shape{.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0},
+                                     window_shape{.signals = 1, .segments = 1, .depth = 2, .stage_bytes = 4096},
+                                     window_shape{.signals = 65, .segments = 3, .depth = 3, .stage_bytes = 192},
+                                     window_shape{.signals = 4, .segments = 7, .depth = 1, .stage_bytes = 64}}) {
         constexpr int ranks = 3;
         auto memory = make_memory_arena(ranks, small);
         const std::size_t bytes = shape.bytes_per_rank() * ranks;
@@ -46,7 +46,7 @@ TEST_CASE("lines and segments of all ranks and stages lie apart and inside") {
                     REQUIRE(&w.line(r, s, static_cast<std::uint64_t>(i + 5 * shape.depth)) == &line);
                 }
                 for (int s = 0; s < shape.segments; ++s)
-                    use(w.segment(r, s, static_cast<std::uint64_t>(i)), shape.segment_bytes);
+                    use(w.segment(r, s, static_cast<std::size_t>(i) * shape.stage_bytes), shape.stage_bytes);
             }
         std::size_t last = 0;
         for (const auto& [at, end] : used) {
@@ -63,7 +63,7 @@ TEST_CASE("what a line publishes is seen whole by all ranks") {
     for (const bool is_memfd : {false, true}) {
         constexpr int ranks = 3;
         constexpr std::uint64_t iterations = 400;
-        const window_shape shape{.signals = 1, .segments = 1, .depth = 2, .segment_bytes = 4096};
+        const window_shape shape{.signals = 1, .segments = 1, .depth = 2, .stage_bytes = 4096};
         auto memory = is_memfd ? join_shm(nullptr, 0, 1, {}, small) : make_memory_arena(ranks, small);
         const window_memory w(memory->at(memory->take(shape.bytes_per_rank() * ranks)), shape);
         std::vector<int> complaint(ranks, 0);
@@ -71,7 +71,7 @@ TEST_CASE("what a line publishes is seen whole by all ranks") {
             int& mine = complaint[static_cast<std::size_t>(me)];
             for (std::uint64_t i = 0; i < iterations && mine == 0; ++i) {
                 const std::size_t bytes = 1 + i * 11 % 4096;
-                fill_message(w.segment(me, 0, i), i * ranks + static_cast<std::uint64_t>(me), bytes);
+                fill_message(w.segment(me, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(me), bytes);
                 auto& line = w.line(me, 0, i);
                 fill_message(line.payload, i + static_cast<std::uint64_t>(me), signal_line::inline_bytes);
                 line.number.store(i + 1, std::memory_order_release);
@@ -80,7 +80,7 @@ TEST_CASE("what a line publishes is seen whole by all ranks") {
                     if (!wait_until([&] { return other.number.load(std::memory_order_acquire) >= i + 1; })) mine = 1;
                     else if (!is_message(other.payload, i + static_cast<std::uint64_t>(r), signal_line::inline_bytes))
                         mine = 2;
-                    else if (!is_message(w.segment(r, 0, i), i * ranks + static_cast<std::uint64_t>(r), bytes))
+                    else if (!is_message(w.segment(r, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(r), bytes))
                         mine = 3;
                 }
             }

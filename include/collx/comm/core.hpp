@@ -22,7 +22,7 @@ struct communicator_core {
         : home(std::move(j)), offset(at), settings(home->settings), net(*home->memory, at, rank, n), schedules(net), members(std::move(members_)) {
         if (members.empty())
             for (int r = 0; r < n; ++r) members.push_back(r);
-        exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .segment_bytes = 0});
+        exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
         attach();
     }
     communicator_core(const communicator_core&) = delete;

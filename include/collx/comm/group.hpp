@@ -129,7 +129,7 @@ struct grouped_all_gather final : grouped_call {
 }  // namespace detail
 
 // Collects calls; launch() runs them all. Every rank adds the same calls in the same order. Buffers must stay in place until launch() returns.
-// Cost: one synchronisation for up to 512 KiB of operands per rank; larger calls run by themselves, in order.
+// Cost: one synchronisation for up to 1 MiB of operands per rank; larger calls run by themselves, in order.
 class group {
 public:
     explicit group(communicator& c) : comm_(&c) {}
@@ -162,7 +162,7 @@ public:
     void launch(const call_options& o = {}) {
         auto calls = std::move(calls_);
         calls_.clear();
-        const std::size_t room = schedule_cache::segment_bytes(1);
+        const std::size_t room = schedule_cache::stage_bytes(1, algo::one_shot_all_reduce{}.depth);
         for (std::size_t first = 0; first < calls.size();) {
             std::size_t last = first, bytes = 0;
             while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room) bytes += round_up(calls[last++]->bytes(), 8);

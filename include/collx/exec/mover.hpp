@@ -153,7 +153,8 @@ private:
             for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(out_[at + k]);
         } else {
             for (std::size_t k = 0; k < n; ++k) {
-                if constexpr (has_pre_v<Op, in_type>) acc[k] = static_cast<acc_type>(op_.pre(in_[at + k]));
+                if constexpr (has_pre_v<Op, in_type>)
+                    acc[k] = static_cast<acc_type>(apply_pre(op_, static_cast<in_type>(in_[at + k]), hook_context{ranks_, at + k}));
                 else acc[k] = static_cast<acc_type>(in_[at + k]);
             }
         }
@@ -167,7 +168,7 @@ private:
     }
     void finish(acc_type* acc, std::size_t at, std::size_t n) const {
         if constexpr (has_post_v<Op, acc_type>)
-            for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(op_.post(acc[k], hook_context{ranks_, at + k}));
+            for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(apply_post(op_, acc[k], hook_context{ranks_, at + k}));
     }
     // A narrower wire rounds; the rank that computes a value must keep what the others will receive, or results differ between ranks.
     static void through_wire(acc_type* acc, std::size_t n) {
@@ -183,7 +184,7 @@ private:
 
     In in_;
     Out out_;
-    [[no_unique_address]] Op op_;
+    Op op_;
     acc_type* tmp_ = nullptr;
     int ranks_;
 };

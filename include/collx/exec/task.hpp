@@ -21,6 +21,7 @@ COLLX_BEGIN_NAMESPACE
 struct bound_window {
     window_memory memory;
     std::uint64_t iteration = 0;
+    std::size_t position = 0;  // in the rings: the same on all ranks
 };
 
 // A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
@@ -61,15 +62,10 @@ public:
         : links_(links), plan_(plan), mover_(mover), in_(in), out_(out), piece_elems_(piece_elems == 0 ? 1 : piece_elems) {
         const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
         pieces_ = most == 0 ? 1 : (most + piece_elems_ - 1) / piece_elems_;
-        if (plan.window != nullptr) {
-            window_ = plan.window->memory;
-            base_ = plan.window->iteration;
-            plan.window->iteration += pieces_;
-        }
         stride_bytes_ = round_up(piece_elems_ * sizeof(wire), alignof(wire));
-        inline_window_ = stride_bytes_ * static_cast<std::size_t>(plan.chunks) <= signal_line::inline_bytes && alignof(wire) <= 8;
+        if (plan.window != nullptr) enter_window(*plan.window);
         mover_.set_tmp(plan.scratch);
-        for (const auto& s : plan.steps.strands) strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, 0};
+        for (const auto& s : plan.steps.strands) strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0};
     }
 
     task_state advance() override {
@@ -93,6 +89,7 @@ private:
     struct strand {
         const sched::step *pc, *begin, *end;
         std::size_t piece;
+        std::size_t position;  // of this iteration in the window's rings
         int seen;  // wait_all: peers already found
     };
     struct part {
@@ -110,6 +107,7 @@ private:
         }
         st.pc = st.begin;
         ++st.piece;
+        st.position = fitting(st.position + iteration_bytes_);
         return true;
     }
 
@@ -120,6 +118,25 @@ private:
         if ((s.what & sched::fold) != 0) return run_fold(s, st);
         if ((s.what & sched::get) != 0) return run_get(s, st);
         return run_copy(s, st);
+    }
+
+    // -------------------------------------------------------------- the window's rings
+    // Takes this call's iterations and ring space; later calls go on behind it.
+    void enter_window(bound_window& w) {
+        window_ = w.memory;
+        base_ = w.iteration;
+        w.iteration += pieces_;
+        const std::size_t bytes = stride_bytes_ * static_cast<std::size_t>(plan_.chunks);
+        inline_window_ = bytes <= signal_line::inline_bytes && alignof(wire) <= 8;
+        if (inline_window_ || plan_.zero_copy || bytes == 0) return;
+        iteration_bytes_ = round_up(bytes, cache_line_bytes);
+        first_position_ = fitting(w.position);
+        const std::size_t ring = window_.shape().ring_bytes(), until_end = (ring - first_position_) / iteration_bytes_;
+        w.position = pieces_ <= until_end ? first_position_ + pieces_ * iteration_bytes_
+                                          : ((pieces_ - until_end - 1) % (ring / iteration_bytes_) + 1) * iteration_bytes_;
+    }
+    std::size_t fitting(std::size_t position) const {
+        return position + iteration_bytes_ > window_.shape().ring_bytes() ? 0 : position;
     }
 
     // -------------------------------------------------------------- chunks and pieces
@@ -146,9 +163,8 @@ private:
         for (int i = 0; i < r.chunks.count; ++i) n += l.size(r.chunks.at(i, plan_.chunks));
         return static_cast<std::uint32_t>(n);
     }
-    wire* window_at(int rank, int segment, std::size_t piece, int chunk) const {
-        const std::uint64_t i = base_ + piece;
-        std::byte* at = inline_window_ ? window_.line(rank, segment, i).payload : window_.segment(rank, segment, i);
+    wire* window_at(int rank, int segment, const strand& st, int chunk) const {
+        std::byte* at = inline_window_ ? window_.line(rank, segment, base_ + st.piece).payload : window_.segment(rank, segment, st.position);
         return reinterpret_cast<wire*>(at + static_cast<std::size_t>(chunk) * stride_bytes_);
     }
 
@@ -164,10 +180,9 @@ private:
         wire* out = nullptr;
         if (receives) {
             auto& rx = links_.rx(plan_.at_port, s.peer_from);
-            const std::byte* slot = rx.try_peek();
-            if (slot == nullptr) return blocked_on(s.peer_from);
+            if (!rx.has_message()) return blocked_on(s.peer_from);
             if (!rx.is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
-            in = reinterpret_cast<const wire*>(slot);
+            in = reinterpret_cast<const wire*>(rx.peek(bytes));
         }
         if (sends) {
             std::byte* slot = links_.tx(plan_.at_port, s.peer_to).try_acquire(bytes);
@@ -180,7 +195,7 @@ private:
             if (out != nullptr) out += done;
         }
         if (sends) links_.tx(plan_.at_port, s.peer_to).commit(bytes, tag);
-        if (receives) links_.rx(plan_.at_port, s.peer_from).release();
+        if (receives) links_.rx(plan_.at_port, s.peer_from).release(bytes);
         return true;
     }
 
@@ -246,7 +261,7 @@ private:
                 fold_into_all(sources, count, dst_chunk, st, to);
                 continue;
             }
-            wire* also = s.also != sched::place::none ? window_at(me, sched::segment_of(s.also), st.piece, dst_chunk) : nullptr;
+            wire* also = s.also != sched::place::none ? window_at(me, sched::segment_of(s.also), st, dst_chunk) : nullptr;
             const int own_index = me >= s.peer_from && me < s.peer_to ? me - s.peer_from : -1;
             mover_.fold_ranks(sources, count, own_index, s.own, own.at, s.dst.where, to.at, also, to.count);
         }
@@ -257,7 +272,7 @@ private:
             const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
             const part p = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
             if (sched::is_window(s.dst.where)) {
-                mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st.piece, dst_chunk), s.src.where, p.at, p.count);
+                mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st, dst_chunk), s.src.where, p.at, p.count);
             } else {
                 mover_.move(s.src.where, p.at, s.dst.where, local(s.dst.where, dst_chunk, st.piece).at, p.count);
             }
@@ -278,7 +293,7 @@ private:
         return b;
     }
     const wire* remote_at(sched::place where, int rank, int chunk, const strand& st) const {
-        if (sched::is_window(where)) return window_at(rank, sched::segment_of(where), st.piece, chunk);
+        if (sched::is_window(where)) return window_at(rank, sched::segment_of(where), st, chunk);
         const user_buffers b = buffers_of(rank, st);
         const auto* base = reinterpret_cast<const wire*>(links_.memory().at(where == sched::place::in ? b.in : b.out));
         return base + cut(where == sched::place::in ? in_ : out_, chunk, st.piece).at;
@@ -311,7 +326,8 @@ private:
     std::size_t piece_elems_, pieces_, stride_bytes_;
     window_memory window_;
     std::uint64_t base_ = 0;  // iterations of the window before this call
-    bool inline_window_;
+    std::size_t first_position_ = 0, iteration_bytes_ = 0;
+    bool inline_window_ = false;
     int count_ = 0;
     strand strands_[max_strands];
 };

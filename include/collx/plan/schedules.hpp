@@ -88,9 +88,11 @@ public:
         b.scratch_bytes = bytes;
     }
 
-    static constexpr std::size_t segment_bytes(int chunks) {
-        const std::size_t by_chunk = static_cast<std::size_t>(chunks) * 16 * 1024;
-        return by_chunk > 512 * 1024 ? by_chunk : 512 * 1024;
+    // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer after their readers lost them.
+    static constexpr std::size_t ring_bytes = std::size_t{2} << 20;
+    static constexpr std::size_t stage_bytes(int chunks, int depth) {
+        const std::size_t least = static_cast<std::size_t>(chunks) * 8 * 1024, by_ring = ring_bytes / static_cast<std::size_t>(depth > 0 ? depth : 1);
+        return round_up(least > by_ring ? least : by_ring, page_bytes);
     }
 
 private:
@@ -126,14 +128,14 @@ private:
                                     {.signals = Algorithm::signals,
                                      .segments = f.segments,
                                      .depth = detail::window_depth_of(algorithm),
-                                     .segment_bytes = segment_bytes(b->chunks)});
+                                     .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, detail::window_depth_of(algorithm)) : 0});
         return b;
     }
     // One window per algorithm, port and shape, whatever the root.
     bound_window& window_for(const void* id, int at_port, const window_shape& shape) {
         for (auto& w : windows_)
             if (w->id == id && w->at_port == at_port && w->state.memory.shape() == shape) return w->state;
-        windows_.push_back(make_sole<window_entry>(window_entry{id, at_port, {links_.make_window(shape), 0}}));
+        windows_.push_back(make_sole<window_entry>(window_entry{id, at_port, {links_.make_window(shape), 0, 0}}));
         return windows_.back()->state;
     }
     bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, sole_ptr<bound_schedule> made) {

@@ -74,7 +74,8 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
 inline std::size_t bytes_limit(const bound_schedule& b, std::size_t slot_bytes) {
     if (b.zero_copy) return SIZE_MAX;
     const auto chunks = static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1);
-    return b.window != nullptr ? schedule_cache::segment_bytes(b.chunks) / chunks : slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
+    if (b.window != nullptr && b.window->memory.shape().stage_bytes == 0) return SIZE_MAX;  // signals only
+    return b.window != nullptr ? b.window->memory.shape().stage_bytes / chunks / 64 * 64 : slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
 }
 
 // How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2 cache; each costs a few

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A channel over shared memory: an ordered, credited FIFO of slots from one rank to one other. Each slot has a header line with its number and room
-// for a short message, so that a short message is one cache-line transfer; long ones lie in the slot's body.
+// for a short message, so that a short message is one cache-line transfer; long ones lie in a ring of memory, reused as late as possible (see
+// window.hpp for why). Both ends follow the same rule for where a message lies, from the sizes in their own schedules.
 //
-//   sender: try_acquire → fill → commit          receiver: try_peek → use in place → release
+//   sender: try_acquire → fill → commit          receiver: has_message → is_expected → peek, use in place → release
 //   slot i % depth is full when header.number == i + 1; free again when the receiver's `taken` > i - depth
 #pragma once
 
@@ -14,12 +15,13 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Counts that never reset; both sides keep the other's last seen value, so a line moves only when it has news.
+// Counts never reset; both sides keep the other's last seen value, so a line moves only when it has news.
 struct channel_shape {
-    int depth = 8;
-    std::size_t slot_bytes = 64 * 1024;
+    int depth = 16;
+    std::size_t slot_bytes = 128 * 1024;
+    constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth) * slot_bytes; }
     constexpr std::size_t bytes() const {
-        return page_bytes + round_up(static_cast<std::size_t>(depth) * cache_line_bytes, page_bytes) + static_cast<std::size_t>(depth) * slot_bytes;
+        return page_bytes + round_up(static_cast<std::size_t>(depth) * cache_line_bytes, page_bytes) + ring_bytes();
     }
     constexpr bool operator==(const channel_shape&) const = default;
 };
@@ -41,10 +43,11 @@ struct channel_memory {
     slot_header& slot(std::uint64_t i) const {
         return reinterpret_cast<slot_header*>(base + page_bytes)[i % static_cast<std::uint64_t>(shape.depth)];
     }
-    std::byte* body(std::uint64_t i) const {
-        return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * cache_line_bytes, page_bytes) +
-               (i % static_cast<std::uint64_t>(shape.depth)) * shape.slot_bytes;
-    }
+    std::byte* ring() const { return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * cache_line_bytes, page_bytes); }
+    // Where a message of `bytes` lies if the one before ended at `position`. Messages of at most slot_bytes leave depth messages between two uses of a
+    // byte, as in windows.
+    std::size_t place(std::size_t position, std::size_t bytes) const { return position + bytes > shape.ring_bytes() ? 0 : position; }
+    static std::size_t end_of(std::size_t place, std::size_t bytes) { return place + round_up(bytes, cache_line_bytes); }
 };
 }  // namespace detail
 
@@ -61,13 +64,15 @@ public:
             taken_ = memory_.taken().load(std::memory_order_acquire);
             if (next_ - taken_ >= depth) return nullptr;
         }
-        return bytes <= slot_header::inline_bytes ? memory_.slot(next_).payload : memory_.body(next_);
+        if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
+        return memory_.ring() + memory_.place(position_, bytes);
     }
     void commit(std::size_t bytes, std::uint32_t tag = 0) {
         auto& slot = memory_.slot(next_);
         slot.bytes = static_cast<std::uint32_t>(bytes);
         slot.tag = tag;
         slot.number.store(++next_, std::memory_order_release);
+        if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
         ++messages;
         payload_bytes += bytes;
     }
@@ -76,6 +81,7 @@ public:
 private:
     detail::channel_memory memory_;
     std::uint64_t next_ = 0, taken_ = 0;
+    std::size_t position_ = 0;
 };
 
 class receiving_end {
@@ -84,21 +90,27 @@ public:
     receiving_end(std::byte* base, channel_shape shape) : memory_{base, shape} { next_ = memory_.taken().load(std::memory_order_relaxed); }
 
     bool is_open() const { return memory_.base != nullptr; }
-    // The next message, or nullptr while there is none.
-    const std::byte* try_peek() const {
-        auto& slot = memory_.slot(next_);
-        if (slot.number.load(std::memory_order_acquire) != next_ + 1) return nullptr;
-        return slot.bytes <= slot_header::inline_bytes ? slot.payload : memory_.body(next_);
-    }
+    // Whether there is a message.
+    bool has_message() const { return memory_.slot(next_).number.load(std::memory_order_acquire) == next_ + 1; }
+    // Whether it is the one that this end's schedule expects. Requires has_message().
     bool is_expected(std::size_t bytes, std::uint32_t tag = 0) const {
         const auto& slot = memory_.slot(next_);
         return slot.bytes == bytes && slot.tag == tag;
     }
-    void release() { memory_.taken().store(++next_, std::memory_order_release); }
+    // Where the expected message lies.
+    const std::byte* peek(std::size_t bytes) const {
+        if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
+        return memory_.ring() + memory_.place(position_, bytes);
+    }
+    void release(std::size_t bytes) {
+        if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
+        memory_.taken().store(++next_, std::memory_order_release);
+    }
 
 private:
     detail::channel_memory memory_;
     std::uint64_t next_ = 0;
+    std::size_t position_ = 0;
 };
 
 COLLX_END_NAMESPACE

@@ -43,7 +43,8 @@ struct links_layout {
     static constexpr links_layout for_ranks(int n) {
         links_layout l;
         l.ranks = n;
-        while (l.channel.slot_bytes > 8 * 1024 && l.channels_bytes() > (std::size_t{4} << 30)) l.channel.slot_bytes /= 2;
+        // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them for itself.
+        while (l.channel.slot_bytes > 16 * 1024 && l.channel.ring_bytes() * static_cast<std::size_t>(n - 1) > (std::size_t{2} << 20)) l.channel.slot_bytes /= 2;
         return l;
     }
     constexpr std::size_t control_bytes() const { return page_bytes; }

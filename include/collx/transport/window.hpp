@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A window: per rank a ring of stages that everybody may read, and per stage and signal one line that says "published". A line carries up to 56 bytes
-// of the segment it publishes, so that a short contribution and the news of it are one cache-line transfer.
+// A window: memory of each rank that everybody may read, used as a ring, and per signal and stage one line that says "published". A line carries up to
+// 56 bytes of the segment it publishes, so that a short contribution and the news of it are one cache-line transfer.
 //
-//   writer: fill segment s of stage i % depth → line(s, i).number = i + 1 (release)
+//   writer: fill iteration i's part of segment s → line(s, i).number = i + 1 (release)
 //   reader: line(s, i).number >= i + 1 (acquire) → read
-// When a stage may be filled again is the schedule's business (sched/races.hpp proves it); numbers never reset.
+//
+// When a stage may be filled again is the schedule's business (sched/races.hpp proves it for `depth` stages); numbers never reset. Data does not sit in
+// fixed stages but goes round a ring of depth * stage_bytes, so that memory is reused as late as possible: writing to lines that the reader still has in
+// its cache costs three to four times as much as writing to lines it has lost (docs/performance.md). Parts of at most stage_bytes that are laid down
+// one after the other, from the start again where the end is too near, leave depth iterations between two uses of a byte.
 #pragma once
 
 #include <atomic>
@@ -26,13 +30,14 @@ struct window_shape {
     int signals = 1;
     int segments = 1;
     int depth = 2;
-    std::size_t segment_bytes = 0;
+    std::size_t stage_bytes = 0;  // most bytes of one iteration in one segment
     constexpr std::size_t line_bytes() const {
         return round_up(static_cast<std::size_t>(signals * depth) * cache_line_bytes, page_bytes);
     }
     constexpr std::size_t bytes_per_rank() const {
-        return line_bytes() + static_cast<std::size_t>(segments * depth) * segment_bytes;
+        return line_bytes() + static_cast<std::size_t>(segments) * ring_bytes();
     }
+    constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth) * stage_bytes; }
     constexpr bool operator==(const window_shape&) const = default;
 };
 
@@ -44,8 +49,8 @@ public:
     signal_line& line(int rank, int signal, std::uint64_t iteration) const {
         return reinterpret_cast<signal_line*>(block(rank))[signal * shape_.depth + stage(iteration)];
     }
-    std::byte* segment(int rank, int segment, std::uint64_t iteration) const {
-        return block(rank) + shape_.line_bytes() + static_cast<std::size_t>(segment * shape_.depth + stage(iteration)) * shape_.segment_bytes;
+    std::byte* segment(int rank, int segment, std::size_t position) const {
+        return block(rank) + shape_.line_bytes() + static_cast<std::size_t>(segment) * shape_.ring_bytes() + position;
     }
     const window_shape& shape() const { return shape_; }
 
