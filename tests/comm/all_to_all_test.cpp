@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+#include "support.hpp"
+
+using namespace collx_test;
+using collx::collective;
+
+namespace {
+
+// What rank `from` has for rank `to`.
+int meant(int from, int to, std::size_t i) { return from * 1000 + to * 100 + static_cast<int>(i % 97); }
+
+template <class Comm>
+void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
+    const int n = w.size();
+    std::vector<int> in(static_cast<std::size_t>(n) * size), out(in.size(), -1);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = meant(w.rank(), static_cast<int>(i / size), i % size);
+    const auto before = in;
+    collx::all_to_all(bound, in, out);
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == meant(static_cast<int>(i / size), w.rank(), i % size));
+    EXPECT(in == before);
+}
+
+}  // namespace
+
+TEST_CASE("all_to_all exchanges parts between all pairs, whatever the algorithm") {
+    for (const int n : rank_counts)
+        on_ranks(n, [](collx::communicator& w) {
+            for (const std::size_t size : sizes) {
+                at("default n=%d size=%zu", w.size(), size);
+                check_call(w, w, size);
+                for_each_copying_algorithm<collective::all_to_all>([&](auto a) {
+                    at("%s n=%d size=%zu", a.name, w.size(), size);
+                    check_call(w, w.with(a), size);
+                });
+            }
+        });
+}
+
+TEST_CASE("all_to_all cuts parts into pieces of any size") {
+    for (const int n : {1, 2, 3, 5, 8})
+        on_ranks(n, [](collx::communicator& w) {
+            for (const std::size_t bytes : {1u, 60u, 256u, 1u << 30})
+                for (const std::size_t size : {0u, 1u, 33u, 517u})
+                    for_each_copying_algorithm<collective::all_to_all>([&](auto a) {
+                        at("%s n=%d size=%zu piece=%zu", a.name, w.size(), size, bytes);
+                        check_call(w, w.with(a, collx::piece{bytes}), size);
+                    });
+        });
+}
+
+TEST_CASE("all_to_all_v: everybody knows its own counts only; any of them may be zero") {
+    for (const int n : rank_counts)
+        on_ranks(n, [n](collx::communicator& w) {
+            const int me = w.rank();
+            for (int round = 0; round < 6; ++round) {
+                at("n=%d round=%d", n, round);
+                const auto count = [&](int from, int to) -> std::size_t {
+                    switch (round) {
+                        case 0: return 0;
+                        case 1: return from == 0 ? 700 : 0;                          // one rank sends to all
+                        case 2: return to == n - 1 ? 700 : 0;                        // all send to one rank
+                        case 3: return static_cast<std::size_t>((from * 5 + to * 3) % 4);
+                        case 4: return static_cast<std::size_t>((from * 5 + to * 3) % 4) * 30'000;  // pieces of different numbers
+                        default: return from == to ? 50 : (from + to) % 2 == 0 ? 100'000 : 1;
+                    }
+                };
+                const auto u = static_cast<std::size_t>(n);
+                std::vector<std::size_t> sc(u), so(u), rc(u), ro(u);
+                std::size_t s = 0, r = 0;
+                for (int k = 0; k < n; ++k) {
+                    const auto i = static_cast<std::size_t>(k);
+                    so[i] = s + 1, sc[i] = count(me, k), s = so[i] + sc[i];
+                    ro[i] = r + 2, rc[i] = count(k, me), r = ro[i] + rc[i];
+                }
+                std::vector<int> in(s, -5), out(r, -1), in_packed, out_packed;
+                for (int k = 0; k < n; ++k)
+                    for (std::size_t i = 0; i < sc[static_cast<std::size_t>(k)]; ++i) {
+                        in[so[static_cast<std::size_t>(k)] + i] = meant(me, k, i);
+                        in_packed.push_back(meant(me, k, i));
+                    }
+                for (const std::size_t c : rc) out_packed.insert(out_packed.end(), c, -1);
+                collx::all_to_all_v(w, in, sc, so, out, rc, ro);
+                collx::all_to_all_v(w, in_packed, sc, out_packed, rc);
+                std::size_t p = 0, q = 0;
+                for (int k = 0; k < n; ++k) {
+                    for (; q < ro[static_cast<std::size_t>(k)]; ++q) EXPECT_AT(q, out[q] == -1);
+                    for (std::size_t i = 0; i < rc[static_cast<std::size_t>(k)]; ++i, ++p, ++q)
+                        EXPECT_AT(i, out[q] == meant(k, me, i) && out_packed[p] == meant(k, me, i));
+                }
+                EXPECT(p == out_packed.size() && q == out.size());
+            }
+        });
+}

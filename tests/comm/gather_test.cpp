@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+#include "support.hpp"
+
+using namespace collx_test;
+using collx::collective;
+
+namespace {
+
+template <class Comm>
+void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root) {
+    const auto n = static_cast<std::size_t>(w.size());
+    const bool is_root = w.rank() == root;
+    const auto mine = samples(w.rank(), size);
+    std::vector<int> out(is_root ? n * size : 0, -1);
+    collx::gather(bound, mine, out, {.root = root});
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == sample(static_cast<int>(i / size), i % size));
+    EXPECT(mine == samples(w.rank(), size));
+    if (is_root) {  // the root's part at its place already
+        std::vector<int> all(n * size, -1);
+        const auto part = collx::view(all.data() + static_cast<std::size_t>(root) * size, size);
+        for (std::size_t i = 0; i < size; ++i) part[i] = mine[i];
+        collx::gather(bound, part, all, {.root = root});
+        EXPECT(all == out);
+    } else {
+        auto copy = mine;
+        collx::gather(bound, collx::view(copy.data(), size), out, {.root = root});
+    }
+}
+
+}  // namespace
+
+TEST_CASE("gather collects the parts at the root in rank order, whatever the algorithm and the root") {
+    for (const int n : rank_counts)
+        on_ranks(n, [](collx::communicator& w) {
+            for (const std::size_t size : sizes)
+                for (int root = 0; root < w.size(); ++root) {
+                    at("default n=%d size=%zu root=%d", w.size(), size, root);
+                    check_call(w, w, size, root);
+                    if (size > 5000 && root % 3 != 0) continue;
+                    for_each_copying_algorithm<collective::gather>([&](auto a) {
+                        at("%s n=%d size=%zu root=%d", a.name, w.size(), size, root);
+                        check_call(w, w.with(a), size, root);
+                    });
+                }
+        });
+}
+
+TEST_CASE("gather cuts parts into pieces of any size") {
+    for (const int n : {1, 2, 3, 5, 8})
+        on_ranks(n, [](collx::communicator& w) {
+            for (const std::size_t bytes : {1u, 60u, 256u, 1u << 30})
+                for (const std::size_t size : {0u, 1u, 33u, 517u})
+                    for_each_copying_algorithm<collective::gather>([&](auto a) {
+                        at("%s n=%d size=%zu piece=%zu", a.name, w.size(), size, bytes);
+                        check_call(w, w.with(a, collx::piece{bytes}), size, w.size() - 1);
+                    });
+        });
+}
+
+TEST_CASE("gather_v: only the root knows the counts; empty parts, packed or at offsets") {
+    for (const int n : rank_counts)
+        on_ranks(n, [n](collx::communicator& w) {
+            for (int round = 0; round < 5; ++round)
+                for (int root = 0; root < n; ++root) {
+                    at("n=%d round=%d root=%d", n, round, root);
+                    std::vector<std::size_t> counts(static_cast<std::size_t>(n)), offsets(static_cast<std::size_t>(n));
+                    std::size_t end = 0, total = 0;
+                    for (int r = 0; r < n; ++r) {
+                        const auto u = static_cast<std::size_t>(r);
+                        const std::size_t c[] = {0, r == n / 2 ? 1000u : 0u, r % 2 == 0 ? 33u : 0u, u * 7, r % 3 == 0 ? 40'000u : u};
+                        counts[u] = c[round];
+                        offsets[u] = end + 2;
+                        end = offsets[u] + counts[u];
+                        total += counts[u];
+                    }
+                    const bool is_root = w.rank() == root;
+                    const auto mine = samples(w.rank(), counts[static_cast<std::size_t>(w.rank())]);
+                    const std::vector<std::size_t> none;
+                    std::vector<int> packed(is_root ? total : 0, -1), spread(is_root ? end : 0, -1);
+                    collx::gather_v(w, mine, packed, is_root ? counts : none, none, {.root = root});
+                    collx::gather_v(w, mine, spread, is_root ? counts : none, is_root ? offsets : none, {.root = root});
+                    std::size_t p = 0, s = 0;
+                    for (int r = 0; is_root && r < n; ++r) {
+                        const auto u = static_cast<std::size_t>(r);
+                        for (; s < offsets[u]; ++s) EXPECT_AT(s, spread[s] == -1);
+                        for (std::size_t i = 0; i < counts[u]; ++i, ++s, ++p) EXPECT_AT(i, packed[p] == sample(r, i) && spread[s] == sample(r, i));
+                    }
+                    EXPECT(!is_root || (p == total && s == end));
+                }
+        });
+}

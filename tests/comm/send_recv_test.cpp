@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Messages between two ranks: sizes, order, self, rings, several under way.
+#include "support.hpp"
+
+using namespace collx_test;
+
+TEST_CASE("messages of any size arrive, in order, between all pairs") {
+    for (const int n : {1, 2, 3, 5})
+        on_ranks(n, [n](collx::communicator& w) {
+            for (int from = 0; from < n; ++from)
+                for (int to = 0; to < n; ++to) {
+                    if (from == to) continue;
+                    for (const std::size_t size : sizes) {
+                        at("%d to %d size=%zu", from, to, size);
+                        if (w.rank() == from) collx::send(w, samples(from, size), to);
+                        if (w.rank() == to) {
+                            std::vector<int> x(size + 1, -1);
+                            collx::recv(w, collx::view(x.data(), size), from);
+                            for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == sample(from, i));
+                            EXPECT(x[size] == -1);
+                        }
+                    }
+                }
+            EXPECT(w.size() == n);
+        });
+}
+
+TEST_CASE("small messages do not wait for their receiver, and keep their order") {
+    on_ranks(2, [](collx::communicator& w) {
+        for (int round = 0; round < 50; ++round) {
+            if (w.rank() == 0) {
+                for (int i = 0; i < 8; ++i) collx::send(w, collx::value(i), 1);  // all before the first is received
+                collx::barrier(w);
+            } else {
+                collx::barrier(w);
+                for (int i = 0; i < 8; ++i) {
+                    int x = -1;
+                    collx::recv(w, collx::value(x), 0);
+                    EXPECT(x == i);
+                }
+            }
+            EXPECT(true);
+        }
+    });
+}
+
+TEST_CASE("a ring of sendrecv does not lock, whatever the size") {
+    for (const int n : {1, 2, 3, 8})
+        on_ranks(n, [n](collx::communicator& w) {
+            const int next = (w.rank() + 1) % n, before = (w.rank() + n - 1) % n;
+            for (const std::size_t size : {0u, 1u, 1000u, 400'000u}) {
+                at("n=%d size=%zu", n, size);
+                std::vector<int> x(size, -1);
+                collx::sendrecv(w, samples(w.rank(), size), next, x, before);
+                EXPECT(x == samples(before, size));
+            }
+        });
+}
+
+TEST_CASE("a rank may send to itself while it receives") {
+    on_ranks(2, [](collx::communicator& w) {
+        for (const std::size_t size : {0u, 5u, 300'000u}) {
+            std::vector<int> x(size, -1);
+            auto receiving = collx::async::recv(w, x, w.rank());
+            collx::send(w, samples(w.rank(), size), w.rank());
+            receiving.wait();
+            EXPECT(x == samples(w.rank(), size));
+        }
+    });
+}
+
+TEST_CASE("several messages under way to and from several ranks, waited for in any order") {
+    const auto text = [](int from, int to, int j) { return samples(from * 16 + to * 4 + j, static_cast<std::size_t>((from * 3 + to * 5 + j * 7) % 11) * 9000); };
+    on_ranks(4, [&](collx::communicator& w) {
+        for (int round = 0; round < 10; ++round) {
+            std::vector<std::vector<int>> in, out;
+            for (int j = 0; j < 3; ++j)
+                for (int k = 0; k < 4; ++k) out.push_back(text(w.rank(), k, j)), in.emplace_back(text(k, w.rank(), j).size(), -1);
+            std::vector<collx::work<void>> works;
+            for (std::size_t i = 0; i < 12; ++i) {
+                works.push_back(collx::async::recv(w, in[i], static_cast<int>(i % 4)));
+                works.push_back(collx::async::send(w, out[i], static_cast<int>(i % 4)));
+            }
+            if (round % 2 == 0) std::swap(works.front(), works.back());
+            while (!works.empty()) works.back().wait(), works.pop_back();
+            for (int j = 0; j < 3; ++j)
+                for (int k = 0; k < 4; ++k) EXPECT_AT(k, in[static_cast<std::size_t>(j * 4 + k)] == text(k, w.rank(), j));
+        }
+    });
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the tests of the verbs share: ranks as threads, checks that may fail on any of them (Catch2's own may not be used outside the main
+// thread), and values that tell who made them.
+#pragma once
+
+#include <atomic>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <collx/algo/algorithms.hpp>
+#include <collx/collx.hpp>
+
+#include <catch2/catch.hpp>
+
+namespace collx_test {
+
+struct wrong : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Where this rank is, for the message of a check that fails.
+inline thread_local char place_text[200] = "";
+[[gnu::format(printf, 1, 2)]] inline void at(const char* format, ...) {
+    va_list args;
+    va_start(args, format);
+    std::vsnprintf(place_text, sizeof place_text, format, args);
+    va_end(args);
+}
+
+inline std::atomic<long> checks{0};
+inline void expect(bool holds, const char* file, int line, const char* text, int rank, long long detail = -1) {
+    checks.fetch_add(1, std::memory_order_relaxed);
+    if (holds) return;
+    char message[600];
+    std::snprintf(message, sizeof message, "%s:%d: rank %d: %s (%s; %lld)", file, line, rank, text, place_text, detail);
+    throw wrong(message);
+}
+// In a rank's body, where `w` is its communicator.
+#define EXPECT(...) ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank())
+// The same for element i of something.
+#define EXPECT_AT(i, ...) ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank(), static_cast<long long>(i))
+
+// Runs f(world) on n threads. What a rank throws fails the test case; a body without a single check fails it too.
+template <class F>
+void on_ranks(int n, F&& f) {
+    const long before = checks.load();
+    collx::run_threads(n, [&](collx::communicator& w) {
+        w.set_timeout(std::chrono::seconds(50));  // a rank that is not scheduled for a while is no failure
+        f(w);
+    });
+    CHECK(checks.load() - before >= n);
+}
+
+// Neighbours of powers of two, odd, even.
+inline constexpr int rank_counts[] = {1, 2, 3, 4, 5, 7, 8};
+// Around the lanes of a vector, a cache line, an inlined message, a window's line; several pieces and no multiple of anything.
+inline constexpr std::size_t sizes[] = {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 1000, 4097, 100003};
+inline constexpr std::size_t few_sizes[] = {0, 1, 3, 17, 1000, 20011};
+
+// Element i of what rank r contributes. Small, so that sums and products stay exact in every type.
+template <class T = int>
+constexpr T sample(int rank, std::size_t i) {
+    return static_cast<T>(static_cast<int>((static_cast<std::size_t>(rank) * 5 + i * 3 + i / 7) % 11));
+}
+template <class T = int>
+std::vector<T> samples(int rank, std::size_t n) {
+    std::vector<T> v(n);
+    for (std::size_t i = 0; i < n; ++i) v[i] = sample<T>(rank, i);
+    return v;
+}
+// Element i of the left fold over ranks first … last - 1.
+template <class T = int, class Op = collx::plus>
+T folded(std::size_t i, int first, int last, Op op = {}) {
+    T a = sample<T>(first, i);
+    for (int r = first + 1; r < last; ++r) a = static_cast<T>(op(a, sample<T>(r, i)));
+    return a;
+}
+
+constexpr bool is_zero_copy(std::string_view algorithm) { return algorithm == "zero_copy"; }
+
+// Calls f with each algorithm of a collective that needs no windows of the user's own.
+template <collx::collective C, class F>
+void for_each_copying_algorithm(F&& f) {
+    collx::algo::algorithms<C>::for_each([&](auto a) {
+        if constexpr (!is_zero_copy(decltype(a)::name)) f(a);
+    });
+}
+
+// The error that f must throw: its type is checked, its text returned.
+template <class E, class F>
+E thrown(const collx::communicator& w, F&& f) {
+    try {
+        f();
+    } catch (const E& e) {
+        checks.fetch_add(1, std::memory_order_relaxed);
+        return e;
+    } catch (const std::exception& e) {
+        throw wrong(std::string("another error than expected: ") + e.what() + " (" + place_text + ")");
+    }
+    throw wrong("rank " + std::to_string(w.rank()) + ": no error where one was expected (" + place_text + ")");
+}
+inline bool says(const std::exception& e, const char* text) { return std::string(e.what()).find(text) != std::string::npos; }
+
+}  // namespace collx_test
+
+using collx_test::at;
+using collx_test::on_ranks;
