@@ -19,7 +19,8 @@ COLLX_BEGIN_NAMESPACE
 struct channel_shape {
     int depth = 16;
     std::size_t slot_bytes = 128 * 1024;
-    constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth) * slot_bytes; }
+    // One slot more than depth: laying long messages one behind the other may waste almost a slot where the ring ends.
+    constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth + 1) * slot_bytes; }
     constexpr std::size_t bytes() const {
         return page_bytes + round_up(static_cast<std::size_t>(depth) * cache_line_bytes, page_bytes) + ring_bytes();
     }
@@ -44,8 +45,8 @@ struct channel_memory {
         return reinterpret_cast<slot_header*>(base + page_bytes)[i % static_cast<std::uint64_t>(shape.depth)];
     }
     std::byte* ring() const { return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * cache_line_bytes, page_bytes); }
-    // Where a message of `bytes` lies if the one before ended at `position`. Messages of at most slot_bytes leave depth messages between two uses of a
-    // byte, as in windows.
+    // Where a message of `bytes` lies if the one before ended at `position`. Any depth messages of at most slot_bytes in a row lie apart: together with
+    // the waste at one end of the ring they are shorter than the ring.
     std::size_t place(std::size_t position, std::size_t bytes) const { return position + bytes > shape.ring_bytes() ? 0 : position; }
     static std::size_t end_of(std::size_t place, std::size_t bytes) { return place + round_up(bytes, cache_line_bytes); }
 };

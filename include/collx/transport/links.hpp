@@ -44,7 +44,7 @@ struct links_layout {
         links_layout l;
         l.ranks = n;
         // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them for itself.
-        while (l.channel.slot_bytes > 16 * 1024 && l.channel.ring_bytes() * static_cast<std::size_t>(n - 1) > (std::size_t{2} << 20)) l.channel.slot_bytes /= 2;
+        while (l.channel.slot_bytes > 16 * 1024 && l.channel.slot_bytes * static_cast<std::size_t>(l.channel.depth) * static_cast<std::size_t>(n - 1) > (std::size_t{2} << 20)) l.channel.slot_bytes /= 2;
         return l;
     }
     constexpr std::size_t control_bytes() const { return page_bytes; }

@@ -6,9 +6,10 @@
 //   reader: line(s, i).number >= i + 1 (acquire) → read
 //
 // When a stage may be filled again is the schedule's business (sched/races.hpp proves it for `depth` stages); numbers never reset. Data does not sit in
-// fixed stages but goes round a ring of depth * stage_bytes, so that memory is reused as late as possible: writing to lines that the reader still has in
-// its cache costs three to four times as much as writing to lines it has lost (docs/performance.md). Parts of at most stage_bytes that are laid down
-// one after the other, from the start again where the end is too near, leave depth iterations between two uses of a byte.
+// fixed stages but goes round a ring of depth + 1 stages, so that memory is reused as late as possible: writing to lines that the reader still has in
+// its cache costs three to four times as much as writing to lines it has lost (docs/performance.md). Parts of at most stage_bytes are laid down one
+// after the other, from the start again where the end is too near. Any depth of them in a row lie apart: together with what is wasted at one end they
+// are shorter than the ring.
 #pragma once
 
 #include <atomic>
@@ -37,7 +38,7 @@ struct window_shape {
     constexpr std::size_t bytes_per_rank() const {
         return line_bytes() + static_cast<std::size_t>(segments) * ring_bytes();
     }
-    constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth) * stage_bytes; }
+    constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth + 1) * stage_bytes; }
     constexpr bool operator==(const window_shape&) const = default;
 };
 
