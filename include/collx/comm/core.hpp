@@ -22,6 +22,11 @@ struct communicator_core {
         : home(std::move(j)), offset(at), settings(home->settings), net(*home->memory, at, rank, n), schedules(net), members(std::move(members_)) {
         if (members.empty())
             for (int r = 0; r < n; ++r) members.push_back(r);
+        if (!home->is_threads) {
+            std::vector<int> pids;
+            for (int r : members) pids.push_back(home->memory->header().pid[r].load(std::memory_order_relaxed));
+            net.set_processes(std::move(pids));
+        }
         exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
         attach();
     }
@@ -52,18 +57,33 @@ struct communicator_core {
     void check(std::int64_t& until, std::int64_t timeout_ns, int waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
         const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
-        if (until == 0) until = now + limit, next_watch_ns = 0;
+        if (until == 0) until = now + limit, next_watch_ns = 0, suspect = -1;
         if (now >= next_watch_ns) {
             next_watch_ns = now + 2'000'000;
-            if (const int dead = find_dead(); dead >= 0) give_up(failure(errc::peer_failed, dead), dead);
+            const int dead = find_dead(now, waiting_for);
+            // Once more before giving up: what it sent before it ended may have come after our last look.
+            if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
+            suspect = dead;
+            if (dead >= 0) next_watch_ns = now;
         }
         if (now >= until) give_up(failure(errc::timeout, waiting_for), waiting_for);
     }
-    int find_dead() {
-        const int world_rank = home->watch.find_dead();
-        for (int r = 0; world_rank >= 0 && r < net.size(); ++r)
-            if (members[static_cast<std::size_t>(r)] == world_rank) return r;
-        return -1;
+    // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
+    // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
+    int find_dead(std::int64_t now, int waiting_for) {
+        if (home->watch.watched() == 0) return -1;
+        int guilty = -1;
+        home->watch.find_dead([&](int world_rank) {
+            int r = 0;
+            while (r < net.size() && members[static_cast<std::size_t>(r)] != world_rank) ++r;
+            if (r == net.size()) return false;
+            const bool died = !home->has_left(world_rank);
+            if (died && died_since_ns == 0) died_since_ns = now;
+            if (r != waiting_for && !(died && now - died_since_ns > 100'000'000)) return false;
+            guilty = r;
+            return true;
+        });
+        return guilty;
     }
 
     // Makes the failure known to all ranks and throws the first one that anybody reported.
@@ -91,6 +111,9 @@ struct communicator_core {
             case errc::mismatch:
                 fail(errc::mismatch, me, who, "give both sides the same counts, types and order of calls; set_checked(true) says more",
                      "rank %d sent a message of another size than this call expects (call %llu)", who < 0 ? waiting_for : who, call);
+            case errc::unsupported:
+                fail(errc::unsupported, me, who, "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
+                     "cannot read the memory of rank %d (call %llu)", who, call);
             default: fail(f.code(), me, who, "see the output of that rank", "rank %d failed (call %llu)", who, call);
         }
     }
@@ -183,7 +206,8 @@ struct communicator_core {
     std::vector<outstanding> pending;
     window_memory exchange_window;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
-    std::int64_t next_watch_ns = 0;
+    std::int64_t next_watch_ns = 0, died_since_ns = 0;
+    int suspect = -1;  // found dead at the last look
 };
 
 COLLX_END_NAMESPACE

@@ -73,6 +73,14 @@ public:
         : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads) {
         if (!threads && size > 1) watch = peer_watch(*memory, rank, size);
     }
+    job(const job&) = delete;
+    // Tells the others that this rank's end is no accident.
+    ~job() {
+        if (watch.watched() != 0 && !mark.is_child())
+            memory->header().pid[rank].store(arena_header::has_left, std::memory_order_release);
+    }
+    // Whether a rank ended with all its calls returned. What it had to give is then there, even for those who are still busy.
+    bool has_left(int other) const { return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_left; }
 
     job_settings settings;
     counted_ptr<arena> memory;

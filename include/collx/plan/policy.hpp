@@ -23,6 +23,10 @@ struct deterministic {};
 struct piece {
     std::size_t bytes = 0;
 };
+// Broadcast, all_gather and all_to_all read private memory of their peers directly (cross-memory attach, process_vm_readv) instead of staging it in shared
+// memory. One copy instead of two, but through the kernel: slower on every machine measured so far, hence a choice and not the default.
+// Errors: unsupported where the kernel or the container forbids it (collx_info says why).
+struct attach {};
 // Let the selector choose (the default).
 struct automatic {};
 
@@ -41,6 +45,7 @@ template <>
 struct policy_set<> {
     using wire_type = void;
     static constexpr bool rank_order = false;
+    static constexpr bool attaches = false;
     std::size_t piece_bytes = 0;
     template <collective C>
     static constexpr bool has_algorithm = false;
@@ -59,6 +64,11 @@ struct policy_set<deterministic, Rest...> : policy_set<Rest...> {
 template <class... Rest>
 struct policy_set<piece, Rest...> : policy_set<Rest...> {
     constexpr policy_set(piece p, Rest... rest) : policy_set<Rest...>{rest...} { this->piece_bytes = p.bytes; }
+};
+template <class... Rest>
+struct policy_set<attach, Rest...> : policy_set<Rest...> {
+    static constexpr bool attaches = true;
+    constexpr policy_set(attach, Rest... rest) : policy_set<Rest...>{rest...} {}
 };
 template <class... Rest>
 struct policy_set<automatic, Rest...> : policy_set<Rest...> {

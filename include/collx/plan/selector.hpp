@@ -29,8 +29,8 @@ namespace detail {
 
 // One-shot beats two-shot while a second synchronisation costs more than reading everything n times.
 constexpr std::size_t one_shot_limit(const problem& p) {
-    if (p.oversubscribed) return p.ranks <= 4 ? 16 * 1024 : 8 * 1024;
-    return p.ranks == 2 ? 4 * 1024 : 2 * 1024;
+    if (p.oversubscribed) return p.ranks <= 4 ? 4 * 1024 : 16 * 1024;
+    return 2 * 1024;
 }
 
 }  // namespace detail

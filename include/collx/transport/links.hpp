@@ -3,8 +3,12 @@
 // ranks that share an arena, threads (memory) and processes (shm) alike.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <atomic>
 #include <cstdint>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include <collx/core/error.hpp>
@@ -107,6 +111,20 @@ public:
         return window_memory(base_ + at, shape);
     }
 
+    // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no permission.
+    void set_processes(std::vector<int> pid_of_rank) { pids_ = std::move(pid_of_rank); }
+    // False where the kernel refuses (errno says why).
+    bool read_private(int peer, void* to, std::uint64_t address, std::size_t bytes) const {
+        if (pids_.empty()) return std::memcpy(to, reinterpret_cast<const void*>(address), bytes), true;
+        while (bytes != 0) {
+            const iovec local{to, bytes}, there{reinterpret_cast<void*>(address), bytes};
+            const ssize_t got = ::process_vm_readv(pids_[static_cast<std::size_t>(peer)], &local, 1, &there, 1, 0);
+            if (got <= 0) return false;
+            to = static_cast<std::byte*>(to) + got, address += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
+        }
+        return true;
+    }
+
     links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
     failure failed() const { return failure(control().failed.load(std::memory_order_acquire)); }
     // The first failure wins; everybody reports that one.
@@ -135,6 +153,7 @@ private:
     std::size_t next_window_;
     std::vector<sending_end> sending_;
     std::vector<receiving_end> receiving_;
+    std::vector<int> pids_;  // empty: threads
 };
 
 COLLX_END_NAMESPACE

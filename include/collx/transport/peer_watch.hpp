@@ -28,7 +28,12 @@ public:
     peer_watch(const arena& shared, int rank, int ranks) {
         for (int r = 0; r < ranks; ++r) {
             const int pid = shared.header().pid[r].load(std::memory_order_relaxed);
-            if (r == rank || pid <= 0 || pid == ::getpid()) continue;
+            if (r == rank || (pid <= 0 && pid != arena_header::has_left) || pid == ::getpid()) continue;
+            if (pid == arena_header::has_left) {
+                polled_.push_back({-1, 0, 0});
+                peers_.push_back({descriptor(), r, pid, true});
+                continue;
+            }
             descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
             const bool is_gone = !fd.is_open() && errno == ESRCH;
             polled_.push_back({fd.get(), POLLIN, 0});
@@ -38,6 +43,11 @@ public:
 
     // Rank of a dead peer (always the lowest), -1 if all live. Does not wait. Cost: one system call.
     int find_dead() {
+        return find_dead([](int) { return true; });
+    }
+    // The same among the peers of whom counts(rank) is true: some may have ended because their work was done.
+    template <class Counts>
+    int find_dead(Counts&& counts) {
         if (peers_.empty()) return -1;
         (void)::poll(polled_.data(), polled_.size(), 0); // after EINTR: the next question finds it
         for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -46,7 +56,7 @@ public:
                 p.is_dead =
                     p.pidfd.is_open() ? (polled_[i].revents & POLLIN) != 0 : ::kill(p.pid, 0) != 0 && errno == ESRCH;
             polled_[i].revents = 0;
-            if (p.is_dead) return p.rank;
+            if (p.is_dead && counts(p.rank)) return p.rank;
         }
         return -1;
     }
