@@ -89,6 +89,10 @@ TEMPLATE_TEST_CASE("channels give credit for their depth and no more", "", threa
     check_credit<TestType>();
 }
 
+TEMPLATE_TEST_CASE("messages on the way lie apart", "", thread_world, sealed_memory_world) {
+    check_messages_lie_apart<TestType>();
+}
+
 TEST_CASE("a short message lies in its slot's header line, a long one in the body") {
     const channel_shape shape{.depth = 2, .slot_bytes = 4096};
     thread_world world(shape);
@@ -100,8 +104,8 @@ TEST_CASE("a short message lies in its slot's header line, a long one in the bod
     }
     CHECK(offset(tx.try_acquire(49)) == 2 * page_bytes);
     tx.commit(49);
-    CHECK(offset(tx.try_acquire(4096)) == 3 * page_bytes);
-    CHECK(offset(tx.try_acquire(4096)) + 4096 == shape.bytes());
+    CHECK(offset(tx.try_acquire(4096)) == 2 * page_bytes + cache_line_bytes); // right behind, on a line of its own
+    CHECK(2 * page_bytes + shape.ring_bytes() == shape.bytes());
 }
 
 TEST_CASE("two directions between two ranks do not disturb each other") {

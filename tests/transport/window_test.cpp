@@ -80,7 +80,8 @@ TEST_CASE("what a line publishes is seen whole by all ranks") {
                     if (!wait_until([&] { return other.number.load(std::memory_order_acquire) >= i + 1; })) mine = 1;
                     else if (!is_message(other.payload, i + static_cast<std::uint64_t>(r), signal_line::inline_bytes))
                         mine = 2;
-                    else if (!is_message(w.segment(r, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(r), bytes))
+                    else if (!is_message(w.segment(r, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(r),
+                                         bytes))
                         mine = 3;
                 }
             }
