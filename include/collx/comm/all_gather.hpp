@@ -59,9 +59,10 @@ struct all_gather_v_fn {
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
-            auto held = make_counted<held_operation<void>>();
-            held->first = count_table(c.net.rank(), c.net.size(), counts, offsets, "all_gather_v");
-            const count_table& t = held->first;
+            const auto held = tables_for<Mode>();
+            count_tables& tables = tables_of(c, held);
+            tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "all_gather_v");
+            const count_table& t = tables.first;
             require_size(c, "input", a.size(), t.sizes()[c.net.rank()]);
             require_at_least(c, "output", b.size(), t.end());
             require_memory(c, a, "input");

@@ -15,7 +15,7 @@ struct all_reduce_fn {
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         if constexpr (std::is_same_v<Mode, nonblocking> && !std::is_lvalue_reference_v<X>) {
-            auto held = make_counted<held_operation<X>>(held_operation<X>{std::move(x), {}, {}});
+            auto held = make_counted<held_operation<X>>(held_operation<X>{std::move(x), {}});
             const auto v = buffer(held->held);
             return run(comm, v, v, op, o, held);
         } else {

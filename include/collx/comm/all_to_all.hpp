@@ -46,10 +46,11 @@ struct all_to_all_v_fn {
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
-            auto held = make_counted<held_operation<void>>();
-            held->first = count_table(c.net.rank(), c.net.size(), send_counts, send_offsets, "send");
-            held->second = count_table(c.net.rank(), c.net.size(), recv_counts, recv_offsets, "receive");
-            const count_table &s = held->first, &r = held->second;
+            const auto held = tables_for<Mode>();
+            count_tables& tables = tables_of(c, held);
+            tables.first.assign(c.net.rank(), c.net.size(), send_counts, send_offsets, "send");
+            tables.second.assign(c.net.rank(), c.net.size(), recv_counts, recv_offsets, "receive");
+            const count_table &s = tables.first, &r = tables.second;
             require_at_least(c, "input", a.size(), s.end());
             require_at_least(c, "output", b.size(), r.end());
             require_memory(c, a, "input");

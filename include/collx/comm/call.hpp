@@ -116,6 +116,14 @@ using private_algorithm = typename private_algorithm_of<C>::type;
 template <class R>
 R result_of(const counted_ptr<held_operation<R>>&);
 
+// The tables of a v-variant: an outstanding call has its own, blocking ones reuse the communicator's, so that they allocate nothing.
+template <class Mode>
+counted_ptr<held_operation<void>> tables_for() {
+    if constexpr (std::is_same_v<Mode, nonblocking>) return make_counted<held_operation<void>>();
+    else return nullptr;
+}
+inline count_tables& tables_of(communicator_core& c, const counted_ptr<held_operation<void>>& held) { return held ? held->tables : c.tables; }
+
 // Everything about one call that is not its data.
 struct call_facts {
     int root = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/comm/count_table.hpp>
 #include <collx/comm/job.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/plan/schedules.hpp>
@@ -204,6 +205,7 @@ struct communicator_core {
     schedule_cache schedules;
     std::vector<int> members;  // rank here -> rank of the job
     std::vector<outstanding> pending;
+    detail::count_tables tables;  // of blocking v-variants
     window_memory exchange_window;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::int64_t next_watch_ns = 0, died_since_ns = 0;

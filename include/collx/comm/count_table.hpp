@@ -25,10 +25,13 @@ concept CountList = requires(const X& x) {
 class count_table {
 public:
     count_table() = default;
+    // Both keep the memory of the table that was there before.
     template <CountList Counts>
-    count_table(int me, int ranks, const Counts& counts, const char* which) : count_table(me, ranks, counts, no_offsets{}, which) {}
+    void assign(int me, int ranks, const Counts& counts, const char* which) { assign(me, ranks, counts, no_offsets{}, which); }
     template <CountList Counts, class Offsets>
-    count_table(int me, int ranks, const Counts& counts, const Offsets& offsets, const char* which) {
+    void assign(int me, int ranks, const Counts& counts, const Offsets& offsets, const char* which) {
+        numbers_.clear();
+        end_ = total_ = 0;
         const auto n = static_cast<std::size_t>(ranks);
         if (counts.size() != n)
             fail(errc::invalid_argument, me, -1, "give one count per rank", "%s counts: %zu numbers for %zu ranks", which,
@@ -73,6 +76,10 @@ private:
     }
     std::vector<std::size_t> numbers_;
     std::size_t end_ = 0, total_ = 0;
+};
+
+struct count_tables {
+    count_table first, second;
 };
 
 }  // namespace detail

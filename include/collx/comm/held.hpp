@@ -15,7 +15,7 @@ struct nothing {};
 template <class R>
 struct held_operation {
     std::conditional_t<std::is_void_v<R>, nothing, R> held;
-    count_table first, second;  // of v-variants
+    count_tables tables;  // of v-variants
 };
 
 }  // namespace detail

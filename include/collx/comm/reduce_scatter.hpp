@@ -59,9 +59,10 @@ struct reduce_scatter_v_fn {
         require_reduce_op<Op, element_of<decltype(a)>>();
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
-            auto held = make_counted<held_operation<void>>();
-            held->first = count_table(c.net.rank(), c.net.size(), counts, "reduce_scatter_v");
-            const count_table& t = held->first;
+            const auto held = tables_for<Mode>();
+            count_tables& tables = tables_of(c, held);
+            tables.first.assign(c.net.rank(), c.net.size(), counts, "reduce_scatter_v");
+            const count_table& t = tables.first;
             require_at_least(c, "input", a.size(), t.end());
             require_size(c, "output", b.size(), t.sizes()[c.net.rank()]);
             require_memory(c, a, "input");

@@ -48,20 +48,21 @@ struct scatter_v_fn {
             require_root(c, o.root);
             const bool is_root = c.net.rank() == o.root;
             const auto me = static_cast<std::size_t>(c.net.rank());
-            auto held = make_counted<held_operation<void>>();
+            const auto held = tables_for<Mode>();
+            count_tables& tables = tables_of(c, held);
             if (is_root) {
-                held->first = count_table(c.net.rank(), c.net.size(), counts, offsets, "scatter_v");
-                require_at_least(c, "input", a.size(), held->first.end());
-                require_size(c, "output", b.size(), held->first.sizes()[me]);
+                tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "scatter_v");
+                require_at_least(c, "input", a.size(), tables.first.end());
+                require_size(c, "output", b.size(), tables.first.sizes()[me]);
                 require_memory(c, a, "input");
-                require_apart(c, a, b, held->first.offsets()[me]);
+                require_apart(c, a, b, tables.first.offsets()[me]);
             } else {
                 std::vector<std::size_t> mine(static_cast<std::size_t>(c.net.size()));
                 mine[me] = b.size();
-                held->first = count_table(c.net.rank(), c.net.size(), mine, "scatter_v");
+                tables.first.assign(c.net.rank(), c.net.size(), mine, "scatter_v");
             }
             require_memory(c, b, "output");
-            const count_table& t = held->first;
+            const count_table& t = tables.first;
             return run_call<Mode, collective::scatter>(
                 comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count(), .private_counts = true},
                 [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, held);
