@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_run as its users meet it: started as a program, judged by its output, its status and who is left afterwards.
+// collx-test: serial timeout=120 env=COLLX_RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "support/skip.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using steady = std::chrono::steady_clock;
+
+bool have_binary() {
+    const char* path = std::getenv("COLLX_RUN_BINARY");
+    if (path != nullptr && *path != '\0') return true;
+    collx_test::skip("COLLX_RUN_BINARY does not name the tool collx_run, which was not built.");
+    return false;
+}
+
+struct result {
+    int status = -1; // as a shell says it
+    std::string out, err;
+};
+
+// A running collx_run. Output is collected until both pipes end; everything is bounded by 20 s.
+class tool {
+public:
+    explicit tool(std::vector<std::string> arguments, int in = -1) {
+        int out[2], err[2];
+        REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+        REQUIRE(pipe2(err, O_CLOEXEC) == 0);
+        arguments.insert(arguments.begin(), std::getenv("COLLX_RUN_BINARY"));
+        std::vector<char*> argv;
+        for (auto& a : arguments) argv.push_back(a.data());
+        argv.push_back(nullptr);
+        pid_ = fork();
+        if (pid_ == 0) {
+            if (in < 0) in = open("/dev/null", O_RDONLY);
+            dup2(in, 0), dup2(out[1], 1), dup2(err[1], 2);
+            execv(argv[0], argv.data());
+            _exit(127);
+        }
+        close(out[1]), close(err[1]);
+        out_ = out[0], err_ = err[0];
+    }
+    tool(const tool&) = delete;
+    ~tool() {
+        if (pid_ > 0) kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0);
+        close(out_), close(err_);
+    }
+
+    [[nodiscard]] pid_t pid() const { return pid_; }
+
+    // Reads until `text` was seen on standard output.
+    bool wait_for(const std::string& text) {
+        return collect([&] { return seen_.out.find(text) != std::string::npos; });
+    }
+    result finish() {
+        REQUIRE(collect([] { return false; }));
+        int status = 0;
+        REQUIRE(waitpid(pid_, &status, 0) == pid_);
+        pid_ = -1;
+        seen_.status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        return seen_;
+    }
+
+private:
+    template <class Enough>
+    bool collect(Enough enough) {
+        const auto deadline = steady::now() + 20s;
+        bool open[2] = {true, true};
+        while (!enough()) {
+            if (!open[0] && !open[1]) return true;
+            if (steady::now() > deadline) return false;
+            pollfd fds[2] = {{open[0] ? out_ : -1, POLLIN, 0}, {open[1] ? err_ : -1, POLLIN, 0}};
+            poll(fds, 2, 100);
+            char buffer[1 << 16];
+            for (int i = 0; i < 2; ++i) {
+                if (fds[i].revents == 0) continue;
+                const auto n = read(fds[i].fd, buffer, sizeof buffer);
+                if (n <= 0) open[i] = false;
+                else (i == 0 ? seen_.out : seen_.err).append(buffer, static_cast<std::size_t>(n));
+            }
+        }
+        return true;
+    }
+
+    pid_t pid_ = -1;
+    int out_ = -1, err_ = -1;
+    result seen_;
+};
+
+result run(std::vector<std::string> arguments, int in = -1) { return tool(std::move(arguments), in).finish(); }
+
+result run_shell(const std::string& ranks, const std::string& script, std::vector<std::string> options = {}) {
+    std::vector<std::string> all{"-n", ranks};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), {"--", "sh", "-c", script});
+    return run(std::move(all));
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> out;
+    for (std::size_t at = 0; at < text.size();) {
+        const auto end = std::min(text.find('\n', at), text.size());
+        out.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return out;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Numbers after "pid=" in the output.
+std::vector<pid_t> pids_in(const std::string& text) {
+    std::vector<pid_t> out;
+    for (auto at = text.find("pid="); at != std::string::npos; at = text.find("pid=", at + 1))
+        out.push_back(std::atoi(text.c_str() + at + 4));
+    return out;
+}
+
+// A process that is gone or only waits to be collected. A killed orphan needs its new parent to collect it.
+bool is_dead(pid_t pid) {
+    if (kill(pid, 0) != 0) return true;
+    const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+    const int fd = open(path.c_str(), O_RDONLY);
+    if (fd < 0) return true;
+    char text[512] = {};
+    const auto n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return true;
+    const std::string stat(text);
+    return stat.size() > stat.rfind(')') + 2 && stat[stat.rfind(')') + 2] == 'Z';
+}
+
+bool all_dead_within(const std::vector<pid_t>& pids, std::chrono::milliseconds limit) {
+    const auto deadline = steady::now() + limit;
+    while (!std::all_of(pids.begin(), pids.end(), is_dead)) {
+        if (steady::now() > deadline) return false;
+        usleep(5000);
+    }
+    return true;
+}
+
+} // namespace
+
+TEST_CASE("each line of each rank has its prefix, also the last one without a line break") {
+    if (!have_binary()) return;
+    const auto r = run_shell("3", "echo one; echo two >&2; printf three");
+    CHECK(r.status == 0);
+    auto out = lines_of(r.out), err = lines_of(r.err);
+    std::sort(out.begin(), out.end());
+    std::sort(err.begin(), err.end());
+    CHECK(out == std::vector<std::string>{"[0] one", "[0] three", "[1] one", "[1] three", "[2] one", "[2] three"});
+    CHECK(err == std::vector<std::string>{"[0] two", "[1] two", "[2] two"});
+    CHECK(r.out.back() == '\n');
+}
+
+TEST_CASE("--no-prefix leaves every byte as it is") {
+    if (!have_binary()) return;
+    const auto r = run_shell("2", "test $COLLX_RANK = 0 && printf 'a\\n\\nb'; exit 0", {"--no-prefix"});
+    CHECK(r.out == "a\n\nb");
+    CHECK(r.err.empty());
+}
+
+TEST_CASE("ranks find who they are; the job's name is the same in one launch and new in the next") {
+    if (!have_binary()) return;
+    const std::string script = "echo $COLLX_RANK $COLLX_SIZE $COLLX_LOCAL_RANK $COLLX_LOCAL_SIZE $COLLX_JOB ${COLLX_STORE-none} $MINE";
+    setenv("COLLX_STORE", "file:/nowhere", 1);
+    std::set<std::string> jobs;
+    for (int launch = 0; launch < 2; ++launch) {
+        const auto r = run_shell("2", script, {"--env", "MINE=a=b"});
+        std::set<std::string> these;
+        for (const auto& line : lines_of(r.out)) {
+            const char rank = line[1];
+            const std::string begin = std::string("[") + rank + "] " + rank + " 2 " + rank + " 2 ";
+            CHECK(line.substr(0, begin.size()) == begin);
+            CHECK(line.substr(begin.size() + 32) == " none a=b");
+            these.insert(line.substr(begin.size(), 32));
+        }
+        REQUIRE(these.size() == 1);
+        CHECK(these.begin()->find_first_not_of("0123456789abcdef") == std::string::npos);
+        jobs.insert(*these.begin());
+    }
+    unsetenv("COLLX_STORE");
+    CHECK(jobs.size() == 2);
+}
+
+TEST_CASE("the rank that fails first is named, its status returned, the others ended at once") {
+    if (!have_binary()) return;
+    const auto start = steady::now();
+    const auto r = run_shell("3", "test $COLLX_RANK = 1 && exit 7; exec sleep 30");
+    CHECK(r.status == 7);
+    CHECK(contains(r.err, "collx_run: rank 1 (pid "));
+    CHECK(contains(r.err, ") exited with status 7 after "));
+    CHECK(contains(r.err, "ending ranks 0, 2"));
+    CHECK(lines_of(r.err).size() == 1);
+    CHECK(steady::now() - start < 5s);
+}
+
+TEST_CASE("a crash is reported by the signal's name and as 128 + number") {
+    if (!have_binary()) return;
+    const auto r = run_shell("2", "test $COLLX_RANK = 0 && kill -SEGV $$; exec sleep 30");
+    CHECK(r.status == 128 + SIGSEGV);
+    CHECK(contains(r.err, "rank 0 (pid "));
+    CHECK(contains(r.err, "was killed by SIGSEGV (Segmentation fault)"));
+}
+
+TEST_CASE("who ignores SIGTERM is killed after the grace time") {
+    if (!have_binary()) return;
+    const auto r = run_shell("2", "test $COLLX_RANK = 0 && sleep 0.2 && exit 3; trap '' TERM; while :; do sleep 0.1; done",
+                             {"--grace", "300ms"});
+    CHECK(r.status == 3);
+    CHECK(contains(r.err, "rank 1 did not end within 300 ms of SIGTERM and was killed"));
+}
+
+TEST_CASE("the time limit says who was still running and returns 124") {
+    if (!have_binary()) return;
+    const auto r = run_shell("4", "test $COLLX_RANK = 2 && exit 0; exec sleep 30", {"--timeout", "0.5"});
+    CHECK(r.status == 124);
+    CHECK(contains(r.err, "collx_run: the time limit of 500 ms has passed; still running: ranks 0, 1, 3"));
+}
+
+TEST_CASE("a program that cannot be run is one clear line") {
+    if (!have_binary()) return;
+    auto r = run({"-n", "4", "./no-such-program"});
+    CHECK(r.status == 127);
+    CHECK(r.err == "collx_run: cannot run './no-such-program': No such file or directory\n");
+    r = run({"-n", "2", "no-such-program"});
+    CHECK(r.err == "collx_run: cannot run 'no-such-program': No such file or directory in PATH\n");
+    r = run({"-n", "2", "/etc/passwd"});
+    CHECK(r.status == 126);
+    CHECK(r.err == "collx_run: cannot run '/etc/passwd': Permission denied\n");
+}
+
+TEST_CASE("a wrong command line is one clear line and status 2") {
+    if (!have_binary()) return;
+    const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+        {{"-n", "0", "true"}, "collx_run: The number of ranks must be from 1 to 1024, not 0.\n"},
+        {{"-n", "-3", "true"}, "collx_run: The number of ranks must be from 1 to 1024, not -3.\n"},
+        {{"-n", "2000", "true"}, "collx_run: The number of ranks must be from 1 to 1024, not 2000.\n"},
+        {{"-n", "2"}, "collx_run: no program was given; for example: collx_run -n 4 ./app\n"},
+        {{"-n", "2", "--bogus", "true"}, "collx_run: there is no option --bogus; collx_run --help lists them\n"},
+        {{"-n", "2", "--env", "COLLX_JOB=1", "true"}, "collx_run: --env COLLX_JOB=1: this variable is set by collx_run itself.\n"},
+        {{"-n", "2", "--timeout", "soon", "true"}, "collx_run: 'soon' is not a duration: it must begin with a digit.\n"}};
+    for (const auto& [arguments, text] : cases) {
+        const auto r = run(arguments);
+        CHECK(r.status == 2);
+        CHECK(r.err == text);
+        CHECK(r.out.empty());
+    }
+    CHECK(run({"--help"}).status == 0);
+}
+
+TEST_CASE("options end at the program's name") {
+    if (!have_binary()) return;
+    CHECK(run({"-n", "1", "echo", "-n", "5", "--timeout", "x"}).out == "[0] 5 --timeout x\n");
+    CHECK(run({"-n", "1", "--", "echo", "a", "--", "b"}).out == "[0] a -- b\n");
+}
+
+TEST_CASE("standard input goes to rank 0 only") {
+    if (!have_binary()) return;
+    int in[2];
+    REQUIRE(pipe2(in, O_CLOEXEC) == 0);
+    REQUIRE(write(in[1], "hello\n", 6) == 6);
+    close(in[1]);
+    const auto r = run({"-n", "3", "sh", "-c", "echo got:$(cat)"}, in[0]);
+    close(in[0]);
+    auto lines = lines_of(r.out);
+    std::sort(lines.begin(), lines.end());
+    CHECK(lines == std::vector<std::string>{"[0] got:hello", "[1] got:", "[2] got:"});
+}
+
+TEST_CASE("SIGTERM and SIGUSR1 are passed on") {
+    if (!have_binary()) return;
+    tool t({"-n", "2", "sh", "-c", "trap 'echo usr1' USR1; trap 'echo term; exit 0' TERM; echo ready; while :; do sleep 0.05; done"});
+    REQUIRE(t.wait_for("[0] ready"));
+    REQUIRE(t.wait_for("[1] ready"));
+    kill(t.pid(), SIGUSR1);
+    REQUIRE(t.wait_for("[0] usr1"));
+    REQUIRE(t.wait_for("[1] usr1"));
+    kill(t.pid(), SIGTERM);
+    const auto r = t.finish();
+    CHECK(contains(r.out, "[0] term"));
+    CHECK(contains(r.out, "[1] term"));
+    CHECK(r.status == 0); // they chose to end well
+    CHECK(!contains(r.err, "collx_run:"));
+}
+
+TEST_CASE("a forwarded signal that kills the ranks becomes the status") {
+    if (!have_binary()) return;
+    tool t({"-n", "2", "sh", "-c", "echo ready; exec sleep 30"});
+    REQUIRE(t.wait_for("[0] ready"));
+    REQUIRE(t.wait_for("[1] ready"));
+    kill(t.pid(), SIGINT);
+    CHECK(t.finish().status == 128 + SIGINT);
+}
+
+TEST_CASE("kill -9 of the launcher leaves nobody behind, not even what a rank's shell started") {
+    if (!have_binary()) return;
+    tool t({"-n", "3", "sh", "-c", "sleep 300 & echo pid=$! pid=$$ ready; wait"});
+    for (const char* line : {"[0] pid=", "[1] pid=", "[2] pid="}) REQUIRE(t.wait_for(line));
+    kill(t.pid(), SIGKILL);
+    const auto r = t.finish();
+    const auto pids = pids_in(r.out);
+    REQUIRE(pids.size() == 6);
+    CHECK(all_dead_within(pids, 3s));
+}
+
+TEST_CASE("what a rank leaves in the background ends with the job") {
+    if (!have_binary()) return;
+    const auto start = steady::now();
+    const auto r = run_shell("2", "setsid sleep 300 & echo pid=$!; exit 0");
+    CHECK(r.status == 0);
+    const auto pids = pids_in(r.out);
+    REQUIRE(pids.size() == 2);
+    CHECK(all_dead_within(pids, 1s));
+    CHECK(steady::now() - start < 8s);
+}
+
+TEST_CASE("sixteen ranks") {
+    if (!have_binary()) return;
+    const auto r = run_shell("16", "echo $COLLX_RANK of $COLLX_SIZE");
+    std::set<std::string> want;
+    for (int i = 0; i < 16; ++i) want.insert("[" + std::to_string(i) + "] " + std::to_string(i) + " of 16");
+    const auto lines = lines_of(r.out);
+    CHECK(lines.size() == 16);
+    CHECK(std::set<std::string>(lines.begin(), lines.end()) == want);
+    CHECK(r.status == 0);
+}
+
+TEST_CASE("a lot of output arrives completely and in order, line by line") {
+    if (!have_binary()) return;
+    const auto r = run_shell("3", "seq 1 60000");
+    std::vector<int> next(3, 1);
+    for (const auto& line : lines_of(r.out)) {
+        const int rank = line[1] - '0';
+        REQUIRE((rank >= 0 && rank < 3));
+        REQUIRE(line == "[" + std::to_string(rank) + "] " + std::to_string(next[static_cast<std::size_t>(rank)]++));
+    }
+    CHECK(next == std::vector<int>{60001, 60001, 60001});
+}
+
+TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
+    if (!have_binary()) return;
+    int out[2];
+    REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(out[1], 1);
+        close(2), open("/dev/null", O_WRONLY);
+        execl(std::getenv("COLLX_RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c", "while echo y; do :; done", nullptr);
+        _exit(99);
+    }
+    close(out[1]);
+    char buffer[64];
+    CHECK(read(out[0], buffer, sizeof buffer) > 0);
+    close(out[0]);
+    int status = 0;
+    const auto deadline = steady::now() + 10s;
+    while (waitpid(pid, &status, WNOHANG) == 0 && steady::now() < deadline) usleep(10'000);
+    const bool ended = steady::now() < deadline;
+    CHECK(ended);
+    if (!ended) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+    INFO("wait status " << status);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGPIPE));
+}
+
+TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches rank 0 and Ctrl-C everybody once") {
+    if (!have_binary()) return;
+    for (const bool colour : {true, false}) {
+        int master = -1;
+        const pid_t pid = forkpty(&master, nullptr, nullptr, nullptr);
+        REQUIRE(pid >= 0);
+        if (pid == 0) {
+            setenv("TERM", "xterm", 1);
+            colour ? unsetenv("NO_COLOR") : setenv("NO_COLOR", "1", 1);
+            execl(std::getenv("COLLX_RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c",
+                  "trap 'echo interrupted; exit 0' INT; test $COLLX_RANK = 0 && read line && echo typed:$line; echo ready;"
+                  "while :; do sleep 0.05; done", nullptr);
+            _exit(99);
+        }
+        std::string seen;
+        const auto read_until = [&](const std::string& text, std::size_t times) {
+            const auto deadline = steady::now() + 10s;
+            const auto count = [&] {
+                std::size_t n = 0;
+                for (auto at = seen.find(text); at != std::string::npos; at = seen.find(text, at + 1)) ++n;
+                return n;
+            };
+            while (count() < times && steady::now() < deadline) {
+                pollfd p{master, POLLIN, 0};
+                char buffer[4096];
+                if (poll(&p, 1, 100) <= 0) continue;
+                const auto n = read(master, buffer, sizeof buffer);
+                if (n <= 0) break;
+                seen.append(buffer, static_cast<std::size_t>(n));
+            }
+            return count();
+        };
+        CHECK(read_until("ready", 1) == 1); // rank 1; rank 0 waits for the keyboard
+        CHECK(write(master, "abc\n", 4) == 4);
+        CHECK(read_until("typed:abc", 1) == 1);
+        CHECK(read_until("ready", 2) == 2);
+        CHECK(write(master, "\003", 1) == 1);
+        CHECK(read_until("interrupted", 3) == 2); // until the terminal closes
+        CHECK(contains(seen, "\033[36m[0] \033[0mtyped") == colour);
+        CHECK(contains(seen, "\n[0] typed") == !colour);
+        kill(pid, SIGKILL);
+        int status = 0;
+        waitpid(pid, &status, 0);
+        CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+        close(master);
+    }
+}
+
+TEST_CASE("--bind core gives each rank a processor of its own, or says why not") {
+    if (!have_binary()) return;
+    cpu_set_t allowed;
+    REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    const int count = CPU_COUNT(&allowed);
+    const auto r = run_shell(std::to_string(count), "grep Cpus_allowed_list /proc/self/status", {"--bind", "core"});
+    std::set<std::string> places;
+    for (const auto& line : lines_of(r.out)) places.insert(line.substr(line.find(']') + 1));
+    CHECK(places.size() == static_cast<std::size_t>(count));
+    for (const auto& p : places) CHECK(p.find_first_of(",-", p.find(':')) == std::string::npos);
+    const auto many = run_shell(std::to_string(count + 1), "true", {"--bind", "core"});
+    CHECK(many.status == 2);
+    CHECK(contains(many.err, "--bind core needs a processor for each"));
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_run -n 4 ./app: starts the ranks of a job on this machine. Several machines belong to mpirun, srun or an
+// orchestrator; this program never opens a network connection. Everything but the command line is in launcher.hpp.
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "support/format.hpp"
+#include "support/launcher.hpp"
+
+namespace {
+
+using collx::tools::launch_options;
+
+constexpr int status_usage = 2;
+
+constexpr const char* footer = R"(Each rank finds COLLX_RANK, COLLX_SIZE, COLLX_LOCAL_RANK, COLLX_LOCAL_SIZE and COLLX_JOB in its environment.
+The exit status is that of the rank that failed first (128 + number for a signal), 124 after the time limit,
+126 or 127 if the program cannot be run, 2 for a wrong command line.
+Standard input goes to rank 0. Signals are passed on to all ranks. If a rank fails, the others are ended.)";
+
+std::pair<std::string, std::string> parse_assignment(const std::string& text) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+        throw std::invalid_argument("--env " + text + ": write NAME=VALUE.");
+    auto name = text.substr(0, equals);
+    for (const char* own : {"COLLX_RANK", "COLLX_SIZE", "COLLX_LOCAL_RANK", "COLLX_LOCAL_SIZE", "COLLX_JOB"})
+        if (name == own) throw std::invalid_argument("--env " + text + ": this variable is set by collx_run itself.");
+    return {std::move(name), text.substr(equals + 1)};
+}
+
+std::int64_t parse_seconds(const std::string& text) {
+    const auto ns = collx::tools::parse_duration_ns(text, 1'000'000'000);
+    if (ns == 0 || ns > 31'536'000'000'000'000) throw std::invalid_argument("'" + text + "' must be above 0 and at most a year.");
+    return static_cast<std::int64_t>(ns);
+}
+
+struct arguments {
+    launch_options launch;
+    std::vector<std::string> assignments;
+    std::string timeout, grace = "2", bind = "none";
+    bool no_prefix = false;
+};
+
+void declare(CLI::App& app, arguments& a) {
+    app.footer(footer);
+    app.prefix_command(); // options end at the program's name, `--` is allowed but not needed
+    app.add_option("-n,--ranks", a.launch.ranks, "number of processes, 1 to 1024")->required()->type_name("N");
+    app.add_option("--timeout", a.timeout, "end everything after this time (10, 500ms, 2min) and say who still ran")->type_name("S");
+    app.add_option("--grace", a.grace, "time between SIGTERM and SIGKILL, 2 s if not given")->type_name("S");
+    app.add_flag("--no-prefix", a.no_prefix, "do not put [rank] before lines; ranks write to our descriptors themselves");
+    app.add_option("--bind", a.bind, "none, or core: one processor for each rank, of different cores first")
+        ->check(CLI::IsMember({"none", "core"}))->type_name("WHAT");
+    app.add_option("--env", a.assignments, "set a variable for the ranks; may be repeated")->type_name("NAME=VALUE")
+        ->allow_extra_args(false);
+}
+
+launch_options options_from(arguments a, std::vector<std::string> command) {
+    if (!command.empty() && command.front() == "--") command.erase(command.begin());
+    else if (!command.empty() && command.front().starts_with('-'))
+        throw std::invalid_argument("there is no option " + command.front() + "; collx_run --help lists them");
+    if (command.empty()) throw std::invalid_argument("no program was given; for example: collx_run -n 4 ./app");
+    a.launch.command = std::move(command);
+    a.launch.prefix = !a.no_prefix;
+    a.launch.bind_cores = a.bind == "core";
+    if (!a.timeout.empty()) a.launch.timeout_ns = parse_seconds(a.timeout);
+    a.launch.grace_ns = parse_seconds(a.grace);
+    for (const auto& text : a.assignments) a.launch.environment.push_back(parse_assignment(text));
+    return a.launch;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app("Run a program as several ranks on this machine: collx_run -n 4 [options] [--] ./app arguments", "collx_run");
+    arguments given;
+    declare(app, given);
+    try {
+        app.parse(argc, argv);
+        return collx::tools::run_ranks(options_from(given, app.remaining()));
+    } catch (const CLI::Success& help) {
+        return app.exit(help);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "collx_run: %s\n", error.what());
+        return status_usage;
+    }
+}

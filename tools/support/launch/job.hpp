@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The state of a launch: which ranks run, which failed first and how, when the rest is ended. It decides and words what
+// is said; waiting and copying are launcher.hpp's. Time comes in as an argument.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../format.hpp"
+#include "signals.hpp"
+#include "spawn.hpp"
+
+namespace collx::tools::launch {
+
+inline constexpr int status_timeout = 124; // as timeout(1)
+inline constexpr int status_cannot_run = 126, status_not_found = 127;
+
+/// 3 for exit(3), 128 + number for a signal, as in a shell.
+inline int shell_status(int wait_status) {
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+/// exited with status 3, was killed by SIGSEGV (Segmentation fault), core dumped
+inline std::string ending_text(int wait_status) {
+    if (!WIFSIGNALED(wait_status)) return "exited with status " + std::to_string(WEXITSTATUS(wait_status));
+    return "was killed by " + signal_text(WTERMSIG(wait_status)) + (WCOREDUMP(wait_status) ? ", core dumped" : "");
+}
+
+inline std::string ranks_text(const std::vector<int>& ranks) {
+    return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list_text(ranks);
+}
+
+struct ended_rank {
+    int rank;
+    int status;
+};
+
+class job {
+public:
+    job(const launch_options& options, std::int64_t start_ns) : options_(options), start_ns_(start_ns) {}
+
+    void started(pid_t pid) { pids_.push_back(pid); running_.push_back(true); }
+    [[nodiscard]] const std::vector<pid_t>& pids() const { return pids_; }
+    [[nodiscard]] std::vector<int> running() const {
+        std::vector<int> out;
+        for (std::size_t r = 0; r < running_.size(); ++r)
+            if (running_[r]) out.push_back(static_cast<int>(r));
+        return out;
+    }
+    [[nodiscard]] bool anybody_runs() const { return std::find(running_.begin(), running_.end(), true) != running_.end(); }
+    /// The rank of a process, -1 for anybody else's.
+    [[nodiscard]] int rank_of(pid_t pid) const {
+        for (std::size_t r = 0; r < pids_.size(); ++r)
+            if (pids_[r] == pid && running_[r]) return static_cast<int>(r);
+        return -1;
+    }
+    [[nodiscard]] int exit_status() const { return status_; }
+    [[nodiscard]] bool is_ending() const { return kill_at_ns_.has_value(); }
+
+    /// When on_time() wants to be called, if ever.
+    [[nodiscard]] std::optional<std::int64_t> deadline_ns() const {
+        if (!anybody_runs()) return {};
+        if (kill_at_ns_) return killed_ ? std::nullopt : kill_at_ns_;
+        if (options_.timeout_ns > 0) return start_ns_ + options_.timeout_ns;
+        return {};
+    }
+
+    /// Ranks found to have ended since the last call; the order within is not known, so a crash goes before an exit,
+    /// which may be its consequence.
+    std::string ranks_ended(const std::vector<ended_rank>& ended, std::int64_t now_ns) {
+        const ended_rank* first = nullptr;
+        for (const auto& e : ended) {
+            running_[static_cast<std::size_t>(e.rank)] = false;
+            if (e.status == 0) continue;
+            if (first == nullptr || (WIFSIGNALED(e.status) && !WIFSIGNALED(first->status))) first = &e;
+        }
+        if (first == nullptr || status_ != 0) return {};
+        status_ = shell_status(first->status);
+        std::string text = "rank " + std::to_string(first->rank) + " (pid " + std::to_string(pid_of(first->rank)) + ") " +
+                           ending_text(first->status) + " after " + elapsed(now_ns);
+        for (const auto& e : ended)
+            if (&e != first && e.status != 0)
+                text += "; at the same time rank " + std::to_string(e.rank) + " " + ending_text(e.status);
+        return text + end_the_rest(now_ns);
+    }
+
+    std::string cannot_run(const exec_failure& failure, std::int64_t now_ns) {
+        if (status_ != 0) return {};
+        status_ = failure.error == ENOENT ? status_not_found : status_cannot_run;
+        end_the_rest(now_ns);
+        if (failure.where == exec_failure::stage::bind)
+            return "cannot bind rank " + std::to_string(failure.rank) + " to its core: " + std::strerror(failure.error);
+        const std::string& program = options_.command.front();
+        std::string text = "cannot run '" + program + "': " + std::strerror(failure.error);
+        if (failure.error == ENOENT && program.find('/') == std::string::npos)
+            text += ::access(program.c_str(), X_OK) == 0 ? " in PATH; did you mean './" + program + "'?" : " in PATH";
+        return text;
+    }
+
+    /// The time limit, or the end of the time that ranks had to end by themselves.
+    std::string on_time(std::int64_t now_ns) {
+        const auto due = deadline_ns();
+        if (!due || now_ns < *due) return {};
+        const std::string who = ranks_text(running());
+        if (kill_at_ns_) {
+            killed_ = true;
+            send_to_all(SIGKILL);
+            return who + " did not end within " + duration_text(static_cast<double>(options_.grace_ns)) +
+                   " of SIGTERM and " + (running().size() == 1 ? "was" : "were") + " killed";
+        }
+        if (status_ == 0) status_ = status_timeout;
+        end_the_rest(now_ns);
+        return "the time limit of " + duration_text(static_cast<double>(options_.timeout_ns)) + " has passed; still running: " +
+               who + ", now ended";
+    }
+
+    /// A signal for the launcher is one for all ranks. A second Ctrl-C ends ranks that do not react to the first.
+    std::string forward(int signal, std::int64_t now_ns) {
+        const bool again = signal == SIGINT && interrupted_ns_ != 0 && now_ns - interrupted_ns_ > 300'000'000;
+        if (signal == SIGINT) interrupted_ns_ = now_ns;
+        if (signal == SIGTERM) term_sent_ = true;
+        send_to_all(signal);
+        if (!again || is_ending() || !anybody_runs()) return {};
+        if (status_ == 0) status_ = 128 + SIGINT;
+        return "interrupted again" + end_the_rest(now_ns);
+    }
+
+    void send_to_all(int signal) const {
+        for (std::size_t r = 0; r < pids_.size(); ++r)
+            if (running_[r]) ::kill(-pids_[r], signal);
+    }
+
+private:
+    [[nodiscard]] pid_t pid_of(int rank) const { return pids_[static_cast<std::size_t>(rank)]; }
+    [[nodiscard]] std::string elapsed(std::int64_t now_ns) const { return duration_text(static_cast<double>(now_ns - start_ns_)); }
+
+    std::string end_the_rest(std::int64_t now_ns) {
+        if (!anybody_runs()) return {};
+        kill_at_ns_ = now_ns + options_.grace_ns;
+        // Who is already ending because of a forwarded SIGTERM is not told twice.
+        if (!term_sent_) send_to_all(SIGTERM);
+        send_to_all(SIGCONT); // a stopped process does not see SIGTERM
+        const auto left = running();
+        return "; ending " + ranks_text(left);
+    }
+
+    const launch_options& options_;
+    std::int64_t start_ns_;
+    std::vector<pid_t> pids_;
+    std::vector<bool> running_;
+    std::optional<std::int64_t> kill_at_ns_;
+    std::int64_t interrupted_ns_ = 0;
+    bool killed_ = false;
+    bool term_sent_ = false;
+    int status_ = 0;
+};
+
+} // namespace collx::tools::launch

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The few operating system words that the launcher's parts share: an owned descriptor, a pipe, a clock, cores in the
+// order in which ranks are bound to them. Knows nothing about ranks.
+#pragma once
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace collx::tools::launch {
+
+[[noreturn]] inline void fail_with_errno(const std::string& what) {
+    throw std::system_error(errno, std::generic_category(), what);
+}
+
+inline std::int64_t now_ns() {
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+class descriptor {
+public:
+    descriptor() = default;
+    explicit descriptor(int fd) : fd_(fd) {}
+    descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    descriptor& operator=(descriptor&& other) noexcept {
+        if (this != &other) close(), fd_ = std::exchange(other.fd_, -1);
+        return *this;
+    }
+    ~descriptor() { close(); }
+
+    void close() {
+        if (fd_ >= 0) ::close(fd_);
+        fd_ = -1;
+    }
+    [[nodiscard]] int get() const { return fd_; }
+    [[nodiscard]] bool is_open() const { return fd_ >= 0; }
+
+private:
+    int fd_ = -1;
+};
+
+struct pipe_ends {
+    descriptor read, write;
+};
+
+inline pipe_ends make_pipe() {
+    int fd[2];
+    if (::pipe2(fd, O_CLOEXEC) != 0) fail_with_errno("cannot make a pipe");
+    return {descriptor(fd[0]), descriptor(fd[1])};
+}
+
+inline void make_non_blocking(const descriptor& d) { ::fcntl(d.get(), F_SETFL, ::fcntl(d.get(), F_GETFL) | O_NONBLOCK); }
+
+// Otherwise a pipe could become descriptor 1 and be taken for the terminal.
+inline void open_missing_standard_descriptors() {
+    for (int fd = 0; fd <= 2; ++fd)
+        if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF) ::open("/dev/null", O_RDWR); // the lowest free one: fd
+}
+
+/// 32 hexadecimal digits that no other launch has.
+inline std::string random_job_name() {
+    unsigned char bytes[16];
+    if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) fail_with_errno("cannot get random bytes for the job's name");
+    std::string out;
+    for (const unsigned char b : bytes)
+        for (const int digit : {b >> 4, b & 15}) out += "0123456789abcdef"[digit];
+    return out;
+}
+
+/// The processors this process may use: one of each core first, then the cores' second hardware threads.
+inline std::vector<int> processors_cores_first() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) fail_with_errno("cannot ask which processors are allowed");
+    struct place {
+        int turn, cpu; // turn: how many earlier processors share the core
+        std::string core;
+    };
+    std::vector<place> places;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed)) continue;
+        std::string core; // the list of siblings names the core; without it every processor is one
+        std::ifstream("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list") >> core;
+        const auto shares = [&](const place& p) { return !core.empty() && p.core == core; };
+        places.push_back({static_cast<int>(std::count_if(places.begin(), places.end(), shares)), cpu, core});
+    }
+    std::stable_sort(places.begin(), places.end(), [](const place& a, const place& b) { return a.turn < b.turn; });
+    std::vector<int> out;
+    for (const auto& p : places) out.push_back(p.cpu);
+    return out;
+}
+
+} // namespace collx::tools::launch
