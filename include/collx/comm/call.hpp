@@ -146,7 +146,10 @@ public:
     prepared_call(communicator::core& c, const Policies& p, In in, Out out, Op op, const call_facts& f, int at_port, Layouts&& layouts)
         : core_(c), mover_(in, out, op, c.net.size()) {
         constexpr bool windows = In::is_window && Out::is_window && mover_type::plain;
-        const bool zero_copy = windows && !f.private_counts && c.net.size() <= task_type::max_zero_copy_ranks;
+        constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
+        static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; broadcast, all_gather and all_to_all can do that.");
+        attached_ = attaches && !windows;
+        const bool zero_copy = (windows || attached_) && !f.private_counts && c.net.size() <= task_type::max_zero_copy_ranks;
         if (c.settings.checked)
             compare_signatures(c, {.count = f.count,
                                    .counts_hash = f.counts_hash,
@@ -160,6 +163,8 @@ public:
         if (plan_->zero_copy && !zero_copy)
             fail(errc::invalid_argument, c.net.rank(), -1, "allocate the buffers with collx::shared_allocator on every rank",
                  "a zero-copy algorithm needs all buffers in windows");
+        if (attached_ && !plan_->zero_copy && c.net.size() > 1)
+            fail(errc::invalid_argument, c.net.rank(), -1, "bind attach alone", "the bound algorithm does not read peers' buffers");
         const auto [li, lo] = layouts(plan_->chunks);
         in_ = li, out_ = lo;
         const std::size_t chunk_bytes = (li.largest() > lo.largest() ? li.largest() : lo.largest()) * sizeof(wire_type);
@@ -174,11 +179,11 @@ public:
     }
 
     void run(std::int64_t timeout_ns) {
-        task_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_);
+        task_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_);
         core_.run(t, timeout_ns);
     }
     counted_ptr<operation> start(int queue) {
-        auto t = make_counted<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_);
+        auto t = make_counted<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_);
         core_.pending.push_back({t, queue});
         core_.progress_pending();
         return t;
@@ -223,6 +228,7 @@ private:
     bound_schedule* plan_;
     chunk_layout in_, out_;
     std::size_t piece_elems_;
+    bool attached_ = false;
 };
 
 // Runs a call the way Mode says. `held` is what was moved into an async call.

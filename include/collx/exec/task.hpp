@@ -58,8 +58,9 @@ public:
     static constexpr int max_strands = 8;
 
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
-    task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out, std::size_t piece_elems)
-        : links_(links), plan_(plan), mover_(mover), in_(in), out_(out), piece_elems_(piece_elems == 0 ? 1 : piece_elems) {
+    // attached: a zero-copy schedule on private buffers, read through the kernel.
+    task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out, std::size_t piece_elems, bool attached = false)
+        : links_(links), plan_(plan), mover_(mover), in_(in), out_(out), piece_elems_(piece_elems == 0 ? 1 : piece_elems), attached_(attached) {
         const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
         pieces_ = most == 0 ? 1 : (most + piece_elems_ - 1) / piece_elems_;
         stride_bytes_ = round_up(piece_elems_ * sizeof(wire), alignof(wire));
@@ -220,7 +221,7 @@ private:
 
     // -------------------------------------------------------------- windows
     struct user_buffers {
-        std::uint64_t in, out;  // offsets in the arena
+        std::uint64_t in, out;  // offsets in the arena; addresses in the owner's process where ranks attach to each other
     };
 
     bool run_signal(const sched::step& s, strand& st) {
@@ -245,6 +246,10 @@ private:
         for (int i = 0; i < s.dst.chunks.count; ++i) {
             const int chunk = s.src.chunks.at(i, plan_.chunks);
             const part to = local(s.dst.where, s.dst.chunks.at(i, plan_.chunks), st.piece);
+            if (attached_) {
+                if (!read_attached(s, chunk, to, st)) return broken(errc::unsupported, s.peer_from);
+                continue;
+            }
             mover_.store(s.dst.where, to.at, remote_at(s.src.where, s.peer_from, chunk, st), to.count);
         }
         return true;
@@ -283,7 +288,8 @@ private:
     // -------------------------------------------------------------- zero copy: the operand is a peer's own buffer
     void publish_buffers(signal_line& line) const {
         if constexpr (Mover::plain) {
-            const user_buffers b{links_.memory().offset_of(mover_.input().data()), links_.memory().offset_of(mover_.output().data())};
+            const auto place_of = [&](const void* p) { return attached_ ? reinterpret_cast<std::uint64_t>(p) : links_.memory().offset_of(p); };
+            const user_buffers b{place_of(mover_.input().data()), place_of(mover_.output().data())};
             std::memcpy(line.payload, &b, sizeof b);
         }
     }
@@ -297,6 +303,15 @@ private:
         const user_buffers b = buffers_of(rank, st);
         const auto* base = reinterpret_cast<const wire*>(links_.memory().at(where == sched::place::in ? b.in : b.out));
         return base + cut(where == sched::place::in ? in_ : out_, chunk, st.piece).at;
+    }
+    bool read_attached(const sched::step& s, int chunk, part to, const strand& st) {
+        if constexpr (Mover::plain) {
+            const user_buffers b = buffers_of(s.peer_from, st);
+            const bool is_in = s.src.where == sched::place::in;
+            const std::uint64_t from = (is_in ? b.in : b.out) + cut(is_in ? in_ : out_, chunk, st.piece).at * sizeof(wire);
+            return links_.read_private(s.peer_from, const_cast<wire*>(mover_.output().data()) + to.at, from, to.count * sizeof(wire));
+        }
+        return false;
     }
     void fold_into_all(const wire** sources, int count, int chunk, const strand& st, part to) {
         if constexpr (Mover::plain && Mover::reduces) {
@@ -327,7 +342,7 @@ private:
     window_memory window_;
     std::uint64_t base_ = 0;  // iterations of the window before this call
     std::size_t first_position_ = 0, iteration_bytes_ = 0;
-    bool inline_window_ = false;
+    bool inline_window_ = false, attached_ = false;
     int count_ = 0;
     strand strands_[max_strands];
 };
