@@ -58,10 +58,10 @@ public:
 
     constexpr verdict run() {
         for (int r = 0; r < s_.ranks; ++r) reader_.enter(r, 0, first_of_[sized(r)], first_of_[sized(r) + 1]);
-        for (int i = static_cast<int>(strands_.size()); i-- > 0;) ready_.push_back(i);
-        while (!ready_.empty()) {
-            running& me = strands_[sized(ready_.back())];
-            ready_.pop_back();
+        for (int i = static_cast<int>(strands_.size()); i-- > 0;) resume(strands_[sized(i)]);
+        while (ready_ >= 0) {
+            running& me = strands_[sized(ready_)];
+            ready_ = me.next;
             while (me.now == running::state::ready) advance(me);
             if (!verdict_.ok()) return verdict_;
         }
@@ -114,27 +114,26 @@ private:
         int in = -1, out = -1;
         if ((st.what & recv) != 0 && !take(me, st.peer_from, in)) return;
         if ((st.what & send) != 0 && !offer(me, st.peer_to, out)) return;
-        const unsigned depth = sized(depth_);
-        const int in_slot = in < 0 ? -1 : in * depth_ + static_cast<int>(channels_[sized(in)].head % depth);
-        const int out_slot = out < 0 ? -1 : out * depth_ + static_cast<int>(channels_[sized(out)].tail % depth);
-        if (const fault f = reader_.act(me, st, in_slot, out_slot); f.what != problem::none) {
-            stop(me, fail(f.what, me, f.peer, f.chunk));
-            return;
-        }
+        channel* const source = in < 0 ? nullptr : &channels_[sized(in)];
+        channel* const target = out < 0 ? nullptr : &channels_[sized(out)];
+        const int in_slot = source == nullptr ? -1 : in * depth_ + static_cast<int>(source->head % sized(depth_));
+        const int out_slot = target == nullptr ? -1 : out * depth_ + static_cast<int>(target->tail % sized(depth_));
+        if (const fault f = reader_.act(me, st, in_slot, out_slot); f.what != problem::none)
+            return stop(me, fail(f.what, me, f.peer, f.chunk));
         ++me.at;
-        if (in >= 0) {
-            ++channels_[sized(in)].head;
-            wake(channels_[sized(in)].sender, state::credit, in);
+        if (source != nullptr) {
+            ++source->head;
+            wake(source->sender, state::credit, in);
         }
-        if (out >= 0) {
-            ++channels_[sized(out)].tail;
-            wake(channels_[sized(out)].receiver, state::message, out);
+        if (target != nullptr) {
+            ++target->tail;
+            wake(target->receiver, state::message, out);
         }
     }
 
     constexpr void stop(running& me, const verdict&) {
         me.now = state::ended;
-        ready_.clear();
+        ready_ = -1;
     }
 
     constexpr void block(running& me, state why, int on) {
@@ -150,7 +149,8 @@ private:
 
     constexpr void resume(running& me) {
         me.now = state::ready;
-        ready_.push_back(me.id);
+        me.next = ready_;
+        ready_ = me.id;
     }
 
     constexpr int find_channel(int from, int to) {
@@ -249,7 +249,8 @@ private:
             if (!again) continue;
             ++other.call;
             other.at = other.begin;
-            resume(other);
+            if (i == me.id) me.now = state::ready; // goes on at once
+            else resume(other);
         }
     }
 
@@ -337,7 +338,7 @@ private:
     std::vector<int> blocked_on_; // first strand blocked on each counter, then on each number of arrivals
     std::vector<int> first_of_;   // first strand of each rank, and one past the last
     std::vector<int> ended_;      // strands of the rank that have reached the end of a call, all calls together
-    std::vector<int> ready_;
+    int ready_ = -1;              // first of the list of those that may go on
 };
 
 } // namespace sched

@@ -58,20 +58,20 @@ public:
             if (!is_set_of_chunks(st.dst.chunks)) return {problem::bad_chunk, -1, st.dst.chunks.first};
             if (shape.chunks.count != st.dst.chunks.count) return {problem::wrong_length, me.rank, st.dst.chunks.first};
         }
-        const std::vector<value>* message = in_slot < 0 ? nullptr : &messages_[sized(in_slot)];
-        if (message != nullptr && static_cast<int>(message->size()) != shape.chunks.count)
+        const message* received = in_slot < 0 ? nullptr : &messages_[sized(in_slot)];
+        message* sent = out_slot < 0 ? nullptr : &messages_[sized(out_slot)];
+        if (received != nullptr && received->count != shape.chunks.count)
             return {problem::wrong_length, st.peer_from, shape.chunks.first};
-        if (out_slot >= 0) outgoing_.clear();
+        if (sent != nullptr) sent->clear();
         for (int i = 0; i < shape.chunks.count; ++i) {
             value v;
-            if (const fault f = element(me, st, message, shape.chunks.at(i, chunks_), i, v); f.what != problem::none)
+            if (const fault f = element(me, st, received, shape.chunks.at(i, chunks_), i, v); f.what != problem::none)
                 return f;
             if (stores)
                 if (const fault f = store_all(me, st, st.dst.chunks.at(i, chunks_), v); f.what != problem::none)
                     return f;
-            if (out_slot >= 0) outgoing_.push_back(v);
+            if (sent != nullptr) sent->push(v);
         }
-        if (out_slot >= 0) messages_[sized(out_slot)].swap(outgoing_);
         return {};
     }
 
@@ -101,6 +101,21 @@ private:
         value held;
         bool stored = false;
     };
+    // Most messages are one chunk: they need no memory of their own.
+    struct message {
+        int count = 0;
+        value first;
+        std::vector<value> rest;
+        constexpr void clear() {
+            count = 0;
+            rest.clear();
+        }
+        constexpr void push(const value& v) {
+            if (count++ == 0) first = v;
+            else rest.push_back(v);
+        }
+        constexpr const value& at(int i) const { return i == 0 ? first : rest[sized(i - 1)]; }
+    };
 
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
     static constexpr std::uint64_t bit(int rank) { return std::uint64_t{1} << (sized(rank) % 64); }
@@ -121,15 +136,14 @@ private:
     }
 
     // What the step computes for one chunk, which the step calls `chunk`.
-    constexpr fault element(const running& me, const step& st, const std::vector<value>* message, int chunk, int i,
-                            value& v) {
+    constexpr fault element(const running& me, const step& st, const message* received, int chunk, int i, value& v) {
         if ((st.what & fold) != 0) return folded(me, st, chunk, v);
-        if (message == nullptr) {
+        if (received == nullptr) {
             const int owner = (st.what & get) != 0 ? st.peer_from : me.rank;
             if (owner < 0 || owner >= n_) return {problem::bad_peer, owner, chunk};
             return load(me, owner, st.src.where, chunk, v);
         }
-        v = (*message)[sized(i)];
+        v = received->at(i);
         if (own_places_ && v.chunk != me.iteration * chunks_ + chunk)
             return {problem::wrong_chunk, st.peer_from, chunk};
         if ((st.what & (reduce | reduce_after)) == 0) return {};
@@ -275,10 +289,10 @@ private:
     bool own_places_; // chunk c always lives in cell c: chunks may differ in size
     reduction_order order_ = reduction_order::rank_order;
     std::vector<cell> out_;
-    std::vector<value> tmp_, windows_, outgoing_;
-    std::vector<std::vector<value>> messages_; // by slot
-    std::vector<std::uint64_t> trees_;         // the first result of each chunk
-    std::vector<std::uint64_t> prefix_;        // sums of the ranks' hashes
+    std::vector<value> tmp_, windows_;
+    std::vector<message> messages_;     // by slot
+    std::vector<std::uint64_t> trees_;  // the first result of each chunk
+    std::vector<std::uint64_t> prefix_; // sums of the ranks' hashes
     unsigned words_ = 0;
     std::vector<std::uint64_t> known_, told_, said_; // barriers: sets of ranks by strand, slot, signal and iteration
 };
