@@ -128,6 +128,19 @@ TEST_CASE("ranks that do not come are named on all ranks that did, when the time
     }
 }
 
+TEST_CASE("the most impatient rank ends the waiting of all") {
+    const std::string job = fresh_job();
+    processes p;
+    for (int r = 0; r < 3; ++r) p.start(r, [&] { return join_and_leave(job, r, 4, r == 1 ? 400 : 8000); });
+    p.wait();
+    for (int r = 0; r < 3; ++r) {
+        INFO("rank " << r << ": " << p[r].what);
+        CHECK(p[r].code == errc::timeout);
+        CHECK(p[r].says("1 of 4 ranks did not come: 3"));
+        CHECK(p[r].took_ns < 1'000'000'000);
+    }
+}
+
 TEST_CASE("without rank 0 the others say so") {
     processes p;
     const std::string job = fresh_job();

@@ -81,7 +81,12 @@ inline packet receive_packet(int from, void* data, std::size_t bytes, descriptor
     m.msg_iovlen = 1;
     m.msg_control = control;
     m.msg_controllen = sizeof control;
-    const ssize_t got = without_eintr([&] { return ::recvmsg(from, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC); });
+    const auto receive = [&] {
+        return without_eintr([&] { return ::recvmsg(from, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC); });
+    };
+    ssize_t got = receive();
+    // Says once that the other end closed without reading all of ours; what it sent before is still there.
+    if (got < 0 && errno == ECONNRESET) got = receive();
     if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? packet::none : packet::closed;
     std::size_t fds = 0;
     for (cmsghdr* c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c)) {
