@@ -63,8 +63,10 @@ public:
     [[nodiscard]] std::vector<tick> ticks(int wanted) const {
         if (axis_.scale == scale::linear) return linear_ticks(wanted);
         const double span = high_ - low_;
-        if (axis_.scale == scale::log10 && span < 2.5) return mantissa_ticks(span);
-        return power_ticks(wanted);
+        auto out = axis_.scale == scale::log10 && span < 2.5 ? mantissa_ticks(span) : power_ticks(wanted);
+        if (out.size() >= 2) return out;
+        // The values lie closer together than round ones: label the two ends instead.
+        return {labelled(low()), labelled(high())};
     }
 
 private:
@@ -120,11 +122,17 @@ private:
     [[nodiscard]] tick labelled(double v) const { return {v, unit_text(v, axis_.unit)}; }
 
     [[nodiscard]] std::vector<tick> linear_ticks(int wanted) const {
+        const int steps = std::max(1, wanted - 1);
+        auto out = multiples_of(nice_step((high_ - low_) / steps), wanted);
+        // A wide step may have one multiple inside or none; a quarter of it has at least two.
+        return out.size() >= 2 ? out : multiples_of(nice_step((high_ - low_) / (4 * steps)), 4 * wanted);
+    }
+
+    [[nodiscard]] std::vector<tick> multiples_of(double step, int most) const {
         std::vector<tick> out;
-        const double step = nice_step((high_ - low_) / std::max(1, wanted - 1));
         const double first = std::ceil(low_ / step - 1e-9);
         // Counted, not accumulated: adding 0.1 often does not give 1.
-        for (int i = 0; i <= 10 * std::max(1, wanted) && (first + i) * step <= high_ + 1e-9 * step; ++i)
+        for (int i = 0; i <= 10 * most && (first + i) * step <= high_ + 1e-9 * step; ++i)
             out.push_back(labelled((first + i) * step));
         return out;
     }
@@ -136,7 +144,8 @@ private:
         const int last = static_cast<int>(std::floor(high_ + 1e-9));
         int every = 1;
         while ((last - first) / every + 1 > std::max(1, wanted)) ++every;
-        for (int e = first; e <= last; e += every) out.push_back(labelled(std::pow(base, e)));
+        for (int e = first; e <= last; e += every)
+            if (const double v = std::pow(base, e); drawable(v)) out.push_back(labelled(v)); // not past double's range
         return out;
     }
 
@@ -151,9 +160,7 @@ private:
                 const double t = transform(v);
                 if (t >= low_ - 1e-9 && t <= high_ + 1e-9) out.push_back(labelled(v));
             }
-        if (out.size() >= 2) return out;
-        // The values lie closer together than neighbouring digits: label the two ends instead.
-        return {labelled(inverse(low_)), labelled(inverse(high_))};
+        return out;
     }
 
     axis axis_;
