@@ -8,7 +8,7 @@
 // one thread at a time.
 #pragma once
 
-#include <collx/core/std_chrono.hpp>
+#include <collx/comm/duration.hpp>
 #include <collx/core/pointers.hpp>
 #include <utility>
 

@@ -3,7 +3,7 @@
 //   collx::all_reduce(world, gradient, collx::plus{}, {.timeout = 5s});
 #pragma once
 
-#include <collx/core/std_chrono.hpp>
+#include <collx/comm/duration.hpp>
 #include <cstdint>
 
 #include <collx/version.hpp>

@@ -6,7 +6,7 @@
 //   while (!w.test()) compute_a_little();
 #pragma once
 
-#include <collx/core/std_chrono.hpp>
+#include <collx/comm/duration.hpp>
 #include <collx/core/pointers.hpp>
 #include <type_traits>
 #include <utility>
