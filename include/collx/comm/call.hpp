@@ -137,7 +137,8 @@ struct call_facts {
 template <collective C, class In, class Out, class Op, class Policies>
 class prepared_call {
 public:
-    using wire_type = wire_of<Policies, Out>;
+    // What is only moved travels as it is: a rank's own part would otherwise keep digits that the others do not receive.
+    using wire_type = std::conditional_t<std::is_same_v<Op, no_op>, element_of<Out>, wire_of<Policies, Out>>;
     using mover_type = mover<In, Out, Op, wire_type>;
     using task_type = task<links, mover_type>;
 

@@ -89,6 +89,7 @@ public:
             } else {
                 in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                     read(acc, own, own_at + i, m);
+                    through_wire(acc, m);  // two ranks that exchange operands must add the same two numbers
                     for (std::size_t k = 0; k < m; ++k) {
                         const auto other = static_cast<acc_type>(received[i + k]);
                         acc[k] = static_cast<acc_type>(received_left ? op_(other, acc[k]) : op_(acc[k], other));
@@ -177,7 +178,7 @@ private:
     }
     void deliver(acc_type* acc, sched::place to, std::size_t to_at, Wire* forward, std::size_t i, std::size_t n) {
         if (to == sched::place::out) finish(acc, to_at + i, n);
-        if (forward != nullptr) through_wire(acc, n);
+        if (forward != nullptr || to == sched::place::out) through_wire(acc, n);  // a later step may send it on from out
         if (to != sched::place::none) write(to, to_at + i, acc, n);
         if (forward != nullptr) for (std::size_t k = 0; k < n; ++k) forward[i + k] = static_cast<Wire>(acc[k]);
     }
