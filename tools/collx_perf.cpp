@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_perf: how long collective operations take, and whether their results are right. With the letters and columns of
+// nccl-tests, or as one side of a comparison with other libraries (--ops). Its parts are in tools/perf/.
+#include <sched.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include <collx/collx.hpp>
+
+#include "perf/launch.hpp"
+#include "perf/measure.hpp"
+#include "perf/options.hpp"
+#include "perf/report.hpp"
+#include "support/format.hpp"
+#include "support/html_report.hpp"
+#include "support/progress.hpp"
+
+namespace {
+
+using namespace collx::tools;
+using namespace collx::tools::perf;
+
+void print(const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+}
+
+// Rank r takes the r-th core that this process may use. After the communicator is made, which counts those cores.
+bool pin_rank(const options& o, int rank, int ranks, const cpu_set_t& allowed) {
+    const int cores = CPU_COUNT(&allowed);
+    if (o.pin == pin_choice::no || (o.pin == pin_choice::automatic && ranks > cores)) return false;
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed) || seen++ != rank % cores) continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        return ::sched_setaffinity(0, sizeof one, &one) == 0;
+    }
+    return false;
+}
+
+// The block where the ranks meet: memory that collx shares between ranks, but none of its calls.
+void* meeting_memory(collx::communicator& world) {
+    collx::shared_allocator<std::byte> allocator(world);
+    const std::size_t bytes = harness::bytes(world.size());
+    std::uint64_t offset = 0;
+    if (world.rank() == 0) {
+        std::byte* at = allocator.allocate(bytes);
+        std::memset(at, 0, bytes);
+        offset = allocator.memory()->offset_of(at);
+    }
+    collx::broadcast(world, collx::value(offset));
+    return allocator.memory()->at(offset);
+}
+
+struct printer {
+    explicit printer(run_report& r) : report(r), line(points(r), !r.run.quiet) {}
+
+    // CSV, JSON and the table share standard output with nobody.
+    [[nodiscard]] bool prints_table() const { return report.run.csv != "-" && report.run.json != "-" && !report.run.is_comparison; }
+    [[nodiscard]] bool prints_csv() const { return report.run.csv == "-"; }
+
+    void begin() {
+        if (prints_table()) print(text_header(report));
+        if (prints_csv() && report.run.header) print(csv_header());
+    }
+    void coming(operation op, std::size_t bytes) { line.update(done++, std::string(long_name(op)) + " " + size_text(static_cast<double>(bytes))); }
+    void size_done(const result* out, const result* in) {
+        line.erase();
+        if (prints_table() && (out != nullptr || in != nullptr)) print(text_line(report, out, in));
+        for (const result* r : {out, in}) {
+            if (r == nullptr) continue;
+            report.results.push_back(*r);
+            if (prints_csv()) print(csv_line(report, *r));
+        }
+    }
+    void skipped(operation op, std::size_t bytes, const std::string& why) {
+        line.erase();
+        if (prints_table()) print("# " + std::to_string(bytes) + " bytes: not measured, " + why + "\n");
+        else if (!report.run.is_comparison) std::fprintf(stderr, "collx_perf: %s of %zu bytes: not measured, %s\n", long_name(op), bytes, why.c_str());
+    }
+    void end() {
+        if (prints_table()) print(text_footer(report));
+        if (!report.run.csv.empty() && report.run.csv != "-") {
+            std::string text = report.run.header ? csv_header() : "";
+            for (const auto& r : report.results) text += csv_line(report, r);
+            write_text_file(report.run.csv, text);
+        }
+        if (report.run.json == "-") print(json_text(report));
+        else if (!report.run.json.empty()) write_text_file(report.run.json, json_text(report));
+        if (!report.run.html.empty()) write_text_file(report.run.html, html_text(report));
+    }
+
+    static std::size_t points(const run_report& r) { return r.run.operations.size() * r.run.sizes_bytes.size(); }
+    run_report& report;
+    progress_line line;
+    std::size_t done = 0;
+};
+
+bool has_algorithm(operation op, const std::string& name) {
+    if (name.empty()) return true;
+    for (const auto& known : algorithm_names(op))
+        if (known == name) return true;
+    return false;
+}
+
+// nccl-tests' habit: in a sweep, sizes are rounded down to what divides.
+std::size_t measured_bytes(const options& o, operation op, std::size_t bytes, int ranks) {
+    if (o.is_comparison || op == operation::barrier) return bytes;
+    const std::size_t unit = bytes_of(o.type) * (divides_by_ranks(op) ? static_cast<std::size_t>(ranks) : 1);
+    return bytes / unit * unit;
+}
+
+void measure_operation(meter& m, const options& o, operation op, int ranks, printer* out) {
+    if (!has_algorithm(op, o.algorithm)) return;
+    for (std::size_t wanted : o.sizes_bytes) {
+        const std::size_t bytes = measured_bytes(o, op, wanted, ranks);
+        if (out != nullptr) out->coming(op, bytes);
+        if (const auto why = why_not(op, bytes, bytes_of(o.type), ranks); !why.empty()) {
+            if (out != nullptr) out->skipped(op, wanted, why);
+            continue;
+        }
+        result outside, inside;
+        // Broadcast and the like have one way only; a run in place is not asked for them.
+        const bool runs_out = o.out_of_place, runs_in = o.in_place && has_in_place(op);
+        if (runs_out) outside = m.measure(op, op == operation::barrier ? 0 : bytes, false);
+        if (runs_in) inside = m.measure(op, bytes, true);
+        if (out != nullptr) out->size_done(runs_out ? &outside : nullptr, runs_in ? &inside : nullptr);
+        if (op == operation::barrier) break;
+    }
+}
+
+// One rank's part. Returns its exit code.
+int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allowed) {
+    const int n = world.size(), cores = CPU_COUNT(&allowed);
+    if (o.root >= n) throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " + std::to_string(n) + ".");
+    harness meeting(meeting_memory(world), world.rank(), n, cores);
+    run_report report{.run = o, .ranks = n, .cores = cores, .pinned = pin_rank(o, world.rank(), n, allowed), .results = {}};
+    try {
+        std::size_t top = 64;
+        for (std::size_t s : o.sizes_bytes) top = std::max(top, s);
+        buffers memory(world, o.shared, top);
+        meter m(world, meeting, memory, o);
+        std::unique_ptr<printer> out;
+        if (world.rank() == 0) out = std::make_unique<printer>(report);
+        if (out != nullptr) out->begin();
+        meeting.barrier();
+        for (operation op : o.operations) measure_operation(m, o, op, n, out.get());
+        meeting.barrier();
+        if (out != nullptr) out->end();
+        return meeting.wrong().load() == 0 ? 0 : exit_wrong;
+    } catch (...) {
+        meeting.give_up();
+        throw;
+    }
+}
+
+int run_threads(const options& o, const cpu_set_t& allowed) {
+    std::atomic<int> code{0};
+    collx::run_threads(o.ranks, [&](collx::communicator& world) {
+        if (const int c = run_rank(world, o, allowed); c != 0) code = c;
+    });
+    return code;
+}
+
+int run_process(const options& o, const cpu_set_t& allowed) {
+    collx::communicator world;
+    if (o.ranks != 0 && o.ranks != world.size())
+        throw std::invalid_argument("--ranks " + std::to_string(o.ranks) + ", but the launcher started " + std::to_string(world.size()) + ": leave it out.");
+    return run_rank(world, o, allowed);
+}
+
+int run(options o, char** argv) {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    ::sched_getaffinity(0, sizeof allowed, &allowed);
+    const bool is_rank = std::getenv("COLLX_RANK") != nullptr;
+    if (o.threads && is_rank) throw std::invalid_argument("Ranks are processes here, because a launcher started this one: leave --threads and --transport memory out.");
+    if (o.threads) return ::run_threads(o, allowed);
+    if (is_rank) return run_process(o, allowed);
+    if (o.ranks == 0) o.ranks = std::max(2, CPU_COUNT(&allowed));
+    return run_ranks(o.ranks, argv, exit_wrong);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    const parsed p = parse_options(argc, argv);
+    if (p.stop) {
+        std::fputs(p.text.c_str(), p.exit_code == 0 ? stdout : stderr);
+        return p.exit_code;
+    }
+    if (p.run.list) {
+        print(list_text());
+        return 0;
+    }
+    try {
+        return run(p.run, argv);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "collx_perf: %s\n", e.what());
+        return exit_failed;
+    }
+}

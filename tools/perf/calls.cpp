@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From names to instantiations: the one place that lists them.
+#include "calls.hpp"
+
+#include <collx/algo/algorithms.hpp>
+#include <collx/core/half.hpp>
+
+namespace collx::tools::perf {
+
+extern template std::unique_ptr<timed_calls> make_reducing_calls<std::int8_t>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<std::uint8_t>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<std::int32_t>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<std::uint32_t>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<std::int64_t>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<std::uint64_t>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<f16>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<bf16>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<float>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_reducing_calls<double>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_moving_calls<std::uint8_t>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_moving_calls<std::uint16_t>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_moving_calls<float>(const call_request&);
+extern template std::unique_ptr<timed_calls> make_moving_calls<std::uint64_t>(const call_request&);
+
+std::unique_ptr<timed_calls> make_calls(element type, const call_request& r) {
+    if (!reduces(r.op)) {
+        switch (bytes_of(type)) {
+            case 1: return make_moving_calls<std::uint8_t>(r);
+            case 2: return make_moving_calls<std::uint16_t>(r);
+            case 4: return make_moving_calls<float>(r);
+            default: return make_moving_calls<std::uint64_t>(r);
+        }
+    }
+    switch (type) {
+        case element::int8: return make_reducing_calls<std::int8_t>(r);
+        case element::uint8: return make_reducing_calls<std::uint8_t>(r);
+        case element::int32: return make_reducing_calls<std::int32_t>(r);
+        case element::uint32: return make_reducing_calls<std::uint32_t>(r);
+        case element::int64: return make_reducing_calls<std::int64_t>(r);
+        case element::uint64: return make_reducing_calls<std::uint64_t>(r);
+        case element::half: return make_reducing_calls<f16>(r);
+        case element::bfloat16: return make_reducing_calls<bf16>(r);
+        case element::float64: return make_reducing_calls<double>(r);
+        default: return make_reducing_calls<float>(r);
+    }
+}
+
+std::vector<std::string> algorithm_names(operation op) {
+    std::vector<std::string> names;
+    const auto add = [&](auto a) { names.emplace_back(a.name); };
+    switch (op) {
+        case operation::all_reduce: algo::algorithms<collective::all_reduce>::for_each(add); break;
+        case operation::reduce_scatter: algo::algorithms<collective::reduce_scatter>::for_each(add); break;
+        case operation::all_gather: algo::algorithms<collective::all_gather>::for_each(add); break;
+        case operation::broadcast: algo::algorithms<collective::broadcast>::for_each(add); break;
+        case operation::reduce: algo::algorithms<collective::reduce>::for_each(add); break;
+        case operation::all_to_all: algo::algorithms<collective::all_to_all>::for_each(add); break;
+        case operation::barrier: algo::algorithms<collective::barrier>::for_each(add); break;
+        case operation::gather: algo::algorithms<collective::gather>::for_each(add); break;
+        case operation::scatter: algo::algorithms<collective::scatter>::for_each(add); break;
+        case operation::scan: algo::algorithms<collective::scan>::for_each(add); break;
+        default: break;
+    }
+    return names;
+}
+
+} // namespace collx::tools::perf

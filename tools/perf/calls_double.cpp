@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions of doubles.
+#include "typed_calls.hpp"
+
+namespace collx::tools::perf {
+
+template std::unique_ptr<timed_calls> make_reducing_calls<double>(const call_request&);
+
+} // namespace collx::tools::perf

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where the ranks of a measurement meet, apart from what is measured: a barrier, the time stamps of each sample, the
+// plan that rank 0 makes for all, and the news that a rank gave up. One block of memory that all ranks see; it knows no
+// collective and calls nothing of the library, so that a wait here moves no operation on.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+
+namespace collx::tools::perf {
+
+inline std::int64_t monotonic_ns() {
+    timespec t{};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+class harness {
+    struct block {
+        alignas(64) std::atomic<std::uint32_t> arrived;
+        alignas(64) std::atomic<std::uint32_t> generation;
+        std::atomic<std::uint32_t> sleepers, gave_up;
+        alignas(64) std::int64_t plan[8]; // written by rank 0 between two barriers
+        std::atomic<std::uint64_t> wrong;
+    };
+    struct stamp_pair {
+        std::int64_t start, end;
+    };
+
+public:
+    static constexpr int sample_limit = 4096;
+    static std::size_t bytes(int ranks) {
+        return sizeof(block) + static_cast<std::size_t>(ranks) * (sizeof(stamp_pair) * sample_limit + sizeof(std::uint64_t));
+    }
+
+    // `memory`: bytes(ranks) of zeros that every rank sees, 64-byte aligned. `cores`: how many the ranks may use.
+    harness(void* memory, int rank, int ranks, int cores)
+        : block_(static_cast<block*>(memory)), stamps_(reinterpret_cast<stamp_pair*>(block_ + 1)),
+          hashes_(reinterpret_cast<std::uint64_t*>(stamps_ + static_cast<std::size_t>(ranks) * sample_limit)), rank_(rank), ranks_(ranks),
+          spins_(ranks <= cores) {}
+
+    // Spins while each rank has a core of its own, else sleeps. Errors: std::runtime_error when another rank gave up or
+    // does not come for minutes.
+    void barrier() {
+        const auto generation = block_->generation.load(std::memory_order_acquire);
+        if (block_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<unsigned>(ranks_)) {
+            block_->arrived.store(0, std::memory_order_relaxed);
+            block_->generation.store(generation + 1, std::memory_order_seq_cst);
+            if (block_->sleepers.load(std::memory_order_seq_cst) != 0) futex(FUTEX_WAKE, 1 << 30, nullptr);
+            return;
+        }
+        const auto passed = [&] { return block_->generation.load(std::memory_order_acquire) != generation; };
+        for (int i = 0; spins_ && i < 40'000; ++i) {
+            if (passed()) return;
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+        for (int half_seconds = 0; !passed();) {
+            const timespec t{0, 500'000'000};
+            block_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+            const long woken = futex(FUTEX_WAIT, static_cast<int>(generation), &t);
+            block_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
+            if (block_->gave_up.load(std::memory_order_acquire) != 0) throw std::runtime_error("Another rank gave up.");
+            if (woken != 0 && ++half_seconds > 600) throw std::runtime_error("The other ranks did not come within five minutes.");
+        }
+    }
+    // Ranks that wait, or will wait, stop waiting.
+    void give_up() {
+        block_->gave_up.store(1, std::memory_order_release);
+        futex(FUTEX_WAKE, 1 << 30, nullptr);
+    }
+
+    void stamp(int sample, std::int64_t start, std::int64_t end) { stamps_[at(rank_, sample)] = {start, end}; }
+    // Latest end minus earliest start over all ranks.
+    [[nodiscard]] double span_ns(int sample) const {
+        auto first = stamps_[at(0, sample)].start, last = stamps_[at(0, sample)].end;
+        for (int r = 1; r < ranks_; ++r) {
+            first = std::min(first, stamps_[at(r, sample)].start);
+            last = std::max(last, stamps_[at(r, sample)].end);
+        }
+        return static_cast<double>(last - first);
+    }
+
+    std::int64_t& plan(int i) { return block_->plan[i]; }
+    std::uint64_t& hash(int rank) { return hashes_[rank]; }
+    std::atomic<std::uint64_t>& wrong() { return block_->wrong; }
+    [[nodiscard]] int rank() const { return rank_; }
+    [[nodiscard]] int size() const { return ranks_; }
+
+private:
+    static std::size_t at(int rank, int sample) {
+        return static_cast<std::size_t>(rank) * sample_limit + static_cast<std::size_t>(sample);
+    }
+    long futex(int what, int value, const timespec* limit) {
+        return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&block_->generation), what, value, limit, nullptr, 0);
+    }
+
+    block* block_;
+    stamp_pair* stamps_;
+    std::uint64_t* hashes_;
+    int rank_, ranks_;
+    bool spins_;
+};
+
+} // namespace collx::tools::perf

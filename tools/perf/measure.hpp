@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How a point (operation, size, place) is measured. The method is the one of the harness that other libraries are
+// measured with, so that numbers may be put side by side:
+//   1. verified calls on known patterns;
+//   2. at least four untimed batches and 2 ms, which also estimate one call;
+//   3. samples: a barrier, then `batch` calls; the value is (latest end - earliest start over all ranks) / batch.
+// Buffers are ordinary pages, touched before, the same for all points. Rooted operations have another root in each call,
+// so that a root cannot run ahead of the others.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <collx/comm/communicator.hpp>
+#include <collx/comm/shared_memory.hpp>
+
+#include "calls.hpp"
+#include "harness.hpp"
+#include "options.hpp"
+#include "pattern.hpp"
+#include "support/stats.hpp"
+
+namespace collx::tools::perf {
+
+struct result {
+    operation op = operation::all_reduce;
+    std::size_t bytes = 0, count = 0;
+    bool in_place = false;
+    double scale = 1; // pingpong: half a round trip
+    int batch = 0, samples = 0;
+    summary us = {};
+    double algbw = 0, busbw = 0; // GB/s
+    std::uint64_t wrong = 0;
+    bool checked = false;
+};
+
+// Where a point's data lies: ordinary pages, or memory of collx's allocator.
+class buffers {
+public:
+    buffers(communicator& world, bool shared, std::size_t top_bytes) : shared_(shared), allocator_(world), bytes_{top_bytes + 4096, 2 * top_bytes + 4096} {
+        for (int k = 0; k < 2; ++k) {
+            bytes_[k] = (bytes_[k] + 4095) / 4096 * 4096 + 4096;
+            if (shared_) at_[k] = allocator_.allocate(bytes_[k]);
+            else {
+                void* p = ::mmap(nullptr, bytes_[k], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                if (p == MAP_FAILED) throw std::runtime_error("There is not enough memory for buffers of " + std::to_string(bytes_[k]) + " bytes.");
+                at_[k] = static_cast<std::byte*>(p);
+            }
+            std::memset(at_[k], 0, bytes_[k]);
+        }
+    }
+    buffers(const buffers&) = delete;
+    ~buffers() {
+        for (int k = 0; k < 2; ++k)
+            if (shared_) allocator_.deallocate(at_[k], bytes_[k]);
+            else ::munmap(at_[k], bytes_[k]);
+    }
+    [[nodiscard]] std::byte* send() const { return at_[0]; }
+    [[nodiscard]] std::byte* recv() const { return at_[1]; }
+    [[nodiscard]] std::size_t recv_bytes() const { return bytes_[1]; }
+
+private:
+    bool shared_;
+    shared_allocator<std::byte> allocator_;
+    std::size_t bytes_[2];
+    std::byte* at_[2] = {};
+};
+
+class meter {
+public:
+    meter(communicator& world, harness& meeting, buffers& memory, const options& o) : world_(world), meeting_(meeting), memory_(memory), o_(o) {}
+
+    /// All ranks together; the result is rank 0's. Requires: why_not() has no objection.
+    result measure(operation op, std::size_t bytes, bool in_place) {
+        const call_request r = request(op, bytes, in_place);
+        const auto calls = make_calls(o_.type, r);
+        result out{.op = op, .bytes = op == operation::barrier ? 0 : bytes, .count = r.count, .in_place = in_place};
+        if (o_.check && op != operation::barrier) check(r, *calls, out);
+        world_.set_checked(false);
+        // Sums in place must not grow without bound.
+        std::memset(memory_.send(), 0, bytes);
+        std::memset(memory_.recv(), 0, std::min(2 * bytes, memory_.recv_bytes()));
+        const auto [batch, samples] = plan(*calls);
+        for (int s = 0; s < samples; ++s) run_batch(*calls, batch, s);
+        if (meeting_.rank() == 0) evaluate(batch, samples, out);
+        meeting_.barrier();
+        return out;
+    }
+
+private:
+    call_request request(operation op, std::size_t bytes, bool in_place) const {
+        const int n = meeting_.size(), me = meeting_.rank();
+        call_request r{.world = &world_, .op = op, .how = o_.how, .in_place = in_place, .shared = o_.shared, .piece_bytes = o_.piece_bytes,
+                       .algorithm = o_.algorithm, .whole = bytes / bytes_of(o_.type), .count = count_of(op, bytes, bytes_of(o_.type), n),
+                       .rank = me, .ranks = n, .root = o_.root, .send = memory_.send(), .recv = memory_.recv()};
+        if (op == operation::broadcast) r.recv = r.send;
+        if (in_place && op != operation::all_gather) r.recv = r.send;
+        return r;
+    }
+
+    // ------------------------------------------------------------------ verified calls
+    void check(const call_request& r, timed_calls& calls, result& out) {
+        world_.set_checked(true);
+        const auto before = meeting_.wrong().load();
+        meeting_.barrier();
+        out.checked = true;
+        check_pattern(r, calls, pattern_kind::exact);
+        const bool rounds = o_.type >= element::half && reduces(r.op);
+        if (rounds && !o_.is_comparison) check_pattern(r, calls, pattern_kind::rough);
+        meeting_.barrier();
+        out.wrong = meeting_.wrong().load() - before;
+        meeting_.barrier();
+    }
+    void check_pattern(const call_request& r, timed_calls& calls, pattern_kind kind) {
+        switch (o_.type) {
+            case element::int8: return check_as<std::int8_t>(r, calls, kind);
+            case element::uint8: return check_as<std::uint8_t>(r, calls, kind);
+            case element::int32: return check_as<std::int32_t>(r, calls, kind);
+            case element::uint32: return check_as<std::uint32_t>(r, calls, kind);
+            case element::int64: return check_as<std::int64_t>(r, calls, kind);
+            case element::uint64: return check_as<std::uint64_t>(r, calls, kind);
+            case element::half: return check_as<f16>(r, calls, kind);
+            case element::bfloat16: return check_as<bf16>(r, calls, kind);
+            case element::float64: return check_as<double>(r, calls, kind);
+            default: return check_as<float>(r, calls, kind);
+        }
+    }
+    template <class T>
+    void check_as(const call_request& r, timed_calls& calls, pattern_kind kind) {
+        const int me = r.rank, root = o_.root >= 0 ? o_.root : r.ranks - 1;
+        const pattern<T> data(kind, reduces(r.op) ? o_.how : reduction::sum, r.ranks);
+        auto* send = static_cast<T*>(r.send);
+        auto* recv = static_cast<T*>(r.recv);
+        if (recv != send) std::memset(recv, 0xA5, r.op == operation::all_to_all_v ? 2 * r.whole * sizeof(T) : r.whole * sizeof(T));
+        if (r.op == operation::broadcast && me != root) std::memset(send, 0xA5, r.whole * sizeof(T));
+        else if (r.op == operation::all_gather) data.fill(r.in_place ? recv + static_cast<std::size_t>(me) * r.count : send, r.count, me);
+        else data.fill(send, r.whole, me);
+        meeting_.barrier();
+        calls.run_once(root);
+        std::uint64_t wrong = 0;
+        for (const auto& part : expected_parts(r.op, r.whole, me, r.ranks, root, r.in_place)) wrong += data.count_wrong(recv, part);
+        if (wrong != 0) {
+            meeting_.wrong().fetch_add(wrong);
+            std::fprintf(stderr, "collx_perf: rank %d: WRONG RESULT: %s of %zu bytes%s: %llu elements\n", me, long_name(r.op), r.whole * sizeof(T),
+                         r.in_place ? " in place" : "", static_cast<unsigned long long>(wrong));
+        }
+        if (r.op == operation::all_reduce || r.op == operation::all_gather || r.op == operation::broadcast) check_equal(r, hash_of(recv, r.whole * sizeof(T)));
+    }
+    // Ranks that hold the same result must hold the same bits.
+    void check_equal(const call_request& r, std::uint64_t hash) {
+        meeting_.hash(r.rank) = hash;
+        meeting_.barrier();
+        if (r.rank != 0 && hash != meeting_.hash(0)) {
+            meeting_.wrong().fetch_add(1);
+            std::fprintf(stderr, "collx_perf: rank %d: WRONG RESULT: %s: its bits differ from those of rank 0\n", r.rank, long_name(r.op));
+        }
+        meeting_.barrier();
+    }
+
+    // ------------------------------------------------------------------ timing
+    void run_batch(timed_calls& calls, int count, int sample) {
+        meeting_.barrier();
+        const auto start = monotonic_ns();
+        calls.run(count);
+        const auto end = monotonic_ns();
+        meeting_.stamp(sample, start, end);
+        meeting_.barrier();
+    }
+
+    struct shape {
+        int batch, samples;
+    };
+    // Warms up, estimates one call, and decides on rank 0 for all how many calls make a sample and how many samples there are.
+    shape plan(timed_calls& calls) {
+        int count = 1, called = 0;
+        double estimate = 1e18, spent = 0;
+        for (int round = 1;; ++round) {
+            run_batch(calls, count, 0);
+            called += count;
+            if (meeting_.rank() == 0) {
+                const double t = meeting_.span_ns(0);
+                estimate = std::min(estimate, t / count);
+                spent += t;
+                const bool enough = o_.warmups > 0 ? called >= o_.warmups : (spent >= 2e6 && round >= 4) || spent >= 100e6;
+                const int next = std::clamp(static_cast<int>(1e6 / estimate), 1, std::min(count * 4, 4096));
+                meeting_.plan(0) = enough ? 0 : o_.warmups > 0 ? std::min(next, o_.warmups - called) : next;
+            }
+            meeting_.barrier();
+            if (meeting_.plan(0) == 0) break;
+            count = static_cast<int>(meeting_.plan(0));
+        }
+        if (meeting_.rank() == 0) {
+            auto batch = static_cast<int>(std::clamp(std::ceil(o_.sample_us * 1e3 / estimate), 1.0, 4096.0));
+            const double fit = o_.budget_ms * 1e6 / (batch * estimate);
+            auto samples = static_cast<int>(std::clamp(fit, double(o_.min_samples), double(o_.max_samples)));
+            if (samples * (batch * estimate) > 20e9) samples = std::min(samples, 3);
+            if (o_.iterations > 0) {
+                batch = std::min(batch, o_.iterations);
+                samples = (o_.iterations + batch - 1) / batch;
+            }
+            meeting_.plan(1) = batch;
+            meeting_.plan(2) = std::min(samples, harness::sample_limit);
+        }
+        meeting_.barrier();
+        return {static_cast<int>(meeting_.plan(1)), static_cast<int>(meeting_.plan(2))};
+    }
+
+    void evaluate(int batch, int samples, result& out) const {
+        out.scale = out.op == operation::pingpong ? 0.5 : 1;
+        std::vector<double> us;
+        for (int s = 0; s < samples; ++s) us.push_back(out.scale * meeting_.span_ns(s) / batch / 1e3);
+        out.batch = batch;
+        out.samples = samples;
+        out.us = summarize(us);
+        out.algbw = static_cast<double>(out.bytes) / out.us.median / 1e3;
+        out.busbw = out.algbw * bus_factor(out.op, meeting_.size());
+    }
+
+    communicator& world_;
+    harness& meeting_;
+    buffers& memory_;
+    const options& o_;
+};
+
+} // namespace collx::tools::perf

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is said about results: the table that nccl-tests prints (its columns, so that what reads those reads this), CSV
+// with the columns of the comparison harness, JSON with nccl-tests' keys, and a page with plots. Measures nothing.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "measure.hpp"
+
+namespace collx::tools::perf {
+
+// One run: what was asked, where it ran, what came out.
+struct run_report {
+    options run;
+    int ranks = 0, cores = 0;
+    bool pinned = false;
+    std::vector<result> results;
+
+    [[nodiscard]] const char* transport() const { return run.threads ? "memory" : "shm"; }
+};
+
+std::string csv_header();
+std::string csv_line(const run_report& report, const result& r);
+
+/// The lines before the first result, one line for a size (either place may be missing), the lines after the last.
+std::string text_header(const run_report& report);
+std::string text_line(const run_report& report, const result* out_of_place, const result* in_place);
+std::string text_footer(const run_report& report);
+
+std::string json_text(const run_report& report);
+std::string html_text(const run_report& report);
+
+std::string list_text();
+
+} // namespace collx::tools::perf
