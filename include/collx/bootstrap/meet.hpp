@@ -3,7 +3,6 @@
 // COLLX_STORE names.
 #pragma once
 
-#include <collx/core/pointers.hpp>
 #include <string>
 
 #include <collx/bootstrap/environment.hpp>
@@ -11,6 +10,7 @@
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
+#include <collx/core/pointers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -32,7 +32,9 @@ inline std::string agree_on_job(const job_description& d, const deadline& until)
     sole_ptr<tcp_server> server;
     if (d.rank == 0) server = make_sole<tcp_server>(host, port);
     tcp_store store(host, port, until);
-    return rendezvous(store, d.rank, d.size, until);
+    std::string name = rendezvous(store, d.rank, d.size, until);
+    if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
+    return name;
 }
 
 COLLX_END_NAMESPACE

@@ -20,9 +20,9 @@ COLLX_BEGIN_NAMESPACE
 class tcp_server {
 public:
     static constexpr std::size_t most_connections = 1024 + 64;
-    static constexpr std::size_t most_entries = 1 << 16, most_total_bytes = std::size_t{64} << 20;
-    static constexpr std::int64_t slow_limit_ns =
-        2'000'000'000; // for a first frame, half a frame, a reply nobody reads
+    static constexpr std::size_t most_entries = 1 << 14, most_total_bytes = std::size_t{64} << 20;
+    // For a first frame, half a frame, a reply that nobody reads.
+    static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
     explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0) : owner_(::getpid()) {
@@ -62,6 +62,7 @@ private:
         bool is_known = false;             // has said a whole sound frame
     };
     struct entry {
+        std::uint64_t hash; // looked at first: a list of many keys is searched quickly enough
         std::string key, value;
     };
 
@@ -84,7 +85,7 @@ private:
             for (;;) {
                 polled.assign(
                     {{stop_.get(), POLLIN, 0}, {now_ns() >= accept_after_ns_ ? listener_.get() : -1, POLLIN, 0}});
-                std::int64_t limit_ns = now_ns() + 1'000'000'000;
+                std::int64_t limit_ns = polled[1].fd < 0 ? accept_after_ns_ : INT64_MAX;
                 for (const connection& c : connections_) {
                     const int wanted = !c.out.empty() ? POLLOUT : c.awaited.empty() ? POLLIN : POLLRDHUP;
                     polled.push_back({c.socket.get(), static_cast<short>(wanted), 0});
@@ -198,8 +199,9 @@ private:
     }
 
     entry* find(const std::string& key) {
+        const std::uint64_t hash = detail::hash_bytes(key.data(), key.size(), 0);
         for (entry& e : entries_)
-            if (e.key == key) return &e;
+            if (e.hash == hash && e.key == key) return &e;
         return nullptr;
     }
     bool put(entry* held, const std::string& key, const std::string& value) {
@@ -209,7 +211,7 @@ private:
             return false;
         total_bytes_ = total_bytes_ - less + more;
         if (held != nullptr) held->value = value;
-        else entries_.push_back({key, value});
+        else entries_.push_back({detail::hash_bytes(key.data(), key.size(), 0), key, value});
         return true;
     }
 

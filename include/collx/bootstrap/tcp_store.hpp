@@ -43,6 +43,10 @@ public:
     void barrier(std::string_view name, int ranks, const deadline& until) {
         detail::barrier_by_counting(*this, name, ranks, until);
     }
+    // Waits until the server has gone, or to the deadline.
+    void wait_for_end(const deadline& until) {
+        if (socket_.is_open()) (void)detail::wait_for_event(socket_.get(), POLLIN, until);
+    }
 
 private:
     struct answer {

@@ -23,11 +23,12 @@ namespace detail {
 enum class tcp_word : std::uint8_t { hello = 1, set, get, add };
 enum class tcp_status : std::uint8_t { ok = 1, timeout, not_a_number, full };
 
-inline constexpr std::uint32_t tcp_magic = 0x3153'5843;
+// Not the same, so that whoever sends our words back is not taken for a server.
+inline constexpr std::uint32_t tcp_request_magic = 0x3153'5843, tcp_reply_magic = 0x3153'5852;
 inline constexpr std::uint16_t tcp_version = 1;
 
 struct tcp_request {
-    std::uint32_t magic = tcp_magic;
+    std::uint32_t magic = tcp_request_magic;
     std::uint16_t version = tcp_version;
     tcp_word word = tcp_word::hello;
     std::uint8_t zero = 0;
@@ -36,7 +37,7 @@ struct tcp_request {
 
     // Whether this head may begin a frame at all.
     bool is_sound() const {
-        if (magic != tcp_magic || version != tcp_version || zero != 0) return false;
+        if (magic != tcp_request_magic || version != tcp_version || zero != 0) return false;
         if (word == tcp_word::hello) return key_bytes == 0 && value_bytes == 0;
         if (word != tcp_word::set && word != tcp_word::get && word != tcp_word::add) return false;
         return key_bytes > 0 && key_bytes <= most_key_bytes &&
@@ -44,14 +45,16 @@ struct tcp_request {
     }
 };
 struct tcp_reply {
-    std::uint32_t magic = tcp_magic;
+    std::uint32_t magic = tcp_reply_magic;
     std::uint16_t version = tcp_version;
     tcp_status status = tcp_status::ok;
     std::uint8_t zero = 0;
     std::uint32_t value_bytes = 0, zero_too = 0;
     std::int64_t number = 0;
 
-    bool is_sound() const { return magic == tcp_magic && version == tcp_version && value_bytes <= most_value_bytes; }
+    bool is_sound() const {
+        return magic == tcp_reply_magic && version == tcp_version && value_bytes <= most_value_bytes;
+    }
 };
 static_assert(sizeof(tcp_request) == 24 && sizeof(tcp_reply) == 24);
 
@@ -65,14 +68,24 @@ struct tcp_address {
 // host to host.
 inline tcp_address numeric_address(std::string host, int port) {
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    tcp_address a;
+    auto& v4 = reinterpret_cast<sockaddr_in&>(a.address);
+    const bool is_port = port >= 0 && port <= 65535;
+    if (is_port && ::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+        v4.sin_family = AF_INET;
+        v4.sin_port = htons(static_cast<std::uint16_t>(port));
+        a.bytes = sizeof v4;
+        return a;
+    }
     addrinfo hints{}, *found = nullptr;
+    hints.ai_family = AF_INET6; // knows what inet_pton() does not: scopes
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
     hints.ai_socktype = SOCK_STREAM;
-    if (port < 0 || port > 65535 || host.empty() ||
-        ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || found == nullptr)
+    const bool is_v6 = is_port && host.find(':') != std::string::npos &&
+                       ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) == 0;
+    if (!is_v6 || found == nullptr)
         fail(errc::environment, -1, -1, "write the store as an address such as 127.0.0.1 or ::1 and a port",
              "'%.80s', port %d is not a numeric address", host.c_str(), port);
-    tcp_address a;
     std::memcpy(&a.address, found->ai_addr, found->ai_addrlen);
     a.bytes = found->ai_addrlen;
     ::freeaddrinfo(found);

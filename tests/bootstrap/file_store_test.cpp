@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What only a store of files can do wrong: directories of others, foreign files, processes that die, files left aside.
+//
+// collx-test: sanitize=address
+#include <collx/bootstrap/file_store.hpp>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include "bootstrap/store_support.hpp"
+#include "support/processes.hpp"
+
+using namespace collx;
+using namespace collx_test;
+
+namespace {
+
+std::string refusal(const std::string& path, errc& code) {
+    try {
+        file_store s(path);
+    } catch (const error& e) {
+        code = e.code();
+        return e.what();
+    }
+    return "";
+}
+void put_file(const std::string& path, const std::string& content) {
+    const descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    REQUIRE(::write(fd.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()));
+}
+deadline soon(int ms = 5000) { return deadline::in_ns(std::int64_t{ms} * 1'000'000); }
+
+} // namespace
+
+TEST_CASE("a store makes its directory for this user alone") {
+    scratch_directory d;
+    const mode_t usual = ::umask(0);
+    file_store s(d.path + "/new");
+    s.set("k", "v");
+    ::umask(usual);
+    struct stat about {};
+    REQUIRE(::stat((d.path + "/new").c_str(), &about) == 0);
+    CHECK((about.st_mode & 0777) == 0700);
+    REQUIRE(::stat((d.path + "/new/k.k").c_str(), &about) == 0);
+    CHECK((about.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("directories that are not there, not directories or open to others are refused") {
+    scratch_directory d;
+    errc code{};
+    refusal("", code);
+    CHECK(code == errc::environment);
+    refusal(d.path + "/no/such", code = {});
+    CHECK(code == errc::environment);
+    put_file(d.path + "/file", "");
+    refusal(d.path + "/file", code = {});
+    CHECK(code == errc::environment);
+    REQUIRE(::mkdir((d.path + "/open").c_str(), 0700) == 0);
+    for (const mode_t mode : {0701, 0710, 0755, 0770, 0777}) {
+        ::chmod((d.path + "/open").c_str(), mode);
+        CHECK(refusal(d.path + "/open", code = {}).find("is open to other users") != std::string::npos);
+        CHECK(code == errc::environment);
+    }
+    REQUIRE(::symlink(d.path.c_str(), (d.path + "/link").c_str()) == 0);
+    refusal(d.path + "/link", code = {});
+    CHECK(code == errc::environment);
+    ::unlink((d.path + "/link").c_str());
+    if (::geteuid() == 0) {
+        REQUIRE(::mkdir((d.path + "/theirs").c_str(), 0700) == 0);
+        REQUIRE(::chown((d.path + "/theirs").c_str(), 65534, 65534) == 0);
+        CHECK(refusal(d.path + "/theirs", code = {}).find("is open to other users") != std::string::npos);
+    }
+}
+
+TEST_CASE("files that no store wrote are an error, not a value") {
+    scratch_directory d;
+    file_store s(d.path + "/s");
+    for (const std::string& content :
+         {std::string(), std::string("0"), std::string("003"), std::string("003ke"), std::string("002keyvalue"),
+          std::string("003kexvalue"), std::string(200'000, '0')}) {
+        put_file(d.path + "/s/k.key", content);
+        errc code{};
+        try {
+            (void)s.get("key", soon());
+        } catch (const error& e) {
+            code = e.code();
+        }
+        INFO(content.substr(0, 20));
+        CHECK(code == errc::protocol);
+    }
+    put_file(d.path + "/s/k.key", "003keyvalue");
+    CHECK(s.get("key", soon()) == "value");
+}
+
+TEST_CASE("nothing is left aside, however often values change") {
+    scratch_directory d;
+    file_store s(d.path + "/s");
+    for (int i = 0; i < 50; ++i) {
+        s.set("a", std::to_string(i));
+        (void)s.add("n", 1);
+    }
+    const auto names = names_in(d.path + "/s");
+    CHECK(names.size() == 3); // a, n and the lock
+}
+
+TEST_CASE("processes that die while they add leave neither a lock nor half a number") {
+    scratch_directory d;
+    file_store s(d.path + "/s");
+    for (int round = 0; round < 10; ++round) {
+        processes p;
+        for (int i = 0; i < 3; ++i)
+            p.start(i, [&] {
+                file_store mine(d.path + "/s");
+                for (;;) (void)mine.add("n", 1);
+                return 0;
+            });
+        ::usleep(static_cast<unsigned>(5000 + round * 700));
+        for (int i = 0; i < 3; ++i) ::kill(p.pid(i), SIGKILL);
+        p.wait();
+        const std::int64_t begin = now_ns(), sum = s.add("n", 0);
+        CHECK(s.add("n", 1) == sum + 1);
+        CHECK(now_ns() - begin < 1'000'000'000);
+        CHECK(sum > 0);
+    }
+}
+
+TEST_CASE("a value that cannot be written is an error and leaves nothing") {
+    processes p;
+    scratch_directory d;
+    p.start(0, [&] {
+        file_store s(d.path + "/s");
+        const rlimit low{100, 100};
+        ::signal(SIGXFSZ, SIG_IGN);
+        ::setrlimit(RLIMIT_FSIZE, &low);
+        s.set("small", "fits");
+        try {
+            s.set("big", std::string(5000, 'x'));
+        } catch (const error&) {
+            return names_in(d.path + "/s").size() == 1 && s.get("small", soon()) == "fits" ? 0 : 3;
+        }
+        return 2;
+    });
+    p.wait();
+    INFO(p[0].what);
+    CHECK(p[0].is_ok());
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What only a store behind a socket can suffer: strangers, silence, half frames, floods, a server that goes away.
+//
+// collx-test: serial timeout=120
+#include <collx/bootstrap/rendezvous.hpp>
+#include <collx/bootstrap/tcp_server.hpp>
+#include <collx/bootstrap/tcp_store.hpp>
+
+#include <dirent.h>
+#include <sys/resource.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+
+namespace {
+
+deadline soon(int ms = 10'000) { return deadline::in_ns(std::int64_t{ms} * 1'000'000); }
+
+descriptor knock(int port) {
+    auto a = detail::numeric_address("127.0.0.1", port);
+    descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(s.get(), a.get(), a.bytes) != 0) s.close();
+    return s;
+}
+bool say(const descriptor& s, const std::string& bytes) {
+    return ::send(s.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+// Whether the server hangs up on s in this time.
+bool is_dropped(const descriptor& s, int ms) {
+    for (const auto until = soon(ms); detail::wait_for_event(s.get(), POLLIN, until);) {
+        char some[256];
+        if (::recv(s.get(), some, sizeof some, MSG_DONTWAIT) <= 0) return true;
+    }
+    return false;
+}
+std::string head(detail::tcp_word w, std::uint32_t key_bytes, std::uint32_t value_bytes, std::int64_t number = 0) {
+    detail::tcp_request r;
+    r.word = w;
+    r.key_bytes = key_bytes;
+    r.value_bytes = value_bytes;
+    r.number = number;
+    return {reinterpret_cast<const char*>(&r), sizeof r};
+}
+void check_works(int port) {
+    tcp_store a("127.0.0.1", port, soon()), b("127.0.0.1", port, soon());
+    const std::string key = "works" + std::to_string(now_ns());
+    const std::int64_t begin = now_ns();
+    a.set(key, "yes");
+    CHECK(b.get(key, soon()) == "yes");
+    CHECK(now_ns() - begin < 500'000'000);
+}
+int open_files() {
+    DIR* d = ::opendir("/proc/self/fd");
+    int n = 0;
+    while (::readdir(d) != nullptr) ++n;
+    ::closedir(d);
+    return n;
+}
+template <class F>
+errc code_of(F&& f) {
+    try {
+        f();
+    } catch (const error& e) {
+        return e.code();
+    }
+    return errc::forked;
+}
+
+} // namespace
+
+TEST_CASE("nonsense costs the stranger its connection, at once, and nobody else anything") {
+    tcp_server server;
+    using detail::tcp_word;
+    std::vector<std::string> nonsense = {std::string(24, 'x'),
+                                         "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                                         std::string(5000, '\0'),
+                                         std::string("\x16\x03\x01", 3) + std::string(60, 'h'),
+                                         head(tcp_word::set, 257, 0),
+                                         head(tcp_word::set, 0, 5),
+                                         head(tcp_word::set, 1, 65537),
+                                         head(tcp_word::set, UINT32_MAX, UINT32_MAX),
+                                         head(tcp_word::get, 1, 1),
+                                         head(tcp_word::add, 1, 8),
+                                         head(tcp_word::hello, 1, 0),
+                                         head(static_cast<tcp_word>(0), 1, 0),
+                                         head(static_cast<tcp_word>(9), 1, 0)};
+    std::string wrong = head(tcp_word::hello, 0, 0);
+    wrong[4] = 2; // another version
+    nonsense.push_back(wrong);
+    for (const auto& n : nonsense) {
+        const descriptor s = knock(server.port());
+        REQUIRE(say(s, n));
+        INFO(n.substr(0, 16));
+        CHECK(is_dropped(s, 500));
+    }
+    // Also from one that began well.
+    const descriptor s = knock(server.port());
+    REQUIRE(say(s, head(tcp_word::hello, 0, 0)));
+    CHECK_FALSE(is_dropped(s, 20));
+    REQUIRE(say(s, std::string(24, 'x')));
+    CHECK(is_dropped(s, 500));
+    check_works(server.port());
+}
+
+TEST_CASE("silence and half frames are given two seconds, idle clients all the time they want") {
+    tcp_server server;
+    using detail::tcp_word;
+    const descriptor silent = knock(server.port()), half_head = knock(server.port()), half_body = knock(server.port()),
+                     dripping = knock(server.port());
+    REQUIRE(say(half_head, head(tcp_word::set, 4, 4).substr(0, 10)));
+    REQUIRE(say(half_body, head(tcp_word::set, 4, 4) + "keyvv"));
+    tcp_store idle("127.0.0.1", server.port(), soon());
+    tcp_store waiting("127.0.0.1", server.port(), soon());
+    std::string got;
+    std::thread waiter([&] { got = waiting.get("late", soon()); });
+    const std::int64_t begin = now_ns();
+    const std::string frame = head(tcp_word::set, 100, 100) + std::string(200, 'd');
+    for (std::size_t i = 0; i < 30; ++i) { // a byte now and then does not buy more time
+        (void)say(dripping, frame.substr(i, 1));
+        detail::nap_ns(50'000'000);
+    }
+    CHECK_FALSE(is_dropped(silent, 0));
+    CHECK(is_dropped(silent, 1500));
+    CHECK(is_dropped(half_head, 500));
+    CHECK(is_dropped(half_body, 500));
+    CHECK(is_dropped(dripping, 500));
+    CHECK(now_ns() - begin < 3'500'000'000);
+    idle.set("late", "still here");
+    waiter.join();
+    CHECK(got == "still here");
+}
+
+TEST_CASE("hundreds of silent connections do not keep clients out") {
+    tcp_server server;
+    std::vector<descriptor> held;
+    for (int i = 0; i < 600; ++i) held.push_back(knock(server.port()));
+    check_works(server.port());
+}
+
+TEST_CASE("a server without descriptors goes on with the clients it has, and takes more when it can") {
+    tcp_server server;
+    tcp_store known("127.0.0.1", server.port(), soon());
+    known.set("k", "v");
+    rlimit usual{};
+    ::getrlimit(RLIMIT_NOFILE, &usual);
+    descriptor outside = knock(server.port());
+    std::vector<descriptor> filler;
+    const rlimit low{static_cast<rlim_t>(open_files() + 20), usual.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    for (;;) {
+        descriptor d(::dup(0));
+        if (!d.is_open()) break;
+        filler.push_back(static_cast<descriptor&&>(d));
+    }
+    filler.pop_back();
+    const descriptor refused = knock(server.port()); // takes the last one, so that none is left to accept it
+    CHECK(known.get("k", soon()) == "v");
+    filler.clear();
+    ::setrlimit(RLIMIT_NOFILE, &usual);
+    check_works(server.port());
+}
+
+TEST_CASE("a reader that does not read costs the server one answer, not its time") {
+    tcp_server server;
+    tcp_store good("127.0.0.1", server.port(), soon());
+    good.set("big", std::string(most_value_bytes, 'b'));
+    const descriptor lazy = knock(server.port());
+    int small = 4096;
+    ::setsockopt(lazy.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    for (int i = 0; i < 200; ++i)
+        (void)::send(lazy.get(), (head(detail::tcp_word::get, 3, 0) + "big").data(), 27, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (int i = 0; i < 100; ++i) CHECK(good.get("big", soon()).size() == most_value_bytes);
+}
+
+TEST_CASE("a store has a bounded number of keys") {
+    tcp_server server;
+    // Many frames at a time, or this would take long; the answers are read together.
+    const descriptor s = knock(server.port());
+    const std::size_t batch = 500;
+    std::size_t refused = 0, sent = 0;
+    for (; sent < tcp_server::most_entries + batch && refused == 0; sent += batch) {
+        std::string frames;
+        for (std::size_t i = 0; i < batch; ++i) {
+            const std::string key = std::to_string(sent + i);
+            frames += head(detail::tcp_word::set, static_cast<std::uint32_t>(key.size()), 0) + key;
+        }
+        if (!say(s, frames)) break;
+        std::string answers(batch * sizeof(detail::tcp_reply), '\0');
+        REQUIRE(::recv(s.get(), answers.data(), answers.size(), MSG_WAITALL) == static_cast<ssize_t>(answers.size()));
+        for (std::size_t i = 0; i < batch; ++i) {
+            detail::tcp_reply r;
+            std::memcpy(&r, answers.data() + i * sizeof r, sizeof r);
+            refused += r.status == detail::tcp_status::full;
+        }
+    }
+    CHECK(refused > 0);
+    CHECK(sent >= tcp_server::most_entries);
+}
+
+TEST_CASE("a store has a bounded number of bytes") {
+    tcp_server server;
+    const std::string value(most_value_bytes, 'v');
+    tcp_store t("127.0.0.1", server.port(), soon());
+    errc code = errc::forked;
+    for (int i = 0; i < 1100 && code == errc::forked; ++i)
+        code = code_of([&] { t.set("big" + std::to_string(i), value); });
+    CHECK(code == errc::resource);
+    t.set("big0", "smaller"); // what makes room is not refused
+    CHECK(t.get("big0", soon()) == "smaller");
+}
+
+TEST_CASE("when the server goes, clients hear of it and nothing hangs or leaks") {
+    const int files = open_files();
+    {
+        auto server = std::make_unique<tcp_server>();
+        tcp_store waiting("127.0.0.1", server->port(), soon()), idle("127.0.0.1", server->port(), soon());
+        errc code{};
+        std::thread waiter([&] { code = code_of([&] { (void)waiting.get("never", soon()); }); });
+        detail::nap_ns(50'000'000);
+        const std::int64_t begin = now_ns();
+        server.reset();
+        waiter.join();
+        CHECK(now_ns() - begin < 500'000'000);
+        CHECK(code == errc::peer_failed);
+        CHECK(code_of([&] { idle.set("k", "v"); }) == errc::peer_failed);
+        CHECK(code_of([&] { idle.set("k", "v"); }) == errc::peer_failed); // and again
+    }
+    for (int i = 0; i < 100; ++i) {
+        tcp_server server;
+        tcp_store s("127.0.0.1", server.port(), soon());
+        s.set("k", "v");
+    }
+    CHECK(open_files() == files);
+}
+
+TEST_CASE("the server may start late, on the same port as the one before") {
+    int port = 0;
+    {
+        tcp_server first;
+        port = first.port();
+        tcp_store s("127.0.0.1", port, soon());
+        s.set("old", "1");
+    }
+    std::string got;
+    std::thread early([&] {
+        tcp_store s("127.0.0.1", port, soon());
+        got = s.get("new", soon());
+    });
+    detail::nap_ns(100'000'000);
+    tcp_server second("127.0.0.1", port);
+    tcp_store s("127.0.0.1", port, soon());
+    s.set("new", "2");
+    early.join();
+    CHECK(got == "2");
+    CHECK(code_of([&] { (void)s.get("old", soon(1)); }) == errc::timeout);
+    CHECK(code_of([&] { tcp_server third("127.0.0.1", port); }) == errc::environment);
+}
+
+TEST_CASE("addresses that are none, and stores that are not there") {
+    for (const char* host : {"", "localhost", "127.0.0.1.5", "1.2.3", "::g", "[::1", "*"}) {
+        INFO(host);
+        CHECK(code_of([&] { tcp_server s(host, 0); }) == errc::environment);
+        CHECK(code_of([&] { tcp_store s(host, 1, soon(10)); }) == errc::environment);
+    }
+    CHECK(code_of([] { tcp_server s("127.0.0.1", 65536); }) == errc::environment);
+    CHECK(code_of([] { tcp_server s("127.0.0.1", -1); }) == errc::environment);
+    CHECK(code_of([] { tcp_server s("192.0.2.1", 0); }) == errc::environment); // not an address of this host
+    int port = 0;
+    {
+        tcp_server gone;
+        port = gone.port();
+    }
+    const std::int64_t begin = now_ns();
+    CHECK(code_of([&] { tcp_store s("127.0.0.1", port, soon(200)); }) == errc::timeout);
+    CHECK(now_ns() - begin < 1'000'000'000);
+}
+
+TEST_CASE("a listener that is no store is not taken for one") {
+    auto a = detail::numeric_address("127.0.0.1", 0);
+    const descriptor listener = detail::tcp_socket(a);
+    REQUIRE(::bind(listener.get(), a.get(), a.bytes) == 0);
+    REQUIRE(::listen(listener.get(), 8) == 0);
+    ::getsockname(listener.get(), a.get(), &a.bytes);
+    const int port = ntohs(reinterpret_cast<sockaddr_in&>(a.address).sin_port);
+    std::thread parrot([&] { // sends every word back
+        for (const auto until = soon(400); detail::wait_for_event(listener.get(), POLLIN, until);) {
+            const descriptor guest(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+            char some[64];
+            const ssize_t n = ::recv(guest.get(), some, sizeof some, 0);
+            if (n > 0) (void)::send(guest.get(), some, static_cast<std::size_t>(n), MSG_NOSIGNAL);
+            detail::nap_ns(10'000'000);
+        }
+    });
+    CHECK(code_of([&] { tcp_store s("127.0.0.1", port, soon(300)); }) == errc::timeout);
+    parrot.join();
+}
