@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The snippets of README.md and docs/ that are not taken from examples: between `[doc:name]` and `[doc:end]`, compiled
+// and run. tests/scripts/docs_test.py sees to it that the pages show exactly these lines.
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include <collx/algo/ring.hpp>
+#include <collx/collx.hpp>
+#include <collx/sched/facts.hpp>
+
+// [doc:op_traits]
+namespace theirs {
+struct merge_bits { // an operator that you cannot change
+    unsigned operator()(unsigned a, unsigned b) const { return a | b; }
+};
+} // namespace theirs
+
+template <>
+struct collx::op_traits<theirs::merge_bits> {
+    static constexpr bool is_commutative = true;
+    static constexpr bool is_exact = true;
+    static constexpr unsigned identity() { return 0; }
+};
+// [doc:end]
+
+// [doc:member_buffer]
+class histogram {
+public:
+    auto collx_buffer() { return collx::view(counts_.data(), counts_.size()); }
+    void add(int bin) { ++counts_[static_cast<std::size_t>(bin)]; }
+    long count(int bin) const { return counts_[static_cast<std::size_t>(bin)]; }
+
+private:
+    std::array<long, 16> counts_{};
+};
+// [doc:end]
+
+namespace {
+
+using namespace std::chrono_literals;
+
+void expect(bool right) {
+    if (!right) throw collx::error(collx::errc::protocol, -1, -1, "a documented snippet is wrong", "");
+}
+
+void calls(collx::communicator& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    std::vector<float> x(10, 1), in(10, 1), out(10);
+    // [doc:call_shape]
+    collx::all_reduce(world, x);                                   // in place, sum
+    collx::all_reduce(world, in, out, collx::max{});               // from in to out, another operator
+    collx::broadcast(world, x, {.root = 1});                       // options by name, any subset
+    collx::all_reduce(world, x, collx::plus{}, {.timeout = 5s});   // a deadline for this call
+    // [doc:end]
+    expect(out[3] == 1 && x[3] == static_cast<float>(n * n));
+
+    int mine = world.rank() + 1, before = 0;
+    // [doc:value]
+    collx::exclusive_scan(world, collx::value(mine), collx::value(before)); // one number: where my part begins
+    // [doc:end]
+    expect(before == world.rank() * (world.rank() + 1) / 2);
+
+    // [doc:split]
+    auto row = world.split(world.rank() / 2); // ranks 0, 1 | 2, 3 | …, each group a communicator of its own
+    collx::all_reduce(row, x);
+    // [doc:end]
+
+    // [doc:shared]
+    auto g = collx::make_shared_vector<float>(world, 1'000'000, 1.0f); // memory that all ranks of the host see
+    collx::all_reduce(world, g);                                       // nothing is staged: read and written in place
+    // [doc:end]
+    expect(g[7] == static_cast<float>(n));
+
+    // [doc:ring_policy]
+    auto by_ring = world.with(collx::algo::ring_all_reduce{}, collx::piece{16 * 1024});
+    collx::all_reduce(by_ring, x);
+    // [doc:end]
+}
+
+void operators(collx::communicator& world) {
+    const int n = world.size();
+    std::vector<float> x(5, 3);
+    // [doc:hooks]
+    const auto norm = collx::with_post(collx::with_pre(collx::plus{}, [](float v) { return v * v; }),
+                                       [](float sum) { return std::sqrt(sum); });
+    collx::all_reduce(world, x, norm); // squares, sums and roots in one pass
+    // [doc:end]
+    expect(std::abs(x[0] - 3 * std::sqrt(static_cast<float>(n))) < 1e-4f);
+    unsigned bits = 1u << world.rank();
+    collx::all_reduce(world, collx::value(bits), theirs::merge_bits{});
+    expect(bits == (1u << n) - 1);
+    static_assert(collx::is_commutative_v<theirs::merge_bits, unsigned>);
+    int product = world.rank() + 1;
+    // [doc:commutative]
+    const auto times = collx::commutative([](int a, int b) { return a * b; });
+    collx::all_reduce(world.with(collx::algo::ring_all_reduce{}), collx::value(product), times);
+    // [doc:end]
+    expect(product == 24 || n != 4);
+}
+
+void tensors(collx::communicator& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    histogram h;
+    h.add(world.rank());
+    collx::all_reduce(world, h);
+    expect(h.count(0) == 1 && h.count(world.size() - 1) == 1);
+
+    std::vector<double> data(60, 1);
+    // [doc:strided]
+    collx::all_reduce(world, collx::view(data.data(), 10));                   // a pointer and a count
+    collx::all_reduce(world, collx::strided(data.data() + 20, 5, 3));         // every third
+    collx::all_reduce(world, collx::strided2d(data.data() + 40, 2, 3, 10));   // 2 rows of 3, 10 apart
+    // [doc:end]
+    const auto sum = static_cast<double>(n);
+    expect(data[9] == sum && data[10] == 1 && data[23] == sum && data[24] == 1 && data[52] == sum && data[53] == 1);
+}
+
+void errors(collx::communicator& world) {
+    std::vector<float> x(10, 1);
+    // [doc:catch]
+    try {
+        collx::all_reduce(world, x);
+    } catch (const collx::peer_failed& e) { // rank e.peer() died: save what you have, go on with the survivors
+        std::fprintf(stderr, "%s\n", e.what());
+    } catch (const collx::timed_out& e) { // e.peer() has not come
+        std::fprintf(stderr, "%s\n", e.what());
+    }
+    // [doc:end]
+    // [doc:try]
+    if (auto done = collx::try_::all_reduce(world, x); !done) std::fprintf(stderr, "%s\n", done.error().what());
+    // [doc:end]
+    // [doc:checked]
+    world.set_checked(true); // every call first compares its arguments across ranks
+    world.set_timeout(10s);  // for all calls that do not say otherwise
+    // [doc:end]
+    world.set_timeout(60s);
+    std::vector<int> odd(world.rank() == 1 ? 3 : 4);
+    const auto refused = collx::try_::all_reduce(world, odd);
+    expect(!refused && refused.error().code() == collx::errc::mismatch);
+}
+
+} // namespace
+
+TEST_CASE("the snippets of the documentation do what their comments say") {
+    collx::run_threads(4, [](collx::communicator& world) {
+        calls(world);
+        operators(world);
+        tensors(world);
+        errors(world); // last: it ends the communicator
+    });
+    SUCCEED();
+}
+
+TEST_CASE("a schedule can be asked what it costs") {
+    // [doc:facts]
+    constexpr auto ring = collx::sched::facts_of(collx::algo::ring_all_reduce{}, 5);
+    static_assert(ring.ok && ring.messages == 2 * (5 - 1) && ring.min_depth == 2);
+    // [doc:end]
+    CHECK(ring.rounds == 8);
+}

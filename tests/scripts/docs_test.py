@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The documentation shows code that compiles and points to pages that exist:
+#   - each ```cpp block follows a line `<!-- source: FILE#REGION -->` and equals the lines between `// [doc:REGION]` and
+#     `// [doc:end]` of that file, or the whole file after its comment header where no region is named;
+#   - each relative link leads to a file, and each #heading to a heading.
+import pathlib
+import re
+import sys
+import textwrap
+import unittest
+
+root = pathlib.Path(__file__).resolve().parents[2]
+pages = [root / "README.md", root / "CONTRIBUTING.md"] + sorted((root / "docs").rglob("*.md"))
+
+
+def region(path, name):
+    lines = (root / path).read_text().splitlines()
+    if name is None:
+        while lines and lines[0].startswith("//"):
+            lines.pop(0)
+        return "\n".join(lines)
+    start = lines.index(next(l for l in lines if l.strip() == f"// [doc:{name}]")) + 1
+    end = next(i for i in range(start, len(lines)) if lines[i].strip() == "// [doc:end]")
+    return textwrap.dedent("\n".join(lines[start:end]))
+
+
+def anchor(heading):
+    text = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return text.replace(" ", "-")
+
+
+class Docs(unittest.TestCase):
+    def test_there_are_pages(self):
+        self.assertGreater(len(pages), 10)
+
+    def test_snippets_are_compiled_code(self):
+        count = 0
+        for page in pages:
+            lines = page.read_text().splitlines()
+            i = 0
+            while i < len(lines):
+                if lines[i].strip() == "```cpp":
+                    end = next(k for k in range(i + 1, len(lines)) if lines[k].strip() == "```")
+                    shown = "\n".join(lines[i + 1:end])
+                    source = re.fullmatch(r"<!-- source: ([^#\s]+)(?:#(\w+))? -->", lines[i - 1].strip())
+                    where = f"{page.relative_to(root)}:{i + 1}"
+                    self.assertIsNotNone(source, f"{where}: no source line above this block")
+                    self.assertEqual(shown.strip(), region(*source.groups()).strip(), where)
+                    count += 1
+                    i = end
+                i += 1
+        self.assertGreater(count, 10)
+
+    def test_links_lead_somewhere(self):
+        for page in pages:
+            text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+            for target in re.findall(r"\]\(([^)\s]+)\)", text):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                path, _, fragment = target.partition("#")
+                file = (page.parent / path).resolve() if path else page
+                where = f"{page.relative_to(root)}: {target}"
+                self.assertTrue(file.exists(), where)
+                if fragment:
+                    headings = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.M)
+                    self.assertIn(fragment, [anchor(h) for h in headings], where)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if unittest.main(exit=False, verbosity=1).result.wasSuccessful() else 1)
