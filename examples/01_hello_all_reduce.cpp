@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The first program: a sum over all ranks. Run it alone, or as four processes with `collx_run -n 4 01_hello_all_reduce`.
+// The first program: a sum over all ranks. Run it alone, or as four processes: collx_run -n 4 01_hello_all_reduce
 // collx-example: procs=4
 #include <collx/collx.hpp>
 #include <cstdio>

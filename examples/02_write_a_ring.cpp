@@ -17,8 +17,8 @@
 namespace lesson {
 
 // The words of the language, one by one: POSIX has global functions send and recv, so `using namespace` is ambiguous.
-using collx::sched::recv, collx::sched::reduce, collx::sched::copy, collx::sched::send;
 using collx::sched::from, collx::sched::to, collx::sched::in, collx::sched::out;
+using collx::sched::recv, collx::sched::reduce, collx::sched::copy, collx::sched::send;
 
 enum class mistake { none, shifted_chunk };
 
@@ -41,11 +41,9 @@ struct my_ring {
         const int last = Mistake == mistake::shifted_chunk ? chunk(r + 2) : chunk(r + 1);
 
         ex.template step<send>(to(next), in(r));
-        for (int i = 1; i < n - 1; ++i)
-            ex.template step<recv | reduce | send>(from(prev), to(next), in(chunk(r - i)));
+        for (int i = 1; i < n - 1; ++i) ex.template step<recv | reduce | send>(from(prev), to(next), in(chunk(r - i)));
         ex.template step<recv | reduce | copy | send>(from(prev), to(next), in(last), out(last));
-        for (int i = 0; i < n - 2; ++i)
-            ex.template step<recv | copy | send>(from(prev), to(next), out(chunk(r - i)));
+        for (int i = 0; i < n - 2; ++i) ex.template step<recv | copy | send>(from(prev), to(next), out(chunk(r - i)));
         ex.template step<recv | copy>(from(prev), out(chunk(r + 2)));
     }
 };
@@ -71,7 +69,8 @@ void show_steps(int n) {
     const auto facts = collx::sched::facts_of(lesson::my_ring<>{}, n);
     std::printf("derived: %d steps and %d messages per rank, %d rounds, channels at least %d deep\n\n", facts.steps,
                 facts.messages, facts.rounds, facts.min_depth);
-    example::expect(facts.messages == 2 * (n - 1) && facts.steps == 2 * n - 1 && facts.min_depth == 2, "facts of a ring");
+    example::expect(facts.messages == 2 * (n - 1) && facts.steps == 2 * n - 1 && facts.min_depth == 2,
+                    "facts of a ring");
 }
 
 void refute(const char* what, const collx::sched::schedule& s) {
@@ -89,7 +88,8 @@ int main() {
     std::printf("proved for 1 to 64 ranks: every chunk of every rank ends as the sum over all ranks, and nobody waits "
                 "for ever\n\n");
 
-    refute("with the wrong chunk in the middle", collx::sched::record_all(lesson::my_ring<lesson::mistake::shifted_chunk>{}, 4));
+    refute("with the wrong chunk in the middle",
+           collx::sched::record_all(lesson::my_ring<lesson::mistake::shifted_chunk>{}, 4));
     auto shallow = collx::sched::record_all(lesson::my_ring<>{}, 4);
     shallow.depth = 1;
     refute("with channels that hold one message only", shallow);

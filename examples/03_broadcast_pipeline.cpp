@@ -71,8 +71,10 @@ int main() {
             if (world.rank() == 0) std::printf("%8d %8d %13.0f us %13.0f us\n", k, ranks + k - 2, small_us, large_us);
         }
         if (world.rank() == 0)
-            std::printf("\n64 KiB fit one slot of a channel, so K alone decides how they are cut. Longer chunks travel in\n"
-                        "pieces of at most a slot anyway, so that even K = 1 is a pipeline; collx::piece{bytes} sets the size.\n");
+            std::printf(
+                "\n64 KiB fit one slot of a channel, so K alone decides how they are cut. Longer chunks travel in\n"
+                "pieces of at most a slot anyway, so that even K = 1 is a pipeline; collx::piece{bytes} sets the "
+                "size.\n");
     });
     return example::result();
 }

@@ -16,7 +16,8 @@
 // An image as graphics libraries have it: rows lie `pitch` elements apart, and what is between them is not ours.
 struct image {
     int width, height, pitch;
-    std::vector<float> pixels = std::vector<float>(static_cast<std::size_t>(pitch) * static_cast<std::size_t>(height), -1);
+    std::vector<float> pixels =
+        std::vector<float>(static_cast<std::size_t>(pitch) * static_cast<std::size_t>(height), -1);
     float& at(int x, int y) { return pixels[static_cast<std::size_t>(y * pitch + x)]; }
 };
 
@@ -24,7 +25,8 @@ struct image {
 template <>
 struct collx::buffer_traits<image> {
     static auto view(image& i) {
-        return strided2d(i.pixels.data(), static_cast<std::size_t>(i.height), static_cast<std::size_t>(i.width), i.pitch);
+        return strided2d(i.pixels.data(), static_cast<std::size_t>(i.height), static_cast<std::size_t>(i.width),
+                         i.pitch);
     }
 };
 // [doc:end]
@@ -49,7 +51,8 @@ void average_images(collx::communicator& world) {
 
 void sum_of_squares(collx::communicator& world) {
     std::vector<float> x(100'000);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i + static_cast<std::size_t>(world.rank())) % 10);
+    for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>((i + static_cast<std::size_t>(world.rank())) % 10);
     // [doc:lazy]
     // A view is no memory: each square is computed when the reduction asks for it.
     auto squares = x | std::views::transform([](float v) { return v * v; });

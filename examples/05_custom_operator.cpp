@@ -44,15 +44,17 @@ void sharded_softmax(collx::communicator& world) {
     std::vector<collx::softmax_state<float>> rows(3, collx::online_softmax::identity<collx::softmax_state<float>>());
     for (int row = 0; row < 3; ++row)
         for (int i = first; i < first + mine; ++i)
-            rows[static_cast<std::size_t>(row)] =
-                collx::online_softmax{}(rows[static_cast<std::size_t>(row)], collx::softmax_state<float>::of(logit(row, i)));
+            rows[static_cast<std::size_t>(row)] = collx::online_softmax{}(
+                rows[static_cast<std::size_t>(row)], collx::softmax_state<float>::of(logit(row, i)));
     collx::all_reduce(world, rows, collx::online_softmax{});
     // [doc:end]
     for (int row = 0; row < 3; ++row) {
         const auto& state = rows[static_cast<std::size_t>(row)];
         double want = 0;
-        for (int i = 0; i < all; ++i) want += std::exp(static_cast<double>(logit(row, i)) - static_cast<double>(state.max));
-        example::expect(std::abs(static_cast<double>(state.sum) - want) < 1e-4 * want, "the denominator of the whole row");
+        for (int i = 0; i < all; ++i)
+            want += std::exp(static_cast<double>(logit(row, i)) - static_cast<double>(state.max));
+        example::expect(std::abs(static_cast<double>(state.sum) - want) < 1e-4 * want,
+                        "the denominator of the whole row");
         if (world.rank() == 0) std::printf("softmax row %d: max %.3f, sum %.4f\n", row, state.max, state.sum);
     }
 }
@@ -79,7 +81,8 @@ void recurrence(collx::communicator& world) {
     for (int i = 0; i < world.rank() * 10; ++i) x = step(i).a * x + step(i).b;
     const double found = before.a * 3 + before.b;
     example::expect(std::abs(found - x) < 1e-9 * std::abs(x), "the state in which this rank's part begins");
-    if (world.rank() == world.size() - 1) std::printf("recurrence: rank %d begins with x = %.6f\n", world.rank(), found);
+    if (world.rank() == world.size() - 1)
+        std::printf("recurrence: rank %d begins with x = %.6f\n", world.rank(), found);
 }
 
 void capturing_lambda(collx::communicator& world) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Chooses what travels and in which order it is added: bf16 on the wire of float sums, f16 data that is summed in
-// float, and a sum whose bits do not depend on who else is there. Next: docs/determinism.md.
+// float, and a sum that has the bits of the serial loop. Next: docs/determinism.md.
 #include <collx/collx.hpp>
 
 #include <cmath>
@@ -42,7 +42,8 @@ void half_the_bytes(collx::communicator& world, std::size_t n) {
     example::expect(worst < 2 * 0.01f * static_cast<float>(world.size()) / 256, "bf16 on the wire rounds, no more");
     std::vector<float> all(n * static_cast<std::size_t>(world.size()));
     collx::all_gather(world, narrow, all);
-    for (std::size_t i = 0; i < all.size(); ++i) example::expect(all[i] == narrow[i % n], "still the same on all ranks");
+    for (std::size_t i = 0; i < all.size(); ++i)
+        example::expect(all[i] == narrow[i % n], "still the same on all ranks");
     if (world.rank() == 0)
         std::printf("bf16 on the wire: half the bytes, largest deviation %.2g of sums up to %.2g\n", worst, largest);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// collx_facts: what each algorithm costs, counted from its steps. `collx_facts` prints the tables of docs/algorithms.md,
-// `collx_facts 5` the same for 5 ranks.
+// collx_facts: what each algorithm costs, counted from its steps. `collx_facts` prints the tables of
+// docs/algorithms.md, `collx_facts 5` the same for 5 ranks.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -63,7 +63,8 @@ struct dataset {
     matrix columns(const std::vector<int>& order, int first, int count) const {
         matrix m(pixels, count);
         for (int c = 0; c < count; ++c) {
-            const std::uint8_t* image = &images[static_cast<std::size_t>(order[static_cast<std::size_t>(first + c)]) * pixels];
+            const std::uint8_t* image =
+                &images[static_cast<std::size_t>(order[static_cast<std::size_t>(first + c)]) * pixels];
             for (int p = 0; p < pixels; ++p) m(p, c) = (static_cast<float>(image[p]) - 73.0f) / 128.0f; // 73: the mean
         }
         return m;
@@ -77,7 +78,8 @@ struct dataset {
 inline dataset load(const std::string& which) {
     dataset d{read_idx(folder + which + "-images-idx3-ubyte.gz", 3, pixels),
               read_idx(folder + which + "-labels-idx1-ubyte.gz", 1, 1)};
-    if (d.images.size() != d.labels.size() * pixels) throw std::runtime_error(which + ": as many labels as images expected");
+    if (d.images.size() != d.labels.size() * pixels)
+        throw std::runtime_error(which + ": as many labels as images expected");
     for (const auto l : d.labels)
         if (l >= classes) throw std::runtime_error(which + ": a label above 9");
     return d;

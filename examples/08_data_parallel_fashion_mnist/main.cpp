@@ -11,6 +11,7 @@
 #include <collx/algo/two_shot.hpp>
 #include <collx/sched/render.hpp>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -40,7 +41,8 @@ void run(collx::communicator& world, const task& t, const dataset& data, const d
     settings s;
     if (example::is_short()) s.epochs = 1, s.images = 6'000;
     std::size_t weights = 0;
-    for (std::size_t i = 0; i + 1 < t.widths.size(); ++i) weights += static_cast<std::size_t>(t.widths[i] * t.widths[i + 1]);
+    for (std::size_t i = 0; i + 1 < t.widths.size(); ++i)
+        weights += static_cast<std::size_t>(t.widths[i] * t.widths[i + 1]);
     say(world, "\n%s: %zu weights, batches of %d among %d ranks\n", t.name, weights, s.batch, world.size());
     say(world, "%6s %9s %9s %10s %15s\n", "epoch", "loss", "test acc", "images/s", "in exchange");
 
@@ -67,11 +69,13 @@ void run(collx::communicator& world, const task& t, const dataset& data, const d
     auto alone = world.split(world.rank() == 0 ? 0 : -1);
     if (world.rank() == 0) {
         double alone_reached = 0;
-        auto serial = train(alone, t.widths, data, test, again, [&](int, const epoch_report& r) { alone_reached = r.test_accuracy; });
+        auto serial = train(alone, t.widths, data, test, again,
+                            [&](int, const epoch_report& r) { alone_reached = r.test_accuracy; });
         const double difference = largest_difference(together, serial);
         say(world, "all ranks hold the same bits; trained alone for %d steps, weights differ by %.1e at most\n",
             again.images / again.batch * again.epochs, difference);
-        if (whole_serial_check) say(world, "test accuracy: %.2f%% together, %.2f%% alone\n", 100 * reached, 100 * alone_reached);
+        if (whole_serial_check)
+            say(world, "test accuracy: %.2f%% together, %.2f%% alone\n", 100 * reached, 100 * alone_reached);
         const bool is_smooth = t.widths.size() == 2;
         if (is_smooth || !whole_serial_check) example::expect(difference < 1e-4, "the weights of the serial program");
         else example::expect(std::abs(reached - alone_reached) < 0.01, "the accuracy of the serial program");
@@ -79,11 +83,13 @@ void run(collx::communicator& world, const task& t, const dataset& data, const d
     collx::barrier(world);
 }
 
-void draw(const collx::communicator& world, const collx::tools::line_chart& chart, const std::filesystem::path& folder) {
+void draw(const collx::communicator& world, const collx::tools::line_chart& chart,
+          const std::filesystem::path& folder) {
     if (world.rank() != 0) return;
     std::ofstream(folder / "fashion_mnist_loss.svg") << collx::tools::to_svg(chart);
     const auto exchange = collx::sched::record_all(collx::algo::two_shot_all_reduce{}, world.size());
-    std::ofstream(folder / "fashion_mnist_exchange.svg") << collx::sched::to_svg(exchange, "the gradient exchange: two-shot all-reduce");
+    std::ofstream(folder / "fashion_mnist_exchange.svg")
+        << collx::sched::to_svg(exchange, "the gradient exchange: two-shot all-reduce");
     std::printf("\nDrawn: fashion_mnist_loss.svg and fashion_mnist_exchange.svg, beside the program.\n");
 }
 
@@ -93,7 +99,8 @@ int main(int argc, char** argv) try {
     collx::communicator world;
     world.set_timeout(std::chrono::minutes(5)); // the serial check keeps the others waiting
     const auto data = load("train"), test = load("t10k");
-    say(world, "Fashion-MNIST: %d images to learn from, %d to test with; %d rank(s)\n", data.size(), test.size(), world.size());
+    say(world, "Fashion-MNIST: %d images to learn from, %d to test with; %d rank(s)\n", data.size(), test.size(),
+        world.size());
 
     const bool whole_serial_check = argc > 1 && std::strcmp(argv[1], "--check-serial") == 0;
     auto chart = collx::tools::curve_chart("Training on Fashion-MNIST", "epoch", "loss");

@@ -33,7 +33,8 @@ struct share {
 // Sums gradients over ranks while the backward pass goes on: large ones each by itself, biases together at the end.
 class gradient_exchange {
 public:
-    gradient_exchange(collx::communicator& world, int batch) : world_(world), biases_(world), mean_(1.0f / static_cast<float>(batch)) {}
+    gradient_exchange(collx::communicator& world, int batch)
+        : world_(world), biases_(world), mean_(1.0f / static_cast<float>(batch)) {}
 
     void start(layer& l) {
         const std::int64_t begin = collx::now_ns();
@@ -69,7 +70,8 @@ inline double accuracy(collx::communicator& world, network& net, const dataset& 
     const share mine(world, std::min(images, test.size()));
     for (int i = mine.first; i < mine.last; i += 500) {
         const int count = std::min(500, mine.last - i);
-        right += net.count_right(net.forward(test.columns(order, i, count)), [&](int c) { return test.label(order, i + c); });
+        right += net.count_right(net.forward(test.columns(order, i, count)),
+                                 [&](int c) { return test.label(order, i + c); });
     }
     collx::all_reduce(world, collx::value(right));
     return static_cast<double>(right) / std::min(images, test.size());
@@ -114,7 +116,8 @@ inline int odd_rank(collx::communicator& world, network& net) {
     std::uint64_t hash = 0xcbf2'9ce4'8422'2325; // FNV-1a over the bits
     const auto add = [&](const float* p, Eigen::Index n) {
         const auto* bytes = reinterpret_cast<const unsigned char*>(p);
-        for (std::size_t i = 0; i < static_cast<std::size_t>(n) * sizeof(float); ++i) hash = (hash ^ bytes[i]) * 0x100'0000'01b3;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(n) * sizeof(float); ++i)
+            hash = (hash ^ bytes[i]) * 0x100'0000'01b3;
     };
     for (auto& l : net.layers()) add(l.weights.data(), l.weights.size()), add(l.bias.data(), l.bias.size());
     std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -52,10 +53,10 @@ void calls(collx::communicator& world) {
     const auto n = static_cast<std::size_t>(world.size());
     std::vector<float> x(10, 1), in(10, 1), out(10);
     // [doc:call_shape]
-    collx::all_reduce(world, x);                                   // in place, sum
-    collx::all_reduce(world, in, out, collx::max{});               // from in to out, another operator
-    collx::broadcast(world, x, {.root = 1});                       // options by name, any subset
-    collx::all_reduce(world, x, collx::plus{}, {.timeout = 5s});   // a deadline for this call
+    collx::all_reduce(world, x);                                 // in place, sum
+    collx::all_reduce(world, in, out, collx::max{});             // from in to out, another operator
+    collx::broadcast(world, x, {.root = 1});                     // options by name, any subset
+    collx::all_reduce(world, x, collx::plus{}, {.timeout = 5s}); // a deadline for this call
     // [doc:end]
     expect(out[3] == 1 && x[3] == static_cast<float>(n * n));
 
@@ -112,9 +113,9 @@ void tensors(collx::communicator& world) {
 
     std::vector<double> data(60, 1);
     // [doc:strided]
-    collx::all_reduce(world, collx::view(data.data(), 10));                   // a pointer and a count
-    collx::all_reduce(world, collx::strided(data.data() + 20, 5, 3));         // every third
-    collx::all_reduce(world, collx::strided2d(data.data() + 40, 2, 3, 10));   // 2 rows of 3, 10 apart
+    collx::all_reduce(world, collx::view(data.data(), 10));                 // a pointer and a count
+    collx::all_reduce(world, collx::strided(data.data() + 20, 5, 3));       // every third
+    collx::all_reduce(world, collx::strided2d(data.data() + 40, 2, 3, 10)); // 2 rows of 3, 10 apart
     // [doc:end]
     const auto sum = static_cast<double>(n);
     expect(data[9] == sum && data[10] == 1 && data[23] == sum && data[24] == 1 && data[52] == sum && data[53] == 1);

@@ -5,6 +5,7 @@
 #   - each ```cpp block follows a line `<!-- source: FILE#REGION -->` and equals the lines between `// [doc:REGION]` and
 #     `// [doc:end]` of that file, or the whole file after its comment header where no region is named;
 #   - each relative link leads to a file, and each #heading to a heading.
+# `docs_test.py --fix` puts the present code into the pages.
 import pathlib
 import re
 import sys
@@ -31,6 +32,26 @@ def anchor(heading):
     return text.replace(" ", "-")
 
 
+def blocks(lines):
+    """(first, last + 1, source match) of the code in each ```cpp block."""
+    i = 0
+    while i < len(lines):
+        if lines[i].strip() == "```cpp":
+            end = next(k for k in range(i + 1, len(lines)) if lines[k].strip() == "```")
+            yield i + 1, end, re.fullmatch(r"<!-- source: ([^#\s]+)(?:#(\w+))? -->", lines[i - 1].strip())
+            i = end
+        i += 1
+
+
+def fix():
+    for page in pages:
+        lines = page.read_text().splitlines()
+        for first, end, source in reversed(list(blocks(lines))):
+            if source is not None:
+                lines[first:end] = region(*source.groups()).strip("\n").splitlines()
+        page.write_text("\n".join(lines) + "\n")
+
+
 class Docs(unittest.TestCase):
     def test_there_are_pages(self):
         self.assertGreater(len(pages), 10)
@@ -39,18 +60,12 @@ class Docs(unittest.TestCase):
         count = 0
         for page in pages:
             lines = page.read_text().splitlines()
-            i = 0
-            while i < len(lines):
-                if lines[i].strip() == "```cpp":
-                    end = next(k for k in range(i + 1, len(lines)) if lines[k].strip() == "```")
-                    shown = "\n".join(lines[i + 1:end])
-                    source = re.fullmatch(r"<!-- source: ([^#\s]+)(?:#(\w+))? -->", lines[i - 1].strip())
-                    where = f"{page.relative_to(root)}:{i + 1}"
-                    self.assertIsNotNone(source, f"{where}: no source line above this block")
-                    self.assertEqual(shown.strip(), region(*source.groups()).strip(), where)
-                    count += 1
-                    i = end
-                i += 1
+            for first, end, source in blocks(lines):
+                where = f"{page.relative_to(root)}:{first}"
+                self.assertIsNotNone(source, f"{where}: no source line above this block")
+                shown = "\n".join(lines[first:end])
+                self.assertEqual(shown.strip(), region(*source.groups()).strip(), where)
+                count += 1
         self.assertGreater(count, 10)
 
     def test_links_lead_somewhere(self):
@@ -69,4 +84,6 @@ class Docs(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--fix"]:
+        sys.exit(fix())
     sys.exit(0 if unittest.main(exit=False, verbosity=1).result.wasSuccessful() else 1)

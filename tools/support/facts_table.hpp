@@ -35,8 +35,8 @@ std::string facts_row(const Algorithm& a, int n) {
     const char* order = !reduces(Algorithm::op) ? "–" : sched::name_of(f.order);
     return std::string("| `") + Algorithm::name + "` | " + number_or_dash(static_cast<int>(chunks)) + " | " +
            std::to_string(f.steps) + " | " + std::to_string(f.rounds) + " | " + number_or_dash(f.messages) + " | " +
-           share_of_buffer(f.chunks_sent, chunks) + " | " + share_of_buffer(f.window_chunks_written, n * chunks) + " | " +
-           share_of_buffer(f.window_chunks_read, n * chunks) + " | " + number_or_dash(f.min_depth) + " | " +
+           share_of_buffer(f.chunks_sent, chunks) + " | " + share_of_buffer(f.window_chunks_written, n * chunks) +
+           " | " + share_of_buffer(f.window_chunks_read, n * chunks) + " | " + number_or_dash(f.min_depth) + " | " +
            number_or_dash(f.min_window_depth) + " | " + share_of_buffer(f.tmp_chunks, chunks) + " | " + order + " |\n";
 }
 
@@ -49,7 +49,8 @@ inline std::string facts_tables(int n = facts_table_ranks) {
     std::string text;
     const auto table = [&]<collective C>(std::integral_constant<collective, C>) {
         text += std::string("\n### ") + name_of(C) + "\n\n" +
-                "| algorithm | chunks | steps | rounds | messages | sent | window written | window read | slots | stages | scratch | order |\n"
+                "| algorithm | chunks | steps | rounds | messages | sent | window written | window read | slots | "
+                "stages | scratch | order |\n"
                 "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n";
         algo::algorithms<C>::for_each([&](auto a) { text += detail::facts_row(a, n); });
     };
