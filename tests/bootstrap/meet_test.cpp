@@ -81,7 +81,7 @@ TEST_CASE("ranks that do not come to the store are named") {
         processes p;
         for (const int r : {0, 2})
             p.start(r, [&] {
-                (void)agree_on_job(describe(r, 4, store), soon(300));
+                (void)agree_on_job(describe(r, 4, store), soon(r == 0 ? 300 : 5000));
                 return 0;
             });
         p.wait();
@@ -90,7 +90,7 @@ TEST_CASE("ranks that do not come to the store are named") {
             CHECK(p[r].code == errc::timeout);
             CHECK(p[r].says("2 of 4 ranks did not come to the store: 1, 3"));
             CHECK(p[r].took_ns > 250'000'000);
-            CHECK(p[r].took_ns < 1'500'000'000);
+            CHECK(p[r].took_ns < 3'000'000'000);
         }
     }
     processes p;

@@ -91,7 +91,7 @@ public:
                         outcomes_[i].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
                     pids_[i] = 0;
                 } else if (ended < 0 && errno == ECHILD) {
-                    pids_[i] = 0;  // the test has waited for it by itself
+                    pids_[i] = 0; // the test has waited for it by itself
                 } else {
                     ::usleep(500);
                 }

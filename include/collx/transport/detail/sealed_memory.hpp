@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <cstring>
 #include <collx/core/pointers.hpp>
+#include <cstring>
 
 #include <collx/core/descriptor.hpp>
 #include <collx/transport/arena.hpp>
