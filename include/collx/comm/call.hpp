@@ -157,9 +157,10 @@ public:
                                    .type_hash = static_cast<std::uint32_t>(type_hash<wire_type>()),
                                    .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
                                    .root = f.root,
-                                   .policy_hash = static_cast<std::uint32_t>(type_hash<Policies>()),
+                                   .policy_hash = hash_of(p),
                                    .what = C,
-                                   .zero_copy = zero_copy});
+                                   .zero_copy = zero_copy},
+                               f.timeout_ns);
         plan_ = &choose(p, f, at_port, zero_copy);
         if (plan_->zero_copy && !zero_copy)
             fail(errc::invalid_argument, c.net.rank(), -1, "allocate the buffers with collx::shared_allocator on every rank",
@@ -191,6 +192,16 @@ public:
     }
 
 private:
+    // Not the types alone: pieces of other sizes, or an algorithm with other parameters, would read what the peers did not write.
+    static std::uint32_t hash_of(const Policies& p) {
+        std::uint64_t h = type_hash<Policies>() ^ p.piece_bytes * 0x9e37'79b9'7f4a'7c15;
+        if constexpr (Policies::template has_algorithm<C>) {
+            auto a = p.template algorithm<C>();
+            if constexpr (requires { a.root; }) a.root = 0;  // the call's own root takes its place
+            h ^= parameter_bits(a);
+        }
+        return static_cast<std::uint32_t>(h ^ h >> 32);
+    }
     bound_schedule& choose(const Policies& p, const call_facts& f, int at_port, bool zero_copy) {
         if constexpr (Policies::template has_algorithm<C>) {
             auto algorithm = p.template algorithm<C>();

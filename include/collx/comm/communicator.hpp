@@ -32,37 +32,42 @@ public:
     communicator(communicator&&) noexcept = default;
     communicator& operator=(communicator&&) noexcept = default;
 
-    int rank() const { return core_->net.rank(); }
-    int size() const { return core_->net.size(); }
+    int rank() const { return live().net.rank(); }
+    int size() const { return live().net.size(); }
 
     // How long calls wait for peers before they throw timed_out.
-    void set_timeout(std::chrono::nanoseconds t) { core_->settings.timeout_ns = t.count(); }
+    void set_timeout(std::chrono::nanoseconds t) { live().settings.timeout_ns = t.count(); }
     // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a hang). Collective.
-    void set_checked(bool on) { core_->settings.checked = on; }
-    bool is_checked() const { return core_->settings.checked; }
+    void set_checked(bool on) { live().settings.checked = on; }
+    bool is_checked() const { return live().settings.checked; }
 
     // A new communicator of all ranks with the same colour, in the order of (key, rank). A negative colour takes no part and receives an empty one.
     communicator split(int color, int key = 0);
     bool is_empty() const { return core_ == nullptr; }
 
     // Ends the communicator for all ranks: every call under way or to come throws aborted. Local, immediate, from any thread.
-    void abort() { core_->net.report(failure(errc::aborted, rank())); }
+    void abort() { live().net.report(failure(errc::aborted, rank())); }
 
     // Moves outstanding operations on without waiting. Returns how many are left.
-    std::size_t progress() { return core_->progress_pending(); }
+    std::size_t progress() { return live().progress_pending(); }
 
-    links::traffic sent() const { return core_->net.sent(); }
-    std::uint64_t sequence() const { return core_->sequence; }
-    counted_ptr<const job> membership() const { return core_->home; }
+    links::traffic sent() const { return live().net.sent(); }
+    std::uint64_t sequence() const { return live().sequence; }
+    counted_ptr<const job> membership() const { return live().home; }
 
     // The same communicator with policies bound: all_reduce(comm.with(ring_all_reduce{}), x).
     template <class... Policies>
     auto with(Policies... p) &;
 
-    core& internals() { return *core_; }
+    core& internals() { return live(); }
 
 private:
     explicit communicator(sole_ptr<communicator_core> c) : core_(std::move(c)) {}
+    core& live() const {
+        if (core_ == nullptr)
+            fail(errc::invalid_argument, -1, -1, "ask is_empty(): split() gave it to a rank of negative colour, or it was moved from", "this communicator is empty");
+        return *core_;
+    }
     sole_ptr<communicator_core> core_;
 };
 

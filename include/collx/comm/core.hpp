@@ -72,6 +72,7 @@ struct communicator_core {
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
     int find_dead(std::int64_t now, int waiting_for) {
+        if (home->is_threads) return find_failed_thread();
         if (home->watch.watched() == 0) return -1;
         int guilty = -1;
         home->watch.find_dead([&](int world_rank) {
@@ -85,6 +86,12 @@ struct communicator_core {
             return true;
         });
         return guilty;
+    }
+
+    int find_failed_thread() const {
+        for (int r = 0; r < net.size(); ++r)
+            if (home->has_failed(members[static_cast<std::size_t>(r)])) return r;
+        return -1;
     }
 
     // Makes the failure known to all ranks and throws the first one that anybody reported.
@@ -135,7 +142,7 @@ struct communicator_core {
     // Every rank shows the others up to 56 bytes. The same window and argument as one_shot: seeing all signals of one exchange proves that the one
     // before has been read.
     template <class Visit>
-    void exchange(const void* mine, std::size_t bytes, Visit&& visit) {
+    void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
         const std::uint64_t i = exchanges++;
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);
@@ -144,7 +151,7 @@ struct communicator_core {
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
             for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;)
-                if (b.pause()) check(until, 0, r);
+                if (b.pause()) check(until, timeout_ns, r);
             visit(r, other.payload);
         }
     }

@@ -42,10 +42,11 @@ public:
                 fail(errc::invalid_argument, me, static_cast<int>(i), "counts are element counts of each rank", "%s count of rank %zu is negative", which, i);
             numbers_.push_back(static_cast<std::size_t>(counts.data()[i]));
         }
+        require_offsets(me, n, offsets, which);
         std::size_t next = 0;
         for (std::size_t i = 0; i < n; ++i) {
             const std::size_t at = offset(offsets, i, next);
-            if (numbers_[i] > SIZE_MAX / 2 - at)
+            if (at > SIZE_MAX / 2 || numbers_[i] > SIZE_MAX / 2 - at)
                 fail(errc::invalid_argument, me, static_cast<int>(i), "is a count negative?", "%s counts overflow at rank %zu", which, i);
             numbers_.push_back(at);
             next = at + numbers_[i];
@@ -69,6 +70,17 @@ private:
         return h;
     }
     struct no_offsets {};
+    static void require_offsets(int, std::size_t, no_offsets, const char*) {}
+    template <class Offsets>
+    static void require_offsets(int me, std::size_t n, const Offsets& o, const char* which) {
+        if (o.size() != 0 && o.size() != n)
+            fail(errc::invalid_argument, me, -1, "give one offset per rank, or none", "%s offsets: %zu numbers for %zu ranks", which,
+                 static_cast<std::size_t>(o.size()), n);
+        for (std::size_t i = 0; i < o.size(); ++i)
+            if (std::is_signed_v<std::remove_cvref_t<decltype(o.data()[i])>> && !(o.data()[i] >= 0))
+                fail(errc::invalid_argument, me, static_cast<int>(i), "offsets count elements from the start of the buffer",
+                     "%s offset of rank %zu is negative", which, i);
+    }
     static std::size_t offset(no_offsets, std::size_t, std::size_t next) { return next; }
     template <class Offsets>
     static std::size_t offset(const Offsets& o, std::size_t i, std::size_t next) {

@@ -180,7 +180,7 @@ private:
         auto& c = comm_->internals();
         c.begin_collective();
         if (c.settings.checked)
-            detail::compare_signatures(c, {.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2});
+            detail::compare_signatures(c, {.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2}, o.timeout.count());
         auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);
         const auto l = chunk_layout::even(bytes, 1);
         task<links, detail::group_mover> t(c.net, plan, detail::group_mover(calls, first, last), l, l, bytes);

@@ -91,6 +91,10 @@ public:
     std::uint64_t communicators_made = 0;  // by the whole job, in step on all ranks
     const char* found_by = "alone";
 
+    // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers still hold.
+    void say_failed() { memory->header().pid[rank].store(arena_header::has_failed, std::memory_order_release); }
+    bool has_failed(int other) const { return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_failed; }
+
     detail::notice_board& board() const { return *reinterpret_cast<detail::notice_board*>(memory->board()); }
 
     // The place of the next communicator of all ranks: rank 0 takes it, the others read it from the board.

@@ -33,10 +33,12 @@ struct thread_rank {
                 else (*me.body)();
             } catch (...) {
                 me.error = std::current_exception();
+                me.home->say_failed();
                 world_core->net.report(failure(errc::peer_failed, me.home->rank));  // the others must not wait for this rank
             }
         } catch (...) {
             if (!me.error) me.error = std::current_exception();
+            me.home->say_failed();
         }
         thread_job.reset();
         return nullptr;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <collx/core/pointers.hpp>
 #include <vector>
 
@@ -25,7 +26,7 @@ public:
     shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()) {}
 
     T* allocate(std::size_t n) {
-        const std::size_t bytes = n * sizeof(T);
+        const std::size_t bytes = n <= SIZE_MAX / sizeof(T) ? n * sizeof(T) : SIZE_MAX;
         const std::uint64_t at = memory_->take(bytes);
         memory_->reserve(at, bytes);
         return reinterpret_cast<T*>(memory_->at(at));

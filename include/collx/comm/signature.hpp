@@ -49,7 +49,7 @@ inline const char* difference(const signature& x, const signature& y, char (&a)[
 }
 
 // Everybody compares with rank 0 and names all ranks that differ from it, so that every rank prints the same names.
-inline void compare_signatures(communicator::core& c, signature mine) {
+inline void compare_signatures(communicator::core& c, signature mine, std::int64_t timeout_ns) {
     mine.sequence = static_cast<std::uint32_t>(c.sequence);
     signature first{};
     char ranks[120] = "", a[40] = "", b[40] = "";
@@ -69,7 +69,7 @@ inline void compare_signatures(communicator::core& c, signature mine) {
             std::memcpy(b, q, sizeof b);
         }
         if (used + 8 < sizeof ranks) used += static_cast<std::size_t>(std::snprintf(ranks + used, sizeof ranks - used, "%s%d", used != 0 ? ", " : "", r));
-    });
+    }, timeout_ns);
     if (culprit >= 0)
         fail(errc::mismatch, c.net.rank(), culprit, "all ranks must make the same calls with the same arguments in the same order",
              "in call %llu (%s here) rank 0 differs from rank %s: %s is %s on rank 0 and %s on rank %d", static_cast<unsigned long long>(c.sequence),

@@ -18,7 +18,7 @@ struct split_place {
 }  // namespace detail
 
 inline communicator communicator::split(int color, int key) {
-    auto& c = *core_;
+    auto& c = live();
     c.begin_collective();
     const int n = size(), me = rank();
     std::vector<detail::split_request> all(static_cast<std::size_t>(n));

@@ -36,6 +36,7 @@ struct bound_schedule {
     std::byte* scratch = nullptr;      // tmp chunks
     std::size_t scratch_bytes = 0;
     std::vector<std::byte> scratch_memory;
+    std::vector<std::vector<std::byte>> outgrown;
     std::vector<const void*> sources;  // operands of a fold
 };
 

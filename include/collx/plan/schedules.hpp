@@ -80,10 +80,12 @@ public:
         }
     }
 
-    // Room for the partial results of one piece; grows on first use only.
+    // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on the port may be using it.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
         if (bytes <= b.scratch_bytes) return;
-        b.scratch_memory.resize(bytes + 64);
+        if (bytes < 2 * b.scratch_bytes) bytes = 2 * b.scratch_bytes;
+        if (b.scratch_bytes != 0) b.outgrown.push_back(std::move(b.scratch_memory));
+        b.scratch_memory.assign(bytes + 64, std::byte{});
         b.scratch = b.scratch_memory.data() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % 64);
         b.scratch_bytes = bytes;
     }

@@ -39,7 +39,7 @@ struct arena_header {
     alignas(64) std::atomic<std::uint32_t> lock;           // 0 free, else holder's pid
     std::int32_t free_count;
     range free[max_free];                                  // sorted by offset; under lock
-    static constexpr std::int32_t has_left = -2;
+    static constexpr std::int32_t has_left = -2, has_failed = -3;  // the second: a thread that ended with an exception
     alignas(64) std::atomic<std::int32_t> pid[max_local_ranks];  // written by: its rank before arrived, has_left at its end; read by: all
     alignas(64) std::byte board[page_bytes];               // for those who build on the arena: a page at a known place
 };
