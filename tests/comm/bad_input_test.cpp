@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Arguments that cannot be right: each is a typed error on the rank that passes them, before anything has moved, and the communicator goes on.
+#include "support.hpp"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+
+using namespace collx_test;
+using collx::invalid_argument;
+
+namespace {
+
+// All ranks make the same mistake; afterwards a right call must work, so no rank may have begun the wrong one.
+template <class F>
+void check(collx::communicator& w, const char* text, F&& f) {
+    const auto sequence = w.sequence();
+    const auto e = thrown<invalid_argument>(w, f);
+    collx_test::expect(says(e, text), __FILE__, __LINE__, text, w.rank());
+    EXPECT(e.code() == collx::errc::invalid_argument && e.rank() == w.rank() && w.sequence() == sequence);
+    int one = 1;
+    collx::all_reduce(w, collx::value(one));
+    EXPECT(one == w.size());
+}
+
+}  // namespace
+
+TEST_CASE("null buffers") {
+    for (const int n : {1, 3})
+        on_ranks(n, [](collx::communicator& w) {
+            std::vector<int> x(6);
+            int* const null = nullptr;
+            at("null");
+            check(w, "buffer is null but has 6 elements", [&] { collx::all_reduce(w, collx::view(null, 6)); });
+            check(w, "input buffer is null", [&] { collx::all_reduce(w, collx::view(null, 6), x); });
+            check(w, "output buffer is null", [&] { collx::all_reduce(w, x, collx::view(null, 6)); });
+            check(w, "null", [&] { collx::broadcast(w, collx::view(null, 6)); });
+            check(w, "null", [&] { collx::scan(w, collx::view(null, 6)); });
+            check(w, "null", [&] { collx::reduce_scatter(w, collx::view(null, 6)); });
+            check(w, "null", [&] { collx::all_gather(w, collx::view(null, 6)); });
+            check(w, "null", [&] { collx::send(w, collx::view(null, 6), 0); });
+            check(w, "null", [&] { collx::recv(w, collx::view(null, 6), 0); });
+            // Nothing at all may be null.
+            collx::all_reduce(w, collx::view(null, 0));
+            collx::all_gather(w, collx::view(null, 0), collx::view(null, 0));
+            collx::all_to_all(w, collx::view(null, 0), collx::view(null, 0));
+        });
+}
+
+TEST_CASE("overlapping buffers") {
+    for (const int n : {1, 3})
+        on_ranks(n, [n](collx::communicator& w) {
+            std::vector<int> x(200 * static_cast<std::size_t>(n));
+            int* const p = x.data();
+            const auto part = static_cast<std::size_t>(w.rank()) * 10;
+            check(w, "overlap", [&] { collx::all_reduce(w, collx::view(p, 100), collx::view(p + 1, 100)); });
+            check(w, "overlap", [&] { collx::all_reduce(w, collx::view(p + 99, 100), collx::view(p, 100)); });
+            check(w, "overlap", [&] { collx::scan(w, collx::view(p, 100), collx::view(p + 50, 100)); });
+            check(w, "overlap", [&] { collx::all_gather(w, collx::view(p + part + 1, 10), collx::view(p, 10u * static_cast<unsigned>(n))); });
+            check(w, "overlap", [&] { collx::reduce_scatter(w, collx::view(p, 10u * static_cast<unsigned>(n)), collx::view(p + part + 1, 10)); });
+            check(w, "overlap", [&] { collx::all_to_all(w, x, x); });
+            // Side by side is fine, and so is the same buffer twice.
+            collx::all_reduce(w, collx::view(p, 100), collx::view(p + 100, 100));
+            collx::all_reduce(w, collx::view(p, 100), collx::view(p, 100));
+        });
+}
+
+TEST_CASE("roots and peers that are no ranks") {
+    for (const int n : {1, 3})
+        on_ranks(n, [n](collx::communicator& w) {
+            std::vector<int> x(6), none;
+            const std::vector<std::size_t> counts(static_cast<std::size_t>(n), 0);
+            for (const int root : {-1, n, 1 << 30}) {
+                check(w, "root", [&] { collx::broadcast(w, x, {.root = root}); });
+                check(w, "root", [&] { collx::reduce(w, x, collx::plus{}, {.root = root}); });
+                check(w, "root", [&] { collx::gather(w, none, none, {.root = root}); });
+                check(w, "root", [&] { collx::scatter(w, none, none, {.root = root}); });
+                check(w, "root", [&] { collx::gather_v(w, none, none, counts, counts, {.root = root}); });
+                check(w, "root", [&] { collx::scatter_v(w, none, none, counts, counts, {.root = root}); });
+                check(w, "peer", [&] { collx::send(w, x, root); });
+                check(w, "peer", [&] { collx::recv(w, x, root); });
+                check(w, "peer", [&] { collx::sendrecv(w, x, root, none, 0); });
+                collx::group g(w);
+                check(w, "root", [&] { g.broadcast(x, root); });
+            }
+        });
+}
+
+TEST_CASE("sizes that do not fit each other") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> six(6), seven(7), two(2);
+        check(w, "input has 6 elements, output 7", [&] { collx::all_reduce(w, six, seven); });
+        check(w, "the output buffer has 7 elements and needs 6", [&] { collx::scan(w, six, seven); });
+        check(w, "the output buffer has 7 elements and needs 6", [&] { collx::all_gather(w, two, seven); });
+        check(w, "7 elements do not divide among 3 ranks", [&] { collx::all_gather(w, seven); });
+        check(w, "7 elements do not divide among 3 ranks", [&] { collx::reduce_scatter(w, seven, two); });
+        check(w, "the output buffer has 6 elements and needs 2", [&] { collx::reduce_scatter(w, six, six); });
+        check(w, "7 elements do not divide among 3 ranks", [&] { collx::all_to_all(w, seven, six); });
+        check(w, "the output buffer has 7 elements and needs 6", [&] { collx::all_to_all(w, six, seven); });
+    });
+    on_ranks(1, [](collx::communicator& w) {  // what only the root can see
+        std::vector<int> six(6), seven(7);
+        check(w, "needs 6", [&] { collx::gather(w, six, seven); });
+        check(w, "needs 7", [&] { collx::scatter(w, six, seven); });
+        check(w, "needs 6", [&] { collx::reduce(w, six, seven); });
+    });
+}
+
+TEST_CASE("counts that are negative, overflow or do not sum up") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> x(6), out(6);
+        const std::size_t most = SIZE_MAX;
+        check(w, "is a count negative?", [&] { collx::all_reduce(w, collx::view(x.data(), static_cast<std::size_t>(-1))); });
+        check(w, "is a count negative?", [&] { collx::broadcast(w, collx::view(x.data(), SIZE_MAX / 2)); });
+        check(w, "is a count negative?", [&] { collx::send(w, collx::view(x.data(), SIZE_MAX), 0); });
+        const auto mine = collx::view(x.data(), 2);
+        check(w, "count of rank 1 is negative", [&] { collx::all_gather_v(w, mine, out, std::array{2, -1, 2}); });
+        check(w, "overflow at rank 1", [&] { collx::all_gather_v(w, mine, out, std::array<std::size_t, 3>{2, most, 2}); });
+        check(w, "overflow at rank 2", [&] { collx::all_gather_v(w, mine, out, std::array<std::size_t, 3>{2, most / 2 - 2, 2}); });
+        check(w, "the output buffer has 5 elements, its counts need 6", [&] { collx::all_gather_v(w, mine, collx::view(out.data(), 5), std::array{2, 2, 2}); });
+        check(w, "4 numbers for 3 ranks", [&] { collx::all_gather_v(w, mine, out, std::array{2, 2, 2, 0}); });
+        check(w, "2 numbers for 3 ranks", [&] { collx::reduce_scatter_v(w, x, out, std::array{2, 2}); });
+        check(w, "the input buffer has 2 elements and needs 1", [&] { collx::all_gather_v(w, mine, out, std::array{1, 1, 1}); });
+        check(w, "the input buffer has 6 elements, its counts need 9", [&] { collx::reduce_scatter_v(w, x, mine, std::array{3, 3, 3}); });
+        check(w, "send count of rank 0 is negative", [&] { collx::all_to_all_v(w, x, std::array{-1, 0, 0}, out, std::array{0, 0, 0}); });
+        check(w, "the input buffer has 6 elements", [&] { collx::all_to_all_v(w, x, std::array{2, 3, 2}, out, std::array{2, 2, 2}); });
+        check(w, "the output buffer has 6 elements", [&] { collx::all_to_all_v(w, x, std::array{2, 2, 2}, out, std::array{2, 5, 2}); });
+        check(w, "the counts of a rank for itself differ", [&] {
+            std::array<int, 3> s{}, r{};
+            s[static_cast<std::size_t>(w.rank())] = 1;
+            collx::all_to_all_v(w, x, s, out, r);
+        });
+    });
+}
+
+TEST_CASE("offsets that are negative, too few, or lead outside the buffer") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> x(6), out(6);
+        const auto mine = collx::view(x.data(), 2);
+        const std::array counts{2, 2, 2};
+        check(w, "offset of rank 1 is negative", [&] { collx::all_gather_v(w, mine, out, counts, std::array{0, -1, 4}); });
+        check(w, "overflow at rank 1", [&] { collx::all_gather_v(w, mine, out, counts, std::array<std::size_t, 3>{0, SIZE_MAX, 4}); });
+        check(w, "overflow at rank 2", [&] { collx::all_gather_v(w, mine, out, counts, std::array<std::size_t, 3>{0, 2, SIZE_MAX - 1}); });
+        check(w, "its counts need 7", [&] { collx::all_gather_v(w, mine, out, counts, std::array{0, 2, 5}); });
+        check(w, "offsets: 2 numbers for 3 ranks", [&] { collx::all_gather_v(w, mine, out, counts, std::array{0, 2}); });
+        check(w, "send offset of rank 2 is negative", [&] { collx::all_to_all_v(w, x, counts, std::array{0, 2, -4}, out, counts, std::array{0, 2, 4}); });
+        check(w, "receive offset of rank 0 is negative", [&] { collx::all_to_all_v(w, x, counts, std::array{0, 2, 4}, out, counts, std::array{-2, 2, 4}); });
+    });
+}
+
+TEST_CASE("try_ returns the error instead of throwing it") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<int> x(4), y(5);
+        const collx::result<void> wrong_sizes = collx::try_::all_reduce(w, x, y);
+        EXPECT(!wrong_sizes && wrong_sizes.error().code() == collx::errc::invalid_argument);
+        EXPECT(!collx::try_::broadcast(w, x, {.root = 9}));
+        EXPECT(!collx::try_::send(w, x, 5) && !collx::try_::recv(w, x, -3));
+        EXPECT(collx::try_::all_reduce(w, x).has_value() && collx::try_::barrier(w));
+    });
+}
+
+TEST_CASE("numbers of ranks that make no sense") {
+    for (const int n : {0, -1, 1025}) CHECK_THROWS_AS(collx::run_threads(n, [](collx::communicator&) {}), collx::invalid_argument);
+    CHECK_THROWS_WITH(collx::run_threads(0, [](collx::communicator&) {}), Catch::Contains("run_threads(0)"));
+}
+
+TEST_CASE("shared memory that cannot be had") {
+    on_ranks(2, [](collx::communicator& w) {
+        const auto before = w.membership()->memory->bytes();
+        const auto e = thrown<collx::error>(w, [&] { collx::shared_vector<char>(before, 'x', collx::shared_allocator<char>(w)); });
+        EXPECT(e.code() == collx::errc::resource && says(e, "COLLX_ARENA_BYTES"));
+        const auto f = thrown<collx::error>(w, [&] { (void)collx::shared_allocator<double>(w).allocate(SIZE_MAX / 4); });
+        EXPECT(f.code() == collx::errc::resource);
+        auto x = collx::make_shared_vector<int>(w, 100, 1);
+        collx::all_reduce(w, x);
+        EXPECT(x[99] == 2);
+    });
+}
+
+TEST_CASE("an empty communicator says so") {
+    on_ranks(2, [](collx::communicator& w) {
+        auto some = w.split(w.rank() == 0 ? 0 : -1);
+        EXPECT(some.is_empty() == (w.rank() == 1));
+        int x = 1;
+        if (w.rank() == 1) {
+            EXPECT(says(thrown<invalid_argument>(w, [&] { collx::all_reduce(some, collx::value(x)); }), "this communicator is empty"));
+            EXPECT(says(thrown<invalid_argument>(w, [&] { (void)some.size(); }), "this communicator is empty"));
+            EXPECT(says(thrown<invalid_argument>(w, [&] { (void)some.split(0); }), "this communicator is empty"));
+        } else {
+            collx::all_reduce(some, collx::value(x));
+            EXPECT(x == 1 && some.size() == 1);
+        }
+    });
+}

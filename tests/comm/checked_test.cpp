@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Ranks that disagree. With set_checked(true) every rank receives the same sentence, which names the odd ranks and what they did otherwise, and the
+// communicator goes on. Without it, what messages themselves can tell.
+#include "support.hpp"
+
+#include <array>
+
+using namespace collx_test;
+using collx::mismatch;
+
+namespace {
+
+// f(odd) is called on all four ranks and must fail on all of them with the same words.
+template <class F>
+void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string> texts, F&& f) {
+    bool is_odd = false;
+    std::string names;
+    for (const int r : odd) is_odd |= r == w.rank(), names += (names.empty() ? "" : ", ") + std::to_string(r);
+    const auto e = thrown<mismatch>(w, [&] { f(is_odd); });
+    texts.push_back("rank 0 differs from rank " + names + ":");
+    for (const auto& t : texts) {
+        at("%s / %s", t.c_str(), e.what());
+        EXPECT(says(e, t.c_str()));
+    }
+    EXPECT(e.code() == collx::errc::mismatch && e.peer() == odd[0] && e.rank() == w.rank());
+    int one = 1;  // nobody has begun, so all may go on
+    collx::all_reduce(w, collx::value(one));
+    EXPECT(one == w.size());
+}
+
+template <class F>
+void on_checked_ranks(F&& f) {
+    on_ranks(4, [&](collx::communicator& w) {
+        w.set_checked(true);
+        w.set_timeout(std::chrono::seconds(20));
+        f(w);
+    });
+}
+
+}  // namespace
+
+TEST_CASE("checked: other counts, types, operators, roots") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<int> x(10);
+        std::vector<float> y(10);
+        check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"}, [&](bool odd) { collx::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)); });
+        check(w, {1, 3}, {"count is 10 on rank 0 and 0 on rank 1"}, [&](bool odd) { collx::broadcast(w, collx::view(x.data(), odd ? 0u : 10u)); });
+        check(w, {3}, {"element type"}, [&](bool odd) {
+            if (odd) collx::all_reduce(w, y);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {1}, {"operator"}, [&](bool odd) {
+            if (odd) collx::all_reduce(w, x, collx::max{});
+            else collx::all_reduce(w, x, collx::min{});
+        });
+        check(w, {1, 2}, {"root is 0 on rank 0 and 3 on rank 1"}, [&](bool odd) { collx::broadcast(w, x, {.root = odd ? 3 : 0}); });
+    });
+}
+
+TEST_CASE("checked: other collectives and another order") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<int> x(8), part(2);
+        check(w, {1, 2, 3}, {"collective is all_reduce on rank 0 and broadcast on rank 1"}, [&](bool odd) {
+            if (odd) collx::broadcast(w, x);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {2}, {"collective is barrier on rank 0 and reduce_scatter on rank 2"}, [&](bool odd) {
+            if (odd) collx::reduce_scatter(w, x, part);
+            else collx::barrier(w);
+        });
+        // A rank that calls all_gather first and barrier second, where the others do it the other way round: named at the first call.
+        check(w, {3}, {"collective is barrier on rank 0 and all_gather on rank 3"}, [&](bool odd) {
+            if (odd) collx::all_gather(w, part, x), collx::barrier(w);
+            else collx::barrier(w), collx::all_gather(w, part, x);
+        });
+        check(w, {1}, {"collective is scan on rank 0 and exclusive_scan on rank 1"}, [&](bool odd) {
+            if (odd) collx::exclusive_scan(w, x);
+            else collx::scan(w, x);
+        });
+    });
+}
+
+TEST_CASE("checked: other policies, by type and by value, and another kind of memory") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<float> x(1000);
+        check(w, {2}, {"policy"}, [&](bool odd) {
+            if (odd) collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {2}, {"policy"}, [&](bool odd) { collx::all_reduce(w.with(collx::piece{odd ? 64u : 128u}), x); });
+        check(w, {3}, {"element type"}, [&](bool odd) {  // of the wire
+            if (odd) collx::all_reduce(w.with(collx::wire<collx::bf16>{}), x);
+            else collx::all_reduce(w, x);
+        });
+        auto shared = collx::make_shared_vector<float>(w, 1000);
+        check(w, {1}, {"kind of memory"}, [&](bool odd) {
+            if (odd) collx::all_reduce(w, x);
+            else collx::all_reduce(w, shared);
+        });
+    });
+}
+
+TEST_CASE("checked: other tables of counts") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<int> out(4), mine(1);
+        check(w, {3}, {"table of counts"}, [&](bool odd) {
+            std::array counts{1, 1, 1, 1};
+            if (odd) counts = {0, 2, 1, 1};
+            collx::all_gather_v(w, mine, out, counts);
+        });
+        check(w, {0 + 1}, {"table of counts"}, [&](bool odd) {
+            std::array counts{1, 1, 1, 1};
+            if (odd) counts = {1, 1, 0, 2};
+            collx::reduce_scatter_v(w, out, mine, counts);
+        });
+    });
+}
+
+TEST_CASE("checked: calls that are under way, and groups") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<int> x(10), y(10);
+        check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"}, [&](bool odd) { collx::async::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)).wait(); });
+        check(w, {1}, {"count"}, [&](bool odd) {
+            collx::group g(w);
+            g.all_reduce(x);
+            if (odd) g.all_reduce(y);
+            g.launch();
+        });
+    });
+}
+
+TEST_CASE("checked: ranks of a split communicator are named by their numbers there") {
+    on_checked_ranks([](collx::communicator& w) {
+        auto back = w.split(0, -w.rank());
+        EXPECT(back.is_checked() && back.rank() == 3 - w.rank());
+        check(back, {1}, {"root is 0 on rank 0 and 2 on rank 1"}, [&](bool odd) {
+            int x = 0;
+            collx::broadcast(back, collx::value(x), {.root = odd ? 2 : 0});
+        });
+    });
+}
+
+TEST_CASE("checking may be switched on and off in step") {
+    on_ranks(3, [](collx::communicator& w) {
+        for (int i = 0; i < 50; ++i) {
+            w.set_checked(i % 3 == 0);
+            int x = i;
+            collx::all_reduce(w, collx::value(x));
+            EXPECT(x == 3 * i);
+        }
+    });
+}
+
+TEST_CASE("unchecked: a message of another size than expected names its sender") {
+    for (const std::size_t sent : {100u, 0u, 10u, 90'000u})
+        on_ranks(2, [sent](collx::communicator& w) {
+            w.set_checked(false);
+            std::vector<int> x(sent), y(50);
+            at("sent=%zu", sent);
+            if (w.rank() == 0) {
+                try {
+                    collx::send(w, x, 1);  // may be over before the other looks
+                } catch (const mismatch& e) {
+                    EXPECT(e.peer() == 0);
+                }
+            } else {
+                const auto e = thrown<mismatch>(w, [&] { collx::recv(w, y, 0); });
+                EXPECT(e.peer() == 0 && e.rank() == 1 && says(e, "rank 0 sent a message of another size than this call expects"));
+            }
+            EXPECT(thrown<mismatch>(w, [&] { collx::barrier(w); }).peer() == 0);  // a communicator that failed stays failed
+        });
+}
+
+TEST_CASE("unchecked: other counts over channels are found at the first message") {
+    for (const int n : {2, 3, 5})
+        on_ranks(n, [n](collx::communicator& w) {
+            w.set_checked(false);
+            std::vector<int> x(100'000 + (w.rank() == n - 1 ? 1 : 0));
+            const auto e = thrown<mismatch>(w, [&] { collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x); });
+            EXPECT(e.peer() >= 0 && e.peer() < n && says(e, "another size"));
+        });
+}
+
+TEST_CASE("unchecked: private counts that disagree name the peer") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<int> x(30), y(30);
+        std::array send{10, 10, 10}, receive{10, 10, 10};
+        if (w.rank() == 1) receive[2] = 9;  // rank 2 sends ten
+        const auto e = thrown<mismatch>(w, [&] {
+            collx::all_to_all_v(w, x, send, y, receive);
+            collx::barrier(w);
+        });
+        EXPECT(e.peer() == 2);
+    });
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<int> mine(w.rank() == 2 ? 7 : 5), all(15);
+        const auto e = thrown<mismatch>(w, [&] {
+            collx::gather_v(w, mine, all, std::array{5, 5, 5});
+            collx::barrier(w);
+        });
+        EXPECT(e.peer() == 2);
+    });
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Ranks that do not come, throw, abort, or drop what they began: the others receive a typed error in bounded time. Times are bounded from above
+// generously, since the machine may be busy, and from below exactly.
+#include "support.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+using namespace collx_test;
+using namespace std::chrono_literals;
+using collx::timed_out;
+
+namespace {
+
+double ms_since(std::int64_t begin_ns) { return static_cast<double>(collx::now_ns() - begin_ns) * 1e-6; }
+
+// Rank n - 1 stays away until the others have failed; all of them must name it.
+template <class F>
+void check_absent(int n, bool checked, F&& call) {
+    std::atomic<int> failed{0};
+    on_ranks(n, [&](collx::communicator& w) {
+        w.set_checked(checked);
+        at("n=%d checked=%d", n, checked);
+        if (w.rank() == n - 1) {
+            while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
+            // Late, and too late: the communicator is over for this rank too.
+            EXPECT(thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 10s}); }).peer() == n - 1);
+            return;
+        }
+        const std::int64_t begin = collx::now_ns();
+        const auto e = thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 200ms}); });
+        const double took = ms_since(begin);
+        EXPECT_AT(took, took < 8000);  // not the communicator's 50 s
+        EXPECT(e.peer() == n - 1 && e.code() == collx::errc::timeout && says(e, ("timed out waiting for rank " + std::to_string(n - 1)).c_str()));
+        failed.fetch_add(1);
+    });
+}
+
+}  // namespace
+
+TEST_CASE("an absent rank is named when the call's time is up") {
+    for (const bool checked : {false, true}) {
+        check_absent(2, checked, [](auto& w, const auto& o) {
+            std::vector<int> x(20'000);
+            collx::all_reduce(w, x, collx::plus{}, o);
+        });
+        check_absent(4, checked, [](auto& w, const auto& o) {
+            std::vector<int> x(3);
+            collx::all_reduce(w, x, collx::plus{}, o);
+        });
+        check_absent(4, checked, [](auto& w, const auto& o) {
+            std::vector<int> x(4), y(40'000), z(10'000);
+            collx::reduce_scatter(w, y, z, collx::plus{}, o);
+            collx::all_gather(w, z, y, o);
+        });
+        check_absent(3, checked, [](auto& w, const auto& o) { collx::barrier(w, o); });
+    }
+    check_absent(2, false, [](auto& w, auto o) {
+        int x = 0;
+        if (w.rank() == 0) collx::recv(w, collx::value(x), 1, o);
+        else collx::send(w, collx::value(x), 0, o);
+    });
+}
+
+TEST_CASE("a call does not give up before its time") {
+    std::atomic<bool> over{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        int x = 0;
+        if (w.rank() == 1) {
+            while (!over) std::this_thread::sleep_for(1ms);
+            return EXPECT(true);
+        }
+        const std::int64_t begin = collx::now_ns();
+        (void)thrown<timed_out>(w, [&] { collx::recv(w, collx::value(x), 1, {.timeout = 300ms}); });
+        const double took = ms_since(begin);
+        over = true;
+        EXPECT_AT(took, took >= 300);
+    });
+}
+
+TEST_CASE("set_timeout bounds every call") {
+    std::atomic<bool> over{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        w.set_timeout(100ms);
+        if (w.rank() == 1) {
+            while (!over) std::this_thread::sleep_for(1ms);
+            return EXPECT(true);
+        }
+        const std::int64_t begin = collx::now_ns();
+        (void)thrown<timed_out>(w, [&] { collx::barrier(w); });
+        over = true;
+        EXPECT_AT(ms_since(begin), ms_since(begin) >= 100 && ms_since(begin) < 8000);
+    });
+}
+
+TEST_CASE("an exception on one rank reaches the others as peer_failed, and the caller as itself") {
+    std::atomic<int> told{0};
+    const auto body = [&](collx::communicator& w) {
+        w.set_timeout(30s);
+        std::vector<int> x(5000);
+        collx::all_reduce(w, x);
+        if (w.rank() == 1) throw std::runtime_error("rank 1 has no more to say");
+        const auto e = thrown<collx::peer_failed>(w, [&] {
+            for (;;) collx::all_reduce(w, x);
+        });
+        EXPECT(e.peer() == 1);
+        told.fetch_add(1);
+        throw e;  // a consequence, not the cause
+    };
+    CHECK_THROWS_WITH(collx::run_threads(4, body), "rank 1 has no more to say");
+    CHECK(told == 3);
+}
+
+TEST_CASE("an exception is noticed in communicators that the thrower has already left") {
+    std::atomic<int> told{0};
+    const auto body = [&](collx::communicator& w) {
+        w.set_timeout(30s);
+        const std::int64_t begin = collx::now_ns();
+        auto pair = w.split(w.rank() / 2);
+        auto other = w.split(w.rank() % 2);
+        if (w.rank() == 3) throw std::runtime_error("no");
+        int x = 0;
+        if (w.rank() == 2) {
+            EXPECT(thrown<collx::peer_failed>(w, [&] { collx::recv(pair, collx::value(x), 1); }).peer() == 1);
+            told.fetch_add(1);
+        } else if (w.rank() == 1) {
+            EXPECT(thrown<collx::peer_failed>(w, [&] { collx::all_reduce(other, collx::value(x)); }).peer() == 1);
+            told.fetch_add(1);
+        } else {
+            collx::all_reduce(pair.with(), collx::value(x), collx::plus{}, {.timeout = 1s});
+        }
+        EXPECT(ms_since(begin) < 15'000);
+    };
+    CHECK_THROWS(collx::run_threads(4, [&](collx::communicator& w) {
+        try {
+            body(w);
+        } catch (const timed_out&) {  // rank 0, whose partner went elsewhere
+        }
+    }));
+    CHECK(told == 2);
+}
+
+TEST_CASE("abort from another thread ends every wait at once") {
+    for (int round = 0; round < 5; ++round) {
+        std::atomic<std::int64_t> aborted_ns{0};
+        on_ranks(3, [&](collx::communicator& w) {
+            std::thread other;
+            if (w.rank() == 1)
+                other = std::thread([&] {
+                    std::this_thread::sleep_for(30ms);
+                    aborted_ns = collx::now_ns();
+                    w.abort();
+                    w.abort();
+                });
+            std::vector<int> x(100);
+            const auto e = thrown<collx::aborted>(w, [&] {
+                if (w.rank() == 2) collx::recv(w, x, 0);
+                else collx::recv(w, x, 2);
+            });
+            const double took = ms_since(aborted_ns);
+            if (other.joinable()) other.join();
+            EXPECT_AT(took, took < 5000);
+            EXPECT(e.peer() == 1 && e.code() == collx::errc::aborted && says(e, "rank 1 aborted the communicator"));
+            (void)thrown<collx::aborted>(w, [&] { collx::all_reduce(w, x); });
+            (void)thrown<collx::aborted>(w, [&] { (void)w.split(0); });
+        });
+    }
+}
+
+TEST_CASE("work that is dropped before it is done aborts, instead of leaving others to write into dead buffers") {
+    on_ranks(2, [](collx::communicator& w) {
+        if (w.rank() == 0) {
+            std::vector<int> x(1000);
+            (void)collx::async::recv(w, x, 1);
+        }
+        int y = 0;
+        EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(w, collx::value(y), 1 - w.rank()); }).peer() == 0);
+    });
+}
+
+TEST_CASE("a failed communicator does not touch the others of its ranks") {
+    on_ranks(3, [](collx::communicator& w) {
+        auto a = w.split(0), b = w.split(0);
+        if (w.rank() == 2) a.abort();
+        int x = 1;
+        (void)thrown<collx::aborted>(w, [&] {
+            for (;;) collx::all_reduce(a, collx::value(x));
+        });
+        x = 1;
+        collx::all_reduce(b, collx::value(x));
+        EXPECT(x == 3);
+        auto c = w.split(0);  // a new one in its place
+        x = 1;
+        collx::all_reduce(c, collx::value(x));
+        EXPECT(x == 3);
+    });
+}
+
+TEST_CASE("errors know the number of their call") {
+    on_ranks(2, [](collx::communicator& w) {
+        int x = 0;
+        for (int i = 0; i < 6; ++i) collx::all_reduce(w, collx::value(x));
+        if (w.rank() == 0) w.abort();
+        EXPECT(w.sequence() == 6);
+        const auto e = thrown<collx::aborted>(w, [&] {
+            for (;;) collx::barrier(w);
+        });
+        EXPECT(e.sequence() >= 6 && e.sequence() <= 7 && says(e, "(call "));
+    });
+}
+
+TEST_CASE("a forked child has no part in its parent's communicators") {
+    on_ranks(1, [](collx::communicator& w) {
+        int x = 1;
+        collx::all_reduce(w, collx::value(x));
+        const pid_t child = ::fork();
+        if (child == 0) {
+            int right = 0;
+            try {
+                collx::all_reduce(w, collx::value(x));
+            } catch (const collx::error& e) {
+                right += e.code() == collx::errc::forked && says(e, "fork");
+            }
+            try {
+                (void)w.split(0);
+            } catch (const collx::error& e) {
+                right += e.code() == collx::errc::forked;
+            }
+            try {
+                collx::send(w, collx::value(x), 0);
+            } catch (const collx::error& e) {
+                right += e.code() == collx::errc::forked;
+            }
+            ::_exit(right == 3 ? 0 : 1);
+        }
+        int status = -1;
+        while (::waitpid(child, &status, 0) < 0) {}
+        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        collx::all_reduce(w, collx::value(x));  // the parent goes on
+        EXPECT(x == 1);
+    });
+}

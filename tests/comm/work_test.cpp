@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Calls that go on while the program computes.
+#include "support.hpp"
+
+#include <numeric>
+#include <optional>
+
+using namespace collx_test;
+using namespace std::chrono_literals;
+
+TEST_CASE("work is done when test() says so, while the program computes") {
+    for (const int n : {1, 2, 4})
+        on_ranks(n, [n](collx::communicator& w) {
+            for (const std::size_t size : {1u, 1000u, 300'001u}) {
+                auto x = samples(w.rank(), size);
+                auto work = collx::async::all_reduce(w, x);
+                long turns = 0;
+                while (!work.test()) ++turns;
+                for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == folded(i, 0, n));
+                EXPECT(work.test() && turns >= 0);
+                work.wait();
+            }
+        });
+}
+
+TEST_CASE("several calls under way, waited for in any order, by different ranks in different orders") {
+    for (const int n : {1, 2, 5})
+        on_ranks(n, [n](collx::communicator& w) {
+            constexpr std::size_t calls = 13;  // more than there are ports
+            for (int round = 0; round < 8; ++round) {
+                std::vector<std::vector<int>> x;
+                std::vector<std::optional<collx::work<void>>> works(calls);
+                for (std::size_t k = 0; k < calls; ++k) x.push_back(samples(w.rank() + static_cast<int>(k), k * k * 250));
+                for (std::size_t k = 0; k < calls; ++k) works[k].emplace(collx::async::all_reduce(w, x[k]));
+                for (std::size_t k = 0; k < calls; ++k) {
+                    const std::size_t j = (k * 5 + static_cast<std::size_t>(w.rank() + round)) % calls;
+                    works[j]->wait();
+                    works[j].reset();
+                    for (std::size_t i = 0; i < x[j].size(); ++i)
+                        EXPECT_AT(i, x[j][i] == folded(i, static_cast<int>(j), static_cast<int>(j) + n));
+                }
+                EXPECT(w.progress() == 0);
+            }
+        });
+}
+
+TEST_CASE("all verbs may be under way at once, beside blocking calls") {
+    on_ranks(4, [](collx::communicator& w) {
+        const auto u = static_cast<std::size_t>(w.rank());
+        for (const std::size_t size : {4u, 4000u, 40'000u}) {
+            std::vector<int> a(size, 1), b(size, w.rank()), c(size, 1), d(size / 4, w.rank()), e(size), f(size, 1), g(size / 4), h(size), i(size, 1), j(size), k(size, 2);
+            std::iota(h.begin(), h.end(), w.rank() * 1000);
+            auto w1 = collx::async::all_reduce(w, a);
+            auto w2 = collx::async::broadcast(w, b, {.root = 3});
+            auto w3 = collx::async::reduce(w, c, collx::plus{}, {.root = 1});
+            auto w4 = collx::async::all_gather(w, d, e);
+            auto w5 = collx::async::reduce_scatter(w, f, g);
+            auto w6 = collx::async::all_to_all(w, h, j);
+            auto w7 = collx::async::scan(w, i);
+            auto w8 = collx::async::barrier(w);
+            collx::all_reduce(w, k);  // blocking, in front of all of them
+            EXPECT(k.back() == 8);
+            w8.wait(), w6.wait(), w7.wait(), w3.wait(), w5.wait(), w2.wait(), w4.wait(), w1.wait();
+            EXPECT(a.back() == 4 && b.back() == 3 && c.back() == (w.rank() == 1 ? 4 : 1) && g.back() == 4 && i.back() == w.rank() + 1);
+            for (std::size_t r = 0; r < 4; ++r) EXPECT_AT(r, e[r * (size / 4)] == static_cast<int>(r) && j[r * (size / 4)] == static_cast<int>(r * 1000 + u * (size / 4)));
+        }
+    });
+}
+
+TEST_CASE("v-variants under way keep their tables of counts alive") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> out(6, -1), back(static_cast<std::size_t>(w.rank()) + 1, -1), mine(static_cast<std::size_t>(w.rank()) + 1, w.rank());
+        auto gathering = collx::async::all_gather_v(w, mine, out, std::vector<int>{1, 2, 3});
+        std::vector<int> scratch(6, 77);  // where the table may have been
+        gathering.wait();
+        EXPECT(out == std::vector<int>({0, 1, 1, 2, 2, 2}) && scratch[0] == 77);
+        auto exchanging = collx::async::all_to_all_v(w, out, std::vector<int>{2, 2, 2}, scratch, std::vector<int>{2, 2, 2});
+        exchanging.wait();
+        EXPECT(scratch[0] == out[static_cast<std::size_t>(2 * w.rank())]);
+        collx::async::scatter_v(w, out, back, std::vector<int>{1, 2, 3}).wait();
+        EXPECT(back.back() == std::vector<int>({0, 1, 2})[static_cast<std::size_t>(w.rank())]);
+        collx::async::gather_v(w, mine, scratch, std::vector<int>{1, 2, 3}, std::vector<int>(), {.root = 2}).wait();
+        EXPECT(w.rank() != 2 || scratch == out);
+        collx::async::reduce_scatter_v(w, out, back, std::vector<int>{1, 2, 3}).wait();
+        EXPECT(back[0] == 3 * w.rank());
+    });
+}
+
+TEST_CASE("a buffer that is moved into the call comes back from wait()") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> x(5000, w.rank());
+        const int* const memory = x.data();
+        auto work = collx::async::all_reduce(w, std::move(x), collx::max{});
+        std::vector<int> y = work.wait();
+        EXPECT(y.data() == memory && y.size() == 5000 && y.back() == 2);
+    });
+}
+
+TEST_CASE("work may be moved, and waited for with a limit") {
+    std::atomic<bool> go{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        int x = w.rank(), y = -1;
+        std::optional<collx::work<void>> kept;
+        {
+            auto work = w.rank() == 0 ? collx::async::recv(w, collx::value(y), 1) : collx::async::send(w, collx::value(x), 1);
+            if (w.rank() == 1) work = collx::async::recv(w, collx::value(y), 1);
+            kept.emplace(std::move(work));
+        }
+        if (w.rank() == 0) {
+            EXPECT(!kept->wait_for(2ms) && !kept->test());
+            go = true;
+            kept->wait();
+            EXPECT(y == 1 && kept->wait_for(1ms));
+        } else {
+            kept->wait();
+            EXPECT(y == 1);
+            while (!go) collx::cpu_relax();
+            collx::send(w, collx::value(x), 0);
+        }
+    });
+}
+
+TEST_CASE("calls that need scratch memory may overlap with larger ones") {
+    // Ports are reused in turn: every third call waits behind the first, and a larger one must not take its scratch away.
+    on_ranks(5, [](collx::communicator& w) {
+        for (int round = 0; round < 20; ++round) {
+            std::vector<std::vector<int>> x;
+            std::vector<collx::work<void>> works;
+            for (std::size_t k = 0; k < 9; ++k) x.push_back(samples(w.rank(), (k + 1) * 700 + static_cast<std::size_t>(round) * 300));
+            auto bound = w.with(collx::algo::binomial_all_reduce{});
+            for (auto& v : x) works.push_back(collx::async::all_reduce(bound, v));
+            for (auto& k : works) k.wait();
+            for (auto& v : x)
+                for (std::size_t i = 0; i < v.size(); ++i) EXPECT_AT(i, v[i] == folded(i, 0, 5));
+        }
+    });
+}
