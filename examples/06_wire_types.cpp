@@ -59,10 +59,10 @@ void sums_in_float(collx::communicator& world) {
 }
 
 void same_as_the_loop(collx::communicator& world, std::size_t n) {
-    std::vector<float> loop(n); // what a serial program computes: rank 0, then 1, …
-    for (std::size_t i = 0; i < n; ++i) {
-        loop[i] = gradient(0, i);
-        for (int r = 1; r < world.size(); ++r) loop[i] += gradient(r, i);
+    auto loop = gradient_of(0, n); // what a serial program computes: rank 0, then 1, …
+    for (int r = 1; r < world.size(); ++r) {
+        const auto g = gradient_of(r, n); // stored first: g + a * b in one expression may be rounded once only (fma)
+        for (std::size_t i = 0; i < n; ++i) loop[i] += g[i];
     }
     // [doc:deterministic]
     auto g = gradient_of(world.rank(), n);
