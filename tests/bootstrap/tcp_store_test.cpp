@@ -169,9 +169,10 @@ TEST_CASE("a server without descriptors goes on with the clients it has, and tak
     }
     filler.pop_back();
     const descriptor refused = knock(server.port()); // takes the last one, so that none is left to accept it
-    CHECK(known.get("k", soon()) == "v");
+    const bool goes_on = known.get("k", soon()) == "v"; // no CHECK here: sanitizers need descriptors for it
     filler.clear();
     ::setrlimit(RLIMIT_NOFILE, &usual);
+    CHECK(goes_on);
     check_works(server.port());
 }
 
