@@ -25,6 +25,7 @@ struct call_request {
     reduction how = reduction::sum;
     bool in_place = false;
     bool shared = false;         // the buffers come from collx's allocator
+    bool attach = false;         // peers' private memory is read through the kernel
     std::size_t piece_bytes = 0; // 0: the library's choice
     std::string algorithm;       // empty: the library's choice
     std::size_t whole = 0;       // elements of the larger buffer of a rank

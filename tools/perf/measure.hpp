@@ -99,7 +99,7 @@ public:
 private:
     call_request request(operation op, std::size_t bytes, bool in_place) const {
         const int n = meeting_.size(), me = meeting_.rank();
-        call_request r{.world = &world_, .op = op, .how = o_.how, .in_place = in_place, .shared = o_.shared, .piece_bytes = o_.piece_bytes,
+        call_request r{.world = &world_, .op = op, .how = o_.how, .in_place = in_place, .shared = o_.shared, .attach = o_.attach, .piece_bytes = o_.piece_bytes,
                        .algorithm = o_.algorithm, .whole = bytes / bytes_of(o_.type), .count = count_of(op, bytes, bytes_of(o_.type), n),
                        .rank = me, .ranks = n, .root = o_.root, .send = memory_.send(), .recv = memory_.recv()};
         if (op == operation::broadcast) r.recv = r.send;

@@ -92,6 +92,17 @@ void read_ranks(const words& w, options& o) {
     }
 }
 
+void require_algorithm(const options& o) {
+    std::string known;
+    for (operation op : o.operations) {
+        for (const auto& name : algorithm_names(op)) {
+            if (name == o.algorithm) return;
+            known += (known.empty() ? "" : ", ") + name;
+        }
+    }
+    throw std::invalid_argument("None of these operations has an algorithm '" + o.algorithm + "'; they have " + (known.empty() ? "none to choose from" : known) + ".");
+}
+
 void read_rest(const words& w, options& o) {
     o.type = element(place_in(element_names, w.type, "n element type"));
     o.how = reduction(place_in(reduction_names, w.how, " reduction"));
@@ -114,16 +125,8 @@ void read_rest(const words& w, options& o) {
     if (!(o.budget_ms > 0) || !(o.sample_us > 0)) throw std::invalid_argument("--budget-ms and --sample-us must be above 0.");
     if (o.min_samples < 1 || o.max_samples < o.min_samples || o.max_samples > 4096)
         throw std::invalid_argument("--min-samples and --max-samples must be from 1 to 4096, the first not above the second.");
-    if (!o.algorithm.empty()) {
-        std::string known;
-        for (operation op : o.operations) {
-            for (const auto& name : algorithm_names(op)) {
-                if (name == o.algorithm) return;
-                known += (known.empty() ? "" : ", ") + name;
-            }
-        }
-        throw std::invalid_argument("None of these operations has an algorithm '" + o.algorithm + "'; they have " + (known.empty() ? "none to choose from" : known) + ".");
-    }
+    if (o.attach && (o.shared || !o.algorithm.empty() || o.piece_bytes != 0)) throw std::invalid_argument("--attach goes alone: leave --shared, --algo and --piece out.");
+    if (!o.algorithm.empty()) require_algorithm(o);
 }
 
 void add_flags(CLI::App& app, words& w, options& o) {
@@ -139,6 +142,7 @@ void add_flags(CLI::App& app, words& w, options& o) {
     app.add_option("--algo", o.algorithm, "this algorithm instead of the library's choice (--list)")->group("What");
     app.add_option("--piece", w.piece, "bytes of a chunk that travel at once, instead of the library's choice")->group("What");
     app.add_flag("--shared", o.shared, "buffers from collx's shared allocator (zero copy)")->group("What");
+    app.add_flag("--attach", o.attach, "read peers' private memory through the kernel (broadcast, all_gather, all_to_all)")->group("What");
     app.add_option("--place", w.place, "out, in or both (both)")->group("What");
     app.add_flag("--in-place", w.in_place_only, "the same as --place in")->group("What");
     app.add_option("--ranks", w.ranks, "start this many processes")->group("Ranks");
@@ -192,6 +196,7 @@ parsed parse_options(int argc, char** argv) {
 std::string variant_of(const options& o) {
     std::string text = o.algorithm.empty() ? "default" : o.algorithm;
     if (o.shared) text += "+shared";
+    if (o.attach) text += "+attach";
     if (o.piece_bytes != 0) text += "+piece" + size_option(o.piece_bytes);
     if (o.type != element::float32) text += std::string("+") + name_of(o.type);
     if (o.how != reduction::sum) text += std::string("+") + name_of(o.how);

@@ -35,6 +35,7 @@ struct options {
     std::string algorithm;
     std::size_t piece_bytes = 0;
     bool shared = false;
+    bool attach = false;
     pin_choice pin = pin_choice::automatic;
 
     std::string csv, json, html; // files; "-" is standard output, empty: none

@@ -116,48 +116,55 @@ std::unique_ptr<timed_calls> bind_algorithm(const call_request& r) {
 }
 
 // Plain calls of the plain communicator unless something is bound: what a program without policies runs.
-template <operation Verb, class View, class Op, bool Algorithms>
+template <operation Verb, class View, class Op>
 std::unique_ptr<timed_calls> bind_policies(const call_request& r) {
-    if (!r.algorithm.empty()) {
-        if constexpr (Algorithms) return bind_algorithm<Verb, View, Op>(r);
-        else throw std::invalid_argument("--algo is built for float and sum only; leave -d and -o out.");
+    if (!r.algorithm.empty()) return bind_algorithm<Verb, View, Op>(r);
+    if (r.attach) {
+        if constexpr (!View::is_window && (Verb == operation::broadcast || Verb == operation::all_gather || Verb == operation::all_to_all))
+            return bind_calls<Verb, View, Op>(r, r.world->with(attach{}));
+        else throw std::invalid_argument("--attach is for broadcast, all_gather and all_to_all without --shared.");
     }
     if (r.piece_bytes == 0) return bind_calls<Verb, View, Op, communicator&>(r, *r.world);
     return bind_calls<Verb, View, Op>(r, r.world->with(piece{r.piece_bytes}));
 }
 
-template <operation Verb, class T, class Op, bool Windows, bool Algorithms>
+// Everything can be varied for float and sum; the other types and operators run as a program without policies would.
+template <operation Verb, class T, class Op>
 std::unique_ptr<timed_calls> bind_memory(const call_request& r) {
-    if (!r.shared) return bind_policies<Verb, contiguous_view<T>, Op, Algorithms>(r);
-    if constexpr (Windows) return bind_policies<Verb, window_view<T>, Op, Algorithms>(r);
-    else throw std::invalid_argument("--shared is built for sums; leave -o out.");
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<Op, plus>) {
+        if (r.shared) return bind_policies<Verb, window_view<T>, Op>(r);
+        return bind_policies<Verb, contiguous_view<T>, Op>(r);
+    } else {
+        if (r.shared || r.attach || r.piece_bytes != 0 || !r.algorithm.empty())
+            throw std::invalid_argument("--algo, --piece, --shared and --attach are built for float and sum; leave -d and -o out.");
+        return bind_calls<Verb, contiguous_view<T>, Op, communicator&>(r, *r.world);
+    }
 }
 
-template <class T, class Op, bool Windows, bool Algorithms>
+template <class T, class Op>
 std::unique_ptr<timed_calls> bind_reduction(const call_request& r) {
     switch (r.op) {
-        case operation::all_reduce: return bind_memory<operation::all_reduce, T, Op, Windows, Algorithms>(r);
-        case operation::reduce_scatter: return bind_memory<operation::reduce_scatter, T, Op, Windows, Algorithms>(r);
-        case operation::reduce: return bind_memory<operation::reduce, T, Op, Windows, Algorithms>(r);
-        default: return bind_memory<operation::scan, T, Op, Windows, Algorithms>(r);
+        case operation::all_reduce: return bind_memory<operation::all_reduce, T, Op>(r);
+        case operation::reduce_scatter: return bind_memory<operation::reduce_scatter, T, Op>(r);
+        case operation::reduce: return bind_memory<operation::reduce, T, Op>(r);
+        default: return bind_memory<operation::scan, T, Op>(r);
     }
 }
 
 template <class T>
 std::unique_ptr<timed_calls> make_reducing_calls(const call_request& r) {
     switch (r.how) {
-        case reduction::sum: return bind_reduction<T, plus, true, std::is_same_v<T, float>>(r);
-        case reduction::prod: return bind_reduction<T, multiplies, false, false>(r);
-        case reduction::min: return bind_reduction<T, collx::min, false, false>(r);
-        case reduction::max: return bind_reduction<T, collx::max, false, false>(r);
-        default: return bind_reduction<T, average, false, false>(r);
+        case reduction::sum: return bind_reduction<T, plus>(r);
+        case reduction::prod: return bind_reduction<T, multiplies>(r);
+        case reduction::min: return bind_reduction<T, collx::min>(r);
+        case reduction::max: return bind_reduction<T, collx::max>(r);
+        default: return bind_reduction<T, average>(r);
     }
 }
 
 template <class Bits>
 std::unique_ptr<timed_calls> make_moving_calls(const call_request& r) {
-    constexpr bool named = std::is_same_v<Bits, float>;
-    const auto made = [&]<operation Verb>() { return bind_memory<Verb, Bits, plus, true, named>(r); };
+    const auto made = [&]<operation Verb>() { return bind_memory<Verb, Bits, plus>(r); };
     switch (r.op) {
         case operation::all_gather: return made.template operator()<operation::all_gather>();
         case operation::broadcast: return made.template operator()<operation::broadcast>();

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_info: what collx finds on this machine and in this environment, what works, and one remedy for each problem.
+// Run it where ranks run: under the launcher, in the container, with the limits of the job.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "info/facts.hpp"
+#include "info/job.hpp"
+#include "info/machine.hpp"
+
+int main(int argc, char** argv) {
+    using namespace collx::tools::info;
+    bool as_json = false, all_variables = false, is_quick = false;
+    CLI::App app("Shows what collx finds here: machine, limits, kernel, job, settings and which transports work.", "collx_info");
+    app.footer("Exit codes: 0 collx can be used here, 1 it cannot (the ERROR lines say why), 2 wrong use.");
+    app.add_flag("--json", as_json, "JSON instead of text");
+    app.add_flag("--env", all_variables, "all COLLX_* variables with value, origin and meaning");
+    app.add_flag("--quick", is_quick, "do not try the transports");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+        std::fputs(app.help().c_str(), stdout);
+        return 0;
+    } catch (const CLI::ParseError& e) {
+        std::fprintf(stderr, "collx_info: %s (collx_info --help)\n", e.what());
+        return 2;
+    }
+    try {
+        findings found;
+        found.sections.push_back(version_section());
+        found.sections.push_back(machine_section(found));
+        found.sections.push_back(limits_section(found));
+        found.sections.push_back(kernel_section(found));
+        found.sections.push_back(job_section(found));
+        found.sections.push_back(variables_section(all_variables));
+        if (!is_quick) found.sections.push_back(transports_section(found));
+        std::fputs((as_json ? to_json(found) : to_text(found)).c_str(), stdout);
+        return found.is_usable() ? 0 : 1;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "collx_info: %s\n", e.what());
+        return 1;
+    }
+}

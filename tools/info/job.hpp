@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Questions to collx: which job this process would join and why, what each COLLX_* variable means and holds, and which
+// transports work, found by adding two numbers over them.
+#pragma once
+
+#include <collx/bootstrap/environment.hpp>
+#include <collx/comm/all_reduce.hpp>
+#include <collx/comm/run_threads.hpp>
+#include <collx/core/clock.hpp>
+
+#include "machine.hpp"
+
+namespace collx::tools::info {
+
+inline section version_section() {
+    section s{"collx", "collx"};
+    s.add("version", "version", COLLX_VERSION_STRING);
+#if defined(__clang__)
+    s.add("compiler", "compiler", "clang " __clang_version__);
+#else
+    s.add("compiler", "compiler", "g++ " __VERSION__);
+#endif
+    s.add("checked_by_default", "calls are compared across ranks", collx::checked_by_default ? "yes (debug build)" : "on request (set_checked, COLLX_CHECKED)", collx::checked_by_default);
+    return s;
+}
+
+// The remedy is what the library's own sentence holds in its last parentheses.
+inline problem problem_from(const std::string& what, bool is_fatal) {
+    const auto open = what.rfind(" ("), close = what.rfind(')');
+    std::string text = what, remedy = "see the sentence above";
+    if (open != std::string::npos && close == what.size() - 1 && open > 0) {
+        text = what.substr(0, open);
+        remedy = what.substr(open + 2, close - open - 2);
+    }
+    if (text.rfind("collx: ", 0) == 0) text.erase(0, 7);
+    return {text, remedy, is_fatal};
+}
+
+inline section job_section(findings& out, const environment& env = environment()) {
+    section s{"job", "Job"};
+    try {
+        const job_description d = describe_job(env);
+        const bool from_variables = std::strcmp(d.found_by, "environment") == 0;
+        s.add("found_by", "found by", std::string(d.found_by) + (from_variables ? ": COLLX_RANK and COLLX_SIZE are set" : ": COLLX_RANK is not set, so this process is a job of its own"), d.found_by);
+        s.add("rank", "rank", std::to_string(d.rank) + " of " + std::to_string(d.size), d.rank);
+        s.facts.push_back({"size", "ranks on this host", std::to_string(d.local_size), d.size});
+        s.add("meets", "ranks meet by", d.size == 1 ? "nothing: there is one" : !d.job.empty() ? "the name " + d.job : "the store " + d.store);
+        s.add("timeout_ns", "timeout", duration_text(static_cast<double>(d.timeout_ns)), d.timeout_ns);
+        const int cores = collx::usable_cores();
+        const bool shares = d.local_size > cores;
+        s.add("oversubscribed", "more ranks than cores", shares ? "yes: ranks yield while they wait" : "no", shares);
+        if (shares)
+            out.problems.push_back({std::to_string(d.local_size) + " ranks share " + std::to_string(cores) + " cores: each wait costs a context switch",
+                                    "start at most " + std::to_string(cores) + " ranks on this host, or allow more cores (taskset, container)"});
+    } catch (const collx::error& e) {
+        s.add("found_by", "found by", "nothing: the environment contradicts itself", nullptr);
+        out.problems.push_back(problem_from(e.what(), true));
+    }
+    return s;
+}
+
+inline std::string probes_text() {
+    std::string text;
+    for (const auto& p : bootstrap_probes) text += (text.empty() ? "" : ", ") + std::string(p.name);
+    return text;
+}
+
+/// Every COLLX_* variable: value, where it comes from, meaning. Only those that are set, unless `all`.
+inline section variables_section(bool all, const environment& env = environment()) {
+    section s{"variables", "Variables"};
+    for (const auto& v : variables) {
+        const char* value = env.get(v.name);
+        if (value == nullptr && !all) continue;
+        const std::string shown = value != nullptr ? collx::detail::printable(value).text : v.fallback;
+        const char* origin = value != nullptr ? "environment" : "default";
+        s.add(v.name, v.name, (shown.empty() ? "-" : shown) + "  [" + origin + "]  " + v.meaning,
+              {{"value", value != nullptr || !shown.empty() ? nlohmann::ordered_json(shown) : nullptr}, {"origin", origin}, {"meaning", v.meaning}});
+    }
+    if (s.facts.empty()) s.add("none_set", "none", "is set (--env shows all)", true);
+    return s;
+}
+
+// Two ranks add 1 and 2. Returns what went wrong, or an empty text.
+inline std::string try_memory() {
+    try {
+        collx::run_threads(2, [](communicator& world) {
+            world.set_timeout(std::chrono::seconds(5));
+            int x = world.rank() + 1;
+            collx::all_reduce(world, collx::value(x));
+            if (x != 3) throw std::runtime_error("1 + 2 became " + std::to_string(x));
+        });
+        return {};
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+}
+
+inline int add_as_rank(const char* job, int rank, int report) {
+    try {
+        for (const auto& v : variables) ::unsetenv(v.name);
+        ::setenv("COLLX_RANK", rank == 0 ? "0" : "1", 1);
+        ::setenv("COLLX_SIZE", "2", 1);
+        ::setenv("COLLX_JOB", job, 1);
+        ::setenv("COLLX_TIMEOUT", "5", 1);
+        communicator world;
+        int x = rank + 1;
+        collx::all_reduce(world, collx::value(x));
+        if (x == 3) return 0;
+        throw std::runtime_error("1 + 2 became " + std::to_string(x));
+    } catch (const std::exception& e) {
+        (void)!::write(report, e.what(), std::strlen(e.what()));
+        return 1;
+    }
+}
+
+inline std::string try_shm() {
+    const std::string job = "info-" + std::to_string(::getpid()) + "-" + std::to_string(collx::now_ns());
+    int report[2];
+    if (::pipe(report) != 0) return std::strerror(errno);
+    const pid_t parent = ::getpid(), other = ::fork();
+    if (other == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(1);
+        ::alarm(10);
+        ::_exit(add_as_rank(job.c_str(), 1, report[1]));
+    }
+    const int code = other < 0 ? -1 : in_child(10, [&] { return add_as_rank(job.c_str(), 0, report[1]); });
+    int status = 1;
+    if (other > 0) ::waitpid(other, &status, 0);
+    ::close(report[1]);
+    char text[400] = "";
+    const auto n = ::read(report[0], text, sizeof text - 1);
+    ::close(report[0]);
+    if (code == 0 && status == 0) return {};
+    return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "two processes could not exchange a number";
+}
+
+inline section transports_section(findings& out) {
+    section s{"transports", "Transports"};
+    for (const auto& [name, what, probe] : {std::tuple{"memory", "threads of one process", &try_memory}, std::tuple{"shm", "processes of one host", &try_shm}}) {
+        const auto start = collx::now_ns();
+        const std::string why = probe();
+        const std::string took = duration_text(static_cast<double>(collx::now_ns() - start));
+        s.add(name, name, why.empty() ? std::string("yes: ") + what + "; two of them joined and added in " + took : "no: " + why,
+              {{"usable", why.empty()}, {"why_not", why.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(why)}});
+        if (why.empty()) continue;
+        auto p = problem_from(why, true);
+        p.what = std::string(name) + " does not work: " + p.what;
+        out.problems.push_back(p);
+    }
+    for (const auto& [name, what] : {std::pair{"sockets", "several hosts"}, std::pair{"verbs", "several hosts with RDMA"}, std::pair{"nvlink", "GPUs with peer access"},
+                                     std::pair{"pcie", "GPUs without peer access"}})
+        s.add(name, name, std::string("no: not in this version (") + what + ")", {{"usable", false}, {"why_not", "not in this version"}});
+    return s;
+}
+
+} // namespace collx::tools::info
