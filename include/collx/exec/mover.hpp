@@ -42,7 +42,7 @@ public:
     // A local operand as wire elements: what send and put do.
     void load(Wire* to, sched::place from, std::size_t at, std::size_t n) const {
         if constexpr (plain) {
-            std::memcpy(static_cast<void*>(to), local(from) + at, n * sizeof(Wire));
+            if (n != 0) std::memcpy(static_cast<void*>(to), local(from) + at, n * sizeof(Wire));
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                 read(acc, from, at + i, m);
@@ -54,7 +54,7 @@ public:
     // Received elements into a local operand, as they are: what recv | copy and get | copy do.
     void store(sched::place to, std::size_t at, const Wire* from, std::size_t n) {
         if constexpr (plain) {
-            std::memcpy(static_cast<void*>(local(to) + at), from, n * sizeof(Wire));
+            if (n != 0) std::memcpy(static_cast<void*>(local(to) + at), from, n * sizeof(Wire));
         } else if (to == sched::place::tmp) {
             for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = static_cast<acc_type>(from[k]);
         } else {
@@ -66,7 +66,7 @@ public:
     // Local to local. From in to out this is the whole collective of a single rank, so the hooks apply.
     void move(sched::place from, std::size_t from_at, sched::place to, std::size_t to_at, std::size_t n) {
         if constexpr (plain) {
-            if (local(to) + to_at != local(from) + from_at)
+            if (n != 0 && local(to) + to_at != local(from) + from_at)
                 std::memmove(static_cast<void*>(local(to) + to_at), local(from) + from_at, n * sizeof(Wire));
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {

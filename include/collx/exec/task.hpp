@@ -216,7 +216,7 @@ private:
             return own.count;
         }
         if ((s.what & sched::copy) != 0) mover_.store(s.dst.where, to.at, in, to.count);
-        if (out != nullptr) std::memcpy(static_cast<void*>(out), in, to.count * sizeof(wire));
+        if (out != nullptr && to.count != 0) std::memcpy(static_cast<void*>(out), in, to.count * sizeof(wire));
         return to.count;
     }
 
