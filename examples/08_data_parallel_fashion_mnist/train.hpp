@@ -21,12 +21,12 @@ struct settings {
     float rate = 0.05f, momentum = 0.9f;
 };
 
-// What is [first, last) of `count` things for this rank. Shares may differ by one.
+// What is [first, last) of `count` things for one of several parts. Shares may differ by one.
 struct share {
     int first, last;
-    share(const collx::communicator& c, int count)
-        : first(static_cast<int>(std::int64_t{count} * c.rank() / c.size())),
-          last(static_cast<int>(std::int64_t{count} * (c.rank() + 1) / c.size())) {}
+    share(int part, int parts, int count)
+        : first(static_cast<int>(std::int64_t{count} * part / parts)),
+          last(static_cast<int>(std::int64_t{count} * (part + 1) / parts)) {}
     int size() const { return last - first; }
 };
 
@@ -51,7 +51,20 @@ public:
     }
     std::int64_t spent_ns = 0;
 
+    // What the serial program does instead: the same sum, part by part. collx combines operands in rank order, so the
+    // bits are the same.
+    void add(layer& l, std::size_t number, bool is_first, bool is_last) {
+        if (sums_.size() <= number) sums_.resize(number + 1);
+        auto& [weights, bias] = sums_[number];
+        l.d_weights *= mean_.scale;
+        l.d_bias *= mean_.scale;
+        if (is_first) weights = l.d_weights, bias = l.d_bias;
+        else weights += l.d_weights, bias += l.d_bias;
+        if (is_last) l.d_weights = weights, l.d_bias = bias;
+    }
+
 private:
+    std::vector<std::pair<decltype(layer::d_weights), decltype(layer::d_bias)>> sums_;
     collx::communicator& world_;
     collx::group biases_;
     std::vector<collx::work<void>> travelling_;
@@ -67,7 +80,7 @@ inline double accuracy(collx::communicator& world, network& net, const dataset& 
     std::vector<int> order(static_cast<std::size_t>(test.size()));
     std::iota(order.begin(), order.end(), 0);
     int right = 0;
-    const share mine(world, std::min(images, test.size()));
+    const share mine(world.rank(), world.size(), std::min(images, test.size()));
     for (int i = mine.first; i < mine.last; i += 500) {
         const int count = std::min(500, mine.last - i);
         right += net.count_right(net.forward(test.columns(order, i, count)),
@@ -77,11 +90,12 @@ inline double accuracy(collx::communicator& world, network& net, const dataset& 
     return static_cast<double>(right) / std::min(images, test.size());
 }
 
-// Trains from a seed. Every rank of `world` calls it with the same arguments and ends with the same weights; with one
-// rank it is the serial program. Calls report(epoch, epoch_report) after each epoch.
+// Trains from a seed. Every rank of `world` calls it with the same arguments and ends with the same weights. Each batch
+// is cut into `parts`, one per rank; a single rank does all of them, one after the other: the serial program. Calls
+// report(epoch, epoch_report) after each epoch.
 template <class Report>
 network train(collx::communicator& world, const std::vector<int>& widths, const dataset& data, const dataset& test,
-              const settings& s, Report&& report) {
+              const settings& s, int parts, Report&& report) {
     network net(widths);
     if (world.rank() == 0) net.initialise(1);
     for (auto& l : net.layers()) collx::broadcast(world, l.weights, {.root = 0});
@@ -95,10 +109,16 @@ network train(collx::communicator& world, const std::vector<int>& widths, const 
         const std::int64_t begin = collx::now_ns();
         double loss = 0;
         for (int first = 0; first + s.batch <= s.images; first += s.batch) {
-            const share mine(world, s.batch);
-            net.forward(data.columns(order, first + mine.first, mine.size()));
-            loss += net.backward([&](int c) { return data.label(order, first + mine.first + c); },
-                                 [&](layer& l) { exchange.start(l); });
+            for (int part = world.rank(); part < parts; part += world.size()) {
+                const share mine(part, parts, s.batch);
+                net.forward(data.columns(order, first + mine.first, mine.size()));
+                std::size_t number = 0;
+                loss += net.backward([&](int c) { return data.label(order, first + mine.first + c); },
+                                     [&](layer& l) {
+                                         if (world.size() == parts) exchange.start(l);
+                                         else exchange.add(l, number++, part == 0, part == parts - 1);
+                                     });
+            }
             exchange.finish();
             for (auto& l : net.layers()) l.descend(s.rate, s.momentum);
         }
