@@ -15,7 +15,8 @@
 int main(int argc, char** argv) {
     using namespace collx::tools::info;
     bool as_json = false, all_variables = false, is_quick = false;
-    CLI::App app("Shows what collx finds here: machine, limits, kernel, job, settings and which transports work.", "collx_info");
+    CLI::App app("Shows what collx finds here: machine, limits, kernel, job, settings and which transports work.",
+                 "collx_info");
     app.footer("Exit codes: 0 collx can be used here, 1 it cannot (the ERROR lines say why), 2 wrong use.");
     app.add_flag("--json", as_json, "JSON instead of text");
     app.add_flag("--env", all_variables, "all COLLX_* variables with value, origin and meaning");

@@ -61,14 +61,18 @@ struct printer {
     explicit printer(run_report& r) : report(r), line(points(r), !r.run.quiet) {}
 
     // CSV, JSON and the table share standard output with nobody.
-    [[nodiscard]] bool prints_table() const { return report.run.csv != "-" && report.run.json != "-" && !report.run.is_comparison; }
+    [[nodiscard]] bool prints_table() const {
+        return report.run.csv != "-" && report.run.json != "-" && !report.run.is_comparison;
+    }
     [[nodiscard]] bool prints_csv() const { return report.run.csv == "-"; }
 
     void begin() {
         if (prints_table()) print(text_header(report));
         if (prints_csv() && report.run.header) print(csv_header());
     }
-    void coming(operation op, std::size_t bytes) { line.update(done++, std::string(long_name(op)) + " " + size_text(static_cast<double>(bytes))); }
+    void coming(operation op, std::size_t bytes) {
+        line.update(done++, std::string(long_name(op)) + " " + size_text(static_cast<double>(bytes)));
+    }
     void size_done(const result* out, const result* in) {
         line.erase();
         if (prints_table() && (out != nullptr || in != nullptr)) print(text_line(report, out, in));
@@ -81,7 +85,8 @@ struct printer {
     void skipped(operation op, std::size_t bytes, const std::string& why) {
         line.erase();
         if (prints_table()) print("# " + std::to_string(bytes) + " bytes: not measured, " + why + "\n");
-        else if (!report.run.is_comparison) std::fprintf(stderr, "collx_perf: %s of %zu bytes: not measured, %s\n", long_name(op), bytes, why.c_str());
+        else if (!report.run.is_comparison)
+            std::fprintf(stderr, "collx_perf: %s of %zu bytes: not measured, %s\n", long_name(op), bytes, why.c_str());
     }
     void end() {
         if (prints_table()) print(text_footer(report));
@@ -137,9 +142,12 @@ void measure_operation(meter& m, const options& o, operation op, int ranks, prin
 // One rank's part. Returns its exit code.
 int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allowed) {
     const int n = world.size(), cores = CPU_COUNT(&allowed);
-    if (o.root >= n) throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " + std::to_string(n) + ".");
+    if (o.root >= n)
+        throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " + std::to_string(n) +
+                                    ".");
     harness meeting(meeting_memory(world), world.rank(), n, cores);
-    run_report report{.run = o, .ranks = n, .cores = cores, .pinned = pin_rank(o, world.rank(), n, allowed), .results = {}};
+    run_report report{
+        .run = o, .ranks = n, .cores = cores, .pinned = pin_rank(o, world.rank(), n, allowed), .results = {}};
     try {
         std::size_t top = 64;
         for (std::size_t s : o.sizes_bytes) top = std::max(top, s);
@@ -170,7 +178,8 @@ int run_threads(const options& o, const cpu_set_t& allowed) {
 int run_process(const options& o, const cpu_set_t& allowed) {
     collx::communicator world;
     if (o.ranks != 0 && o.ranks != world.size())
-        throw std::invalid_argument("--ranks " + std::to_string(o.ranks) + ", but the launcher started " + std::to_string(world.size()) + ": leave it out.");
+        throw std::invalid_argument("--ranks " + std::to_string(o.ranks) + ", but the launcher started " +
+                                    std::to_string(world.size()) + ": leave it out.");
     return run_rank(world, o, allowed);
 }
 
@@ -179,7 +188,9 @@ int run(options o, char** argv) {
     CPU_ZERO(&allowed);
     ::sched_getaffinity(0, sizeof allowed, &allowed);
     const bool is_rank = std::getenv("COLLX_RANK") != nullptr;
-    if (o.threads && is_rank) throw std::invalid_argument("Ranks are processes here, because a launcher started this one: leave --threads and --transport memory out.");
+    if (o.threads && is_rank)
+        throw std::invalid_argument("Ranks are processes here, because a launcher started this one: leave --threads "
+                                    "and --transport memory out.");
     if (o.threads) return ::run_threads(o, allowed);
     if (is_rank) return run_process(o, allowed);
     if (o.ranks == 0) o.ranks = std::max(2, CPU_COUNT(&allowed));

@@ -20,7 +20,8 @@ using collx::tools::launch_options;
 
 constexpr int status_usage = 2;
 
-constexpr const char* footer = R"(Each rank finds COLLX_RANK, COLLX_SIZE, COLLX_LOCAL_RANK, COLLX_LOCAL_SIZE and COLLX_JOB in its environment.
+constexpr const char* footer =
+    R"(Each rank finds COLLX_RANK, COLLX_SIZE, COLLX_LOCAL_RANK, COLLX_LOCAL_SIZE and COLLX_JOB in its environment.
 The exit status is that of the rank that failed first (128 + number for a signal), 124 after the time limit,
 126 or 127 if the program cannot be run, 2 for a wrong command line.
 Standard input goes to rank 0. Signals are passed on to all ranks. If a rank fails, the others are ended.)";
@@ -37,7 +38,8 @@ std::pair<std::string, std::string> parse_assignment(const std::string& text) {
 
 std::int64_t parse_seconds(const std::string& text) {
     const auto ns = collx::tools::parse_duration_ns(text, 1'000'000'000);
-    if (ns == 0 || ns > 31'536'000'000'000'000) throw std::invalid_argument("'" + text + "' must be above 0 and at most a year.");
+    if (ns == 0 || ns > 31'536'000'000'000'000)
+        throw std::invalid_argument("'" + text + "' must be above 0 and at most a year.");
     return static_cast<std::int64_t>(ns);
 }
 
@@ -52,12 +54,16 @@ void declare(CLI::App& app, arguments& a) {
     app.footer(footer);
     app.prefix_command(); // options end at the program's name, `--` is allowed but not needed
     app.add_option("-n,--ranks", a.launch.ranks, "number of processes, 1 to 1024")->required()->type_name("N");
-    app.add_option("--timeout", a.timeout, "end everything after this time (10, 500ms, 2min) and say who still ran")->type_name("S");
+    app.add_option("--timeout", a.timeout, "end everything after this time (10, 500ms, 2min) and say who still ran")
+        ->type_name("S");
     app.add_option("--grace", a.grace, "time between SIGTERM and SIGKILL, 2 s if not given")->type_name("S");
-    app.add_flag("--no-prefix", a.no_prefix, "do not put [rank] before lines; ranks write to our descriptors themselves");
+    app.add_flag("--no-prefix", a.no_prefix,
+                 "do not put [rank] before lines; ranks write to our descriptors themselves");
     app.add_option("--bind", a.bind, "none, or core: one processor for each rank, of different cores first")
-        ->check(CLI::IsMember({"none", "core"}))->type_name("WHAT");
-    app.add_option("--env", a.assignments, "set a variable for the ranks; may be repeated")->type_name("NAME=VALUE")
+        ->check(CLI::IsMember({"none", "core"}))
+        ->type_name("WHAT");
+    app.add_option("--env", a.assignments, "set a variable for the ranks; may be repeated")
+        ->type_name("NAME=VALUE")
         ->allow_extra_args(false);
 }
 
@@ -78,7 +84,8 @@ launch_options options_from(arguments a, std::vector<std::string> command) {
 } // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app("Run a program as several ranks on this machine: collx_run -n 4 [options] [--] ./app arguments", "collx_run");
+    CLI::App app("Run a program as several ranks on this machine: collx_run -n 4 [options] [--] ./app arguments",
+                 "collx_run");
     arguments given;
     declare(app, given);
     try {

@@ -168,7 +168,7 @@ TEST_CASE("a server without descriptors goes on with the clients it has, and tak
         filler.push_back(static_cast<descriptor&&>(d));
     }
     filler.pop_back();
-    const descriptor refused = knock(server.port()); // takes the last one, so that none is left to accept it
+    const descriptor refused = knock(server.port());    // takes the last one, so that none is left to accept it
     const bool goes_on = known.get("k", soon()) == "v"; // no CHECK here: sanitizers need descriptors for it
     filler.clear();
     ::setrlimit(RLIMIT_NOFILE, &usual);

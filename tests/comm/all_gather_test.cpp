@@ -20,7 +20,7 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
     EXPECT(in_place == out);
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("all_gather collects all parts in rank order, whatever the algorithm") {
     for (const int n : rank_counts)
@@ -67,9 +67,10 @@ TEST_CASE("all_gather_v: parts of any size, empty ones too, packed or at offsets
                 std::size_t end = 0;
                 for (int r = 0; r < n; ++r) {
                     const auto u = static_cast<std::size_t>(r);
-                    const std::size_t c[] = {0, r == n / 2 ? 1000u : 0u, r % 2 == 0 ? 33u : 0u, u * 7, r % 3 == 0 ? 40'000u : u};
+                    const std::size_t c[] = {0, r == n / 2 ? 1000u : 0u, r % 2 == 0 ? 33u : 0u, u * 7,
+                                             r % 3 == 0 ? 40'000u : u};
                     counts[u] = c[round];
-                    offsets[u] = end + u + 1;  // gaps
+                    offsets[u] = end + u + 1; // gaps
                     end = offsets[u] + counts[u];
                 }
                 const auto mine = samples(w.rank(), counts[static_cast<std::size_t>(w.rank())]);
@@ -82,8 +83,9 @@ TEST_CASE("all_gather_v: parts of any size, empty ones too, packed or at offsets
                     std::size_t p = 0, s = 0;
                     for (int r = 0; r < n; ++r) {
                         const auto u = static_cast<std::size_t>(r);
-                        for (; s < offsets[u]; ++s) EXPECT_AT(s, spread[s] == -1);  // gaps stay untouched
-                        for (std::size_t i = 0; i < counts[u]; ++i, ++s, ++p) EXPECT_AT(i, packed[p] == sample(r, i) && spread[s] == sample(r, i));
+                        for (; s < offsets[u]; ++s) EXPECT_AT(s, spread[s] == -1); // gaps stay untouched
+                        for (std::size_t i = 0; i < counts[u]; ++i, ++s, ++p)
+                            EXPECT_AT(i, packed[p] == sample(r, i) && spread[s] == sample(r, i));
                     }
                     EXPECT(spread.back() == -1);
                 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// all_reduce with every algorithm, size and number of ranks. What it shares with other verbs (types, views) is in types_test and views_test.
+// all_reduce with every algorithm, size and number of ranks. What it shares with other verbs (types, views) is in
+// types_test and views_test.
 #include "support.hpp"
-
 
 using namespace collx_test;
 using collx::collective;
@@ -22,7 +22,7 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
     EXPECT(out == x && mine == samples(w.rank(), size));
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("all_reduce sums on all ranks, whatever the algorithm, in place and out of place") {
     for (const int n : rank_counts)
@@ -58,7 +58,9 @@ TEST_CASE("all_reduce keeps the order of operands for operators that do not comm
     };
     constexpr unsigned p = 10007;
     const auto then = [](affine f, affine g) { return affine{f.a * g.a % p, (f.b * g.a + g.b) % p}; };
-    const auto mine = [](int r, std::size_t i) { return affine{2 + 3u * static_cast<unsigned>(r), static_cast<unsigned>(r * 17 + static_cast<int>(i))}; };
+    const auto mine = [](int r, std::size_t i) {
+        return affine{2 + 3u * static_cast<unsigned>(r), static_cast<unsigned>(r * 17 + static_cast<int>(i))};
+    };
     for (const int n : rank_counts)
         on_ranks(n, [&](collx::communicator& w) {
             for (const std::size_t size : {1u, 5u, 700u, 9001u}) {
@@ -91,7 +93,8 @@ TEST_CASE("average divides once, whatever the algorithm") {
                     std::vector<double> x(size);
                     for (std::size_t i = 0; i < size; ++i) x[i] = n * (w.rank() + static_cast<double>(i));
                     collx::all_reduce(bound, x, collx::average{});
-                    for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == n * (n - 1) / 2 + n * static_cast<double>(i));
+                    for (std::size_t i = 0; i < size; ++i)
+                        EXPECT_AT(i, x[i] == n * (n - 1) / 2 + n * static_cast<double>(i));
                 };
                 run(w);
                 for_each_copying_algorithm<collective::all_reduce>([&](auto a) {

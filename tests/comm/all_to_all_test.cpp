@@ -17,11 +17,12 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = meant(w.rank(), static_cast<int>(i / size), i % size);
     const auto before = in;
     collx::all_to_all(bound, in, out);
-    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == meant(static_cast<int>(i / size), w.rank(), i % size));
+    for (std::size_t i = 0; i < out.size(); ++i)
+        EXPECT_AT(i, out[i] == meant(static_cast<int>(i / size), w.rank(), i % size));
     EXPECT(in == before);
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("all_to_all exchanges parts between all pairs, whatever the algorithm") {
     for (const int n : rank_counts)
@@ -58,10 +59,12 @@ TEST_CASE("all_to_all_v: everybody knows its own counts only; any of them may be
                 const auto count = [&](int from, int to) -> std::size_t {
                     switch (round) {
                         case 0: return 0;
-                        case 1: return from == 0 ? 700 : 0;                          // one rank sends to all
-                        case 2: return to == n - 1 ? 700 : 0;                        // all send to one rank
+                        case 1: return from == 0 ? 700 : 0;   // one rank sends to all
+                        case 2: return to == n - 1 ? 700 : 0; // all send to one rank
                         case 3: return static_cast<std::size_t>((from * 5 + to * 3) % 4);
-                        case 4: return static_cast<std::size_t>((from * 5 + to * 3) % 4) * 30'000;  // pieces of different numbers
+                        case 4:
+                            return static_cast<std::size_t>((from * 5 + to * 3) % 4) *
+                                   30'000; // pieces of different numbers
                         default: return from == to ? 50 : (from + to) % 2 == 0 ? 100'000 : 1;
                     }
                 };

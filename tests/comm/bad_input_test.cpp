@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Arguments that cannot be right: each is a typed error on the rank that passes them, before anything has moved, and the communicator goes on.
+// Arguments that cannot be right: each is a typed error on the rank that passes them, before anything has moved, and
+// the communicator goes on.
 #include "support.hpp"
 
 #include <array>
@@ -25,7 +26,7 @@ void check(collx::communicator& w, const char* text, F&& f) {
     EXPECT(one == w.size());
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("null buffers") {
     for (const int n : {1, 3})
@@ -58,8 +59,12 @@ TEST_CASE("overlapping buffers") {
             check(w, "overlap", [&] { collx::all_reduce(w, collx::view(p, 100), collx::view(p + 1, 100)); });
             check(w, "overlap", [&] { collx::all_reduce(w, collx::view(p + 99, 100), collx::view(p, 100)); });
             check(w, "overlap", [&] { collx::scan(w, collx::view(p, 100), collx::view(p + 50, 100)); });
-            check(w, "overlap", [&] { collx::all_gather(w, collx::view(p + part + 1, 10), collx::view(p, 10u * static_cast<unsigned>(n))); });
-            check(w, "overlap", [&] { collx::reduce_scatter(w, collx::view(p, 10u * static_cast<unsigned>(n)), collx::view(p + part + 1, 10)); });
+            check(w, "overlap", [&] {
+                collx::all_gather(w, collx::view(p + part + 1, 10), collx::view(p, 10u * static_cast<unsigned>(n)));
+            });
+            check(w, "overlap", [&] {
+                collx::reduce_scatter(w, collx::view(p, 10u * static_cast<unsigned>(n)), collx::view(p + part + 1, 10));
+            });
             check(w, "overlap", [&] { collx::all_to_all(w, x, x); });
             // Side by side is fine, and so is the same buffer twice.
             collx::all_reduce(w, collx::view(p, 100), collx::view(p + 100, 100));
@@ -100,7 +105,7 @@ TEST_CASE("sizes that do not fit each other") {
         check(w, "7 elements do not divide among 3 ranks", [&] { collx::all_to_all(w, seven, six); });
         check(w, "the output buffer has 7 elements and needs 6", [&] { collx::all_to_all(w, six, seven); });
     });
-    on_ranks(1, [](collx::communicator& w) {  // what only the root can see
+    on_ranks(1, [](collx::communicator& w) { // what only the root can see
         std::vector<int> six(6), seven(7);
         check(w, "needs 6", [&] { collx::gather(w, six, seven); });
         check(w, "needs 7", [&] { collx::scatter(w, six, seven); });
@@ -112,21 +117,38 @@ TEST_CASE("counts that are negative, overflow or do not sum up") {
     on_ranks(3, [](collx::communicator& w) {
         std::vector<int> x(6), out(6);
         const std::size_t most = SIZE_MAX;
-        check(w, "is a count negative?", [&] { collx::all_reduce(w, collx::view(x.data(), static_cast<std::size_t>(-1))); });
+        check(w, "is a count negative?",
+              [&] { collx::all_reduce(w, collx::view(x.data(), static_cast<std::size_t>(-1))); });
         check(w, "is a count negative?", [&] { collx::broadcast(w, collx::view(x.data(), SIZE_MAX / 2)); });
         check(w, "is a count negative?", [&] { collx::send(w, collx::view(x.data(), SIZE_MAX), 0); });
         const auto mine = collx::view(x.data(), 2);
         check(w, "count of rank 1 is negative", [&] { collx::all_gather_v(w, mine, out, std::array{2, -1, 2}); });
-        check(w, "overflow at rank 1", [&] { collx::all_gather_v(w, mine, out, std::array<std::size_t, 3>{2, most, 2}); });
-        check(w, "overflow at rank 2", [&] { collx::all_gather_v(w, mine, out, std::array<std::size_t, 3>{2, most / 2 - 2, 2}); });
-        check(w, "the output buffer has 5 elements, its counts need 6", [&] { collx::all_gather_v(w, mine, collx::view(out.data(), 5), std::array{2, 2, 2}); });
+        check(w, "overflow at rank 1", [&] {
+            collx::all_gather_v(w, mine, out, std::array<std::size_t, 3>{2, most, 2});
+        });
+        check(w, "overflow at rank 2", [&] {
+            collx::all_gather_v(w, mine, out, std::array<std::size_t, 3>{2, most / 2 - 2, 2});
+        });
+        check(w, "the output buffer has 5 elements, its counts need 6", [&] {
+            collx::all_gather_v(w, mine, collx::view(out.data(), 5), std::array{2, 2, 2});
+        });
         check(w, "4 numbers for 3 ranks", [&] { collx::all_gather_v(w, mine, out, std::array{2, 2, 2, 0}); });
         check(w, "2 numbers for 3 ranks", [&] { collx::reduce_scatter_v(w, x, out, std::array{2, 2}); });
-        check(w, "the input buffer has 2 elements and needs 1", [&] { collx::all_gather_v(w, mine, out, std::array{1, 1, 1}); });
-        check(w, "the input buffer has 6 elements, its counts need 9", [&] { collx::reduce_scatter_v(w, x, mine, std::array{3, 3, 3}); });
-        check(w, "send count of rank 0 is negative", [&] { collx::all_to_all_v(w, x, std::array{-1, 0, 0}, out, std::array{0, 0, 0}); });
-        check(w, "the input buffer has 6 elements", [&] { collx::all_to_all_v(w, x, std::array{2, 3, 2}, out, std::array{2, 2, 2}); });
-        check(w, "the output buffer has 6 elements", [&] { collx::all_to_all_v(w, x, std::array{2, 2, 2}, out, std::array{2, 5, 2}); });
+        check(w, "the input buffer has 2 elements and needs 1", [&] {
+            collx::all_gather_v(w, mine, out, std::array{1, 1, 1});
+        });
+        check(w, "the input buffer has 6 elements, its counts need 9", [&] {
+            collx::reduce_scatter_v(w, x, mine, std::array{3, 3, 3});
+        });
+        check(w, "send count of rank 0 is negative", [&] {
+            collx::all_to_all_v(w, x, std::array{-1, 0, 0}, out, std::array{0, 0, 0});
+        });
+        check(w, "the input buffer has 6 elements", [&] {
+            collx::all_to_all_v(w, x, std::array{2, 3, 2}, out, std::array{2, 2, 2});
+        });
+        check(w, "the output buffer has 6 elements", [&] {
+            collx::all_to_all_v(w, x, std::array{2, 2, 2}, out, std::array{2, 5, 2});
+        });
         check(w, "the counts of a rank for itself differ", [&] {
             std::array<int, 3> s{}, r{};
             s[static_cast<std::size_t>(w.rank())] = 1;
@@ -140,13 +162,25 @@ TEST_CASE("offsets that are negative, too few, or lead outside the buffer") {
         std::vector<int> x(6), out(6);
         const auto mine = collx::view(x.data(), 2);
         const std::array counts{2, 2, 2};
-        check(w, "offset of rank 1 is negative", [&] { collx::all_gather_v(w, mine, out, counts, std::array{0, -1, 4}); });
-        check(w, "overflow at rank 1", [&] { collx::all_gather_v(w, mine, out, counts, std::array<std::size_t, 3>{0, SIZE_MAX, 4}); });
-        check(w, "overflow at rank 2", [&] { collx::all_gather_v(w, mine, out, counts, std::array<std::size_t, 3>{0, 2, SIZE_MAX - 1}); });
+        check(w, "offset of rank 1 is negative", [&] {
+            collx::all_gather_v(w, mine, out, counts, std::array{0, -1, 4});
+        });
+        check(w, "overflow at rank 1", [&] {
+            collx::all_gather_v(w, mine, out, counts, std::array<std::size_t, 3>{0, SIZE_MAX, 4});
+        });
+        check(w, "overflow at rank 2", [&] {
+            collx::all_gather_v(w, mine, out, counts, std::array<std::size_t, 3>{0, 2, SIZE_MAX - 1});
+        });
         check(w, "its counts need 7", [&] { collx::all_gather_v(w, mine, out, counts, std::array{0, 2, 5}); });
-        check(w, "offsets: 2 numbers for 3 ranks", [&] { collx::all_gather_v(w, mine, out, counts, std::array{0, 2}); });
-        check(w, "send offset of rank 2 is negative", [&] { collx::all_to_all_v(w, x, counts, std::array{0, 2, -4}, out, counts, std::array{0, 2, 4}); });
-        check(w, "receive offset of rank 0 is negative", [&] { collx::all_to_all_v(w, x, counts, std::array{0, 2, 4}, out, counts, std::array{-2, 2, 4}); });
+        check(w, "offsets: 2 numbers for 3 ranks", [&] {
+            collx::all_gather_v(w, mine, out, counts, std::array{0, 2});
+        });
+        check(w, "send offset of rank 2 is negative", [&] {
+            collx::all_to_all_v(w, x, counts, std::array{0, 2, -4}, out, counts, std::array{0, 2, 4});
+        });
+        check(w, "receive offset of rank 0 is negative", [&] {
+            collx::all_to_all_v(w, x, counts, std::array{0, 2, 4}, out, counts, std::array{-2, 2, 4});
+        });
     });
 }
 
@@ -162,16 +196,19 @@ TEST_CASE("try_ returns the error instead of throwing it") {
 }
 
 TEST_CASE("numbers of ranks that make no sense") {
-    for (const int n : {0, -1, 1025}) CHECK_THROWS_AS(collx::run_threads(n, [](collx::communicator&) {}), collx::invalid_argument);
+    for (const int n : {0, -1, 1025})
+        CHECK_THROWS_AS(collx::run_threads(n, [](collx::communicator&) {}), collx::invalid_argument);
     CHECK_THROWS_WITH(collx::run_threads(0, [](collx::communicator&) {}), Catch::Contains("run_threads(0)"));
 }
 
 TEST_CASE("shared memory that cannot be had") {
     on_ranks(2, [](collx::communicator& w) {
         const auto before = w.membership()->memory->bytes();
-        const auto e = thrown<collx::error>(w, [&] { collx::shared_vector<char>(before, 'x', collx::shared_allocator<char>(w)); });
+        const auto e =
+            thrown<collx::error>(w, [&] { collx::shared_vector<char>(before, 'x', collx::shared_allocator<char>(w)); });
         EXPECT(e.code() == collx::errc::resource && says(e, "COLLX_ARENA_BYTES"));
-        const auto f = thrown<collx::error>(w, [&] { (void)collx::shared_allocator<double>(w).allocate(SIZE_MAX / 4); });
+        const auto f =
+            thrown<collx::error>(w, [&] { (void)collx::shared_allocator<double>(w).allocate(SIZE_MAX / 4); });
         EXPECT(f.code() == collx::errc::resource);
         auto x = collx::make_shared_vector<int>(w, 100, 1);
         collx::all_reduce(w, x);
@@ -185,7 +222,8 @@ TEST_CASE("an empty communicator says so") {
         EXPECT(some.is_empty() == (w.rank() == 1));
         int x = 1;
         if (w.rank() == 1) {
-            EXPECT(says(thrown<invalid_argument>(w, [&] { collx::all_reduce(some, collx::value(x)); }), "this communicator is empty"));
+            EXPECT(says(thrown<invalid_argument>(w, [&] { collx::all_reduce(some, collx::value(x)); }),
+                        "this communicator is empty"));
             EXPECT(says(thrown<invalid_argument>(w, [&] { (void)some.size(); }), "this communicator is empty"));
             EXPECT(says(thrown<invalid_argument>(w, [&] { (void)some.split(0); }), "this communicator is empty"));
         } else {

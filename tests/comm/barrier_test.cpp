@@ -13,12 +13,12 @@ void check_rounds(collx::communicator& w, Comm&& bound, std::atomic<int>& arrive
         arrived.fetch_add(1, std::memory_order_relaxed);
         collx::barrier(bound);
         EXPECT(arrived.load(std::memory_order_relaxed) >= (i + 1) * w.size());
-        collx::barrier(bound);  // the count may not go on before everybody has looked
+        collx::barrier(bound); // the count may not go on before everybody has looked
         EXPECT(arrived.load(std::memory_order_relaxed) <= (i + 2) * w.size());
     }
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("nobody leaves a barrier before everybody has come") {
     for (const int n : rank_counts) {
@@ -49,7 +49,7 @@ TEST_CASE("a barrier under way lets everybody work until all have come") {
 }
 
 TEST_CASE("what was written before a barrier is seen after it") {
-    std::vector<int> plain(8, -1);  // not atomic: a missing happens-before is a data race that ThreadSanitizer reports
+    std::vector<int> plain(8, -1); // not atomic: a missing happens-before is a data race that ThreadSanitizer reports
     on_ranks(8, [&](collx::communicator& w) {
         for (int i = 0; i < 100; ++i) {
             plain[static_cast<std::size_t>(w.rank())] = i;

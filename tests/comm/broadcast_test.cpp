@@ -11,7 +11,7 @@ namespace {
 
 template <class Comm>
 void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root) {
-    std::vector<int> x(size + 2, -1);  // a guard on both sides
+    std::vector<int> x(size + 2, -1); // a guard on both sides
     if (w.rank() == root)
         for (std::size_t i = 0; i < size; ++i) x[i + 1] = sample(root, i);
     collx::broadcast(bound, collx::view(x.data() + 1, size), {.root = root});
@@ -19,7 +19,7 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root
     EXPECT(x.front() == -1 && x.back() == -1);
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("broadcast copies the root's buffer to everybody, whatever the algorithm and the root") {
     for (const int n : rank_counts)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Ranks that disagree. With set_checked(true) every rank receives the same sentence, which names the odd ranks and what they did otherwise, and the
-// communicator goes on. Without it, what messages themselves can tell.
+// Ranks that disagree. With set_checked(true) every rank receives the same sentence, which names the odd ranks and what
+// they did otherwise, and the communicator goes on. Without it, what messages themselves can tell.
 #include "support.hpp"
 
 #include <array>
@@ -25,7 +25,7 @@ void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string
         EXPECT(says(e, t.c_str()));
     }
     EXPECT(e.code() == collx::errc::mismatch && e.peer() == odd[0] && e.rank() == w.rank());
-    int one = 1;  // nobody has begun, so all may go on
+    int one = 1; // nobody has begun, so all may go on
     collx::all_reduce(w, collx::value(one));
     EXPECT(one == w.size());
 }
@@ -39,14 +39,16 @@ void on_checked_ranks(F&& f) {
     });
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("checked: other counts, types, operators, roots") {
     on_checked_ranks([](collx::communicator& w) {
         std::vector<int> x(10);
         std::vector<float> y(10);
-        check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"}, [&](bool odd) { collx::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)); });
-        check(w, {1, 3}, {"count is 10 on rank 0 and 0 on rank 1"}, [&](bool odd) { collx::broadcast(w, collx::view(x.data(), odd ? 0u : 10u)); });
+        check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"},
+              [&](bool odd) { collx::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)); });
+        check(w, {1, 3}, {"count is 10 on rank 0 and 0 on rank 1"},
+              [&](bool odd) { collx::broadcast(w, collx::view(x.data(), odd ? 0u : 10u)); });
         check(w, {3}, {"element type"}, [&](bool odd) {
             if (odd) collx::all_reduce(w, y);
             else collx::all_reduce(w, x);
@@ -55,7 +57,8 @@ TEST_CASE("checked: other counts, types, operators, roots") {
             if (odd) collx::all_reduce(w, x, collx::max{});
             else collx::all_reduce(w, x, collx::min{});
         });
-        check(w, {1, 2}, {"root is 0 on rank 0 and 3 on rank 1"}, [&](bool odd) { collx::broadcast(w, x, {.root = odd ? 3 : 0}); });
+        check(w, {1, 2}, {"root is 0 on rank 0 and 3 on rank 1"},
+              [&](bool odd) { collx::broadcast(w, x, {.root = odd ? 3 : 0}); });
     });
 }
 
@@ -70,7 +73,8 @@ TEST_CASE("checked: other collectives and another order") {
             if (odd) collx::reduce_scatter(w, x, part);
             else collx::barrier(w);
         });
-        // A rank that calls all_gather first and barrier second, where the others do it the other way round: named at the first call.
+        // A rank that calls all_gather first and barrier second, where the others do it the other way round: named at
+        // the first call.
         check(w, {3}, {"collective is barrier on rank 0 and all_gather on rank 3"}, [&](bool odd) {
             if (odd) collx::all_gather(w, part, x), collx::barrier(w);
             else collx::barrier(w), collx::all_gather(w, part, x);
@@ -90,7 +94,7 @@ TEST_CASE("checked: other policies, by type and by value, and another kind of me
             else collx::all_reduce(w, x);
         });
         check(w, {2}, {"policy"}, [&](bool odd) { collx::all_reduce(w.with(collx::piece{odd ? 64u : 128u}), x); });
-        check(w, {3}, {"element type"}, [&](bool odd) {  // of the wire
+        check(w, {3}, {"element type"}, [&](bool odd) { // of the wire
             if (odd) collx::all_reduce(w.with(collx::wire<collx::bf16>{}), x);
             else collx::all_reduce(w, x);
         });
@@ -121,7 +125,8 @@ TEST_CASE("checked: other tables of counts") {
 TEST_CASE("checked: calls that are under way, and groups") {
     on_checked_ranks([](collx::communicator& w) {
         std::vector<int> x(10), y(10);
-        check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"}, [&](bool odd) { collx::async::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)).wait(); });
+        check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"},
+              [&](bool odd) { collx::async::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)).wait(); });
         check(w, {1}, {"count"}, [&](bool odd) {
             collx::group g(w);
             g.all_reduce(x);
@@ -161,15 +166,17 @@ TEST_CASE("unchecked: a message of another size than expected names its sender")
             at("sent=%zu", sent);
             if (w.rank() == 0) {
                 try {
-                    collx::send(w, x, 1);  // may be over before the other looks
+                    collx::send(w, x, 1); // may be over before the other looks
                 } catch (const mismatch& e) {
                     EXPECT(e.peer() == 0);
                 }
             } else {
                 const auto e = thrown<mismatch>(w, [&] { collx::recv(w, y, 0); });
-                EXPECT(e.peer() == 0 && e.rank() == 1 && says(e, "rank 0 sent a message of another size than this call expects"));
+                EXPECT(e.peer() == 0 && e.rank() == 1 &&
+                       says(e, "rank 0 sent a message of another size than this call expects"));
             }
-            EXPECT(thrown<mismatch>(w, [&] { collx::barrier(w); }).peer() == 0);  // a communicator that failed stays failed
+            EXPECT(thrown<mismatch>(w, [&] { collx::barrier(w); }).peer() ==
+                   0); // a communicator that failed stays failed
         });
 }
 
@@ -188,7 +195,7 @@ TEST_CASE("unchecked: private counts that disagree name the peer") {
         w.set_checked(false);
         std::vector<int> x(30), y(30);
         std::array send{10, 10, 10}, receive{10, 10, 10};
-        if (w.rank() == 1) receive[2] = 9;  // rank 2 sends ten
+        if (w.rank() == 1) receive[2] = 9; // rank 2 sends ten
         const auto e = thrown<mismatch>(w, [&] {
             collx::all_to_all_v(w, x, send, y, receive);
             collx::barrier(w);

@@ -26,7 +26,8 @@ void check_class(collx::communicator& w, const char* name, Make make, Op op) {
             for (int r = 1; r < n; ++r) expected = op(expected, make(r, i));
             EXPECT_AT(i, sum[i] == expected && from_last[i] == make(n - 1, i) && got[i] == make((me + n - 1) % n, i));
         }
-        for (std::size_t i = 0; i < in.size(); ++i) EXPECT_AT(i, out[i] == make(static_cast<int>(i / size), static_cast<std::size_t>(me) * size + i % size));
+        for (std::size_t i = 0; i < in.size(); ++i)
+            EXPECT_AT(i, out[i] == make(static_cast<int>(i / size), static_cast<std::size_t>(me) * size + i % size));
         // Trees keep partial results elsewhere.
         for_each_copying_algorithm<collx::collective::all_reduce>([&](auto a) {
             if constexpr (std::string_view(a.name) == "binomial") {
@@ -39,4 +40,4 @@ void check_class(collx::communicator& w, const char* name, Make make, Op op) {
     }
 }
 
-}  // namespace collx_test
+} // namespace collx_test

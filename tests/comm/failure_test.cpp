@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Ranks that do not come, throw, abort, or drop what they began: the others receive a typed error in bounded time. Times are bounded from above
-// generously, since the machine may be busy, and from below exactly.
+// Ranks that do not come, throw, abort, or drop what they began: the others receive a typed error in bounded time.
+// Times are bounded from above generously, since the machine may be busy, and from below exactly.
 #include "support.hpp"
 
 #include <sys/wait.h>
@@ -34,13 +34,14 @@ void check_absent(int n, bool checked, F&& call) {
         const std::int64_t begin = collx::now_ns();
         const auto e = thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 200ms}); });
         const double took = ms_since(begin);
-        EXPECT_AT(took, took < 8000);  // not the communicator's 50 s
-        EXPECT(e.peer() == n - 1 && e.code() == collx::errc::timeout && says(e, ("timed out waiting for rank " + std::to_string(n - 1)).c_str()));
+        EXPECT_AT(took, took < 8000); // not the communicator's 50 s
+        EXPECT(e.peer() == n - 1 && e.code() == collx::errc::timeout &&
+               says(e, ("timed out waiting for rank " + std::to_string(n - 1)).c_str()));
         failed.fetch_add(1);
     });
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("an absent rank is named when the call's time is up") {
     for (const bool checked : {false, true}) {
@@ -102,14 +103,16 @@ TEST_CASE("an exception on one rank reaches the others as peer_failed, and the c
     const auto body = [&](collx::communicator& w) {
         w.set_timeout(30s);
         std::vector<int> x(5000);
-        collx::all_reduce(w, x);
-        if (w.rank() == 1) throw std::runtime_error("rank 1 has no more to say");
+        if (w.rank() == 1) {
+            collx::all_reduce(w, x);
+            throw std::runtime_error("rank 1 has no more to say");
+        }
         const auto e = thrown<collx::peer_failed>(w, [&] {
             for (;;) collx::all_reduce(w, x);
         });
         EXPECT(e.peer() == 1);
         told.fetch_add(1);
-        throw e;  // a consequence, not the cause
+        throw e; // a consequence, not the cause
     };
     CHECK_THROWS_WITH(collx::run_threads(4, body), "rank 1 has no more to say");
     CHECK(told == 3);
@@ -138,7 +141,7 @@ TEST_CASE("an exception is noticed in communicators that the thrower has already
     CHECK_THROWS(collx::run_threads(4, [&](collx::communicator& w) {
         try {
             body(w);
-        } catch (const timed_out&) {  // rank 0, whose partner went elsewhere
+        } catch (const timed_out&) { // rank 0, whose partner went elsewhere
         }
     }));
     CHECK(told == 2);
@@ -193,7 +196,7 @@ TEST_CASE("a failed communicator does not touch the others of its ranks") {
         x = 1;
         collx::all_reduce(b, collx::value(x));
         EXPECT(x == 3);
-        auto c = w.split(0);  // a new one in its place
+        auto c = w.split(0); // a new one in its place
         x = 1;
         collx::all_reduce(c, collx::value(x));
         EXPECT(x == 3);
@@ -238,9 +241,10 @@ TEST_CASE("a forked child has no part in its parent's communicators") {
             ::_exit(right == 3 ? 0 : 1);
         }
         int status = -1;
-        while (::waitpid(child, &status, 0) < 0) {}
+        while (::waitpid(child, &status, 0) < 0) {
+        }
         EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-        collx::all_reduce(w, collx::value(x));  // the parent goes on
+        collx::all_reduce(w, collx::value(x)); // the parent goes on
         EXPECT(x == 1);
     });
 }

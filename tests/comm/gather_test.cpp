@@ -16,7 +16,7 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root
     collx::gather(bound, mine, out, {.root = root});
     for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == sample(static_cast<int>(i / size), i % size));
     EXPECT(mine == samples(w.rank(), size));
-    if (is_root) {  // the root's part at its place already
+    if (is_root) { // the root's part at its place already
         std::vector<int> all(n * size, -1);
         const auto part = collx::view(all.data() + static_cast<std::size_t>(root) * size, size);
         for (std::size_t i = 0; i < size; ++i) part[i] = mine[i];
@@ -28,7 +28,7 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root
     }
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("gather collects the parts at the root in rank order, whatever the algorithm and the root") {
     for (const int n : rank_counts)
@@ -68,7 +68,8 @@ TEST_CASE("gather_v: only the root knows the counts; empty parts, packed or at o
                     std::size_t end = 0, total = 0;
                     for (int r = 0; r < n; ++r) {
                         const auto u = static_cast<std::size_t>(r);
-                        const std::size_t c[] = {0, r == n / 2 ? 1000u : 0u, r % 2 == 0 ? 33u : 0u, u * 7, r % 3 == 0 ? 40'000u : u};
+                        const std::size_t c[] = {0, r == n / 2 ? 1000u : 0u, r % 2 == 0 ? 33u : 0u, u * 7,
+                                                 r % 3 == 0 ? 40'000u : u};
                         counts[u] = c[round];
                         offsets[u] = end + 2;
                         end = offsets[u] + counts[u];
@@ -84,7 +85,8 @@ TEST_CASE("gather_v: only the root knows the counts; empty parts, packed or at o
                     for (int r = 0; is_root && r < n; ++r) {
                         const auto u = static_cast<std::size_t>(r);
                         for (; s < offsets[u]; ++s) EXPECT_AT(s, spread[s] == -1);
-                        for (std::size_t i = 0; i < counts[u]; ++i, ++s, ++p) EXPECT_AT(i, packed[p] == sample(r, i) && spread[s] == sample(r, i));
+                        for (std::size_t i = 0; i < counts[u]; ++i, ++s, ++p)
+                            EXPECT_AT(i, packed[p] == sample(r, i) && spread[s] == sample(r, i));
                     }
                     EXPECT(!is_root || (p == total && s == end));
                 }

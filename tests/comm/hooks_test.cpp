@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Hooks of operators and narrower types on the wire: applied once, in the right place, with the same bits on all ranks, whatever the algorithm.
+// Hooks of operators and narrower types on the wire: applied once, in the right place, with the same bits on all ranks,
+// whatever the algorithm.
 #include "support.hpp"
 
 #include <cstring>
@@ -21,10 +22,11 @@ bool is_same_everywhere(collx::communicator& w, const std::vector<T>& x) {
     return true;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("each operand passes the first hook once, each result the last one once") {
-    const auto op = collx::with_post(collx::with_pre(collx::plus{}, [](long x) { return x * x; }), [](long x) { return x * 1000 + 1; });
+    const auto op = collx::with_post(collx::with_pre(collx::plus{}, [](long x) { return x * x; }),
+                                     [](long x) { return x * 1000 + 1; });
     for (const int n : {1, 2, 3, 5, 8})
         on_ranks(n, [&](collx::communicator& w) {
             long squares = 0;
@@ -51,7 +53,9 @@ TEST_CASE("a hook that is told the index sees the element's place in the buffer"
         for (const std::size_t size : {1u, 700u, 20'000u}) {
             std::vector<float> bias(size), x(size, 1.0f);
             for (std::size_t i = 0; i < size; ++i) bias[i] = static_cast<float>(i % 1000);
-            collx::all_reduce(w, x, collx::with_post(collx::plus{}, [&](float s, collx::hook_context c) { return s + bias[c.index]; }));
+            collx::all_reduce(w, x, collx::with_post(collx::plus{}, [&](float s, collx::hook_context c) {
+                                  return s + bias[c.index];
+                              }));
             for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == 3.0f + bias[i]);
         }
     });
@@ -72,12 +76,15 @@ TEST_CASE("a narrower wire rounds, but never differently on two ranks") {
                 const auto check = [&](auto&& bound) {
                     std::vector<float> x(size);
                     float largest = 0;
-                    for (std::size_t i = 0; i < size; ++i) x[i] = 1.0f + static_cast<float>((w.rank() * 31 + static_cast<int>(i) * 7) % 100) / 97.0f;
+                    for (std::size_t i = 0; i < size; ++i)
+                        x[i] = 1.0f + static_cast<float>((w.rank() * 31 + static_cast<int>(i) * 7) % 100) / 97.0f;
                     std::vector<float> exact(size);
                     for (std::size_t i = 0; i < size; ++i)
-                        for (int r = 0; r < n; ++r) exact[i] += 1.0f + static_cast<float>((r * 31 + static_cast<int>(i) * 7) % 100) / 97.0f;
+                        for (int r = 0; r < n; ++r)
+                            exact[i] += 1.0f + static_cast<float>((r * 31 + static_cast<int>(i) * 7) % 100) / 97.0f;
                     collx::all_reduce(bound, x);
-                    for (std::size_t i = 0; i < size; ++i) largest = std::max(largest, std::abs(x[i] - exact[i]) / exact[i]);
+                    for (std::size_t i = 0; i < size; ++i)
+                        largest = std::max(largest, std::abs(x[i] - exact[i]) / exact[i]);
                     EXPECT_AT(largest * 1e6f, largest <= static_cast<float>(n) / 256.0f);
                     EXPECT(is_same_everywhere(w, x));
                 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=ranges
 //
-// Inputs that are computed as they are read: views of the standard library and of range-v3, iterators; and outputs of another type than the input.
+// Inputs that are computed as they are read: views of the standard library and of range-v3, iterators; and outputs of
+// another type than the input.
 #include "support.hpp"
 
 #include <ranges>
@@ -23,7 +24,8 @@ TEST_CASE("a lazy range of the standard library is an input") {
                                          return i % 100 * (w.rank() + 1);
                                      });
                 collx::all_reduce(w, squares, out);
-                for (int i = 0; i < size; ++i) EXPECT_AT(i, out[static_cast<std::size_t>(i)] == i % 100 * n * (n + 1) / 2);
+                for (int i = 0; i < size; ++i)
+                    EXPECT_AT(i, out[static_cast<std::size_t>(i)] == i % 100 * n * (n + 1) / 2);
                 EXPECT(evaluated >= size && evaluated <= 2 * size);
                 std::vector<int> all(static_cast<std::size_t>(n));
                 collx::all_gather(w, std::views::iota(w.rank(), w.rank() + 1), all);
@@ -36,7 +38,8 @@ TEST_CASE("a view of range-v3 is an input") {
     for (const int n : {1, 3})
         on_ranks(n, [n](collx::communicator& w) {
             std::vector<double> out(5000);
-            const auto halves = ranges::views::ints(0, 5000) | ranges::views::transform([&](int i) { return 0.5 * i + w.rank(); });
+            const auto halves =
+                ranges::views::ints(0, 5000) | ranges::views::transform([&](int i) { return 0.5 * i + w.rank(); });
             collx::all_reduce(w, halves, out, collx::max{});
             for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == 0.5 * static_cast<double>(i) + n - 1);
         });

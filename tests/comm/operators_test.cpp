@@ -21,7 +21,7 @@ struct bools {
     std::size_t size;
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("operators on integers") {
     for (const int n : {1, 2, 5})
@@ -50,11 +50,14 @@ TEST_CASE("truth values are combined with logical operators") {
         on_ranks(n, [n](collx::communicator& w) {
             for (const std::size_t size : {1u, 64u, 1000u}) {
                 bools all(size), any(size), parity(size);
-                for (std::size_t i = 0; i < size; ++i) all[i] = i % 3 != 0 || w.rank() != n - 1, any[i] = i % 3 == 0 && w.rank() == 0, parity[i] = w.rank() % 2 == 1;
+                for (std::size_t i = 0; i < size; ++i)
+                    all[i] = i % 3 != 0 || w.rank() != n - 1, any[i] = i % 3 == 0 && w.rank() == 0,
+                    parity[i] = w.rank() % 2 == 1;
                 collx::all_reduce(w, all.view(), collx::logical_and{});
                 collx::all_reduce(w, any.view(), collx::logical_or{});
                 collx::all_reduce(w, parity.view(), collx::bit_xor{});
-                for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, all[i] == (i % 3 != 0) && any[i] == (i % 3 == 0) && parity[i] == (n / 2 % 2 == 1));
+                for (std::size_t i = 0; i < size; ++i)
+                    EXPECT_AT(i, all[i] == (i % 3 != 0) && any[i] == (i % 3 == 0) && parity[i] == (n / 2 % 2 == 1));
             }
         });
 }
@@ -69,7 +72,8 @@ TEST_CASE("minima and maxima show a NaN and order signed zeros, on all ranks ali
             collx::all_reduce(w, y, collx::min{});
             collx::all_reduce(w, z, collx::max{});
             for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, i == size / 2 ? std::isnan(x[i]) : x[i] == 1.0f);
-            for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, std::signbit(y[i]) && y[i] == 0.0f && !std::signbit(z[i]));
+            for (std::size_t i = 0; i < size; ++i)
+                EXPECT_AT(i, std::signbit(y[i]) && y[i] == 0.0f && !std::signbit(z[i]));
         }
     });
 }

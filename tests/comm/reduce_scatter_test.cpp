@@ -20,7 +20,7 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
     for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[begin + i] == out[i]);
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("reduce_scatter gives every rank its part of the sum, whatever the algorithm") {
     for (const int n : rank_counts)

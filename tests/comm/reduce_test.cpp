@@ -15,17 +15,17 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root
     const bool is_root = w.rank() == root;
     auto x = mine;
     collx::reduce(bound, x, collx::plus{}, {.root = root});
-    std::vector<int> out(is_root ? size : 0, -1);  // nobody but the root needs an output
+    std::vector<int> out(is_root ? size : 0, -1); // nobody but the root needs an output
     collx::reduce(bound, mine, out, collx::plus{}, {.root = root});
     if (is_root) {
         for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == folded(i, 0, w.size()));
         EXPECT(out == x);
     } else {
-        EXPECT(x == mine);  // in place, the others' buffers keep their contents
+        EXPECT(x == mine); // in place, the others' buffers keep their contents
     }
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("reduce sums at the root, whatever the algorithm and the root") {
     for (const int n : rank_counts)
@@ -56,7 +56,9 @@ TEST_CASE("reduce cuts its buffer into pieces of any size") {
 }
 
 TEST_CASE("reduce keeps the order of operands, or refuses") {
-    const auto minus_like = [](long a, long b) { return a * 1000003 + b; };  // a left fold that shows every operand's place
+    const auto minus_like = [](long a, long b) {
+        return a * 1000003 + b;
+    }; // a left fold that shows every operand's place
     for (const int n : {1, 2, 3, 5, 8})
         on_ranks(n, [&](collx::communicator& w) {
             for (int root = 0; root < w.size(); ++root) {
@@ -66,7 +68,9 @@ TEST_CASE("reduce keeps the order of operands, or refuses") {
                 at("default n=%d root=%d", w.size(), root);
                 collx::reduce(w, x, minus_like, {.root = root});
                 if (w.rank() == root) EXPECT(x.front() == expected && x.back() == expected);
-                const auto join = [](std::pair<int, int> a, std::pair<int, int> b) { return std::pair(a.first, b.second); };  // first and last operand
+                const auto join = [](std::pair<int, int> a, std::pair<int, int> b) {
+                    return std::pair(a.first, b.second);
+                }; // first and last operand
                 for_each_copying_algorithm<collective::reduce>([&](auto a) {
                     at("%s n=%d root=%d", a.name, w.size(), root);
                     std::vector<std::pair<int, int>> ends(70, {w.rank(), w.rank()});
@@ -80,7 +84,8 @@ TEST_CASE("reduce keeps the order of operands, or refuses") {
                         EXPECT(says(thrown<collx::invalid_argument>(w, call), "changes the order of operands"));
                     } else {
                         call();
-                        if (w.rank() == root) EXPECT(ends.front() == std::pair(0, w.size() - 1) && ends.back() == ends.front());
+                        if (w.rank() == root)
+                            EXPECT(ends.front() == std::pair(0, w.size() - 1) && ends.back() == ends.front());
                     }
                 });
             }

@@ -27,7 +27,7 @@ void check_exclusive_scan(collx::communicator& w, Comm&& bound, std::size_t size
     collx::exclusive_scan(bound, x);
     std::vector<int> out(size, -1);
     collx::exclusive_scan(bound, mine, out);
-    if (w.rank() == 0) {  // nothing comes before: the output keeps what it held
+    if (w.rank() == 0) { // nothing comes before: the output keeps what it held
         EXPECT(x == mine && out == std::vector<int>(size, -1));
         return;
     }
@@ -35,7 +35,7 @@ void check_exclusive_scan(collx::communicator& w, Comm&& bound, std::size_t size
     EXPECT(out == x && mine == samples(w.rank(), size));
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("scans sum over the ranks up to one's own, whatever the algorithm") {
     for (const int n : rank_counts)
@@ -74,7 +74,9 @@ TEST_CASE("scans cut their buffers into pieces of any size") {
 }
 
 TEST_CASE("scans keep the order of operands") {
-    const auto join = [](std::pair<int, int> a, std::pair<int, int> b) { return a.second + 1 == b.first ? std::pair(a.first, b.second) : std::pair(-9, -9); };
+    const auto join = [](std::pair<int, int> a, std::pair<int, int> b) {
+        return a.second + 1 == b.first ? std::pair(a.first, b.second) : std::pair(-9, -9);
+    };
     for (const int n : rank_counts)
         on_ranks(n, [&](collx::communicator& w) {
             const std::vector<std::pair<int, int>> mine(200, {w.rank(), w.rank()});
@@ -86,7 +88,8 @@ TEST_CASE("scans keep the order of operands") {
             run(w, collx::scan, w.rank());
             run(w, collx::exclusive_scan, w.rank() - 1);
             for_each_copying_algorithm<collective::scan>([&](auto a) { run(w.with(a), collx::scan, w.rank()); });
-            for_each_copying_algorithm<collective::exclusive_scan>([&](auto a) { run(w.with(a), collx::exclusive_scan, w.rank() - 1); });
+            for_each_copying_algorithm<collective::exclusive_scan>(
+                [&](auto a) { run(w.with(a), collx::exclusive_scan, w.rank() - 1); });
         });
 }
 

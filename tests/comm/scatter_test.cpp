@@ -16,12 +16,13 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root
     collx::scatter(bound, all, out, {.root = root});
     for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, out[i] == sample(root, begin + i));
     EXPECT(all == samples(root, is_root ? n * size : 0));
-    std::vector<int> again(size, -1);  // the root's part stays where it is
-    collx::scatter(bound, all, is_root ? collx::view(all.data() + begin, size) : collx::view(again.data(), size), {.root = root});
+    std::vector<int> again(size, -1); // the root's part stays where it is
+    collx::scatter(bound, all, is_root ? collx::view(all.data() + begin, size) : collx::view(again.data(), size),
+                   {.root = root});
     EXPECT(is_root ? all == samples(root, n * size) : again == out);
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("scatter gives every rank its part of the root's buffer, whatever the algorithm and the root") {
     for (const int n : rank_counts)
@@ -57,7 +58,8 @@ TEST_CASE("scatter_v: only the root knows the counts; empty parts, packed or at 
             for (int round = 0; round < 5; ++round)
                 for (int root = 0; root < n; ++root) {
                     at("n=%d round=%d root=%d", n, round, root);
-                    std::vector<int> counts(static_cast<std::size_t>(n)), offsets(static_cast<std::size_t>(n)), packed_offsets(static_cast<std::size_t>(n));
+                    std::vector<int> counts(static_cast<std::size_t>(n)), offsets(static_cast<std::size_t>(n)),
+                        packed_offsets(static_cast<std::size_t>(n));
                     int end = 0, total = 0;
                     for (int r = 0; r < n; ++r) {
                         const auto u = static_cast<std::size_t>(r);

@@ -31,7 +31,7 @@ TEST_CASE("small messages do not wait for their receiver, and keep their order")
     on_ranks(2, [](collx::communicator& w) {
         for (int round = 0; round < 50; ++round) {
             if (w.rank() == 0) {
-                for (int i = 0; i < 8; ++i) collx::send(w, collx::value(i), 1);  // all before the first is received
+                for (int i = 0; i < 8; ++i) collx::send(w, collx::value(i), 1); // all before the first is received
                 collx::barrier(w);
             } else {
                 collx::barrier(w);
@@ -72,12 +72,15 @@ TEST_CASE("a rank may send to itself while it receives") {
 }
 
 TEST_CASE("several messages under way to and from several ranks, waited for in any order") {
-    const auto text = [](int from, int to, int j) { return samples(from * 16 + to * 4 + j, static_cast<std::size_t>((from * 3 + to * 5 + j * 7) % 11) * 9000); };
+    const auto text = [](int from, int to, int j) {
+        return samples(from * 16 + to * 4 + j, static_cast<std::size_t>((from * 3 + to * 5 + j * 7) % 11) * 9000);
+    };
     on_ranks(4, [&](collx::communicator& w) {
         for (int round = 0; round < 10; ++round) {
             std::vector<std::vector<int>> in, out;
             for (int j = 0; j < 3; ++j)
-                for (int k = 0; k < 4; ++k) out.push_back(text(w.rank(), k, j)), in.emplace_back(text(k, w.rank(), j).size(), -1);
+                for (int k = 0; k < 4; ++k)
+                    out.push_back(text(w.rank(), k, j)), in.emplace_back(text(k, w.rank(), j).size(), -1);
             std::vector<collx::work<void>> works;
             for (std::size_t i = 0; i < 12; ++i) {
                 works.push_back(collx::async::recv(w, in[i], static_cast<int>(i % 4)));
@@ -86,7 +89,8 @@ TEST_CASE("several messages under way to and from several ranks, waited for in a
             if (round % 2 == 0) std::swap(works.front(), works.back());
             while (!works.empty()) works.back().wait(), works.pop_back();
             for (int j = 0; j < 3; ++j)
-                for (int k = 0; k < 4; ++k) EXPECT_AT(k, in[static_cast<std::size_t>(j * 4 + k)] == text(k, w.rank(), j));
+                for (int k = 0; k < 4; ++k)
+                    EXPECT_AT(k, in[static_cast<std::size_t>(j * 4 + k)] == text(k, w.rank(), j));
         }
     });
 }

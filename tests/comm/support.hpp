@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the tests of the verbs share: ranks as threads, checks that may fail on any of them (Catch2's own may not be used outside the main
-// thread), and values that tell who made them.
+// What the tests of the verbs share: ranks as threads, checks that may fail on any of them (Catch2's own may not be
+// used outside the main thread), and values that tell who made them.
 #pragma once
 
 #include <atomic>
@@ -44,14 +44,16 @@ inline void expect(bool holds, const char* file, int line, const char* text, int
 // In a rank's body, where `w` is its communicator.
 #define EXPECT(...) ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank())
 // The same for element i of something.
-#define EXPECT_AT(i, ...) ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank(), static_cast<long long>(i))
+#define EXPECT_AT(i, ...)                                                                            \
+    ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank(), \
+                         static_cast<long long>(i))
 
 // Runs f(world) on n threads. What a rank throws fails the test case; a body without a single check fails it too.
 template <class F>
 void on_ranks(int n, F&& f) {
     const long before = checks.load();
     collx::run_threads(n, [&](collx::communicator& w) {
-        w.set_timeout(std::chrono::seconds(50));  // a rank that is not scheduled for a while is no failure
+        w.set_timeout(std::chrono::seconds(50)); // a rank that is not scheduled for a while is no failure
         f(w);
     });
     CHECK(checks.load() - before >= n);
@@ -59,7 +61,8 @@ void on_ranks(int n, F&& f) {
 
 // Neighbours of powers of two, odd, even.
 inline constexpr int rank_counts[] = {1, 2, 3, 4, 5, 7, 8};
-// Around the lanes of a vector, a cache line, an inlined message, a window's line; several pieces and no multiple of anything.
+// Around the lanes of a vector, a cache line, an inlined message, a window's line; several pieces and no multiple of
+// anything.
 inline constexpr std::size_t sizes[] = {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 1000, 4097, 100003};
 inline constexpr std::size_t few_sizes[] = {0, 1, 3, 17, 1000, 20011};
 
@@ -105,9 +108,11 @@ E thrown(const collx::communicator& w, F&& f) {
     }
     throw wrong("rank " + std::to_string(w.rank()) + ": no error where one was expected (" + place_text + ")");
 }
-inline bool says(const std::exception& e, const char* text) { return std::string(e.what()).find(text) != std::string::npos; }
+inline bool says(const std::exception& e, const char* text) {
+    return std::string(e.what()).find(text) != std::string::npos;
+}
 
-}  // namespace collx_test
+} // namespace collx_test
 
 using collx_test::at;
 using collx_test::on_ranks;

@@ -27,4 +27,4 @@ void check_op(collx::communicator& w, Op op, int base = 0) {
     }
 }
 
-}  // namespace collx_test
+} // namespace collx_test

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Sums of all arithmetic element types through all_reduce, against a left fold on one thread. Operators: operators_test.cpp.
+// Sums of all arithmetic element types through all_reduce, against a left fold on one thread. Operators:
+// operators_test.cpp.
 #include "type_support.hpp"
 
 #include <cstdint>
@@ -47,4 +48,3 @@ TEST_CASE("f16 and bf16 sum in float and round once") {
             }
         });
 }
-

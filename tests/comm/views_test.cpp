@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// What a buffer may be beside a vector: strided, two-dimensional, const, an array, one element, and at any offset in memory.
+// What a buffer may be beside a vector: strided, two-dimensional, const, an array, one element, and at any offset in
+// memory.
 #include "support.hpp"
 
 #include <array>
@@ -19,9 +20,11 @@ TEST_CASE("strided inputs and outputs: only the elements in view are touched") {
                 for (std::size_t i = 0; i < size; ++i) wide[3 * i] = sample<float>(w.rank(), i);
                 const auto in = collx::strided(wide.data(), size, 3);
                 collx::all_reduce(w, in, collx::strided(out.data(), size, 2));
-                for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, out[2 * i] == folded<float>(i, 0, n) && out[2 * i + 1] == -1.0f);
+                for (std::size_t i = 0; i < size; ++i)
+                    EXPECT_AT(i, out[2 * i] == folded<float>(i, 0, n) && out[2 * i + 1] == -1.0f);
                 collx::all_reduce(w, in);
-                for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, wide[3 * i] == out[2 * i] && wide[3 * i + 1] == -1.0f && wide[3 * i + 2] == -1.0f);
+                for (std::size_t i = 0; i < size; ++i)
+                    EXPECT_AT(i, wide[3 * i] == out[2 * i] && wide[3 * i + 1] == -1.0f && wide[3 * i + 2] == -1.0f);
                 collx::broadcast(w, collx::strided(out.data() + 1, size, 2), {.root = n - 1});
                 EXPECT(out[1] == -1.0f);
             }
@@ -36,10 +39,12 @@ TEST_CASE("a block of a matrix, a column, and a row backwards") {
             const auto block = collx::strided2d(a.data(), rows, cols, pitch);
             for (std::size_t i = 0; i < rows * cols; ++i) block[i] = sample(w.rank(), i);
             collx::all_gather(w, block, all);
-            for (std::size_t i = 0; i < all.size(); ++i) EXPECT_AT(i, all[i] == sample(static_cast<int>(i / (rows * cols)), i % (rows * cols)));
-            collx::reduce(w, collx::strided(a.data(), rows, pitch), collx::plus{}, {.root = 0});  // the first column
+            for (std::size_t i = 0; i < all.size(); ++i)
+                EXPECT_AT(i, all[i] == sample(static_cast<int>(i / (rows * cols)), i % (rows * cols)));
+            collx::reduce(w, collx::strided(a.data(), rows, pitch), collx::plus{}, {.root = 0}); // the first column
             for (std::size_t i = 0; i < rows; ++i)
-                EXPECT_AT(i, a[i * pitch] == (w.rank() == 0 ? folded(i * cols, 0, n) : sample(w.rank(), i * cols)) && a[i * pitch + cols] == -1);
+                EXPECT_AT(i, a[i * pitch] == (w.rank() == 0 ? folded(i * cols, 0, n) : sample(w.rank(), i * cols)) &&
+                                 a[i * pitch + cols] == -1);
             collx::scan(w, collx::strided(a.data() + cols - 1, cols, -1));
             for (std::size_t i = 1; i < cols; ++i) EXPECT_AT(i, a[i] == folded(i, 0, w.rank() + 1));
         });
@@ -58,7 +63,8 @@ TEST_CASE("const inputs, arrays, spans, single elements, braces of counts") {
         collx::all_reduce(w, collx::value(x));
         EXPECT(x == 6);
         std::vector<double> parts(6);
-        collx::all_gather_v(w, collx::view(mine.data(), static_cast<std::size_t>(w.rank() + 1)), parts, std::array{1, 2, 3});
+        collx::all_gather_v(w, collx::view(mine.data(), static_cast<std::size_t>(w.rank() + 1)), parts,
+                            std::array{1, 2, 3});
         EXPECT(parts == std::vector<double>({0, 1, 1, 2, 2, 2}));
         const int sent = w.rank() * 2;
         int got = -1;
@@ -90,7 +96,7 @@ void check_offsets(collx::communicator& w) {
             }
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("buffers at any offset that their element allows") {
     for (const int n : {1, 3})

@@ -29,11 +29,12 @@ TEST_CASE("work is done when test() says so, while the program computes") {
 TEST_CASE("several calls under way, waited for in any order, by different ranks in different orders") {
     for (const int n : {1, 2, 5})
         on_ranks(n, [n](collx::communicator& w) {
-            constexpr std::size_t calls = 13;  // more than there are ports
+            constexpr std::size_t calls = 13; // more than there are ports
             for (int round = 0; round < 8; ++round) {
                 std::vector<std::vector<int>> x;
                 std::vector<std::optional<collx::work<void>>> works(calls);
-                for (std::size_t k = 0; k < calls; ++k) x.push_back(samples(w.rank() + static_cast<int>(k), k * k * 250));
+                for (std::size_t k = 0; k < calls; ++k)
+                    x.push_back(samples(w.rank() + static_cast<int>(k), k * k * 250));
                 for (std::size_t k = 0; k < calls; ++k) works[k].emplace(collx::async::all_reduce(w, x[k]));
                 for (std::size_t k = 0; k < calls; ++k) {
                     const std::size_t j = (k * 5 + static_cast<std::size_t>(w.rank() + round)) % calls;
@@ -51,7 +52,8 @@ TEST_CASE("all verbs may be under way at once, beside blocking calls") {
     on_ranks(4, [](collx::communicator& w) {
         const auto u = static_cast<std::size_t>(w.rank());
         for (const std::size_t size : {4u, 4000u, 40'000u}) {
-            std::vector<int> a(size, 1), b(size, w.rank()), c(size, 1), d(size / 4, w.rank()), e(size), f(size, 1), g(size / 4), h(size), i(size, 1), j(size), k(size, 2);
+            std::vector<int> a(size, 1), b(size, w.rank()), c(size, 1), d(size / 4, w.rank()), e(size), f(size, 1),
+                g(size / 4), h(size), i(size, 1), j(size), k(size, 2);
             std::iota(h.begin(), h.end(), w.rank() * 1000);
             auto w1 = collx::async::all_reduce(w, a);
             auto w2 = collx::async::broadcast(w, b, {.root = 3});
@@ -61,23 +63,28 @@ TEST_CASE("all verbs may be under way at once, beside blocking calls") {
             auto w6 = collx::async::all_to_all(w, h, j);
             auto w7 = collx::async::scan(w, i);
             auto w8 = collx::async::barrier(w);
-            collx::all_reduce(w, k);  // blocking, in front of all of them
+            collx::all_reduce(w, k); // blocking, in front of all of them
             EXPECT(k.back() == 8);
             w8.wait(), w6.wait(), w7.wait(), w3.wait(), w5.wait(), w2.wait(), w4.wait(), w1.wait();
-            EXPECT(a.back() == 4 && b.back() == 3 && c.back() == (w.rank() == 1 ? 4 : 1) && g.back() == 4 && i.back() == w.rank() + 1);
-            for (std::size_t r = 0; r < 4; ++r) EXPECT_AT(r, e[r * (size / 4)] == static_cast<int>(r) && j[r * (size / 4)] == static_cast<int>(r * 1000 + u * (size / 4)));
+            EXPECT(a.back() == 4 && b.back() == 3 && c.back() == (w.rank() == 1 ? 4 : 1) && g.back() == 4 &&
+                   i.back() == w.rank() + 1);
+            for (std::size_t r = 0; r < 4; ++r)
+                EXPECT_AT(r, e[r * (size / 4)] == static_cast<int>(r) &&
+                                 j[r * (size / 4)] == static_cast<int>(r * 1000 + u * (size / 4)));
         }
     });
 }
 
 TEST_CASE("v-variants under way keep their tables of counts alive") {
     on_ranks(3, [](collx::communicator& w) {
-        std::vector<int> out(6, -1), back(static_cast<std::size_t>(w.rank()) + 1, -1), mine(static_cast<std::size_t>(w.rank()) + 1, w.rank());
+        std::vector<int> out(6, -1), back(static_cast<std::size_t>(w.rank()) + 1, -1),
+            mine(static_cast<std::size_t>(w.rank()) + 1, w.rank());
         auto gathering = collx::async::all_gather_v(w, mine, out, std::vector<int>{1, 2, 3});
-        std::vector<int> scratch(6, 77);  // where the table may have been
+        std::vector<int> scratch(6, 77); // where the table may have been
         gathering.wait();
         EXPECT(out == std::vector<int>({0, 1, 1, 2, 2, 2}) && scratch[0] == 77);
-        auto exchanging = collx::async::all_to_all_v(w, out, std::vector<int>{2, 2, 2}, scratch, std::vector<int>{2, 2, 2});
+        auto exchanging =
+            collx::async::all_to_all_v(w, out, std::vector<int>{2, 2, 2}, scratch, std::vector<int>{2, 2, 2});
         exchanging.wait();
         EXPECT(scratch[0] == out[static_cast<std::size_t>(2 * w.rank())]);
         collx::async::scatter_v(w, out, back, std::vector<int>{1, 2, 3}).wait();
@@ -105,7 +112,8 @@ TEST_CASE("work may be moved, and waited for with a limit") {
         int x = w.rank(), y = -1;
         std::optional<collx::work<void>> kept;
         {
-            auto work = w.rank() == 0 ? collx::async::recv(w, collx::value(y), 1) : collx::async::send(w, collx::value(x), 1);
+            auto work =
+                w.rank() == 0 ? collx::async::recv(w, collx::value(y), 1) : collx::async::send(w, collx::value(x), 1);
             if (w.rank() == 1) work = collx::async::recv(w, collx::value(y), 1);
             kept.emplace(std::move(work));
         }
@@ -124,16 +132,19 @@ TEST_CASE("work may be moved, and waited for with a limit") {
 }
 
 TEST_CASE("calls that need scratch memory may overlap with larger ones") {
-    // Ports are reused in turn: every third call waits behind the first, and a larger one must not take its scratch away.
+    // Ports are reused in turn: every third call waits behind the first, and a larger one must not take its scratch
+    // away.
     on_ranks(5, [](collx::communicator& w) {
-        w.set_checked(false);  // so that a rank may run ahead
+        w.set_checked(false); // so that a rank may run ahead
         for (int round = 0; round < 20; ++round) {
             std::vector<std::vector<int>> x;
             std::vector<collx::work<void>> works;
             if (round % 5 != w.rank()) std::this_thread::sleep_for(1ms);
-            for (std::size_t k = 0; k < 9; ++k) x.push_back(samples(w.rank(), (k + 1) * 700 + static_cast<std::size_t>(round) * 300));
-            for (std::size_t k = 0; k < 9; ++k)  // pieces grow from call to call, and with them the scratch
-                works.push_back(collx::async::all_reduce(w.with(collx::algo::binomial_all_reduce{}, collx::piece{(k + 1) * 400}), x[k]));
+            for (std::size_t k = 0; k < 9; ++k)
+                x.push_back(samples(w.rank(), (k + 1) * 700 + static_cast<std::size_t>(round) * 300));
+            for (std::size_t k = 0; k < 9; ++k) // pieces grow from call to call, and with them the scratch
+                works.push_back(collx::async::all_reduce(
+                    w.with(collx::algo::binomial_all_reduce{}, collx::piece{(k + 1) * 400}), x[k]));
             for (auto& k : works) k.wait();
             for (auto& v : x)
                 for (std::size_t i = 0; i < v.size(); ++i) EXPECT_AT(i, v[i] == folded(i, 0, 5));

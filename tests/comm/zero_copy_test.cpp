@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Collectives on buffers in shared memory: chosen by default and bound by name, mixed with other calls, and refused where a buffer is not shared.
+// Collectives on buffers in shared memory: chosen by default and bound by name, mixed with other calls, and refused
+// where a buffer is not shared.
 #include "support.hpp"
 
 using namespace collx_test;
@@ -11,7 +12,9 @@ using collx::make_shared_vector;
 namespace {
 
 // A guard element at the end of each buffer.
-collx::shared_vector<int> shared(collx::communicator& w, std::size_t n) { return make_shared_vector<int>(w, n + 1, -1); }
+collx::shared_vector<int> shared(collx::communicator& w, std::size_t n) {
+    return make_shared_vector<int>(w, n + 1, -1);
+}
 auto most(collx::shared_vector<int>& v) { return collx::window_view<int>(v.data(), v.size() - 1); }
 
 template <collective C, class F>
@@ -24,7 +27,7 @@ void by_default_and_by_name(collx::communicator& w, F&& f) {
 
 constexpr std::size_t zero_copy_sizes[] = {0, 1, 15, 64, 1000, 50021};
 
-}  // namespace
+} // namespace
 
 TEST_CASE("zero-copy all_reduce, in place, out of place, and both at once") {
     for (const int n : rank_counts)
@@ -35,9 +38,10 @@ TEST_CASE("zero-copy all_reduce, in place, out of place, and both at once") {
                 by_default_and_by_name<collective::all_reduce>(w, [&](auto&& bound) {
                     for (std::size_t i = 0; i < size; ++i) x[i] = sample(w.rank(), i);
                     collx::all_reduce(bound, most(x), most(out));
-                    for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, out[i] == folded(i, 0, n) && x[i] == sample(w.rank(), i));
+                    for (std::size_t i = 0; i < size; ++i)
+                        EXPECT_AT(i, out[i] == folded(i, 0, n) && x[i] == sample(w.rank(), i));
                     if (w.rank() % 2 == 0) {
-                        collx::all_reduce(bound, most(x));  // half of the ranks in place
+                        collx::all_reduce(bound, most(x)); // half of the ranks in place
                         EXPECT(std::equal(x.begin(), x.end(), out.begin()));
                     } else {
                         collx::all_reduce(bound, most(x), most(out));
@@ -59,9 +63,12 @@ TEST_CASE("zero-copy reduce and broadcast with every root") {
                     by_default_and_by_name<collective::reduce>(w, [&](auto&& bound) {
                         for (std::size_t i = 0; i < size; ++i) x[i] = sample(w.rank(), i);
                         collx::reduce(bound, most(x), most(out), collx::plus{}, {.root = root});
-                        for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, out[i] == (w.rank() == root ? folded(i, 0, n) : -1) && x[i] == sample(w.rank(), i));
+                        for (std::size_t i = 0; i < size; ++i)
+                            EXPECT_AT(i, out[i] == (w.rank() == root ? folded(i, 0, n) : -1) &&
+                                             x[i] == sample(w.rank(), i));
                         collx::reduce(bound, most(x), collx::plus{}, {.root = root});
-                        for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == (w.rank() == root ? folded(i, 0, n) : sample(w.rank(), i)));
+                        for (std::size_t i = 0; i < size; ++i)
+                            EXPECT_AT(i, x[i] == (w.rank() == root ? folded(i, 0, n) : sample(w.rank(), i)));
                         EXPECT(x[size] == -1 && out[size] == -1);
                         std::fill(out.begin(), out.end(), -1);
                     });
@@ -80,13 +87,15 @@ TEST_CASE("zero-copy all_gather, reduce_scatter and all_to_all") {
         on_ranks(n, [n](collx::communicator& w) {
             for (const std::size_t size : zero_copy_sizes) {
                 at("n=%d size=%zu", n, size);
-                const std::size_t whole = size * static_cast<std::size_t>(n), mine = size * static_cast<std::size_t>(w.rank());
+                const std::size_t whole = size * static_cast<std::size_t>(n),
+                                  mine = size * static_cast<std::size_t>(w.rank());
                 auto part = shared(w, size), all = shared(w, whole), all2 = shared(w, whole);
                 by_default_and_by_name<collective::all_gather>(w, [&](auto&& bound) {
                     for (std::size_t i = 0; i < size; ++i) part[i] = all2[mine + i] = sample(w.rank(), i);
                     collx::all_gather(bound, most(part), most(all));
                     collx::all_gather(bound, most(all2));
-                    for (std::size_t i = 0; i < whole; ++i) EXPECT_AT(i, all[i] == sample(static_cast<int>(i / size), i % size) && all2[i] == all[i]);
+                    for (std::size_t i = 0; i < whole; ++i)
+                        EXPECT_AT(i, all[i] == sample(static_cast<int>(i / size), i % size) && all2[i] == all[i]);
                     EXPECT(all[whole] == -1 && all2[whole] == -1);
                 });
                 by_default_and_by_name<collective::reduce_scatter>(w, [&](auto&& bound) {
@@ -101,7 +110,8 @@ TEST_CASE("zero-copy all_gather, reduce_scatter and all_to_all") {
                 by_default_and_by_name<collective::all_to_all>(w, [&](auto&& bound) {
                     for (std::size_t i = 0; i < whole; ++i) all[i] = w.rank() * 100 + static_cast<int>(i / size);
                     collx::all_to_all(bound, most(all), most(all2));
-                    for (std::size_t i = 0; i < whole; ++i) EXPECT_AT(i, all2[i] == static_cast<int>(i / size) * 100 + w.rank());
+                    for (std::size_t i = 0; i < whole; ++i)
+                        EXPECT_AT(i, all2[i] == static_cast<int>(i / size) * 100 + w.rank());
                     EXPECT(all2[whole] == -1);
                 });
             }
@@ -132,7 +142,7 @@ TEST_CASE("a zero-copy call may follow any other at once") {
             std::fill(x.begin(), x.end(), w.rank() + i);
             std::fill(y.begin(), y.end(), w.rank() + i);
             collx::all_reduce(w, x);
-            x[static_cast<std::size_t>(i)] += 1;  // mine again as soon as the call has returned
+            x[static_cast<std::size_t>(i)] += 1; // mine again as soon as the call has returned
             collx::broadcast(w, x, {.root = i % 4});
             collx::all_reduce(w, y);
             EXPECT(x[0] == 6 + 4 * i + (i == 0) && x[static_cast<std::size_t>(i)] == 7 + 4 * i && y[2999] == 6 + 4 * i);
@@ -143,9 +153,11 @@ TEST_CASE("a zero-copy call may follow any other at once") {
 TEST_CASE("zero copy refuses memory that is not shared") {
     on_ranks(2, [](collx::communicator& w) {
         std::vector<int> x(5000);
-        const auto e = thrown<collx::invalid_argument>(w, [&] { collx::all_reduce(w.with(collx::algo::zero_copy_all_reduce{}), x); });
+        const auto e = thrown<collx::invalid_argument>(
+            w, [&] { collx::all_reduce(w.with(collx::algo::zero_copy_all_reduce{}), x); });
         EXPECT(says(e, "zero-copy algorithm needs all buffers in windows"));
-        const auto f = thrown<collx::invalid_argument>(w, [&] { collx::all_reduce(w, collx::window_view<int>(x.data(), x.size())); });
+        const auto f = thrown<collx::invalid_argument>(
+            w, [&] { collx::all_reduce(w, collx::window_view<int>(x.data(), x.size())); });
         EXPECT(says(f, "does not lie in shared memory"));
     });
 }

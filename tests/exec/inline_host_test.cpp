@@ -40,7 +40,8 @@ void check_all_reduce(const Algorithm& a) {
                 for (const bool in_place : {false, true}) {
                     const auto out = run_all_reduce(w, size, a, in_place);
                     int mine = 0;
-                    for (std::size_t i = 0; i < size; ++i) mine += out[i] != static_cast<float>(n * (n + 1) / 2 + n * static_cast<int>(i % 7));
+                    for (std::size_t i = 0; i < size; ++i)
+                        mine += out[i] != static_cast<float>(n * (n + 1) / 2 + n * static_cast<int>(i % 7));
                     all_reduce(w, value(mine));
                     if (w.rank() == 0) wrong += mine;
                 }
@@ -69,7 +70,9 @@ TEST_CASE("all_to_all, messages of many chunks and strands in text order") {
             inline_host two(core.net, in.data(), bruck.data(), plus{}, layout, core.settings.waiting);
             algo::bruck_all_to_all{}(two, w.rank(), n);
             int mine = 0;
-            for (int k = 0; k < n; ++k) mine += pairwise[static_cast<std::size_t>(k)] != k * 100 + w.rank() || bruck[static_cast<std::size_t>(k)] != k * 100 + w.rank();
+            for (int k = 0; k < n; ++k)
+                mine += pairwise[static_cast<std::size_t>(k)] != k * 100 + w.rank() ||
+                        bruck[static_cast<std::size_t>(k)] != k * 100 + w.rank();
             all_reduce(w, value(mine));
             if (w.rank() == 0) wrong += mine;
         });
@@ -82,7 +85,8 @@ TEST_CASE("a rank that does not come is named") {
     run_threads(2, [](communicator& w) {
         if (w.rank() == 0) {
             float x = 1;
-            inline_host ex(w.internals().net, &x, &x, plus{}, chunk_layout::even(1, 2), w.internals().settings.waiting, 50'000'000);
+            inline_host ex(w.internals().net, &x, &x, plus{}, chunk_layout::even(1, 2), w.internals().settings.waiting,
+                           50'000'000);
             try {
                 algo::ring_all_reduce{}(ex, 0, 2);
                 FAIL("returned without its peer");

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// SIGKILL of one rank, in every collective, idle, before a call, inside a large one and whenever a seed says: all others
-// get peer_failed with the dead rank's number, soon, whichever rank they waited for themselves, and nobody is told that
-// a call succeeded whose data is wrong.
-// collx-test: serial timeout=180
+// SIGKILL of one rank, in every collective, idle, before a call, inside a large one and whenever a seed says: all
+// others get peer_failed with the dead rank's number, soon, whichever rank they waited for themselves, and nobody is
+// told that a call succeeded whose data is wrong. collx-test: serial timeout=180
 #include <sys/time.h>
 
 #include <random>
@@ -33,11 +32,15 @@ struct cell {
     verb what;
     moment when;
     int n, victim;
-    double fraction;  // where in the call, or in 20 ms
+    double fraction; // where in the call, or in 20 ms
 };
 
 // 4 MiB and more per rank: many pieces whatever the algorithm.
-std::size_t part_elems(const cell& c) { return c.when == moment::middle ? (std::size_t{1} << 20) / static_cast<std::size_t>(c.n) : c.when == moment::any ? 2000 : 10; }
+std::size_t part_elems(const cell& c) {
+    return c.when == moment::middle ? (std::size_t{1} << 20) / static_cast<std::size_t>(c.n)
+           : c.when == moment::any  ? 2000
+                                    : 10;
+}
 
 int run_rank(const cell& c, const std::string& job, int r, report& page) {
     collx::communicator world(join(job, r, c.n));
@@ -49,8 +52,9 @@ int run_rank(const cell& c, const std::string& job, int r, report& page) {
     collx::barrier(world);
     page.ready.fetch_add(1);
     if (r == c.victim) {
-        if (c.when == moment::idle) return ::pause();  // the test kills it
-        if (c.when == moment::middle) die_after(page, static_cast<std::int64_t>(c.fraction * static_cast<double>(one_call_ns)));
+        if (c.when == moment::idle) return ::pause(); // the test kills it
+        if (c.when == moment::middle)
+            die_after(page, static_cast<std::int64_t>(c.fraction * static_cast<double>(one_call_ns)));
         if (c.when == moment::any) die_after(page, static_cast<std::int64_t>(c.fraction * 20e6));
         for (int salt = 1;; ++salt) {
             if (c.when == moment::start && salt == 3) die_after(page, 0), ::pause();
@@ -64,7 +68,8 @@ int run_rank(const cell& c, const std::string& job, int r, report& page) {
 }
 
 void run_cell(const cell& c, stopwatch& watch) {
-    INFO(verb_names[static_cast<int>(c.what)] << ", " << moment_names[static_cast<int>(c.when)] << ", rank " << c.victim << " of " << c.n << ", fraction " << c.fraction);
+    INFO(verb_names[static_cast<int>(c.what)] << ", " << moment_names[static_cast<int>(c.when)] << ", rank " << c.victim
+                                              << " of " << c.n << ", fraction " << c.fraction);
     shared_page<report> page;
     processes all;
     const std::string job = new_job();
@@ -84,15 +89,21 @@ void run_all(moment when, unsigned seed, const char* title) {
     stopwatch watch{title};
     std::mt19937 random(seed);
     for (int v = 0; v < static_cast<int>(verb::count); ++v) {
-        const int n = 3 + static_cast<int>(random() % 2), victim = static_cast<int>(random() % static_cast<unsigned>(n));
-        run_cell({static_cast<verb>(v), when, n, victim, 0.05 + 0.9 * static_cast<double>(random() % 1000) / 1000}, watch);
+        const int n = 3 + static_cast<int>(random() % 2),
+                  victim = static_cast<int>(random() % static_cast<unsigned>(n));
+        run_cell({static_cast<verb>(v), when, n, victim, 0.05 + 0.9 * static_cast<double>(random() % 1000) / 1000},
+                 watch);
     }
 }
 
-}  // namespace
+} // namespace
 
-TEST_CASE("a rank that is killed while idle is named by everybody") { run_all(moment::idle, 1, "killed idle: error after"); }
-TEST_CASE("a rank that is killed before a call is named by everybody") { run_all(moment::start, 2, "killed before a call: error after"); }
+TEST_CASE("a rank that is killed while idle is named by everybody") {
+    run_all(moment::idle, 1, "killed idle: error after");
+}
+TEST_CASE("a rank that is killed before a call is named by everybody") {
+    run_all(moment::start, 2, "killed before a call: error after");
+}
 TEST_CASE("a rank that is killed in the middle of a large transfer is named by everybody") {
     for (unsigned seed : {3u, 4u}) run_all(moment::middle, seed, "killed inside a call: error after");
 }

@@ -25,13 +25,13 @@ inline constexpr std::int64_t ms = 1'000'000;
 // What the ranks of one cell tell each other and the test. Zeroed.
 struct report {
     struct of_rank {
-        std::int64_t ended_ns;  // when the first error came
-        int code, peer;         // of the first error; code -1: none
+        std::int64_t ended_ns; // when the first error came
+        int code, peer;        // of the first error; code -1: none
         int second_code, second_peer;
-        long calls;             // that succeeded before
+        long calls; // that succeeded before
     };
     std::atomic<int> ready;
-    std::atomic<std::int64_t> struck_ns;  // when the fault happened
+    std::atomic<std::int64_t> struck_ns; // when the fault happened
     of_rank ranks[processes::most];
 };
 
@@ -58,11 +58,13 @@ inline std::string new_job() {
 }
 
 // The job of one rank. As under collx_run, but several jobs may follow each other in one process.
-inline collx::counted_ptr<collx::job> join(const std::string& name, int rank, int n, std::int64_t timeout_ns = 30'000 * ms) {
+inline collx::counted_ptr<collx::job> join(const std::string& name, int rank, int n,
+                                           std::int64_t timeout_ns = 30'000 * ms) {
     auto s = collx::detail::settings_for(n);
     s.timeout_ns = timeout_ns;
     s.checked = false;
-    return collx::make_counted<collx::job>(collx::join_shm(name.c_str(), rank, n, collx::deadline::in_ns(timeout_ns)), rank, n, s, false);
+    return collx::make_counted<collx::job>(collx::join_shm(name.c_str(), rank, n, collx::deadline::in_ns(timeout_ns)),
+                                           rank, n, s, false);
 }
 
 inline void wait_until(const std::atomic<int>& value, int at_least) {
@@ -70,13 +72,28 @@ inline void wait_until(const std::atomic<int>& value, int at_least) {
 }
 
 struct wrong_data : collx::error {
-    wrong_data(int rank, const char* call) : error(collx::errc::protocol, rank, -1, call, "wrong data although the call succeeded") {}
+    wrong_data(int rank, const char* call)
+        : error(collx::errc::protocol, rank, -1, call, "wrong data although the call succeeded") {}
 };
 
 // ---------------------------------------------------------------------------------------------- calls
-enum class verb { all_reduce, broadcast, reduce, all_gather, reduce_scatter, all_to_all, all_to_all_v, barrier, scan, sendrecv, send_recv, count };
-inline constexpr const char* verb_names[] = {"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all",
-                                             "all_to_all_v", "barrier", "scan", "sendrecv", "send, recv"};
+enum class verb {
+    all_reduce,
+    broadcast,
+    reduce,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    all_to_all_v,
+    barrier,
+    scan,
+    sendrecv,
+    send_recv,
+    count
+};
+inline constexpr const char* verb_names[] = {"all_reduce",     "broadcast",  "reduce",       "all_gather",
+                                             "reduce_scatter", "all_to_all", "all_to_all_v", "barrier",
+                                             "scan",           "sendrecv",   "send, recv"};
 
 // Runs calls and checks each result. `m` elements per part; `salt` makes every call's data different, so that what is
 // left from the call before is not taken for this one's.
@@ -86,7 +103,7 @@ public:
 
     void call(verb v, int salt) {
         const int me = w_.rank(), n = w_.size(), root = salt % n;
-        const int sum = n * salt + n * (n - 1) / 2;  // of salt + rank
+        const int sum = n * salt + n * (n - 1) / 2; // of salt + rank
         fill(salt + me);
         switch (v) {
             case verb::all_reduce: collx::all_reduce(w_, in_), holds(sum, 0, in_.size()); break;
@@ -115,7 +132,7 @@ public:
                 collx::sendrecv(w_, in_, (me + 1) % n, out_, (me + n - 1) % n), in_.swap(out_);
                 holds(salt + (me + n - 1) % n, 0, in_.size());
                 break;
-            case verb::send_recv:  // round the ring, one after the other
+            case verb::send_recv: // round the ring, one after the other
                 if (me != 0) collx::recv(w_, in_, me - 1), holds(salt, 0, in_.size());
                 collx::send(w_, in_, (me + 1) % n);
                 if (me == 0) collx::recv(w_, in_, n - 1), holds(salt, 0, in_.size());
@@ -147,7 +164,8 @@ private:
     const char* name_ = "";
 };
 
-// Calls until an error comes (at most `limit_ms`), writes it down, and calls once more: a communicator that failed stays failed.
+// Calls until an error comes (at most `limit_ms`), writes it down, and calls once more: a communicator that failed
+// stays failed.
 template <class F>
 void until_error(report& to, int rank, F&& call, int limit_ms = 15'000) {
     auto& mine = to.ranks[rank];
@@ -170,7 +188,8 @@ void until_error(report& to, int rank, F&& call, int limit_ms = 15'000) {
     }
 }
 
-// Slowest and number of what was measured; printed at the end, so that a log shows the figures and not only that they were below a limit.
+// Slowest and number of what was measured; printed at the end, so that a log shows the figures and not only that they
+// were below a limit.
 struct stopwatch {
     const char* what;
     std::int64_t worst_ns = 0, sum_ns = 0;
@@ -182,18 +201,21 @@ struct stopwatch {
     }
     ~stopwatch() {
         if (times != 0)
-            std::printf("%s: %ld times, mean %.1f ms, worst %.1f ms\n", what, times, static_cast<double>(sum_ns) / 1e6 / static_cast<double>(times),
+            std::printf("%s: %ld times, mean %.1f ms, worst %.1f ms\n", what, times,
+                        static_cast<double>(sum_ns) / 1e6 / static_cast<double>(times),
                         static_cast<double>(worst_ns) / 1e6);
         std::fflush(stdout);
     }
 };
 
 // What every survivor must have seen: `code` naming `guilty`, twice, and the first time within 3 s.
-inline void check_survivors(const processes& all, const report& seen, int n, int guilty, collx::errc code, stopwatch& watch) {
+inline void check_survivors(const processes& all, const report& seen, int n, int guilty, collx::errc code,
+                            stopwatch& watch) {
     for (int r = 0; r < n; ++r) {
         if (r == guilty) continue;
         const auto& s = seen.ranks[r];
-        INFO("rank " << r << " after " << s.calls << " calls, error " << s.code << " about rank " << s.peer << "; " << all[r].what);
+        INFO("rank " << r << " after " << s.calls << " calls, error " << s.code << " about rank " << s.peer << "; "
+                     << all[r].what);
         CHECK(all[r].is_ok());
         CHECK(s.code == static_cast<int>(code));
         CHECK(s.peer == guilty);
@@ -205,4 +227,4 @@ inline void check_survivors(const processes& all, const report& seen, int n, int
     }
 }
 
-}  // namespace collx_test
+} // namespace collx_test

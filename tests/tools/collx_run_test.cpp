@@ -181,7 +181,8 @@ TEST_CASE("--no-prefix leaves every byte as it is") {
 
 TEST_CASE("ranks find who they are; the job's name is the same in one launch and new in the next") {
     if (!have_binary()) return;
-    const std::string script = "echo $COLLX_RANK $COLLX_SIZE $COLLX_LOCAL_RANK $COLLX_LOCAL_SIZE $COLLX_JOB ${COLLX_STORE-none} $MINE";
+    const std::string script =
+        "echo $COLLX_RANK $COLLX_SIZE $COLLX_LOCAL_RANK $COLLX_LOCAL_SIZE $COLLX_JOB ${COLLX_STORE-none} $MINE";
     setenv("COLLX_STORE", "file:/nowhere", 1);
     std::set<std::string> jobs;
     for (int launch = 0; launch < 2; ++launch) {
@@ -224,8 +225,9 @@ TEST_CASE("a crash is reported by the signal's name and as 128 + number") {
 
 TEST_CASE("who ignores SIGTERM is killed after the grace time") {
     if (!have_binary()) return;
-    const auto r = run_shell("2", "test $COLLX_RANK = 0 && sleep 0.2 && exit 3; trap '' TERM; while :; do sleep 0.1; done",
-                             {"--grace", "300ms"});
+    const auto r =
+        run_shell("2", "test $COLLX_RANK = 0 && sleep 0.2 && exit 3; trap '' TERM; while :; do sleep 0.1; done",
+                  {"--grace", "300ms"});
     CHECK(r.status == 3);
     CHECK(contains(r.err, "rank 1 did not end within 300 ms of SIGTERM and was killed"));
 }
@@ -257,8 +259,10 @@ TEST_CASE("a wrong command line is one clear line and status 2") {
         {{"-n", "2000", "true"}, "collx_run: The number of ranks must be from 1 to 1024, not 2000.\n"},
         {{"-n", "2"}, "collx_run: no program was given; for example: collx_run -n 4 ./app\n"},
         {{"-n", "2", "--bogus", "true"}, "collx_run: there is no option --bogus; collx_run --help lists them\n"},
-        {{"-n", "2", "--env", "COLLX_JOB=1", "true"}, "collx_run: --env COLLX_JOB=1: this variable is set by collx_run itself.\n"},
-        {{"-n", "2", "--timeout", "soon", "true"}, "collx_run: 'soon' is not a duration: it must begin with a digit.\n"}};
+        {{"-n", "2", "--env", "COLLX_JOB=1", "true"},
+         "collx_run: --env COLLX_JOB=1: this variable is set by collx_run itself.\n"},
+        {{"-n", "2", "--timeout", "soon", "true"},
+         "collx_run: 'soon' is not a duration: it must begin with a digit.\n"}};
     for (const auto& [arguments, text] : cases) {
         const auto r = run(arguments);
         CHECK(r.status == 2);
@@ -289,7 +293,8 @@ TEST_CASE("standard input goes to rank 0 only") {
 
 TEST_CASE("SIGTERM and SIGUSR1 are passed on") {
     if (!have_binary()) return;
-    tool t({"-n", "2", "sh", "-c", "trap 'echo usr1' USR1; trap 'echo term; exit 0' TERM; echo ready; while :; do sleep 0.05; done"});
+    tool t({"-n", "2", "sh", "-c",
+            "trap 'echo usr1' USR1; trap 'echo term; exit 0' TERM; echo ready; while :; do sleep 0.05; done"});
     REQUIRE(t.wait_for("[0] ready"));
     REQUIRE(t.wait_for("[1] ready"));
     kill(t.pid(), SIGUSR1);
@@ -392,8 +397,10 @@ TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches r
             setenv("TERM", "xterm", 1);
             colour ? unsetenv("NO_COLOR") : setenv("NO_COLOR", "1", 1);
             execl(std::getenv("COLLX_RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c",
-                  "trap 'echo interrupted; exit 0' INT; test $COLLX_RANK = 0 && read line && echo typed:$line; echo ready;"
-                  "while :; do sleep 0.05; done", nullptr);
+                  "trap 'echo interrupted; exit 0' INT; test $COLLX_RANK = 0 && read line && echo typed:$line; echo "
+                  "ready;"
+                  "while :; do sleep 0.05; done",
+                  nullptr);
             _exit(99);
         }
         std::string seen;

@@ -63,7 +63,8 @@ TEST_CASE("sizes are printed as people say them, and options come back as the sa
     CHECK(size_text(1572864) == "1.5 MiB");
     CHECK(size_text(1000000) == "977 KiB");
     CHECK(size_text(1099511627776.0) == "1 TiB");
-    for (const std::uint64_t bytes : {0ull, 8ull, 1000ull, 1024ull, 65536ull, 1ull << 20, 3ull << 30, 1ull << 50, (1ull << 20) + 4})
+    for (const std::uint64_t bytes :
+         {0ull, 8ull, 1000ull, 1024ull, 65536ull, 1ull << 20, 3ull << 30, 1ull << 50, (1ull << 20) + 4})
         CHECK(parse_size(size_option(bytes)) == bytes);
     CHECK(size_option(65536) == "64K");
     CHECK(size_option(1000) == "1000");
@@ -76,8 +77,10 @@ TEST_CASE("durations are read and printed") {
     CHECK(parse_duration_ns("2s") == 2'000'000'000);
     CHECK(parse_duration_ns("2min") == 120'000'000'000);
     CHECK(parse_duration_ns("0.5", 1'000'000'000) == 500'000'000);
-    CHECK(message_of([] { parse_duration_ns("5"); }) == "'5' is not a duration: the unit must be ns, us, ms, s, min or h.");
-    CHECK(message_of([] { parse_duration_ns("0.1ns"); }) == "'0.1ns' is not a duration: it is not a whole number of nanoseconds.");
+    CHECK(message_of([] { parse_duration_ns("5"); }) ==
+          "'5' is not a duration: the unit must be ns, us, ms, s, min or h.");
+    CHECK(message_of([] { parse_duration_ns("0.1ns"); }) ==
+          "'0.1ns' is not a duration: it is not a whole number of nanoseconds.");
     CHECK(duration_text(0) == "0 ns");
     CHECK(duration_text(350) == "350 ns");
     CHECK(duration_text(10'000) == "10 us");

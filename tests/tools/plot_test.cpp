@@ -122,10 +122,17 @@ TEST_CASE("text is escaped everywhere and nothing is loaded from elsewhere") {
 
 TEST_CASE("no, one, equal, extreme and impossible values give a chart with finite coordinates") {
     const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
-    const std::vector<std::vector<point>> cases{
-        {}, {{64, 3}}, {{64, 3}, {64, 3}, {64, 3}}, {{8, 5}, {64, 5}}, {{0, 0}}, {{-1, -1}, {0, 0}},
-        {{nan, 1}, {1, nan}, {inf, 1}, {1, inf}}, {{1e-300, 1e-300}, {1e300, 1e300}}, {{1, 1e15}, {2, 1e15 + 1}},
-        {{1, -5}, {2, -3}}, {{8, 1}, {16, 0}, {32, 2}}};
+    const std::vector<std::vector<point>> cases{{},
+                                                {{64, 3}},
+                                                {{64, 3}, {64, 3}, {64, 3}},
+                                                {{8, 5}, {64, 5}},
+                                                {{0, 0}},
+                                                {{-1, -1}, {0, 0}},
+                                                {{nan, 1}, {1, nan}, {inf, 1}, {1, inf}},
+                                                {{1e-300, 1e-300}, {1e300, 1e300}},
+                                                {{1, 1e15}, {2, 1e15 + 1}},
+                                                {{1, -5}, {2, -3}},
+                                                {{8, 1}, {16, 0}, {32, 2}}};
     for (const auto& points : cases)
         for (const bool logarithmic : {true, false}) {
             auto c = logarithmic ? size_chart("t", "time", axis_unit::microseconds) : curve_chart("t", "x", "y");
@@ -150,14 +157,18 @@ TEST_CASE("a value that cannot be drawn breaks the line and is confessed") {
 }
 
 TEST_CASE("sizes tick at powers of two, times at powers of ten or 1-2-5, linear axes at round steps") {
-    const axis bytes{"", scale::log2, axis_unit::bytes, {}, {}}, time{"", scale::log10, axis_unit::microseconds, {}, {}}, plain{};
+    const axis bytes{"", scale::log2, axis_unit::bytes, {}, {}},
+        time{"", scale::log10, axis_unit::microseconds, {}, {}}, plain{};
     CHECK(labels(bound_axis(bytes, {8, 64}, false), 10) == std::vector<std::string>{"8 B", "16 B", "32 B", "64 B"});
-    CHECK(labels(bound_axis(bytes, {8, 65536}, false), 4) == std::vector<std::string>{"8 B", "128 B", "2 KiB", "32 KiB"});
+    CHECK(labels(bound_axis(bytes, {8, 65536}, false), 4) ==
+          std::vector<std::string>{"8 B", "128 B", "2 KiB", "32 KiB"});
     CHECK(labels(bound_axis(time, {1, 1e6}, true), 7) ==
           std::vector<std::string>{"1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s"});
     CHECK(labels(bound_axis(time, {1, 10}, false), 7) == std::vector<std::string>{"1 us", "2 us", "5 us", "10 us"});
-    CHECK(labels(bound_axis(plain, {0.03, 0.97}, true), 6) == std::vector<std::string>{"0", "0.2", "0.4", "0.6", "0.8", "1"});
-    for (const auto& values : std::vector<std::vector<double>>{{8, 1e9}, {3, 3.0001}, {7}, {1, 1000}, {0.2, 0.9}, {5e-9, 4}, {}})
+    CHECK(labels(bound_axis(plain, {0.03, 0.97}, true), 6) ==
+          std::vector<std::string>{"0", "0.2", "0.4", "0.6", "0.8", "1"});
+    for (const auto& values :
+         std::vector<std::vector<double>>{{8, 1e9}, {3, 3.0001}, {7}, {1, 1000}, {0.2, 0.9}, {5e-9, 4}, {}})
         for (const auto& a : {bytes, time, plain})
             for (const bool nice : {true, false})
                 for (const int wanted : {2, 5, 10}) {
@@ -188,7 +199,8 @@ TEST_CASE("a long curve is thinned but keeps its highest and lowest point") {
 
 TEST_CASE("many series share eight colours, and the legend wraps inside the picture") {
     auto c = sweep();
-    for (int i = 0; i < 20; ++i) c.lines.push_back({"a rather long series name " + std::to_string(i), {{8, 1}, {64, 2}}});
+    for (int i = 0; i < 20; ++i)
+        c.lines.push_back({"a rather long series name " + std::to_string(i), {{8, 1}, {64, 2}}});
     const auto items = detail::place_legend(c, 40);
     REQUIRE(items.size() == c.lines.size());
     CHECK(items.back().y > items.front().y);
@@ -208,8 +220,9 @@ TEST_CASE("a report holds its parts in order and is one well-formed page") {
     const auto html = r.str();
     CHECK(is_balanced(html));
     std::size_t at = 0;
-    for (const char* part : {"<title>Title</title>", "<h1>Title</h1>", "lead", "href=\"#s1\"", "href=\"#s2\"", "id=\"s1\">One",
-                             "<td class=\"num\">8 B</td><td>ring</td>", "id=\"s2\">Two", "<svg", "caption", "<footer>end"}) {
+    for (const char* part :
+         {"<title>Title</title>", "<h1>Title</h1>", "lead", "href=\"#s1\"", "href=\"#s2\"", "id=\"s1\">One",
+          "<td class=\"num\">8 B</td><td>ring</td>", "id=\"s2\">Two", "<svg", "caption", "<footer>end"}) {
         CAPTURE(part);
         const auto found = html.find(part, at);
         REQUIRE(found != std::string::npos);

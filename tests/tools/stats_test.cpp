@@ -25,8 +25,11 @@ TEST_CASE("the median is the middle, or the mean of the two middle ones") {
 
 TEST_CASE("percentiles and the quartile follow the comparison harness's index rules") {
     // index ceil(0.95 n) - 1 and n / 4, counted by hand
-    const struct { int n; double p95, lower_quartile; } cases[] = {{1, 1, 1}, {2, 2, 1}, {4, 4, 2}, {7, 7, 2}, {19, 19, 5},
-                                                                   {20, 19, 6}, {21, 20, 6}, {40, 38, 11}, {100, 95, 26}};
+    const struct {
+        int n;
+        double p95, lower_quartile;
+    } cases[] = {{1, 1, 1},   {2, 2, 1},   {4, 4, 2},    {7, 7, 2},    {19, 19, 5},
+                 {20, 19, 6}, {21, 20, 6}, {40, 38, 11}, {100, 95, 26}};
     for (const auto& c : cases) {
         const auto s = summarize(one_to(c.n));
         CHECK(s.p95 == c.p95);

@@ -54,12 +54,15 @@ inline std::string to_text(const findings& f) {
         out += s.title + "\n";
         std::size_t width = 0;
         for (const auto& one : s.facts) width = std::max(width, one.label.size());
-        for (const auto& one : s.facts) out += "  " + one.label + std::string(width - one.label.size() + 2, ' ') + one.text + "\n";
+        for (const auto& one : s.facts)
+            out += "  " + one.label + std::string(width - one.label.size() + 2, ' ') + one.text + "\n";
         out += "\n";
     }
     if (f.problems.empty()) return out + "No problems.\n";
     out += "Problems\n";
-    for (const auto& p : f.problems) out += std::string(p.is_fatal ? "  ERROR    " : "  warning  ") + p.what + "\n           remedy: " + p.remedy + "\n";
+    for (const auto& p : f.problems)
+        out += std::string(p.is_fatal ? "  ERROR    " : "  warning  ") + p.what + "\n           remedy: " + p.remedy +
+               "\n";
     return out;
 }
 
@@ -70,7 +73,8 @@ inline std::string to_json(const findings& f) {
         for (const auto& one : s.facts) here[one.key] = one.value;
     }
     all["problems"] = nlohmann::ordered_json::array();
-    for (const auto& p : f.problems) all["problems"].push_back({{"what", p.what}, {"remedy", p.remedy}, {"fatal", p.is_fatal}});
+    for (const auto& p : f.problems)
+        all["problems"].push_back({{"what", p.what}, {"remedy", p.remedy}, {"fatal", p.is_fatal}});
     all["usable"] = f.is_usable();
     return all.dump(2) + "\n";
 }

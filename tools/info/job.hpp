@@ -21,7 +21,9 @@ inline section version_section() {
 #else
     s.add("compiler", "compiler", "g++ " __VERSION__);
 #endif
-    s.add("checked_by_default", "calls are compared across ranks", collx::checked_by_default ? "yes (debug build)" : "on request (set_checked, COLLX_CHECKED)", collx::checked_by_default);
+    s.add("checked_by_default", "calls are compared across ranks",
+          collx::checked_by_default ? "yes (debug build)" : "on request (set_checked, COLLX_CHECKED)",
+          collx::checked_by_default);
     return s;
 }
 
@@ -42,17 +44,27 @@ inline section job_section(findings& out, const environment& env = environment()
     try {
         const job_description d = describe_job(env);
         const bool from_variables = std::strcmp(d.found_by, "environment") == 0;
-        s.add("found_by", "found by", std::string(d.found_by) + (from_variables ? ": COLLX_RANK and COLLX_SIZE are set" : ": COLLX_RANK is not set, so this process is a job of its own"), d.found_by);
-        s.add("rank", "rank", std::to_string(d.rank) + " of " + std::to_string(d.size), d.rank);
-        s.facts.push_back({"size", "ranks on this host", std::to_string(d.local_size), d.size});
-        s.add("meets", "ranks meet by", d.size == 1 ? "nothing: there is one" : !d.job.empty() ? "the name " + d.job : "the store " + d.store);
+        s.add("found_by", "found by",
+              std::string(d.found_by) + (from_variables
+                                             ? ": COLLX_RANK and COLLX_SIZE are set"
+                                             : ": COLLX_RANK is not set, so this process is a job of its own"),
+              d.found_by);
+        s.add("rank", "rank", std::to_string(d.rank), d.rank);
+        s.add("size", "ranks", std::to_string(d.size), d.size);
+        s.add("local_size", "ranks on this host", std::to_string(d.local_size), d.local_size);
+        s.add("meets", "ranks meet by",
+              d.size == 1      ? "nothing: there is one"
+              : !d.job.empty() ? "the name " + d.job
+                               : "the store " + d.store);
         s.add("timeout_ns", "timeout", duration_text(static_cast<double>(d.timeout_ns)), d.timeout_ns);
         const int cores = collx::usable_cores();
         const bool shares = d.local_size > cores;
         s.add("oversubscribed", "more ranks than cores", shares ? "yes: ranks yield while they wait" : "no", shares);
         if (shares)
-            out.problems.push_back({std::to_string(d.local_size) + " ranks share " + std::to_string(cores) + " cores: each wait costs a context switch",
-                                    "start at most " + std::to_string(cores) + " ranks on this host, or allow more cores (taskset, container)"});
+            out.problems.push_back({std::to_string(d.local_size) + " ranks share " + std::to_string(cores) +
+                                        " cores: each wait costs a context switch",
+                                    "start at most " + std::to_string(cores) +
+                                        " ranks on this host, or allow more cores (taskset, container)"});
     } catch (const collx::error& e) {
         s.add("found_by", "found by", "nothing: the environment contradicts itself", nullptr);
         out.problems.push_back(problem_from(e.what(), true));
@@ -75,7 +87,9 @@ inline section variables_section(bool all, const environment& env = environment(
         const std::string shown = value != nullptr ? collx::detail::printable(value).text : v.fallback;
         const char* origin = value != nullptr ? "environment" : "default";
         s.add(v.name, v.name, (shown.empty() ? "-" : shown) + "  [" + origin + "]  " + v.meaning,
-              {{"value", value != nullptr || !shown.empty() ? nlohmann::ordered_json(shown) : nullptr}, {"origin", origin}, {"meaning", v.meaning}});
+              {{"value", value != nullptr || !shown.empty() ? nlohmann::ordered_json(shown) : nullptr},
+               {"origin", origin},
+               {"meaning", v.meaning}});
     }
     if (s.facts.empty()) s.add("none_set", "none", "is set (--env shows all)", true);
     return s;
@@ -138,20 +152,25 @@ inline std::string try_shm() {
 
 inline section transports_section(findings& out) {
     section s{"transports", "Transports"};
-    for (const auto& [name, what, probe] : {std::tuple{"memory", "threads of one process", &try_memory}, std::tuple{"shm", "processes of one host", &try_shm}}) {
+    for (const auto& [name, what, probe] : {std::tuple{"memory", "threads of one process", &try_memory},
+                                            std::tuple{"shm", "processes of one host", &try_shm}}) {
         const auto start = collx::now_ns();
         const std::string why = probe();
         const std::string took = duration_text(static_cast<double>(collx::now_ns() - start));
-        s.add(name, name, why.empty() ? std::string("yes: ") + what + "; two of them joined and added in " + took : "no: " + why,
-              {{"usable", why.empty()}, {"why_not", why.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(why)}});
+        s.add(name, name,
+              why.empty() ? std::string("yes: ") + what + "; two of them joined and added in " + took : "no: " + why,
+              {{"usable", why.empty()},
+               {"why_not", why.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(why)}});
         if (why.empty()) continue;
         auto p = problem_from(why, true);
         p.what = std::string(name) + " does not work: " + p.what;
         out.problems.push_back(p);
     }
-    for (const auto& [name, what] : {std::pair{"sockets", "several hosts"}, std::pair{"verbs", "several hosts with RDMA"}, std::pair{"nvlink", "GPUs with peer access"},
-                                     std::pair{"pcie", "GPUs without peer access"}})
-        s.add(name, name, std::string("no: not in this version (") + what + ")", {{"usable", false}, {"why_not", "not in this version"}});
+    for (const auto& [name, what] :
+         {std::pair{"sockets", "several hosts"}, std::pair{"verbs", "several hosts with RDMA"},
+          std::pair{"nvlink", "GPUs with peer access"}, std::pair{"pcie", "GPUs without peer access"}})
+        s.add(name, name, std::string("no: not in this version (") + what + ")",
+              {{"usable", false}, {"why_not", "not in this version"}});
     return s;
 }
 

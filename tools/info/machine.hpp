@@ -58,7 +58,9 @@ inline std::optional<std::uint64_t> named_number(const std::string& text, const 
 /// "always [madvise] never" is madvise.
 inline std::string chosen_word(const std::string& text) {
     const auto open = text.find('['), close = text.find(']');
-    return open == std::string::npos || close == std::string::npos || close < open ? text : text.substr(open + 1, close - open - 1);
+    return open == std::string::npos || close == std::string::npos || close < open
+               ? text
+               : text.substr(open + 1, close - open - 1);
 }
 
 inline void add_bytes(section& s, const char* key, const char* label, std::optional<std::uint64_t> bytes) {
@@ -91,28 +93,34 @@ int in_child(unsigned seconds, F&& f) {
 inline section machine_section(findings& out) {
     section s{"machine", "Machine"};
     const int usable = collx::usable_cores(), online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-    s.add("cores", "cores", std::to_string(usable) + " usable of " + std::to_string(online), usable);
-    s.facts.push_back({"cores_online", "most ranks without sharing cores", std::to_string(usable), online});
+    s.add("cores", "cores usable",
+          std::to_string(usable) + (usable < online ? " (this process may not use the others)" : ""), usable);
+    s.add("cores_online", "cores online", std::to_string(online), online);
     const std::string memory = file_text("/proc/meminfo");
     const auto available = named_number(memory, "MemAvailable");
     add_bytes(s, "memory", "memory", named_number(memory, "MemTotal"));
     add_bytes(s, "memory_available", "memory available", available);
     struct statvfs room {};
     if (::statvfs("/dev/shm", &room) == 0) {
-        const std::uint64_t bytes = std::uint64_t{room.f_blocks} * room.f_frsize, free = std::uint64_t{room.f_bavail} * room.f_frsize;
-        s.add("dev_shm", "/dev/shm", size_text(static_cast<double>(bytes)) + ", " + size_text(static_cast<double>(free)) + " free (collx does not use it)", bytes);
+        const std::uint64_t bytes = std::uint64_t{room.f_blocks} * room.f_frsize,
+                            free = std::uint64_t{room.f_bavail} * room.f_frsize;
+        s.add("dev_shm", "/dev/shm",
+              size_text(static_cast<double>(bytes)) + ", " + size_text(static_cast<double>(free)) +
+                  " free (collx does not use it)",
+              bytes);
     } else {
         s.add("dev_shm", "/dev/shm", "none (collx does not use it)", nullptr);
     }
-    for (const auto& [key, label, path] : {std::tuple{"huge_pages", "huge pages, private memory", "/sys/kernel/mm/transparent_hugepage/enabled"},
-                                           std::tuple{"huge_pages_shared", "huge pages, shared memory", "/sys/kernel/mm/transparent_hugepage/shmem_enabled"}}) {
+    for (const auto& [key, label, path] :
+         {std::tuple{"huge_pages", "huge pages, private memory", "/sys/kernel/mm/transparent_hugepage/enabled"},
+          std::tuple{"huge_pages_shared", "huge pages, shared memory",
+                     "/sys/kernel/mm/transparent_hugepage/shmem_enabled"}}) {
         const std::string word = chosen_word(file_text(path));
         s.add(key, label, word.empty() ? "unknown" : word);
     }
     if (available && *available < (std::uint64_t{256} << 20))
-        out.problems.push_back({"only " + size_text(static_cast<double>(*available)) + " of memory are available", "end other programs, or use a larger machine or container"});
-    if (usable < online)
-        s.add("affinity", "affinity", "this process may use " + std::to_string(usable) + " of " + std::to_string(online) + " cores", true);
+        out.problems.push_back({"only " + size_text(static_cast<double>(*available)) + " of memory are available",
+                                "end other programs, or use a larger machine or container"});
     return s;
 }
 
@@ -132,10 +140,15 @@ inline section limits_section(findings& out) {
     const auto space = add(RLIMIT_AS, "address_space", "address space", true);
     const auto file_size = add(RLIMIT_FSIZE, "file_size", "file size", true);
     add(RLIMIT_NPROC, "processes", "processes and threads", false);
-    if (files < 64) out.problems.push_back({"only " + std::to_string(files) + " files may be open: a rank needs one per peer", "ulimit -n 1024"});
-    for (const auto& [limit, name, flag] : {std::tuple{space, "address space", "-v"}, std::tuple{file_size, "size of files", "-f"}})
+    if (files < 64)
+        out.problems.push_back(
+            {"only " + std::to_string(files) + " files may be open: a rank needs one per peer", "ulimit -n 1024"});
+    for (const auto& [limit, name, flag] :
+         {std::tuple{space, "address space", "-v"}, std::tuple{file_size, "size of files", "-f"}})
         if (limit != RLIM_INFINITY && limit < (rlim_t{16} << 30))
-            out.problems.push_back({std::string("the ") + name + " is limited to " + size_text(static_cast<double>(limit)) + ", so there is little room for shared memory",
+            out.problems.push_back({std::string("the ") + name + " is limited to " +
+                                        size_text(static_cast<double>(limit)) +
+                                        ", so there is little room for shared memory",
                                     std::string("ulimit ") + flag + " unlimited"});
     return s;
 }
@@ -156,7 +169,8 @@ inline bool may_attach() {
     }
     char c = 0;
     const bool is_ready = holder > 0 && ::read(ready[0], &c, 1) == 1;
-    const int code = is_ready ? in_child(5, [&] { return collx::cma_probe(holder, &word, 0x636f'6c6c'78u) ? 0 : 1; }) : 1;
+    const int code =
+        is_ready ? in_child(5, [&] { return collx::cma_probe(holder, &word, 0x636f'6c6c'78u) ? 0 : 1; }) : 1;
     for (int fd : {ready[0], ready[1], stay[0], stay[1]}) ::close(fd);
     if (holder > 0) ::waitpid(holder, nullptr, 0);
     return code == 0;
@@ -176,12 +190,18 @@ inline section kernel_section(findings& out) {
     s.add("pidfd", "pidfd", process >= 0 ? "yes" : "no: " + why_no_process, process >= 0);
     const bool attaches = may_attach();
     const std::string scope = file_text("/proc/sys/kernel/yama/ptrace_scope");
-    s.add("cross_memory_attach", "cross-memory attach", attaches ? "yes" : "no" + (scope.empty() ? "" : " (ptrace_scope is " + scope + ")"), attaches);
-    if (!seals) out.problems.push_back({"shared memory cannot be made: memfd_create with seals fails " + why_no_memory, "use Linux 3.17 or newer, or allow the call in the container's seccomp profile", true});
-    if (process < 0) out.problems.push_back({"the death of a rank is found late: pidfd_open fails (" + why_no_process + ")", "use Linux 5.3 or newer, or allow the call in the container's seccomp profile"});
+    s.add("cross_memory_attach", "cross-memory attach",
+          attaches ? "yes" : "no" + (scope.empty() ? "" : " (ptrace_scope is " + scope + ")"), attaches);
+    if (!seals)
+        out.problems.push_back({"shared memory cannot be made: memfd_create with seals fails " + why_no_memory,
+                                "use Linux 3.17 or newer, or allow the call in the container's seccomp profile", true});
+    if (process < 0)
+        out.problems.push_back({"the death of a rank is found late: pidfd_open fails (" + why_no_process + ")",
+                                "use Linux 5.3 or newer, or allow the call in the container's seccomp profile"});
     if (!attaches)
-        out.problems.push_back({"ranks may not read each other's memory, so the policy attach is unsupported (nothing else needs it)",
-                                "sysctl kernel.yama.ptrace_scope=0, or give the container CAP_SYS_PTRACE"});
+        out.problems.push_back(
+            {"ranks may not read each other's memory, so the policy attach is unsupported (nothing else needs it)",
+             "sysctl kernel.yama.ptrace_scope=0, or give the container CAP_SYS_PTRACE"});
     return s;
 }
 

@@ -39,14 +39,15 @@ class harness {
 public:
     static constexpr int sample_limit = 4096;
     static std::size_t bytes(int ranks) {
-        return sizeof(block) + static_cast<std::size_t>(ranks) * (sizeof(stamp_pair) * sample_limit + sizeof(std::uint64_t));
+        return sizeof(block) +
+               static_cast<std::size_t>(ranks) * (sizeof(stamp_pair) * sample_limit + sizeof(std::uint64_t));
     }
 
     // `memory`: bytes(ranks) of zeros that every rank sees, 64-byte aligned. `cores`: how many the ranks may use.
     harness(void* memory, int rank, int ranks, int cores)
         : block_(static_cast<block*>(memory)), stamps_(reinterpret_cast<stamp_pair*>(block_ + 1)),
-          hashes_(reinterpret_cast<std::uint64_t*>(stamps_ + static_cast<std::size_t>(ranks) * sample_limit)), rank_(rank), ranks_(ranks),
-          spins_(ranks <= cores) {}
+          hashes_(reinterpret_cast<std::uint64_t*>(stamps_ + static_cast<std::size_t>(ranks) * sample_limit)),
+          rank_(rank), ranks_(ranks), spins_(ranks <= cores) {}
 
     // Spins while each rank has a core of its own, else sleeps. Errors: std::runtime_error when another rank gave up or
     // does not come for minutes.
@@ -71,7 +72,8 @@ public:
             const long woken = futex(FUTEX_WAIT, static_cast<int>(generation), &t);
             block_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
             if (block_->gave_up.load(std::memory_order_acquire) != 0) throw std::runtime_error("Another rank gave up.");
-            if (woken != 0 && ++half_seconds > 600) throw std::runtime_error("The other ranks did not come within five minutes.");
+            if (woken != 0 && ++half_seconds > 600)
+                throw std::runtime_error("The other ranks did not come within five minutes.");
         }
     }
     // Ranks that wait, or will wait, stop waiting.
@@ -102,7 +104,8 @@ private:
         return static_cast<std::size_t>(rank) * sample_limit + static_cast<std::size_t>(sample);
     }
     long futex(int what, int value, const timespec* limit) {
-        return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&block_->generation), what, value, limit, nullptr, 0);
+        return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&block_->generation), what, value, limit, nullptr,
+                       0);
     }
 
     block* block_;

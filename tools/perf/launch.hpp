@@ -29,14 +29,17 @@ namespace detail {
     ::setenv("COLLX_RANK", me.c_str(), 1);
     ::setenv("COLLX_SIZE", all.c_str(), 1);
     ::setenv("COLLX_JOB", job.c_str(), 1);
-    for (const char* name : {"COLLX_STORE", "COLLX_LOCAL_RANK", "COLLX_LOCAL_SIZE", "COLLX_BOOTSTRAP"}) ::unsetenv(name);
+    for (const char* name : {"COLLX_STORE", "COLLX_LOCAL_RANK", "COLLX_LOCAL_SIZE", "COLLX_BOOTSTRAP"})
+        ::unsetenv(name);
     ::execv("/proc/self/exe", argv);
     std::fprintf(stderr, "collx_perf: cannot start rank %d: %s\n", rank, std::strerror(errno));
     ::_exit(127);
 }
 
 inline std::string ending(int status) {
-    if (WIFSIGNALED(status)) return std::string("was ended by signal ") + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) + ")";
+    if (WIFSIGNALED(status))
+        return std::string("was ended by signal ") + std::to_string(WTERMSIG(status)) + " (" +
+               ::strsignal(WTERMSIG(status)) + ")";
     return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
@@ -48,7 +51,8 @@ inline int run_ranks(int ranks, char** argv, int expected) {
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);
     const pid_t parent = ::getpid();
-    const std::string job = "perf-" + std::to_string(parent) + "-" + std::to_string(now.tv_sec) + "-" + std::to_string(now.tv_nsec);
+    const std::string job =
+        "perf-" + std::to_string(parent) + "-" + std::to_string(now.tv_sec) + "-" + std::to_string(now.tv_nsec);
     std::vector<pid_t> pids;
     int code = 0;
     for (int r = 0; r < ranks && code == 0; ++r) {
@@ -86,7 +90,9 @@ inline int run_ranks(int ranks, char** argv, int expected) {
             if (code == 0) code = expected;
             continue;
         }
-        if (code != 1) std::fprintf(stderr, "collx_perf: rank %d %s; ending the others\n", static_cast<int>(at - pids.begin()), detail::ending(status).c_str());
+        if (code != 1)
+            std::fprintf(stderr, "collx_perf: rank %d %s; ending the others\n", static_cast<int>(at - pids.begin()),
+                         detail::ending(status).c_str());
         code = 1;
     }
     return code;

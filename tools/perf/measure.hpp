@@ -5,8 +5,8 @@
 //   1. verified calls on known patterns;
 //   2. at least four untimed batches and 2 ms, which also estimate one call;
 //   3. samples: a barrier, then `batch` calls; the value is (latest end - earliest start over all ranks) / batch.
-// Buffers are ordinary pages, touched before, the same for all points. Rooted operations have another root in each call,
-// so that a root cannot run ahead of the others.
+// Buffers are ordinary pages, touched before, the same for all points. Rooted operations have another root in each
+// call, so that a root cannot run ahead of the others.
 #pragma once
 
 #include <sys/mman.h>
@@ -46,13 +46,16 @@ struct result {
 // Where a point's data lies: ordinary pages, or memory of collx's allocator.
 class buffers {
 public:
-    buffers(communicator& world, bool shared, std::size_t top_bytes) : shared_(shared), allocator_(world), bytes_{top_bytes + 4096, 2 * top_bytes + 4096} {
+    buffers(communicator& world, bool shared, std::size_t top_bytes)
+        : shared_(shared), allocator_(world), bytes_{top_bytes + 4096, 2 * top_bytes + 4096} {
         for (int k = 0; k < 2; ++k) {
             bytes_[k] = (bytes_[k] + 4095) / 4096 * 4096 + 4096;
             if (shared_) at_[k] = allocator_.allocate(bytes_[k]);
             else {
                 void* p = ::mmap(nullptr, bytes_[k], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-                if (p == MAP_FAILED) throw std::runtime_error("There is not enough memory for buffers of " + std::to_string(bytes_[k]) + " bytes.");
+                if (p == MAP_FAILED)
+                    throw std::runtime_error("There is not enough memory for buffers of " + std::to_string(bytes_[k]) +
+                                             " bytes.");
                 at_[k] = static_cast<std::byte*>(p);
             }
             std::memset(at_[k], 0, bytes_[k]);
@@ -77,7 +80,8 @@ private:
 
 class meter {
 public:
-    meter(communicator& world, harness& meeting, buffers& memory, const options& o) : world_(world), meeting_(meeting), memory_(memory), o_(o) {}
+    meter(communicator& world, harness& meeting, buffers& memory, const options& o)
+        : world_(world), meeting_(meeting), memory_(memory), o_(o) {}
 
     /// All ranks together; the result is rank 0's. Requires: why_not() has no objection.
     result measure(operation op, std::size_t bytes, bool in_place) {
@@ -99,9 +103,21 @@ public:
 private:
     call_request request(operation op, std::size_t bytes, bool in_place) const {
         const int n = meeting_.size(), me = meeting_.rank();
-        call_request r{.world = &world_, .op = op, .how = o_.how, .in_place = in_place, .shared = o_.shared, .attach = o_.attach, .piece_bytes = o_.piece_bytes,
-                       .algorithm = o_.algorithm, .whole = bytes / bytes_of(o_.type), .count = count_of(op, bytes, bytes_of(o_.type), n),
-                       .rank = me, .ranks = n, .root = o_.root, .send = memory_.send(), .recv = memory_.recv()};
+        call_request r{.world = &world_,
+                       .op = op,
+                       .how = o_.how,
+                       .in_place = in_place,
+                       .shared = o_.shared,
+                       .attach = o_.attach,
+                       .piece_bytes = o_.piece_bytes,
+                       .algorithm = o_.algorithm,
+                       .whole = bytes / bytes_of(o_.type),
+                       .count = count_of(op, bytes, bytes_of(o_.type), n),
+                       .rank = me,
+                       .ranks = n,
+                       .root = o_.root,
+                       .send = memory_.send(),
+                       .recv = memory_.recv()};
         if (op == operation::broadcast) r.recv = r.send;
         if (in_place && op != operation::all_gather) r.recv = r.send;
         return r;
@@ -140,20 +156,25 @@ private:
         const pattern<T> data(kind, reduces(r.op) ? o_.how : reduction::sum, r.ranks);
         auto* send = static_cast<T*>(r.send);
         auto* recv = static_cast<T*>(r.recv);
-        if (recv != send) std::memset(recv, 0xA5, r.op == operation::all_to_all_v ? 2 * r.whole * sizeof(T) : r.whole * sizeof(T));
+        if (recv != send)
+            std::memset(recv, 0xA5, r.op == operation::all_to_all_v ? 2 * r.whole * sizeof(T) : r.whole * sizeof(T));
         if (r.op == operation::broadcast && me != root) std::memset(send, 0xA5, r.whole * sizeof(T));
-        else if (r.op == operation::all_gather) data.fill(r.in_place ? recv + static_cast<std::size_t>(me) * r.count : send, r.count, me);
+        else if (r.op == operation::all_gather)
+            data.fill(r.in_place ? recv + static_cast<std::size_t>(me) * r.count : send, r.count, me);
         else data.fill(send, r.whole, me);
         meeting_.barrier();
         calls.run_once(root);
         std::uint64_t wrong = 0;
-        for (const auto& part : expected_parts(r.op, r.whole, me, r.ranks, root, r.in_place)) wrong += data.count_wrong(recv, part);
+        for (const auto& part : expected_parts(r.op, r.whole, me, r.ranks, root, r.in_place))
+            wrong += data.count_wrong(recv, part);
         if (wrong != 0) {
             meeting_.wrong().fetch_add(wrong);
-            std::fprintf(stderr, "collx_perf: rank %d: WRONG RESULT: %s of %zu bytes%s: %llu elements\n", me, long_name(r.op), r.whole * sizeof(T),
-                         r.in_place ? " in place" : "", static_cast<unsigned long long>(wrong));
+            std::fprintf(stderr, "collx_perf: rank %d: WRONG RESULT: %s of %zu bytes%s: %llu elements\n", me,
+                         long_name(r.op), r.whole * sizeof(T), r.in_place ? " in place" : "",
+                         static_cast<unsigned long long>(wrong));
         }
-        if (r.op == operation::all_reduce || r.op == operation::all_gather || r.op == operation::broadcast) check_equal(r, hash_of(recv, r.whole * sizeof(T)));
+        if (r.op == operation::all_reduce || r.op == operation::all_gather || r.op == operation::broadcast)
+            check_equal(r, hash_of(recv, r.whole * sizeof(T)));
     }
     // Ranks that hold the same result must hold the same bits.
     void check_equal(const call_request& r, std::uint64_t hash) {
@@ -161,7 +182,8 @@ private:
         meeting_.barrier();
         if (r.rank != 0 && hash != meeting_.hash(0)) {
             meeting_.wrong().fetch_add(1);
-            std::fprintf(stderr, "collx_perf: rank %d: WRONG RESULT: %s: its bits differ from those of rank 0\n", r.rank, long_name(r.op));
+            std::fprintf(stderr, "collx_perf: rank %d: WRONG RESULT: %s: its bits differ from those of rank 0\n",
+                         r.rank, long_name(r.op));
         }
         meeting_.barrier();
     }
@@ -179,7 +201,8 @@ private:
     struct shape {
         int batch, samples;
     };
-    // Warms up, estimates one call, and decides on rank 0 for all how many calls make a sample and how many samples there are.
+    // Warms up, estimates one call, and decides on rank 0 for all how many calls make a sample and how many samples
+    // there are.
     shape plan(timed_calls& calls) {
         int count = 1, called = 0;
         double estimate = 1e18, spent = 0;
@@ -190,7 +213,8 @@ private:
                 const double t = meeting_.span_ns(0);
                 estimate = std::min(estimate, t / count);
                 spent += t;
-                const bool enough = o_.warmups > 0 ? called >= o_.warmups : (spent >= 2e6 && round >= 4) || spent >= 100e6;
+                const bool enough =
+                    o_.warmups > 0 ? called >= o_.warmups : (spent >= 2e6 && round >= 4) || spent >= 100e6;
                 const int next = std::clamp(static_cast<int>(1e6 / estimate), 1, std::min(count * 4, 4096));
                 meeting_.plan(0) = enough ? 0 : o_.warmups > 0 ? std::min(next, o_.warmups - called) : next;
             }

@@ -34,14 +34,16 @@ inline constexpr int compared_operations = 10;
 
 // In CSV files, for tables that compare libraries.
 inline constexpr const char* short_name(operation op) {
-    constexpr const char* names[] = {"allreduce", "reduce_scatter", "allgather", "broadcast", "reduce",  "alltoall", "alltoallv",
-                                     "barrier",   "pingpong",       "sendrecv",  "gather",    "scatter", "scan"};
+    constexpr const char* names[] = {"allreduce", "reduce_scatter", "allgather", "broadcast", "reduce",
+                                     "alltoall",  "alltoallv",      "barrier",   "pingpong",  "sendrecv",
+                                     "gather",    "scatter",        "scan"};
     return names[static_cast<int>(op)];
 }
 // As collx calls it.
 inline constexpr const char* long_name(operation op) {
-    constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",  "all_to_all", "all_to_all_v",
-                                     "barrier",    "pingpong",       "sendrecv",   "gather",    "scatter", "scan"};
+    constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+                                     "all_to_all", "all_to_all_v",   "barrier",    "pingpong",  "sendrecv",
+                                     "gather",     "scatter",        "scan"};
     return names[static_cast<int>(op)];
 }
 
@@ -62,12 +64,13 @@ inline constexpr bool is_rooted(operation op) {
     return op == operation::broadcast || op == operation::reduce || op == operation::gather || op == operation::scatter;
 }
 inline constexpr bool reduces(operation op) {
-    return op == operation::all_reduce || op == operation::reduce_scatter || op == operation::reduce || op == operation::scan;
+    return op == operation::all_reduce || op == operation::reduce_scatter || op == operation::reduce ||
+           op == operation::scan;
 }
 // A part of the buffer belongs to each rank.
 inline constexpr bool divides_by_ranks(operation op) {
-    return op == operation::reduce_scatter || op == operation::all_gather || op == operation::all_to_all || op == operation::all_to_all_v ||
-           op == operation::gather || op == operation::scatter;
+    return op == operation::reduce_scatter || op == operation::all_gather || op == operation::all_to_all ||
+           op == operation::all_to_all_v || op == operation::gather || op == operation::scatter;
 }
 inline constexpr bool has_in_place(operation op) {
     return op == operation::all_reduce || op == operation::reduce_scatter || op == operation::all_gather;
@@ -130,7 +133,8 @@ inline uneven_counts uneven_counts_of(std::size_t whole, int rank, int ranks) {
 // ---------------------------------------------------------------------------------------------- elements, operators
 
 enum class element { int8, uint8, int32, uint32, int64, uint64, half, bfloat16, float32, float64 };
-inline constexpr std::array<const char*, 10> element_names{"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"};
+inline constexpr std::array<const char*, 10> element_names{"int8",   "uint8", "int32",    "uint32", "int64",
+                                                           "uint64", "half",  "bfloat16", "float",  "double"};
 inline constexpr std::array<std::size_t, 10> element_sizes{1, 1, 4, 4, 8, 8, 2, 2, 4, 8};
 
 enum class reduction { sum, prod, min, max, avg };

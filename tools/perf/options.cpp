@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -62,33 +63,45 @@ void read_sizes(const words& w, options& o) {
     } else {
         const std::size_t first = parse_size(w.first), last = parse_size(w.last);
         const std::size_t step = w.step.empty() ? 0 : parse_size(w.step);
-        if (first > last) throw std::invalid_argument("-b " + w.first + " is larger than -e " + w.last + ": the sizes run from -b to -e.");
-        if (step == 0 && !(w.factor > 1)) throw std::invalid_argument("-f must be above 1: sizes are multiplied by it.");
+        if (first > last)
+            throw std::invalid_argument("-b " + w.first + " is larger than -e " + w.last +
+                                        ": the sizes run from -b to -e.");
+        if (step == 0 && !(w.factor > 1))
+            throw std::invalid_argument("-f must be above 1: sizes are multiplied by it.");
         for (std::size_t s = first == 0 ? 1 : first; s <= last;) {
             o.sizes_bytes.push_back(s);
-            const std::size_t next = step != 0 ? s + step : static_cast<std::size_t>(std::ceil(static_cast<double>(s) * w.factor));
+            const std::size_t next =
+                step != 0 ? s + step : static_cast<std::size_t>(std::ceil(static_cast<double>(s) * w.factor));
             if (next <= s) break;
             s = next;
         }
     }
-    if (o.sizes_bytes.size() > 100'000) throw std::invalid_argument("These are " + std::to_string(o.sizes_bytes.size()) + " sizes; use a larger -i or -f.");
+    if (o.sizes_bytes.size() > 100'000)
+        throw std::invalid_argument("These are " + std::to_string(o.sizes_bytes.size()) +
+                                    " sizes; use a larger -i or -f.");
 }
 
 void read_ranks(const words& w, options& o) {
-    if (w.ranks > 0 && w.threads > 0) throw std::invalid_argument("--ranks starts processes and --threads starts threads: give one of them.");
+    if (w.ranks > 0 && w.threads > 0)
+        throw std::invalid_argument("--ranks starts processes and --threads starts threads: give one of them.");
     if (w.ranks < 0 || w.threads < 0 || w.ranks > 1024 || w.threads > 1024)
         throw std::invalid_argument("The number of ranks must be from 1 to 1024.");
     o.threads = w.threads > 0;
     o.ranks = w.ranks + w.threads;
     if (w.transport.empty()) return;
     if (w.transport == "memory") {
-        if (w.ranks == 0 && w.threads == 0) throw std::invalid_argument("--transport memory runs ranks as threads: say how many with --ranks or --threads.");
+        if (w.ranks == 0 && w.threads == 0)
+            throw std::invalid_argument(
+                "--transport memory runs ranks as threads: say how many with --ranks or --threads.");
         o.threads = true;
     } else if (w.transport == "shm") {
-        if (w.threads > 0) throw std::invalid_argument("--transport shm runs ranks as processes and --threads as threads: use --ranks, or --transport memory.");
+        if (w.threads > 0)
+            throw std::invalid_argument("--transport shm runs ranks as processes and --threads as threads: use "
+                                        "--ranks, or --transport memory.");
     } else {
-        throw std::invalid_argument("This version has no transport '" + w.transport +
-                                    "'; there are shm (ranks are processes of one host) and memory (ranks are threads of one process).");
+        throw std::invalid_argument(
+            "This version has no transport '" + w.transport +
+            "'; there are shm (ranks are processes of one host) and memory (ranks are threads of one process).");
     }
 }
 
@@ -100,7 +113,8 @@ void require_algorithm(const options& o) {
             known += (known.empty() ? "" : ", ") + name;
         }
     }
-    throw std::invalid_argument("None of these operations has an algorithm '" + o.algorithm + "'; they have " + (known.empty() ? "none to choose from" : known) + ".");
+    throw std::invalid_argument("None of these operations has an algorithm '" + o.algorithm + "'; they have " +
+                                (known.empty() ? "none to choose from" : known) + ".");
 }
 
 void read_rest(const words& w, options& o) {
@@ -108,7 +122,8 @@ void read_rest(const words& w, options& o) {
     o.how = reduction(place_in(reduction_names, w.how, " reduction"));
     std::string place = w.place.empty() ? (o.is_comparison ? "out" : "both") : w.place;
     if (w.in_place_only != 0) place = "in";
-    if (place != "out" && place != "in" && place != "both") throw std::invalid_argument("'" + place + "' is no place; there are out, in and both.");
+    if (place != "out" && place != "in" && place != "both")
+        throw std::invalid_argument("'" + place + "' is no place; there are out, in and both.");
     o.out_of_place = place != "in";
     o.in_place = place != "out";
     o.root = w.root;
@@ -118,15 +133,29 @@ void read_rest(const words& w, options& o) {
     if (w.iterations < 0 || w.warmups < 0) throw std::invalid_argument("-n and -w must not be negative.");
     o.check = w.check != 0;
     if (!w.piece.empty()) o.piece_bytes = parse_size(w.piece);
-    if (w.pin != "auto" && w.pin != "yes" && w.pin != "no") throw std::invalid_argument("'" + w.pin + "' is no choice for --pin; there are auto, yes and no.");
+    if (w.pin != "auto" && w.pin != "yes" && w.pin != "no")
+        throw std::invalid_argument("'" + w.pin + "' is no choice for --pin; there are auto, yes and no.");
     o.pin = w.pin == "auto" ? pin_choice::automatic : w.pin == "yes" ? pin_choice::yes : pin_choice::no;
     if (o.is_comparison && o.csv.empty() && o.json.empty() && o.html.empty()) o.csv = "-";
-    if (o.csv == "-" && o.json == "-") throw std::invalid_argument("--csv and --json cannot both be written to standard output.");
-    if (!(o.budget_ms > 0) || !(o.sample_us > 0)) throw std::invalid_argument("--budget-ms and --sample-us must be above 0.");
+    if (o.csv == "-" && o.json == "-")
+        throw std::invalid_argument("--csv and --json cannot both be written to standard output.");
+    if (!(o.budget_ms > 0) || !(o.sample_us > 0))
+        throw std::invalid_argument("--budget-ms and --sample-us must be above 0.");
     if (o.min_samples < 1 || o.max_samples < o.min_samples || o.max_samples > 4096)
-        throw std::invalid_argument("--min-samples and --max-samples must be from 1 to 4096, the first not above the second.");
-    if (o.attach && (o.shared || !o.algorithm.empty() || o.piece_bytes != 0)) throw std::invalid_argument("--attach goes alone: leave --shared, --algo and --piece out.");
+        throw std::invalid_argument(
+            "--min-samples and --max-samples must be from 1 to 4096, the first not above the second.");
+    if (o.attach && (o.shared || !o.algorithm.empty() || o.piece_bytes != 0))
+        throw std::invalid_argument("--attach goes alone: leave --shared, --algo and --piece out.");
     if (!o.algorithm.empty()) require_algorithm(o);
+    const bool varied = o.shared || o.attach || o.piece_bytes != 0 || !o.algorithm.empty();
+    const bool reduces_otherwise =
+        o.how != reduction::sum && std::any_of(o.operations.begin(), o.operations.end(), reduces);
+    if (varied && (o.type != element::float32 || reduces_otherwise))
+        throw std::invalid_argument(
+            "--algo, --piece, --shared and --attach are built for float and sum; leave -d and -o out.");
+    if (o.ranks > 0 && o.root >= o.ranks)
+        throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " +
+                                    std::to_string(o.ranks) + ".");
 }
 
 void add_flags(CLI::App& app, words& w, options& o) {
@@ -136,27 +165,34 @@ void add_flags(CLI::App& app, words& w, options& o) {
     app.add_option("-f,--stepfactor", w.factor, "each size is the one before times this (2)")->group("Sizes");
     app.add_option("-i,--stepbytes", w.step, "or: each size is the one before plus this")->group("Sizes");
     app.add_option("--sizes", w.sizes, "exactly these, for example 8,4K,1M")->group("Sizes");
-    app.add_option("-d,--datatype", w.type, "int8 uint8 int32 uint32 int64 uint64 half bfloat16 float double (float)")->group("What");
+    app.add_option("-d,--datatype", w.type, "int8 uint8 int32 uint32 int64 uint64 half bfloat16 float double (float)")
+        ->group("What");
     app.add_option("-o,--op", w.how, "sum prod min max avg (sum)")->group("What");
     app.add_option("-r,--root", w.root, "of rooted operations; -1: another one in every call (-1)")->group("What");
     app.add_option("--algo", o.algorithm, "this algorithm instead of the library's choice (--list)")->group("What");
-    app.add_option("--piece", w.piece, "bytes of a chunk that travel at once, instead of the library's choice")->group("What");
+    app.add_option("--piece", w.piece, "bytes of a chunk that travel at once, instead of the library's choice")
+        ->group("What");
     app.add_flag("--shared", o.shared, "buffers from collx's shared allocator (zero copy)")->group("What");
-    app.add_flag("--attach", o.attach, "read peers' private memory through the kernel (broadcast, all_gather, all_to_all)")->group("What");
+    app.add_flag("--attach", o.attach,
+                 "read peers' private memory through the kernel (broadcast, all_gather, all_to_all)")
+        ->group("What");
     app.add_option("--place", w.place, "out, in or both (both)")->group("What");
     app.add_flag("--in-place", w.in_place_only, "the same as --place in")->group("What");
     app.add_option("--ranks", w.ranks, "start this many processes")->group("Ranks");
     app.add_option("--threads", w.threads, "or this many threads of one process")->group("Ranks");
     app.add_option("--transport", w.transport, "shm (processes) or memory (threads)")->group("Ranks");
-    app.add_option("--pin", w.pin, "each rank on a core of its own: auto (if there are enough), yes, no")->group("Ranks");
+    app.add_option("--pin", w.pin, "each rank on a core of its own: auto (if there are enough), yes, no")
+        ->group("Ranks");
     app.add_option("-n,--iters", w.iterations, "timed calls (default: as many as fit --budget-ms)")->group("Measuring");
     app.add_option("-w,--warmup_iters", w.warmups, "untimed calls (default: 4 batches and 2 ms)")->group("Measuring");
-    app.add_option("-c,--check", w.check, "1: check every element of every rank first; 0: do not (1)")->group("Measuring");
+    app.add_option("-c,--check", w.check, "1: check every element of every rank first; 0: do not (1)")
+        ->group("Measuring");
     app.add_option("--budget-ms", o.budget_ms, "timed part of one point (150)")->group("Measuring");
     app.add_option("--sample-us", o.sample_us, "a sample lasts at least this long (200)")->group("Measuring");
     app.add_option("--min-samples", o.min_samples, "at least so many (7)")->group("Measuring");
     app.add_option("--max-samples", o.max_samples, "at most so many (200)")->group("Measuring");
-    app.add_option("--ops", w.ops, "several operations, or all: prints CSV for comparisons with other libraries")->group("Output");
+    app.add_option("--ops", w.ops, "several operations, or all: prints CSV for comparisons with other libraries")
+        ->group("Output");
     app.add_option("--csv", o.csv, "write CSV to a file, or - for standard output")->group("Output");
     app.add_option("-J,--json", o.json, "write JSON to a file, or - for standard output")->group("Output");
     app.add_option("--html", o.html, "write a page with plots")->group("Output");
@@ -168,9 +204,13 @@ void add_flags(CLI::App& app, words& w, options& o) {
 } // namespace
 
 parsed parse_options(int argc, char** argv) {
-    CLI::App app("Measures and checks collx's collective operations. Sizes are the larger of a rank's buffers; K is 1024.", "collx_perf");
-    app.footer("Times are medians over samples; a sample is a batch of calls between two barriers, from the first rank's start to\n"
-               "the last rank's end. GB/s is 1e9 bytes per second. Exit codes: 0 good, 1 a rank failed, 2 wrong use, 3 wrong results.");
+    CLI::App app(
+        "Measures and checks collx's collective operations. Sizes are the larger of a rank's buffers; K is 1024.",
+        "collx_perf");
+    app.footer("Times are medians over samples; a sample is a batch of calls between two barriers, from the first "
+               "rank's start to\n"
+               "the last rank's end. GB/s is 1e9 bytes per second. Exit codes: 0 good, 1 a rank failed, 2 wrong use, 3 "
+               "wrong results.");
     words w;
     parsed p;
     add_flags(app, w, p.run);

@@ -38,7 +38,8 @@ struct expected_part {
 };
 
 /// The whole receive buffer of `rank`. Parts that nobody promises anything about are left out.
-inline std::vector<expected_part> expected_parts(operation op, std::size_t whole, int rank, int ranks, int root, bool in_place) {
+inline std::vector<expected_part> expected_parts(operation op, std::size_t whole, int rank, int ranks, int root,
+                                                 bool in_place) {
     const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);
     const std::size_t part = whole / n;
     std::vector<expected_part> out;
@@ -48,7 +49,9 @@ inline std::vector<expected_part> expected_parts(operation op, std::size_t whole
             if (rank == root) out.push_back({0, whole, 0, true, ranks - 1});
             break;
         case operation::scan: out.push_back({0, whole, 0, true, rank}); break;
-        case operation::reduce_scatter: out.push_back({in_place ? me * part : 0, part, me * part, true, ranks - 1}); break;
+        case operation::reduce_scatter:
+            out.push_back({in_place ? me * part : 0, part, me * part, true, ranks - 1});
+            break;
         case operation::broadcast: out.push_back({0, whole, 0, false, root}); break;
         case operation::gather:
             if (rank != root) break;
@@ -58,7 +61,8 @@ inline std::vector<expected_part> expected_parts(operation op, std::size_t whole
             break;
         case operation::scatter: out.push_back({0, part, me * part, false, root}); break;
         case operation::all_to_all:
-            for (int r = 0; r < ranks; ++r) out.push_back({static_cast<std::size_t>(r) * part, part, me * part, false, r});
+            for (int r = 0; r < ranks; ++r)
+                out.push_back({static_cast<std::size_t>(r) * part, part, me * part, false, r});
             break;
         case operation::all_to_all_v: {
             std::size_t at = 0;
@@ -159,7 +163,9 @@ private:
         }
         if constexpr (std::is_integral_v<T>) {
             want = static_cast<T>(all);
-            if (op_ == reduction::avg) want = static_cast<T>(want / static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(ranks_));
+            if (op_ == reduction::avg)
+                want = static_cast<T>(
+                    want / static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(ranks_));
         } else {
             constexpr int bits = mantissa_bits<T>();
             // Every rank's operation may round once, in the type that travels.
@@ -175,7 +181,8 @@ private:
         }
     }
     static wide as_wide(const T& x) {
-        if constexpr (std::is_integral_v<T>) return static_cast<wide>(static_cast<std::int64_t>(x)); // wraps as the type does
+        if constexpr (std::is_integral_v<T>)
+            return static_cast<wide>(static_cast<std::int64_t>(x)); // wraps as the type does
         else if constexpr (std::is_arithmetic_v<T>) return static_cast<wide>(x);
         else return static_cast<wide>(static_cast<float>(x));
     }
@@ -184,7 +191,8 @@ private:
         else return x < 0 ? -x : x;
     }
     static bool less(wide a, wide b) {
-        if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) return static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b);
+        if constexpr (std::is_signed_v<T> && std::is_integral_v<T>)
+            return static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b);
         else return a < b;
     }
 

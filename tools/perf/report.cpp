@@ -24,7 +24,9 @@ namespace {
     return text;
 }
 
-const char* operator_name(const run_report& report, operation op) { return reduces(op) ? name_of(report.run.how) : "none"; }
+const char* operator_name(const run_report& report, operation op) {
+    return reduces(op) ? name_of(report.run.how) : "none";
+}
 
 double average_bus_bandwidth(const run_report& report) {
     double sum = 0;
@@ -39,15 +41,17 @@ std::uint64_t wrong_elements(const run_report& report) {
 bool is_checked(const run_report& report) { return report.run.check; }
 
 std::string ranks_text(const run_report& report) {
-    std::string text = std::to_string(report.ranks) + (report.run.threads ? " threads (memory)" : " processes (shm)") + " on " + std::to_string(report.cores) +
-                       (report.cores == 1 ? " core" : " cores");
+    std::string text = std::to_string(report.ranks) + (report.run.threads ? " threads (memory)" : " processes (shm)") +
+                       " on " + std::to_string(report.cores) + (report.cores == 1 ? " core" : " cores");
     if (report.ranks > report.cores) text += ", more ranks than cores";
     else if (report.pinned) text += ", each on a core of its own";
     return text;
 }
 
 // 12.34 below a thousand, then fewer decimals: the column keeps its width.
-std::string time_text(double us) { return us < 1000 ? fixed_text(us, 2) : us < 100'000 ? fixed_text(us, 1) : fixed_text(us, 0); }
+std::string time_text(double us) {
+    return us < 1000 ? fixed_text(us, 2) : us < 100'000 ? fixed_text(us, 1) : fixed_text(us, 0);
+}
 
 std::string half_line(const run_report& report, const result* r) {
     if (r == nullptr) return formatted("  %8s %7s %7s %6s", "N/A", "N/A", "N/A", "N/A");
@@ -58,71 +62,91 @@ std::string half_line(const run_report& report, const result* r) {
 } // namespace
 
 std::string csv_header() {
-    return "op,bytes,ranks,transport,peer,algo,median_us,p95_us,algbw_GBps,busbw_GBps,place,batch,samples,min_us,p25_us\n";
+    return "op,bytes,ranks,transport,peer,algo,median_us,p95_us,algbw_GBps,busbw_GBps,place,batch,samples,min_us,p25_"
+           "us\n";
 }
 
 std::string csv_line(const run_report& report, const result& r) {
-    return formatted("%s,%zu,%d,%s,collx,%s,%.3f,%.3f,%.4f,%.4f,%s,%d,%d,%.3f,%.3f\n", short_name(r.op), r.bytes, report.ranks, report.transport(),
-                     variant_of(report.run).c_str(), r.us.median, r.us.p95, r.algbw, r.busbw, r.in_place ? "in" : "out", r.batch, r.samples, r.us.min,
-                     r.us.lower_quartile);
+    return formatted("%s,%zu,%d,%s,collx,%s,%.3f,%.3f,%.4f,%.4f,%s,%d,%d,%.3f,%.3f\n", short_name(r.op), r.bytes,
+                     report.ranks, report.transport(), variant_of(report.run).c_str(), r.us.median, r.us.p95, r.algbw,
+                     r.busbw, r.in_place ? "in" : "out", r.batch, r.samples, r.us.min, r.us.lower_quartile);
 }
 
 std::string text_header(const run_report& report) {
     const operation op = report.run.operations.front();
-    std::string out = "# collx " COLLX_VERSION_STRING " " + std::string(long_name(op)) + ": " + ranks_text(report) + "\n";
-    out += "# " + variant_of(report.run) + "; time is the median of samples of at least " + number_text(report.run.sample_us) + " us; GB/s is 1e9 bytes/s";
+    std::string out =
+        "# collx " COLLX_VERSION_STRING " " + std::string(long_name(op)) + ": " + ranks_text(report) + "\n";
+    out += "# " + variant_of(report.run) + "; time is the median of samples of at least " +
+           number_text(report.run.sample_us) + " us; GB/s is 1e9 bytes/s";
     if (is_rooted(op) && report.run.root < 0) out += "; root -1: another one in every call";
     out += "\n";
 #ifndef NDEBUG
     out += "# This is a debug build: its times say nothing about collx.\n";
 #endif
     out += "#\n";
-    out += formatted("# %10s  %12s  %8s  %6s  %6s  %31s  %31s\n", "", "", "", "", "", "out-of-place          ", "in-place            ");
-    out += formatted("# %10s  %12s  %8s  %6s  %6s  %8s %7s %7s %6s  %8s %7s %7s %6s\n", "size", "count", "type", "redop", "root", "time", "algbw", "busbw",
-                     "#wrong", "time", "algbw", "busbw", "#wrong");
-    out += formatted("# %10s  %12s  %8s  %6s  %6s  %8s %7s %7s %6s  %8s %7s %7s %6s\n", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)",
-                     "(GB/s)", "(GB/s)", "");
+    out += formatted("# %10s  %12s  %8s  %6s  %6s  %31s  %31s\n", "", "", "", "", "", "out-of-place          ",
+                     "in-place            ");
+    out += formatted("# %10s  %12s  %8s  %6s  %6s  %8s %7s %7s %6s  %8s %7s %7s %6s\n", "size", "count", "type",
+                     "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
+    out += formatted("# %10s  %12s  %8s  %6s  %6s  %8s %7s %7s %6s  %8s %7s %7s %6s\n", "(B)", "(elements)", "", "", "",
+                     "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
     return out;
 }
 
 std::string text_line(const run_report& report, const result* out_of_place, const result* in_place) {
     const result& any = out_of_place != nullptr ? *out_of_place : *in_place;
     const int root = is_rooted(any.op) ? report.run.root : -1;
-    return formatted("%12zu  %12zu  %8s  %6s  %6d", any.bytes, any.count, name_of(report.run.type), operator_name(report, any.op), root) +
+    return formatted("%12zu  %12zu  %8s  %6s  %6d", any.bytes, any.count, name_of(report.run.type),
+                     operator_name(report, any.op), root) +
            half_line(report, out_of_place) + half_line(report, in_place) + "\n";
 }
 
 std::string text_footer(const run_report& report) {
     const auto wrong = wrong_elements(report);
-    std::string out = is_checked(report) ? formatted("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong), wrong == 0 ? "OK" : "FAILED")
-                                         : std::string("# Out of bounds values : not checked\n");
+    std::string out = is_checked(report)
+                          ? formatted("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
+                                      wrong == 0 ? "OK" : "FAILED")
+                          : std::string("# Out of bounds values : not checked\n");
     return out + formatted("# Avg bus bandwidth    : %.4f\n#\n", average_bus_bandwidth(report));
 }
 
 std::string json_text(const run_report& report) {
     using json = nlohmann::ordered_json;
-    json config = {{"ranks", report.ranks},          {"transport", report.transport()}, {"cores", report.cores},
-                   {"pinned", report.pinned},        {"algo", variant_of(report.run)},  {"sample_us", report.run.sample_us},
+    json config = {{"ranks", report.ranks},
+                   {"transport", report.transport()},
+                   {"cores", report.cores},
+                   {"pinned", report.pinned},
+                   {"algo", variant_of(report.run)},
+                   {"sample_us", report.run.sample_us},
                    {"budget_ms", report.run.budget_ms}};
     std::map<std::pair<int, std::size_t>, std::size_t> line_of;
     json lines = json::array();
     for (const auto& r : report.results) {
         const auto [at, is_new] = line_of.try_emplace({static_cast<int>(r.op), r.bytes}, lines.size());
         if (is_new)
-            lines.push_back({{"op", long_name(r.op)}, {"size", r.bytes}, {"count", r.count}, {"type", name_of(report.run.type)},
-                             {"redop", operator_name(report, r.op)}, {"root", is_rooted(r.op) ? report.run.root : -1}});
-        json place = {{"time", r.us.median}, {"alg_bw", r.algbw}, {"bus_bw", r.busbw}, {"nwrong", r.checked ? json(r.wrong) : json(nullptr)}};
-        place["collx"] = {{"min", r.us.min}, {"p25", r.us.lower_quartile}, {"p95", r.us.p95}, {"p99", r.us.p99}, {"max", r.us.max},
-                          {"mean", r.us.mean}, {"cv", r.us.cv}, {"batch", r.batch}, {"samples", r.samples}};
+            lines.push_back({{"op", long_name(r.op)},
+                             {"size", r.bytes},
+                             {"count", r.count},
+                             {"type", name_of(report.run.type)},
+                             {"redop", operator_name(report, r.op)},
+                             {"root", is_rooted(r.op) ? report.run.root : -1}});
+        json place = {{"time", r.us.median},
+                      {"alg_bw", r.algbw},
+                      {"bus_bw", r.busbw},
+                      {"nwrong", r.checked ? json(r.wrong) : json(nullptr)}};
+        place["collx"] = {{"min", r.us.min},     {"p25", r.us.lower_quartile}, {"p95", r.us.p95}, {"p99", r.us.p99},
+                          {"max", r.us.max},     {"mean", r.us.mean},          {"cv", r.us.cv},   {"batch", r.batch},
+                          {"samples", r.samples}};
         lines[at->second][r.in_place ? "in_place" : "out_of_place"] = place;
     }
     const auto wrong = wrong_elements(report);
-    const json all = {{"tool", "collx_perf"},
-                      {"version", COLLX_VERSION_STRING},
-                      {"config", config},
-                      {"results", lines},
-                      {"out_of_bounds", {{"count", is_checked(report) ? json(wrong) : json(nullptr)}, {"okay", wrong == 0}}},
-                      {"average_bus_bandwidth", {{"bandwidth", average_bus_bandwidth(report)}}}};
+    const json all = {
+        {"tool", "collx_perf"},
+        {"version", COLLX_VERSION_STRING},
+        {"config", config},
+        {"results", lines},
+        {"out_of_bounds", {{"count", is_checked(report) ? json(wrong) : json(nullptr)}, {"okay", wrong == 0}}},
+        {"average_bus_bandwidth", {{"bandwidth", average_bus_bandwidth(report)}}}};
     return all.dump(2) + "\n";
 }
 
@@ -130,19 +154,31 @@ namespace {
 
 void add_operation(html_report& page, const run_report& report, operation op) {
     series time[2] = {{"out of place"}, {"in place", {}, true}}, bus[2] = {{"out of place"}, {"in place", {}, true}};
-    table numbers{{{"size"}, {"place", align::left}, {"median"}, {"p95"}, {"least"}, {"noise"}, {"algbw GB/s"}, {"busbw GB/s"}, {"wrong"}}, {}};
+    table numbers{{{"size"},
+                   {"place", align::left},
+                   {"median"},
+                   {"p95"},
+                   {"least"},
+                   {"noise"},
+                   {"algbw GB/s"},
+                   {"busbw GB/s"},
+                   {"wrong"}},
+                  {}};
     for (const auto& r : report.results) {
         if (r.op != op) continue;
         const auto bytes = static_cast<double>(r.bytes);
         time[r.in_place].points.push_back({bytes, r.us.median});
         bus[r.in_place].points.push_back({bytes, r.busbw});
-        numbers.add({size_text(bytes), r.in_place ? "in" : "out", duration_text(r.us.median * 1e3), duration_text(r.us.p95 * 1e3), duration_text(r.us.min * 1e3),
-                     number_text(r.us.cv * 100) + " %", fixed_text(r.algbw, 3), fixed_text(r.busbw, 3), r.checked ? std::to_string(r.wrong) : "-"});
+        numbers.add({size_text(bytes), r.in_place ? "in" : "out", duration_text(r.us.median * 1e3),
+                     duration_text(r.us.p95 * 1e3), duration_text(r.us.min * 1e3), number_text(r.us.cv * 100) + " %",
+                     fixed_text(r.algbw, 3), fixed_text(r.busbw, 3), r.checked ? std::to_string(r.wrong) : "-"});
     }
     page.section(long_name(op));
     if (op != operation::barrier) {
-        auto times = size_chart(std::string(long_name(op)) + ": time of a call", "median time of a call", axis_unit::microseconds);
-        auto rates = size_chart(std::string(long_name(op)) + ": bus bandwidth", "bus bandwidth", axis_unit::gigabytes_per_second);
+        auto times = size_chart(std::string(long_name(op)) + ": time of a call", "median time of a call",
+                                axis_unit::microseconds);
+        auto rates = size_chart(std::string(long_name(op)) + ": bus bandwidth", "bus bandwidth",
+                                axis_unit::gigabytes_per_second);
         for (int k = 0; k < 2; ++k) {
             if (time[k].points.empty()) continue;
             times.lines.push_back(time[k]);
@@ -164,7 +200,8 @@ std::string html_text(const run_report& report) {
                 {"element", name_of(report.run.type)},
                 {"operator", name_of(report.run.how)},
                 {"checked", report.run.check ? "every element of every rank" : "no"},
-                {"sample", "at least " + number_text(report.run.sample_us) + " us between two barriers, latest end less earliest start"}});
+                {"sample", "at least " + number_text(report.run.sample_us) +
+                               " us between two barriers, latest end less earliest start"}});
     std::vector<operation> shown;
     for (const auto& r : report.results)
         if (std::find(shown.begin(), shown.end(), r.op) == shown.end()) shown.push_back(r.op);
@@ -181,7 +218,8 @@ std::string list_text() {
         for (const auto& name : algorithm_names(op)) line += " " + name;
         out += line + "\n";
     }
-    return out + "\nThe words after an operation are its algorithms, for --algo (float, sum). Without it the library chooses.\n";
+    return out + "\nThe words after an operation are its algorithms, for --algo (float, sum). Without it the library "
+                 "chooses.\n";
 }
 
 } // namespace collx::tools::perf

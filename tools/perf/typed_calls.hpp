@@ -62,7 +62,8 @@ private:
         else if constexpr (Verb == operation::gather) collx::gather(comm_, send_part_, recv_, {.root = root});
         else if constexpr (Verb == operation::scatter) collx::scatter(comm_, send_, recv_part_, {.root = root});
         else if constexpr (Verb == operation::all_to_all) collx::all_to_all(comm_, send_, recv_);
-        else if constexpr (Verb == operation::all_to_all_v) collx::all_to_all_v(comm_, send_, counts_.send, recv_, counts_.receive);
+        else if constexpr (Verb == operation::all_to_all_v)
+            collx::all_to_all_v(comm_, send_, counts_.send, recv_, counts_.receive);
         else if constexpr (Verb == operation::barrier) collx::barrier(comm_);
         else if constexpr (Verb == operation::sendrecv)
             collx::sendrecv(comm_, send_, (r_.rank + 1) % r_.ranks, recv_, (r_.rank + r_.ranks - 1) % r_.ranks);
@@ -85,19 +86,51 @@ private:
 
 template <operation Verb>
 struct collective_of {};
-template <> struct collective_of<operation::all_reduce> { static constexpr auto value = collective::all_reduce; };
-template <> struct collective_of<operation::reduce_scatter> { static constexpr auto value = collective::reduce_scatter; };
-template <> struct collective_of<operation::all_gather> { static constexpr auto value = collective::all_gather; };
-template <> struct collective_of<operation::broadcast> { static constexpr auto value = collective::broadcast; };
-template <> struct collective_of<operation::reduce> { static constexpr auto value = collective::reduce; };
-template <> struct collective_of<operation::all_to_all> { static constexpr auto value = collective::all_to_all; };
-template <> struct collective_of<operation::barrier> { static constexpr auto value = collective::barrier; };
-template <> struct collective_of<operation::gather> { static constexpr auto value = collective::gather; };
-template <> struct collective_of<operation::scatter> { static constexpr auto value = collective::scatter; };
-template <> struct collective_of<operation::scan> { static constexpr auto value = collective::scan; };
+template <>
+struct collective_of<operation::all_reduce> {
+    static constexpr auto value = collective::all_reduce;
+};
+template <>
+struct collective_of<operation::reduce_scatter> {
+    static constexpr auto value = collective::reduce_scatter;
+};
+template <>
+struct collective_of<operation::all_gather> {
+    static constexpr auto value = collective::all_gather;
+};
+template <>
+struct collective_of<operation::broadcast> {
+    static constexpr auto value = collective::broadcast;
+};
+template <>
+struct collective_of<operation::reduce> {
+    static constexpr auto value = collective::reduce;
+};
+template <>
+struct collective_of<operation::all_to_all> {
+    static constexpr auto value = collective::all_to_all;
+};
+template <>
+struct collective_of<operation::barrier> {
+    static constexpr auto value = collective::barrier;
+};
+template <>
+struct collective_of<operation::gather> {
+    static constexpr auto value = collective::gather;
+};
+template <>
+struct collective_of<operation::scatter> {
+    static constexpr auto value = collective::scatter;
+};
+template <>
+struct collective_of<operation::scan> {
+    static constexpr auto value = collective::scan;
+};
 
 template <operation Verb>
-concept HasAlgorithms = requires { collective_of<Verb>::value; };
+concept HasAlgorithms = requires {
+    collective_of<Verb>::value;
+};
 
 template <operation Verb, class View, class Op, class Comm>
 std::unique_ptr<timed_calls> bind_calls(const call_request& r, Comm comm) {
@@ -109,9 +142,12 @@ std::unique_ptr<timed_calls> bind_algorithm(const call_request& r) {
     std::unique_ptr<timed_calls> made;
     if constexpr (HasAlgorithms<Verb>)
         algo::algorithms<collective_of<Verb>::value>::for_each([&](auto algorithm) {
-            if (r.algorithm == algorithm.name) made = bind_calls<Verb, View, Op>(r, r.world->with(algorithm, piece{r.piece_bytes}));
+            if (r.algorithm == algorithm.name)
+                made = bind_calls<Verb, View, Op>(r, r.world->with(algorithm, piece{r.piece_bytes}));
         });
-    if (!made) throw std::invalid_argument(std::string(long_name(Verb)) + " has no algorithm '" + r.algorithm + "'; --list names those it has.");
+    if (!made)
+        throw std::invalid_argument(std::string(long_name(Verb)) + " has no algorithm '" + r.algorithm +
+                                    "'; --list names those it has.");
     return made;
 }
 
@@ -120,7 +156,8 @@ template <operation Verb, class View, class Op>
 std::unique_ptr<timed_calls> bind_policies(const call_request& r) {
     if (!r.algorithm.empty()) return bind_algorithm<Verb, View, Op>(r);
     if (r.attach) {
-        if constexpr (!View::is_window && (Verb == operation::broadcast || Verb == operation::all_gather || Verb == operation::all_to_all))
+        if constexpr (!View::is_window &&
+                      (Verb == operation::broadcast || Verb == operation::all_gather || Verb == operation::all_to_all))
             return bind_calls<Verb, View, Op>(r, r.world->with(attach{}));
         else throw std::invalid_argument("--attach is for broadcast, all_gather and all_to_all without --shared.");
     }
@@ -136,7 +173,8 @@ std::unique_ptr<timed_calls> bind_memory(const call_request& r) {
         return bind_policies<Verb, contiguous_view<T>, Op>(r);
     } else {
         if (r.shared || r.attach || r.piece_bytes != 0 || !r.algorithm.empty())
-            throw std::invalid_argument("--algo, --piece, --shared and --attach are built for float and sum; leave -d and -o out.");
+            throw std::invalid_argument(
+                "--algo, --piece, --shared and --attach are built for float and sum; leave -d and -o out.");
         return bind_calls<Verb, contiguous_view<T>, Op, communicator&>(r, *r.world);
     }
 }

@@ -31,9 +31,9 @@ inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 // A decimal number taken apart so that 1.5M is computed without rounding.
 struct decimal {
     std::uint64_t whole = 0;
-    std::uint64_t fraction = 0;         // digits after the point
-    std::uint64_t fraction_scale = 1;   // 10 to the number of those digits
-    std::string_view rest;              // what follows the number
+    std::uint64_t fraction = 0;       // digits after the point
+    std::uint64_t fraction_scale = 1; // 10 to the number of those digits
+    std::string_view rest;            // what follows the number
 };
 
 inline decimal read_decimal(std::string_view text, std::string_view what) {
@@ -90,7 +90,8 @@ inline std::string number_text(double value, int digits = 3) {
         const int before = size < 1 ? 0 : static_cast<int>(std::floor(std::log10(size))) + 1;
         const int after = size < 1 ? digits - 1 - static_cast<int>(std::floor(std::log10(size))) : digits - before;
         const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed,
-                                       after > 0 ? after : 0).ptr;
+                                       after > 0 ? after : 0)
+                             .ptr;
         std::string out(text.data(), end);
         if (out.find('.') != std::string::npos) {
             out.erase(out.find_last_not_of('0') + 1);
@@ -98,7 +99,8 @@ inline std::string number_text(double value, int digits = 3) {
         }
         return out;
     }
-    const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, digits).ptr;
+    const auto end =
+        std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, digits).ptr;
     return {text.data(), end};
 }
 
@@ -106,7 +108,8 @@ inline std::string number_text(double value, int digits = 3) {
 inline std::string fixed_text(double value, int decimals) {
     if (!std::isfinite(value)) return number_text(value);
     std::array<char, 400> text{};
-    const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, decimals).ptr;
+    const auto end =
+        std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, decimals).ptr;
     return {text.data(), end};
 }
 
@@ -115,11 +118,20 @@ inline std::string fixed_text(double value, int decimals) {
 /// Bytes from 8, 8B, 4K, 4k, 64KiB, 1M, 1.5M, 2G, 1T. K is 1024 as in nccl-tests.
 /// Errors: std::invalid_argument with a sentence.
 inline std::uint64_t parse_size(std::string_view text) {
-    static constexpr std::array<detail::unit, 14> units{{{"", 1}, {"b", 1},
-        {"k", detail::ki}, {"ki", detail::ki}, {"kib", detail::ki},
-        {"m", detail::ki << 10}, {"mi", detail::ki << 10}, {"mib", detail::ki << 10},
-        {"g", detail::ki << 20}, {"gi", detail::ki << 20}, {"gib", detail::ki << 20},
-        {"t", detail::ki << 30}, {"ti", detail::ki << 30}, {"tib", detail::ki << 30}}};
+    static constexpr std::array<detail::unit, 14> units{{{"", 1},
+                                                         {"b", 1},
+                                                         {"k", detail::ki},
+                                                         {"ki", detail::ki},
+                                                         {"kib", detail::ki},
+                                                         {"m", detail::ki << 10},
+                                                         {"mi", detail::ki << 10},
+                                                         {"mib", detail::ki << 10},
+                                                         {"g", detail::ki << 20},
+                                                         {"gi", detail::ki << 20},
+                                                         {"gib", detail::ki << 20},
+                                                         {"t", detail::ki << 30},
+                                                         {"ti", detail::ki << 30},
+                                                         {"tib", detail::ki << 30}}};
     const auto number = detail::read_decimal(text, "size");
     std::string name(number.rest);
     if (name.starts_with(' ')) name.erase(0, 1);
@@ -162,13 +174,17 @@ inline std::string size_option(std::uint64_t bytes) {
 /// Nanoseconds from 500ns, 10us, 1.5ms, 2s, 1min, 1h. A bare number has the unit `bare_unit_ns`; 0 refuses it.
 /// Errors: std::invalid_argument with a sentence.
 inline std::uint64_t parse_duration_ns(std::string_view text, std::uint64_t bare_unit_ns = 0) {
-    static constexpr std::array<detail::unit, 7> units{{{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000},
-        {"s", 1'000'000'000}, {"m", 60'000'000'000}, {"min", 60'000'000'000}, {"h", 3'600'000'000'000}}};
+    static constexpr std::array<detail::unit, 7> units{{{"ns", 1},
+                                                        {"us", 1'000},
+                                                        {"ms", 1'000'000},
+                                                        {"s", 1'000'000'000},
+                                                        {"m", 60'000'000'000},
+                                                        {"min", 60'000'000'000},
+                                                        {"h", 3'600'000'000'000}}};
     const auto number = detail::read_decimal(text, "duration");
     std::string_view name = number.rest;
     if (name.starts_with(' ')) name.remove_prefix(1);
-    if (name.empty() && bare_unit_ns != 0)
-        return detail::scaled(number, bare_unit_ns, text, "duration", "nanoseconds");
+    if (name.empty() && bare_unit_ns != 0) return detail::scaled(number, bare_unit_ns, text, "duration", "nanoseconds");
     for (const auto& u : units)
         if (name == u.name) return detail::scaled(number, u.scale, text, "duration", "nanoseconds");
     throw std::invalid_argument(detail::quoted(text) + " is not a duration: the unit must be ns, us, ms, s, min or h.");

@@ -57,8 +57,17 @@ private:
     // ------------------------------------------------------------------------------------------ starting
     void start_ranks() {
         const auto processors = options_.bind_cores ? processors_for_ranks() : std::vector<int>();
-        rank_setup setup{&options_, 0, random_job_name(), ::getpid(), signals_.mask_before(),
-                         reserve_descriptors(options_.ranks), -1, -1, -1, -1, -1};
+        rank_setup setup{&options_,
+                         0,
+                         random_job_name(),
+                         ::getpid(),
+                         signals_.mask_before(),
+                         reserve_descriptors(options_.ranks),
+                         -1,
+                         -1,
+                         -1,
+                         -1,
+                         -1};
         auto failures = make_pipe();
         const descriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
         setup.failures = failures.write.get();
@@ -75,9 +84,9 @@ private:
     [[nodiscard]] std::vector<int> processors_for_ranks() const {
         auto processors = processors_cores_first();
         if (processors.size() < static_cast<std::size_t>(options_.ranks))
-            throw std::invalid_argument("--bind core needs a processor for each of the " + std::to_string(options_.ranks) +
-                                        " ranks, but only " + std::to_string(processors.size()) +
-                                        " may be used; leave it out.");
+            throw std::invalid_argument("--bind core needs a processor for each of the " +
+                                        std::to_string(options_.ranks) + " ranks, but only " +
+                                        std::to_string(processors.size()) + " may be used; leave it out.");
         return processors;
     }
 
@@ -133,7 +142,9 @@ private:
     // At most half a second, because nothing reports that the launcher has come to the terminal's foreground.
     [[nodiscard]] int wait_ms() const {
         std::int64_t ns = 500'000'000;
-        const auto until = [&](std::int64_t deadline) { ns = std::min(ns, std::max<std::int64_t>(0, deadline - now_ns())); };
+        const auto until = [&](std::int64_t deadline) {
+            ns = std::min(ns, std::max<std::int64_t>(0, deadline - now_ns()));
+        };
         if (const auto deadline = job_.deadline_ns()) until(*deadline);
         if (all_ended_ns_ != 0) ns = std::min<std::int64_t>(ns, 20'000'000); // leftovers are found by looking
         return static_cast<int>((ns + 999'999) / 1'000'000);
@@ -244,11 +255,12 @@ private:
 
 /// Starts options.ranks processes, waits for all, returns the status to exit with: 0, that of the rank that failed
 /// first (128 + number for a signal), 124 after the time limit, 126 or 127 where the program cannot be run.
-/// Requires: this process has one thread and no other children. Errors: std::exception with a sentence; nobody runs then.
+/// Requires: this process has one thread and no other children. Errors: std::exception with a sentence; nobody runs
+/// then.
 inline int run_ranks(const launch_options& options) {
     if (options.ranks < 1 || options.ranks > launch::most_ranks)
-        throw std::invalid_argument("The number of ranks must be from 1 to " + std::to_string(launch::most_ranks) + ", not " +
-                                    std::to_string(options.ranks) + ".");
+        throw std::invalid_argument("The number of ranks must be from 1 to " + std::to_string(launch::most_ranks) +
+                                    ", not " + std::to_string(options.ranks) + ".");
     if (options.command.empty() || options.command.front().empty())
         throw std::invalid_argument("No program was given.");
     launch::open_missing_standard_descriptors();

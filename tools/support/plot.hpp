@@ -61,10 +61,10 @@ namespace detail {
 
 inline constexpr int palette_size = 8;
 // Chosen to stay apart for the common kinds of colour blindness; the second row is for dark backgrounds.
-inline constexpr std::array<std::string_view, palette_size> light_palette{
-    "#2a78d6", "#eb6834", "#1baf7a", "#b88700", "#d6518f", "#4a3aa7", "#008300", "#e34948"};
-inline constexpr std::array<std::string_view, palette_size> dark_palette{
-    "#5598e7", "#e8743f", "#2fb588", "#d5a021", "#e07ba8", "#9085e9", "#4cae4c", "#ee7573"};
+inline constexpr std::array<std::string_view, palette_size> light_palette{"#2a78d6", "#eb6834", "#1baf7a", "#b88700",
+                                                                          "#d6518f", "#4a3aa7", "#008300", "#e34948"};
+inline constexpr std::array<std::string_view, palette_size> dark_palette{"#5598e7", "#e8743f", "#2fb588", "#d5a021",
+                                                                         "#e07ba8", "#9085e9", "#4cae4c", "#ee7573"};
 
 inline constexpr std::size_t most_marks = 64;    // beyond that marks hide the line
 inline constexpr std::size_t most_points = 1600; // about two for each pixel
@@ -111,8 +111,7 @@ inline std::string mark(std::size_t shape, double x, double y) {
     const auto at = [](double a, double b) { return px(a) + " " + px(b); };
     std::string path;
     switch (shape % 4) {
-        case 0:
-            return "<circle class=\"cx-mark\"" + attribute("cx", px(x)) + attribute("cy", px(y)) + " r=\"4\"/>";
+        case 0: return "<circle class=\"cx-mark\"" + attribute("cx", px(x)) + attribute("cy", px(y)) + " r=\"4\"/>";
         case 1: path = "M" + at(x - 3.6, y - 3.6) + "h7.2v7.2h-7.2z"; break;
         case 2: path = "M" + at(x, y - 4.8) + "L" + at(x + 4.6, y + 3.4) + "H" + px(x - 4.6) + "z"; break;
         default: path = "M" + at(x, y - 5.2) + "L" + at(x + 5.2, y) + "L" + at(x, y + 5.2) + "L" + at(x - 5.2, y) + "z";
@@ -160,13 +159,15 @@ inline std::string draw_series(const line_chart& c, const frame& f, std::size_t 
         path += (gap ? "M" : "L") + px(x) + " " + px(y);
         gap = false;
         if (i % every != 0 && i + 1 != points.size()) continue;
-        marks += "<g class=\"cx-point\"><title>" + escaped(hover_text(c, s, points[i])) + "</title><circle class=\"cx-hit\"" +
-                 attribute("cx", px(x)) + attribute("cy", px(y)) + " r=\"10\"/>" + mark(index, x, y) + "</g>\n";
+        marks += "<g class=\"cx-point\"><title>" + escaped(hover_text(c, s, points[i])) +
+                 "</title><circle class=\"cx-hit\"" + attribute("cx", px(x)) + attribute("cy", px(y)) + " r=\"10\"/>" +
+                 mark(index, x, y) + "</g>\n";
     }
     const std::string css = "cx-s" + std::to_string(index % palette_size) + (every > 1 ? " cx-dense" : "");
     std::string out = "<g" + attribute("class", css) + attribute("data-series", s.name) + ">\n";
     if (!path.empty())
-        out += std::string("<path class=\"cx-line") + (s.dashed ? " cx-dashed" : "") + "\"" + attribute("d", path) + "/>\n";
+        out += std::string("<path class=\"cx-line") + (s.dashed ? " cx-dashed" : "") + "\"" + attribute("d", path) +
+               "/>\n";
     return out + marks + "</g>\n";
 }
 
@@ -194,9 +195,8 @@ inline std::string draw_legend(const line_chart& c, const std::vector<legend_ite
     for (const auto& item : items) {
         const auto& s = c.lines[item.index];
         out += "<g class=\"cx-s" + std::to_string(item.index % palette_size) + "\"><path class=\"cx-line" +
-               (s.dashed ? " cx-dashed" : "") + "\"" +
-               attribute("d", "M" + px(item.x) + " " + px(item.y - 4) + "h26") + "/>" +
-               mark(item.index, item.x + 13, item.y - 4) + "</g>\n" +
+               (s.dashed ? " cx-dashed" : "") + "\"" + attribute("d", "M" + px(item.x) + " " + px(item.y - 4) + "h26") +
+               "/>" + mark(item.index, item.x + 13, item.y - 4) + "</g>\n" +
                svg_text("cx-legend", item.x + 33, item.y, s.name);
     }
     return out;
@@ -214,7 +214,8 @@ inline std::string note(const line_chart& c, const frame& f) {
         return svg_text("cx-empty cx-middle", (f.left + f.right) / 2, (f.top + f.bottom) / 2, "no data");
     if (left_out == 0) return {};
     return svg_text("cx-tick cx-end", f.right, f.top - 12,
-                    std::to_string(left_out) + (left_out == 1 ? " value" : " values") + " that cannot be drawn left out");
+                    std::to_string(left_out) + (left_out == 1 ? " value" : " values") +
+                        " that cannot be drawn left out");
 }
 
 inline frame make_frame(const line_chart& c, double top) {
@@ -241,12 +242,15 @@ inline std::string chart_css() {
     return ".cx-chart{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\n"
            ".cx-back{fill:#fcfcfb}.cx-title{font-size:16px;font-weight:600;fill:#14140f}\n"
            ".cx-subtitle,.cx-label,.cx-legend{font-size:12px;fill:#52514e}\n"
-           ".cx-tick{font-size:12px;fill:#6f6e69;font-variant-numeric:tabular-nums}.cx-empty{font-size:14px;fill:#6f6e69}\n"
+           ".cx-tick{font-size:12px;fill:#6f6e69;font-variant-numeric:tabular-nums}.cx-empty{font-size:14px;fill:#"
+           "6f6e69}\n"
            ".cx-middle{text-anchor:middle}.cx-end{text-anchor:end}\n"
            ".cx-grid{stroke:#e7e6e1;stroke-width:1}.cx-axis{stroke:#b5b4ae;stroke-width:1}\n"
            ".cx-line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}\n"
-           ".cx-dashed{stroke-dasharray:6 5}.cx-mark{stroke:#fcfcfb;stroke-width:1.5}.cx-hit{fill:#000;fill-opacity:0}\n"
-           ".cx-dense .cx-mark{opacity:0}.cx-dense .cx-line{stroke-width:1.25}.cx-point:hover .cx-mark{opacity:1;stroke:#14140f}\n" +
+           ".cx-dashed{stroke-dasharray:6 "
+           "5}.cx-mark{stroke:#fcfcfb;stroke-width:1.5}.cx-hit{fill:#000;fill-opacity:0}\n"
+           ".cx-dense .cx-mark{opacity:0}.cx-dense .cx-line{stroke-width:1.25}.cx-point:hover "
+           ".cx-mark{opacity:1;stroke:#14140f}\n" +
            detail::palette_css(detail::light_palette) +
            "@media (prefers-color-scheme:dark){\n"
            ".cx-back{fill:#1a1a19}.cx-title{fill:#f4f4f2}.cx-subtitle,.cx-label,.cx-legend{fill:#c3c2b7}\n"
@@ -267,8 +271,9 @@ inline std::string to_inline_svg(const line_chart& c) {
     const double height = std::max(c.height, f.bottom + 52);
     std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"cx-chart\" role=\"img\"" +
                       detail::attribute("viewBox", "0 0 " + detail::px(c.width) + " " + detail::px(height)) +
-                      detail::attribute("width", detail::px(c.width)) + detail::attribute("height", detail::px(height)) +
-                      detail::attribute("aria-label", c.title) + ">\n<rect class=\"cx-back\" width=\"100%\" height=\"100%\"/>\n";
+                      detail::attribute("width", detail::px(c.width)) +
+                      detail::attribute("height", detail::px(height)) + detail::attribute("aria-label", c.title) +
+                      ">\n<rect class=\"cx-back\" width=\"100%\" height=\"100%\"/>\n";
     out += head + detail::grid(c, f);
     for (std::size_t i = 0; i < c.lines.size(); ++i) out += detail::draw_series(c, f, i);
     return out + detail::draw_legend(c, legend) + detail::note(c, f) + "</svg>\n";

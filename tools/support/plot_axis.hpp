@@ -51,9 +51,7 @@ public:
         if (nice) widen();
     }
 
-    [[nodiscard]] bool drawable(double v) const {
-        return std::isfinite(v) && (axis_.scale == scale::linear || v > 0);
-    }
+    [[nodiscard]] bool drawable(double v) const { return std::isfinite(v) && (axis_.scale == scale::linear || v > 0); }
     /// 0 at the low end, 1 at the high end.
     [[nodiscard]] double position(double v) const { return (transform(v) - low_) / (high_ - low_); }
     [[nodiscard]] double low() const { return inverse(low_); }

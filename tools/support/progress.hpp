@@ -19,7 +19,8 @@
 namespace collx::tools {
 
 /// " 42 %  all_reduce 64 KiB  3 s left", cut to `width`. No estimate before the first item is done.
-inline std::string progress_text(std::size_t done, std::size_t total, double elapsed_ns, std::string_view item, int width) {
+inline std::string progress_text(std::size_t done, std::size_t total, double elapsed_ns, std::string_view item,
+                                 int width) {
     done = std::min(done, total);
     const auto percent = total == 0 ? std::size_t{100} : done * 100 / total;
     std::string text = std::to_string(percent) + " %  ";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages between two ranks, as the smallest schedules there are: one step, or two strands where a rank sends and receives at once.
+// Messages between two ranks, as the smallest schedules there are: one step, or two strands where a rank sends and
+// receives at once.
 #pragma once
 
 #include <collx/sched/collective.hpp>

@@ -46,14 +46,17 @@ struct all_gather_fn {
 
 private:
     static call_facts facts(std::size_t part, const communicator_core& c, const call_options& o) {
-        return {.total_elems = part * static_cast<std::size_t>(c.net.size()), .count = part, .timeout_ns = o.timeout.count()};
+        return {.total_elems = part * static_cast<std::size_t>(c.net.size()),
+                .count = part,
+                .timeout_ns = o.timeout.count()};
     }
 };
 
 template <class Mode>
 struct all_gather_v_fn {
     template <Communicates Comm, Buffer In, Buffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
-    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {}, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
+                    const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
@@ -69,18 +72,18 @@ struct all_gather_v_fn {
             require_memory(c, b, "output");
             require_apart(c, a, b, t.offsets()[c.net.rank()]);
             return run_call<Mode, collective::all_gather>(
-                comm, a, b, no_op{}, {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
+                comm, a, b, no_op{},
+                {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
                 [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, held);
         });
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
-// Shape: `in` has the same number of elements m on every rank, `out` has n m; rank r's part is out[r m, (r + 1) m). One buffer: in place.
-// Cost: every rank writes its part to shared memory once and reads the n - 1 others.
-// Errors: as all_reduce.
-// Example: collx::all_gather(world, mine, everybodys);
+// Shape: `in` has the same number of elements m on every rank, `out` has n m; rank r's part is out[r m, (r + 1) m). One
+// buffer: in place. Cost: every rank writes its part to shared memory once and reads the n - 1 others. Errors: as
+// all_reduce. Example: collx::all_gather(world, mine, everybodys);
 inline constexpr detail::all_gather_fn<detail::blocking> all_gather{};
 namespace async {
 inline constexpr detail::all_gather_fn<detail::nonblocking> all_gather{};
@@ -89,9 +92,8 @@ namespace try_ {
 inline constexpr detail::all_gather_fn<detail::tried> all_gather{};
 }
 
-// Shape: rank r contributes counts[r] elements (the same table on every rank); they land at offsets[r], by default one part after the other.
-// Counts may be zero.
-// Errors: as all_reduce; mismatch (checked) if the tables differ.
+// Shape: rank r contributes counts[r] elements (the same table on every rank); they land at offsets[r], by default one
+// part after the other. Counts may be zero. Errors: as all_reduce; mismatch (checked) if the tables differ.
 inline constexpr detail::all_gather_v_fn<detail::blocking> all_gather_v{};
 namespace async {
 inline constexpr detail::all_gather_v_fn<detail::nonblocking> all_gather_v{};

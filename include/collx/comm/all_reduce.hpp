@@ -11,8 +11,7 @@ namespace detail {
 template <class Mode>
 struct all_reduce_fn {
     template <Communicates Comm, Buffer X, class Op = plus>
-    requires(!Buffer<Op>)
-    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         if constexpr (std::is_same_v<Mode, nonblocking> && !std::is_lvalue_reference_v<X>) {
             auto held = make_counted<held_operation<X>>(held_operation<X>{std::move(x), {}});
@@ -31,8 +30,8 @@ struct all_reduce_fn {
         return in_mode<Mode>([&] {
             require_apart(base_of(comm).internals(), a, b);
             if (a.size() != b.size())
-                fail(errc::invalid_argument, base_of(comm).rank(), -1, "give both the same number of elements", "input has %zu elements, output %zu",
-                     a.size(), b.size());
+                fail(errc::invalid_argument, base_of(comm).rank(), -1, "give both the same number of elements",
+                     "input has %zu elements, output %zu", a.size(), b.size());
             return run(comm, a, b, op, o, counted_ptr<held_operation<void>>());
         });
     }
@@ -55,14 +54,15 @@ private:
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
 // Reduces x over all ranks, in place, or from `in` to `out`.
 // Shape: the same number of elements on every rank.
-// Cost: one synchronisation up to about 4 KiB, two above; 2(n - 1)/n of the buffer staged (docs/algorithms.md). No allocation after the first call.
-// Order: the default algorithms combine operands in rank order, so any associative operator works and all ranks hold the same bits.
-// Errors: invalid_argument (null, overlapping, sizes), mismatch (checked), peer_failed, timed_out, aborted.
-// Example: collx::all_reduce(world, gradient);   collx::all_reduce(world, in, out, collx::max{}, {.timeout = 5s});
+// Cost: one synchronisation up to about 4 KiB, two above; 2(n - 1)/n of the buffer staged (docs/algorithms.md). No
+// allocation after the first call. Order: the default algorithms combine operands in rank order, so any associative
+// operator works and all ranks hold the same bits. Errors: invalid_argument (null, overlapping, sizes), mismatch
+// (checked), peer_failed, timed_out, aborted. Example: collx::all_reduce(world, gradient);   collx::all_reduce(world,
+// in, out, collx::max{}, {.timeout = 5s});
 inline constexpr detail::all_reduce_fn<detail::blocking> all_reduce{};
 namespace async {
 inline constexpr detail::all_reduce_fn<detail::nonblocking> all_reduce{};

@@ -22,11 +22,12 @@ struct all_to_all_fn {
             require_memory(c, a, "input");
             require_memory(c, b, "output");
             require_apart(c, a, b, SIZE_MAX);
-            return run_call<Mode, collective::all_to_all>(comm, a, b, no_op{},
-                                                          {.total_elems = a.size(), .count = part, .timeout_ns = o.timeout.count()}, [part](int chunks) {
-                                                              const auto l = chunk_layout::blocks(part, chunks);
-                                                              return std::pair(l, l);
-                                                          });
+            return run_call<Mode, collective::all_to_all>(
+                comm, a, b, no_op{}, {.total_elems = a.size(), .count = part, .timeout_ns = o.timeout.count()},
+                [part](int chunks) {
+                    const auto l = chunk_layout::blocks(part, chunks);
+                    return std::pair(l, l);
+                });
         });
     }
 };
@@ -34,13 +35,15 @@ struct all_to_all_fn {
 template <class Mode>
 struct all_to_all_v_fn {
     template <Communicates Comm, Buffer In, CountList SendCounts, Buffer Out, CountList RecvCounts>
-    auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
+                    const call_options& o = {}) const {
         const std::vector<std::size_t> packed;
         return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
     }
-    template <Communicates Comm, Buffer In, CountList SendCounts, CountList SendOffsets, Buffer Out, CountList RecvCounts, CountList RecvOffsets>
-    auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out, const RecvCounts& recv_counts,
-                    const RecvOffsets& recv_offsets, const call_options& o = {}) const {
+    template <Communicates Comm, Buffer In, CountList SendCounts, CountList SendOffsets, Buffer Out,
+              CountList RecvCounts, CountList RecvOffsets>
+    auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
+                    const RecvCounts& recv_counts, const RecvOffsets& recv_offsets, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
@@ -58,20 +61,20 @@ struct all_to_all_v_fn {
             require_apart(c, a, b, SIZE_MAX);
             const int me = c.net.rank();
             if (s.sizes()[me] != r.sizes()[me])
-                fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives", "the counts of a rank for itself differ: %zu and %zu",
-                     s.sizes()[me], r.sizes()[me]);
+                fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
+                     "the counts of a rank for itself differ: %zu and %zu", s.sizes()[me], r.sizes()[me]);
             return run_call<Mode, collective::all_to_all>(
-                comm, a, b, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true}, [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
+                comm, a, b, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true},
+                [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
         });
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
-// Shape: `in` and `out` have n m elements; part d of `in` goes to rank d, part k of `out` comes from rank k. Not in place.
-// Cost: n - 1 messages of m elements per rank.
-// Errors: as all_reduce.
-// Example: collx::all_to_all(world, outgoing, incoming);
+// Shape: `in` and `out` have n m elements; part d of `in` goes to rank d, part k of `out` comes from rank k. Not in
+// place. Cost: n - 1 messages of m elements per rank. Errors: as all_reduce. Example: collx::all_to_all(world,
+// outgoing, incoming);
 inline constexpr detail::all_to_all_fn<detail::blocking> all_to_all{};
 namespace async {
 inline constexpr detail::all_to_all_fn<detail::nonblocking> all_to_all{};
@@ -80,10 +83,10 @@ namespace try_ {
 inline constexpr detail::all_to_all_fn<detail::tried> all_to_all{};
 }
 
-// Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k; only a rank itself knows its counts, zero is legal everywhere.
-// Optional offsets say where each part begins; by default one part after the other.
-// Errors: as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects.
-// Example: collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
+// Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k; only a rank itself knows its counts,
+// zero is legal everywhere. Optional offsets say where each part begins; by default one part after the other. Errors:
+// as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects. Example:
+// collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
 inline constexpr detail::all_to_all_v_fn<detail::blocking> all_to_all_v{};
 namespace async {
 inline constexpr detail::all_to_all_v_fn<detail::nonblocking> all_to_all_v{};

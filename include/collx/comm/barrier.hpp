@@ -14,15 +14,16 @@ struct barrier_fn {
     auto operator()(Comm&& comm, const call_options& o = {}) const {
         return in_mode<Mode>([&] {
             const contiguous_view<std::byte> none(nullptr, 0);
-            return run_call<Mode, collective::barrier>(comm, none, none, no_op{}, {.timeout_ns = o.timeout.count()}, [](int chunks) {
-                const auto l = chunk_layout::even(0, chunks);
-                return std::pair(l, l);
-            });
+            return run_call<Mode, collective::barrier>(comm, none, none, no_op{}, {.timeout_ns = o.timeout.count()},
+                                                       [](int chunks) {
+                                                           const auto l = chunk_layout::even(0, chunks);
+                                                           return std::pair(l, l);
+                                                       });
         });
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
 // Cost: one signal each; no data.
 // Ensures: whatever any rank wrote to shared memory before the call is visible to all after it.

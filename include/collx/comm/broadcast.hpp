@@ -19,16 +19,17 @@ struct broadcast_fn {
             require_root(c, o.root);
             require_memory(c, v, "broadcast");
             const std::size_t n = v.size();
-            return run_call<Mode, collective::broadcast>(comm, v, v, no_op{},
-                                                         {.root = o.root, .total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
-                                                             const auto l = chunk_layout::even(n, chunks, 16);
-                                                             return std::pair(l, l);
-                                                         });
+            return run_call<Mode, collective::broadcast>(
+                comm, v, v, no_op{}, {.root = o.root, .total_elems = n, .count = n, .timeout_ns = o.timeout.count()},
+                [n](int chunks) {
+                    const auto l = chunk_layout::even(n, chunks, 16);
+                    return std::pair(l, l);
+                });
         });
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
 // Copies the root's x to every rank's x.
 // Shape: the same number of elements on every rank.

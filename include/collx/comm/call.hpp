@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What all verbs share: policies of a bound communicator, the checks of one call, the choice of a schedule, and the three ways to run it (blocking,
-// async, try_). A verb only says which views, which chunks and which collective.
+// What all verbs share: policies of a bound communicator, the checks of one call, the choice of a schedule, and the
+// three ways to run it (blocking, async, try_). A verb only says which views, which chunks and which collective.
 #pragma once
 
 #include <cstddef>
@@ -45,13 +45,19 @@ namespace detail {
 
 inline communicator& base_of(communicator& c) { return c; }
 template <class... P>
-communicator& base_of(const bound_communicator<P...>& c) { return c.base(); }
+communicator& base_of(const bound_communicator<P...>& c) {
+    return c.base();
+}
 inline policy_set<> policies_of(communicator&) { return {}; }
 template <class... P>
-const policy_set<P...>& policies_of(const bound_communicator<P...>& c) { return c.policies(); }
+const policy_set<P...>& policies_of(const bound_communicator<P...>& c) {
+    return c.policies();
+}
 
 template <class X>
-concept Communicates = requires(X& x) { base_of(x); };
+concept Communicates = requires(X& x) {
+    base_of(x);
+};
 
 // How a verb runs: at once, as work, or with errors as values.
 struct blocking {};
@@ -63,7 +69,8 @@ using element_of = std::remove_cv_t<typename View::value_type>;
 
 // Element type on the wire: the policy's, else the output's.
 template <class Policies, class Out>
-using wire_of = std::conditional_t<std::is_void_v<typename Policies::wire_type>, element_of<Out>, typename Policies::wire_type>;
+using wire_of =
+    std::conditional_t<std::is_void_v<typename Policies::wire_type>, element_of<Out>, typename Policies::wire_type>;
 
 template <class View>
 const void* address_of(const View& v) {
@@ -74,12 +81,15 @@ template <class View>
 void require_memory(const communicator::core& c, const View& v, const char* which) {
     if constexpr (View::is_contiguous)
         if (v.size() != 0 && v.data() == nullptr)
-            fail(errc::invalid_argument, c.net.rank(), -1, "pass memory, or a size of 0", "the %s buffer is null but has %zu elements", which, v.size());
+            fail(errc::invalid_argument, c.net.rank(), -1, "pass memory, or a size of 0",
+                 "the %s buffer is null but has %zu elements", which, v.size());
     if (v.size() > SIZE_MAX / sizeof(element_of<View>) / 2)
-        fail(errc::invalid_argument, c.net.rank(), -1, "is a count negative?", "the %s buffer claims %zu elements", which, v.size());
+        fail(errc::invalid_argument, c.net.rank(), -1, "is a count negative?", "the %s buffer claims %zu elements",
+             which, v.size());
     if constexpr (View::is_window)
         if (v.size() != 0 && !c.net.memory().contains(v.data(), v.size() * sizeof(element_of<View>)))
-            fail(errc::invalid_argument, c.net.rank(), -1, "allocate it with this job's shared allocator", "the %s window does not lie in shared memory", which);
+            fail(errc::invalid_argument, c.net.rank(), -1, "allocate it with this job's shared allocator",
+                 "the %s window does not lie in shared memory", which);
 }
 // In place means the same address; anything else may not overlap.
 template <class In, class Out>
@@ -91,93 +101,118 @@ void require_apart(const communicator::core& c, const In& in, const Out& out, st
         if (an == 0 || bn == 0 || a + an <= b || b + bn <= a) return;
         const bool same = in_place_offset_elems == SIZE_MAX
                               ? false
-                              : (bn >= an ? b + in_place_offset_elems * sizeof(element_of<Out>) == a : a + in_place_offset_elems * sizeof(element_of<In>) == b);
+                              : (bn >= an ? b + in_place_offset_elems * sizeof(element_of<Out>) == a
+                                          : a + in_place_offset_elems * sizeof(element_of<In>) == b);
         if (!same || !std::is_same_v<element_of<In>, element_of<Out>>)
-            fail(errc::invalid_argument, c.net.rank(), -1, "use one buffer, or two that do not overlap", "input and output overlap");
+            fail(errc::invalid_argument, c.net.rank(), -1, "use one buffer, or two that do not overlap",
+                 "input and output overlap");
     }
 }
 inline void require_root(const communicator::core& c, int root) {
     if (root < 0 || root >= c.net.size())
-        fail(errc::invalid_argument, c.net.rank(), root, "roots are ranks of this communicator", "root %d of %d ranks", root, c.net.size());
+        fail(errc::invalid_argument, c.net.rank(), root, "roots are ranks of this communicator", "root %d of %d ranks",
+             root, c.net.size());
 }
 
 // The algorithms that work where each rank knows only its own counts.
 template <collective C>
-struct private_algorithm_of { using type = void; };
+struct private_algorithm_of {
+    using type = void;
+};
 template <>
-struct private_algorithm_of<collective::all_to_all> { using type = algo::pairwise_all_to_all; };
+struct private_algorithm_of<collective::all_to_all> {
+    using type = algo::pairwise_all_to_all;
+};
 template <>
-struct private_algorithm_of<collective::gather> { using type = algo::linear_gather; };
+struct private_algorithm_of<collective::gather> {
+    using type = algo::linear_gather;
+};
 template <>
-struct private_algorithm_of<collective::scatter> { using type = algo::linear_scatter; };
+struct private_algorithm_of<collective::scatter> {
+    using type = algo::linear_scatter;
+};
 template <collective C>
 using private_algorithm = typename private_algorithm_of<C>::type;
 
 template <class R>
 R result_of(const counted_ptr<held_operation<R>>&);
 
-// The tables of a v-variant: an outstanding call has its own, blocking ones reuse the communicator's, so that they allocate nothing.
+// The tables of a v-variant: an outstanding call has its own, blocking ones reuse the communicator's, so that they
+// allocate nothing.
 template <class Mode>
 counted_ptr<held_operation<void>> tables_for() {
     if constexpr (std::is_same_v<Mode, nonblocking>) return make_counted<held_operation<void>>();
     else return nullptr;
 }
-inline count_tables& tables_of(communicator_core& c, const counted_ptr<held_operation<void>>& held) { return held ? held->tables : c.tables; }
+inline count_tables& tables_of(communicator_core& c, const counted_ptr<held_operation<void>>& held) {
+    return held ? held->tables : c.tables;
+}
 
 // Everything about one call that is not its data.
 struct call_facts {
     int root = 0;
-    std::size_t total_elems = 0;   // of the whole buffer: what the selector looks at
-    std::uint64_t count = 0;       // what ranks must agree on
+    std::size_t total_elems = 0; // of the whole buffer: what the selector looks at
+    std::uint64_t count = 0;     // what ranks must agree on
     std::uint64_t counts_hash = 0;
     std::int64_t timeout_ns = 0;
-    bool private_counts = false;   // ranks know their own counts only, so nothing may be derived from them together
+    bool private_counts = false; // ranks know their own counts only, so nothing may be derived from them together
 };
 
 template <collective C, class In, class Out, class Op, class Policies>
 class prepared_call {
 public:
-    // What is only moved travels as it is: a rank's own part would otherwise keep digits that the others do not receive.
+    // What is only moved travels as it is: a rank's own part would otherwise keep digits that the others do not
+    // receive.
     using wire_type = std::conditional_t<std::is_same_v<Op, no_op>, element_of<Out>, wire_of<Policies, Out>>;
     using mover_type = mover<In, Out, Op, wire_type>;
     using task_type = task<links, mover_type>;
 
-    // layouts(chunks) gives the pair of input and output layouts once the algorithm and so the number of chunks is known.
+    // layouts(chunks) gives the pair of input and output layouts once the algorithm and so the number of chunks is
+    // known.
     template <class Layouts>
-    prepared_call(communicator::core& c, const Policies& p, In in, Out out, Op op, const call_facts& f, int at_port, Layouts&& layouts)
+    prepared_call(communicator::core& c, const Policies& p, In in, Out out, Op op, const call_facts& f, int at_port,
+                  Layouts&& layouts)
         : core_(c), mover_(in, out, op, c.net.size()) {
         constexpr bool windows = In::is_window && Out::is_window && mover_type::plain;
         constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
-        static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; broadcast, all_gather and all_to_all can do that.");
+        static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; "
+                                                       "broadcast, all_gather and all_to_all can do that.");
         attached_ = attaches && !windows;
-        const bool zero_copy = (windows || attached_) && !f.private_counts && c.net.size() <= task_type::max_zero_copy_ranks;
+        const bool zero_copy =
+            (windows || attached_) && !f.private_counts && c.net.size() <= task_type::max_zero_copy_ranks;
         if (c.settings.checked)
-            compare_signatures(c, {.count = f.count,
-                                   .counts_hash = f.counts_hash,
-                                   .type_hash = static_cast<std::uint32_t>(type_hash<wire_type>()),
-                                   .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
-                                   .root = f.root,
-                                   .policy_hash = hash_of(p),
-                                   .what = C,
-                                   .zero_copy = zero_copy},
+            compare_signatures(c,
+                               {.count = f.count,
+                                .counts_hash = f.counts_hash,
+                                .type_hash = static_cast<std::uint32_t>(type_hash<wire_type>()),
+                                .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
+                                .root = f.root,
+                                .policy_hash = hash_of(p),
+                                .what = C,
+                                .zero_copy = zero_copy},
                                f.timeout_ns);
         plan_ = &choose(p, f, at_port, zero_copy);
         if (plan_->zero_copy && !zero_copy)
-            fail(errc::invalid_argument, c.net.rank(), -1, "allocate the buffers with collx::shared_allocator on every rank",
+            fail(errc::invalid_argument, c.net.rank(), -1,
+                 "allocate the buffers with collx::shared_allocator on every rank",
                  "a zero-copy algorithm needs all buffers in windows");
         if (attached_ && !plan_->zero_copy && c.net.size() > 1)
-            fail(errc::invalid_argument, c.net.rank(), -1, "bind attach alone", "the bound algorithm does not read peers' buffers");
+            fail(errc::invalid_argument, c.net.rank(), -1, "bind attach alone",
+                 "the bound algorithm does not read peers' buffers");
         const auto [li, lo] = layouts(plan_->chunks);
         in_ = li, out_ = lo;
         const std::size_t chunk_bytes = (li.largest() > lo.largest() ? li.largest() : lo.largest()) * sizeof(wire_type);
-        std::size_t bytes = piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.net.slot_bytes(), c.is_oversubscribed());
+        std::size_t bytes =
+            piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.net.slot_bytes(), c.is_oversubscribed());
         const std::size_t limit = bytes_limit(*plan_, c.net.slot_bytes());
         if (p.piece_bytes != 0 && !plan_->zero_copy) bytes = p.piece_bytes < limit ? p.piece_bytes : limit;
         piece_elems_ = bytes / sizeof(wire_type) != 0 ? bytes / sizeof(wire_type) : 1;
         if (sizeof(wire_type) > limit)
-            fail(errc::unsupported, c.net.rank(), -1, "use smaller elements or fewer ranks", "one element of %zu bytes does not fit a slot", sizeof(wire_type));
+            fail(errc::unsupported, c.net.rank(), -1, "use smaller elements or fewer ranks",
+                 "one element of %zu bytes does not fit a slot", sizeof(wire_type));
         if (plan_->tmp_chunks != 0)
-            c.schedules.provide_scratch(*plan_, static_cast<std::size_t>(plan_->tmp_chunks) * piece_elems_ * sizeof(typename mover_type::acc_type));
+            c.schedules.provide_scratch(*plan_, static_cast<std::size_t>(plan_->tmp_chunks) * piece_elems_ *
+                                                    sizeof(typename mover_type::acc_type));
     }
 
     void run(std::int64_t timeout_ns) {
@@ -192,12 +227,13 @@ public:
     }
 
 private:
-    // Not the types alone: pieces of other sizes, or an algorithm with other parameters, would read what the peers did not write.
+    // Not the types alone: pieces of other sizes, or an algorithm with other parameters, would read what the peers did
+    // not write.
     static std::uint32_t hash_of(const Policies& p) {
         std::uint64_t h = type_hash<Policies>() ^ p.piece_bytes * 0x9e37'79b9'7f4a'7c15;
         if constexpr (Policies::template has_algorithm<C>) {
             auto a = p.template algorithm<C>();
-            if constexpr (requires { a.root; }) a.root = 0;  // the call's own root takes its place
+            if constexpr (requires { a.root; }) a.root = 0; // the call's own root takes its place
             h ^= parameter_bits(a);
         }
         return static_cast<std::uint32_t>(h ^ h >> 32);
@@ -207,17 +243,25 @@ private:
             auto algorithm = p.template algorithm<C>();
             using A = decltype(algorithm);
             if constexpr (mover_type::reduces && A::needs_commutative) require_commutative<Op, element_of<In>>();
-            static_assert((C != collective::scan && C != collective::exclusive_scan) || !has_post_v<Op, typename mover_type::acc_type> || requires { A::signals; },
-                          "collx: a scan over channels passes its results on as operands, so the operator may have no post hook. Use the default algorithm.");
+            static_assert((C != collective::scan && C != collective::exclusive_scan) ||
+                              !has_post_v<Op, typename mover_type::acc_type> || requires { A::signals; },
+                          "collx: a scan over channels passes its results on as operands, so the operator may have no "
+                          "post hook. Use the default algorithm.");
             static_assert(!Policies::rank_order || !mover_type::reduces || !A::needs_commutative,
-                          "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one of the two.");
+                          "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
+                          "of the two.");
             if constexpr (requires { algorithm.root; }) algorithm.root = f.root;
-            if constexpr (mover_type::reduces && !is_commutative_v<Op, element_of<In>> && requires { algorithm.needs_commutative_for(1); })
+            if constexpr (mover_type::reduces && !is_commutative_v<Op, element_of<In>> &&
+                          requires { algorithm.needs_commutative_for(1); })
                 if (algorithm.needs_commutative_for(core_.net.size()))
-                    fail(errc::invalid_argument, core_.net.rank(), f.root, "say collx::commutative(op) if it is, or use root 0 or another algorithm",
-                         "algorithm %s with root %d changes the order of operands, and the operator is not known to be commutative", A::name, f.root);
+                    fail(errc::invalid_argument, core_.net.rank(), f.root,
+                         "say collx::commutative(op) if it is, or use root 0 or another algorithm",
+                         "algorithm %s with root %d changes the order of operands, and the operator is not known to be "
+                         "commutative",
+                         A::name, f.root);
             if (f.private_counts && !std::is_same_v<A, private_algorithm<C>>)
-                fail(errc::unsupported, core_.net.rank(), -1, "leave the choice of algorithm to the library", "algorithm %s needs counts that all ranks know", A::name);
+                fail(errc::unsupported, core_.net.rank(), -1, "leave the choice of algorithm to the library",
+                     "algorithm %s needs counts that all ranks know", A::name);
             return core_.schedules.bind(algorithm, at_port);
         } else {
             if constexpr (!std::is_void_v<private_algorithm<C>>)
@@ -244,7 +288,8 @@ private:
 };
 
 // Runs a call the way Mode says. `held` is what was moved into an async call.
-template <class Mode, collective C, class Comm, class In, class Out, class Op, class Layouts, class Held = counted_ptr<held_operation<void>>>
+template <class Mode, collective C, class Comm, class In, class Out, class Op, class Layouts,
+          class Held = counted_ptr<held_operation<void>>>
 auto run_call(Comm& comm, In in, Out out, Op op, call_facts f, Layouts&& layouts, Held held = nullptr) {
     communicator::core& c = base_of(comm).internals();
     using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
@@ -274,6 +319,6 @@ auto in_mode(F&& f) {
     }
 }
 
-}  // namespace detail
+} // namespace detail
 
 COLLX_END_NAMESPACE

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A group of ranks that call collectives together. Movable, not copyable; made by all its ranks together, destroyed by each alone without waiting.
+// A group of ranks that call collectives together. Movable, not copyable; made by all its ranks together, destroyed by
+// each alone without waiting.
 //
-//   collx::communicator world;                       // alone, under collx_run, under COLLX_* variables, inside run_threads
-//   auto rows = world.split(world.rank() / 4);       // everybody with the same colour, ordered by rank
+//   collx::communicator world;                       // alone, under collx_run, under COLLX_* variables, inside
+//   run_threads auto rows = world.split(world.rank() / 4);       // everybody with the same colour, ordered by rank
 //
-// Order: all ranks call the collectives of one communicator in the same order. Different communicators are independent. One communicator belongs to
-// one thread at a time.
+// Order: all ranks call the collectives of one communicator in the same order. Different communicators are independent.
+// One communicator belongs to one thread at a time.
 #pragma once
 
 #include <collx/comm/duration.hpp>
@@ -37,15 +38,18 @@ public:
 
     // How long calls wait for peers before they throw timed_out.
     void set_timeout(std::chrono::nanoseconds t) { live().settings.timeout_ns = t.count(); }
-    // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a hang). Collective.
+    // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a
+    // hang). Collective.
     void set_checked(bool on) { live().settings.checked = on; }
     bool is_checked() const { return live().settings.checked; }
 
-    // A new communicator of all ranks with the same colour, in the order of (key, rank). A negative colour takes no part and receives an empty one.
+    // A new communicator of all ranks with the same colour, in the order of (key, rank). A negative colour takes no
+    // part and receives an empty one.
     communicator split(int color, int key = 0);
     bool is_empty() const { return core_ == nullptr; }
 
-    // Ends the communicator for all ranks: every call under way or to come throws aborted. Local, immediate, from any thread.
+    // Ends the communicator for all ranks: every call under way or to come throws aborted. Local, immediate, from any
+    // thread.
     void abort() { live().net.report(failure(errc::aborted, rank())); }
 
     // Moves outstanding operations on without waiting. Returns how many are left.
@@ -65,7 +69,9 @@ private:
     explicit communicator(sole_ptr<communicator_core> c) : core_(std::move(c)) {}
     core& live() const {
         if (core_ == nullptr)
-            fail(errc::invalid_argument, -1, -1, "ask is_empty(): split() gave it to a rank of negative colour, or it was moved from", "this communicator is empty");
+            fail(errc::invalid_argument, -1, -1,
+                 "ask is_empty(): split() gave it to a rank of negative colour, or it was moved from",
+                 "this communicator is empty");
         return *core_;
     }
     sole_ptr<communicator_core> core_;

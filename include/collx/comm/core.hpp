@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The working parts of a communicator: running operations and waiting for them, the news of failures, small exchanges, outstanding operations. Verbs
-// use it, programs do not.
+// The working parts of a communicator: running operations and waiting for them, the news of failures, small exchanges,
+// outstanding operations. Verbs use it, programs do not.
 #pragma once
 
-#include <cstring>
 #include <collx/core/pointers.hpp>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -19,8 +19,11 @@ struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
         : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
 
-    communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_)
-        : home(std::move(j)), offset(at), settings(home->settings), net(*home->memory, at, rank, n), schedules(net), members(std::move(members_)) {
+    // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
+    communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_,
+                      communicator_core* parent = nullptr)
+        : home(std::move(j)), offset(at), settings(home->settings), net(*home->memory, at, rank, n), schedules(net),
+          members(std::move(members_)) {
         if (members.empty())
             for (int r = 0; r < n; ++r) members.push_back(r);
         if (!home->is_threads) {
@@ -28,12 +31,21 @@ struct communicator_core {
             for (int r : members) pids.push_back(home->memory->header().pid[r].load(std::memory_order_relaxed));
             net.set_processes(std::move(pids));
         }
-        exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
-        attach();
+        try {
+            exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
+            attach(parent);
+        } catch (const error&) {
+            net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
+            leave();
+            throw;
+        }
     }
     communicator_core(const communicator_core&) = delete;
     ~communicator_core() {
-        if (home->mark.is_child()) return;
+        if (!home->mark.is_child()) leave();
+    }
+    // The last of its ranks gives the memory back.
+    void leave() {
         const auto bytes = links_layout::for_ranks(net.size()).bytes();
         if (net.control().users.fetch_sub(1, std::memory_order_acq_rel) == 1) home->memory->give_back(offset, bytes);
     }
@@ -61,13 +73,26 @@ struct communicator_core {
         if (until == 0) until = now + limit, next_watch_ns = 0, suspect = -1;
         if (now >= next_watch_ns) {
             next_watch_ns = now + 2'000'000;
+            net.say_waiting(waiting_word(now, waiting_for));
             const int dead = find_dead(now, waiting_for);
             // Once more before giving up: what it sent before it ended may have come after our last look.
             if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
             suspect = dead;
             if (dead >= 0) next_watch_ns = now;
         }
-        if (now >= until) give_up(failure(errc::timeout, waiting_for), waiting_for);
+        if (now >= until) give_up(failure(errc::timeout, find_late(now, limit, waiting_for)), waiting_for);
+    }
+    // Who keeps everybody waiting: from the rank we wait for to the one it waits for and so on, up to one that does not
+    // wait. A stopped rank may have waited before, so what was said long ago does not count. In a circle nobody is to
+    // blame more than the next.
+    int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
+        int r = waiting_for;
+        for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
+            const waiting_word w = net.waiting(r);
+            if (now - w.said_at_ns() > limit / 4) return r;
+            r = w.peer();
+        }
+        return waiting_for < 0 ? -1 : waiting_for;
     }
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
@@ -81,7 +106,8 @@ struct communicator_core {
             if (r == net.size()) return false;
             const bool died = !home->has_left(world_rank);
             if (died && died_since_ns == 0) died_since_ns = now;
-            if (r != waiting_for && !(died && now - died_since_ns > 100'000'000)) return false;
+            if (r != waiting_for && waiting_for != everybody && !(died && now - died_since_ns > 100'000'000))
+                return false;
             guilty = r;
             return true;
         });
@@ -110,17 +136,26 @@ struct communicator_core {
         const auto call = static_cast<unsigned long long>(sequence);
         switch (f.code()) {
             case errc::peer_failed:
-                fail(errc::peer_failed, me, who, "see its output; build a new communicator from the survivors", "rank %d died (call %llu)", who, call);
+                fail(errc::peer_failed, me, who, "see its output; build a new communicator from the survivors",
+                     "rank %d died (call %llu)", who, call);
             case errc::timeout:
-                if (who < 0) fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one", "timed out waiting for several ranks (call %llu)", call);
-                fail(errc::timeout, me, who, "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer",
+                if (who < 0)
+                    fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one",
+                         "timed out waiting for several ranks (call %llu)", call);
+                fail(errc::timeout, me, who,
+                     "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer",
                      "timed out waiting for rank %d (call %llu)", who, call);
-            case errc::aborted: fail(errc::aborted, me, who, "make a new communicator to go on", "rank %d aborted the communicator (call %llu)", who, call);
+            case errc::aborted:
+                fail(errc::aborted, me, who, "make a new communicator to go on",
+                     "rank %d aborted the communicator (call %llu)", who, call);
             case errc::mismatch:
-                fail(errc::mismatch, me, who, "give both sides the same counts, types and order of calls; set_checked(true) says more",
-                     "rank %d sent a message of another size than this call expects (call %llu)", who < 0 ? waiting_for : who, call);
+                fail(errc::mismatch, me, who,
+                     "give both sides the same counts, types and order of calls; set_checked(true) says more",
+                     "rank %d sent a message of another size than this call expects (call %llu)",
+                     who < 0 ? waiting_for : who, call);
             case errc::unsupported:
-                fail(errc::unsupported, me, who, "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
+                fail(errc::unsupported, me, who,
+                     "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
                      "cannot read the memory of rank %d (call %llu)", who, call);
             default: fail(f.code(), me, who, "see the output of that rank", "rank %d failed (call %llu)", who, call);
         }
@@ -135,12 +170,13 @@ struct communicator_core {
     // Before each call: a communicator that failed stays failed, and a forked child has none.
     void require_alive() {
         if (home->mark.is_child())
-            fail(errc::forked, net.rank(), -1, "make a communicator in the child, or fork before the first one", "this process is a fork() of the rank");
+            fail(errc::forked, net.rank(), -1, "make a communicator in the child, or fork before the first one",
+                 "this process is a fork() of the rank");
         if (const failure f = net.failed(); f) give_up(f, -1);
     }
 
-    // Every rank shows the others up to 56 bytes. The same window and argument as one_shot: seeing all signals of one exchange proves that the one
-    // before has been read.
+    // Every rank shows the others up to 56 bytes. The same window and argument as one_shot: seeing all signals of one
+    // exchange proves that the one before has been read.
     template <class Visit>
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
         const std::uint64_t i = exchanges++;
@@ -159,7 +195,7 @@ struct communicator_core {
     // ------------------------------------------------------------------ outstanding operations
     struct outstanding {
         counted_ptr<operation> op;
-        int queue;  // operations of one queue run one after the other
+        int queue; // operations of one queue run one after the other
     };
     // Moves everything on that may move; operations of one queue keep their order. Returns how many are left.
     std::size_t progress_pending() {
@@ -169,7 +205,8 @@ struct communicator_core {
             operation& op = *pending[i].op;
             if (is_first) op.state = op.advance();
             if (op.state == task_state::failed) net.report(op.error);
-            if (op.state == task_state::done || op.state == task_state::failed) pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+            if (op.state == task_state::done || op.state == task_state::failed)
+                pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
             else ++i;
         }
         return pending.size();
@@ -198,25 +235,30 @@ struct communicator_core {
         }
     }
 
-    void attach() {
+    // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
+    void attach(communicator_core* parent) {
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
         std::int64_t until = 0;
         for (backoff b(settings.waiting); net.control().attached.load(std::memory_order_acquire) < net.size();)
-            if (b.pause()) check(until, 0, -1);
+            if (b.pause()) {
+                if (parent != nullptr) parent->require_alive();
+                check(until, 0, everybody);
+            }
     }
+    static constexpr int everybody = -2;
 
     counted_ptr<job> home;
     std::uint64_t offset;
     job_settings settings;
     links net;
     schedule_cache schedules;
-    std::vector<int> members;  // rank here -> rank of the job
+    std::vector<int> members; // rank here -> rank of the job
     std::vector<outstanding> pending;
-    detail::count_tables tables;  // of blocking v-variants
+    detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::int64_t next_watch_ns = 0, died_since_ns = 0;
-    int suspect = -1;  // found dead at the last look
+    int suspect = -1; // found dead at the last look
 };
 
 COLLX_END_NAMESPACE

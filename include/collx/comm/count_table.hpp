@@ -27,19 +27,22 @@ public:
     count_table() = default;
     // Both keep the memory of the table that was there before.
     template <CountList Counts>
-    void assign(int me, int ranks, const Counts& counts, const char* which) { assign(me, ranks, counts, no_offsets{}, which); }
+    void assign(int me, int ranks, const Counts& counts, const char* which) {
+        assign(me, ranks, counts, no_offsets{}, which);
+    }
     template <CountList Counts, class Offsets>
     void assign(int me, int ranks, const Counts& counts, const Offsets& offsets, const char* which) {
         numbers_.clear();
         end_ = total_ = 0;
         const auto n = static_cast<std::size_t>(ranks);
         if (counts.size() != n)
-            fail(errc::invalid_argument, me, -1, "give one count per rank", "%s counts: %zu numbers for %zu ranks", which,
-                 static_cast<std::size_t>(counts.size()), n);
+            fail(errc::invalid_argument, me, -1, "give one count per rank", "%s counts: %zu numbers for %zu ranks",
+                 which, static_cast<std::size_t>(counts.size()), n);
         numbers_.reserve(2 * n);
         for (std::size_t i = 0; i < n; ++i) {
             if (std::is_signed_v<std::remove_cvref_t<decltype(counts.data()[i])>> && !(counts.data()[i] >= 0))
-                fail(errc::invalid_argument, me, static_cast<int>(i), "counts are element counts of each rank", "%s count of rank %zu is negative", which, i);
+                fail(errc::invalid_argument, me, static_cast<int>(i), "counts are element counts of each rank",
+                     "%s count of rank %zu is negative", which, i);
             numbers_.push_back(static_cast<std::size_t>(counts.data()[i]));
         }
         require_offsets(me, n, offsets, which);
@@ -47,7 +50,8 @@ public:
         for (std::size_t i = 0; i < n; ++i) {
             const std::size_t at = offset(offsets, i, next);
             if (at > SIZE_MAX / 2 || numbers_[i] > SIZE_MAX / 2 - at)
-                fail(errc::invalid_argument, me, static_cast<int>(i), "is a count negative?", "%s counts overflow at rank %zu", which, i);
+                fail(errc::invalid_argument, me, static_cast<int>(i), "is a count negative?",
+                     "%s counts overflow at rank %zu", which, i);
             numbers_.push_back(at);
             next = at + numbers_[i];
             end_ = next > end_ ? next : end_;
@@ -57,7 +61,7 @@ public:
 
     const std::size_t* sizes() const { return numbers_.data(); }
     const std::size_t* offsets() const { return numbers_.data() + numbers_.size() / 2; }
-    std::size_t end() const { return end_; }      // a buffer must have at least this many elements
+    std::size_t end() const { return end_; } // a buffer must have at least this many elements
     std::size_t total() const { return total_; }
     int ranks() const { return static_cast<int>(numbers_.size() / 2); }
     chunk_layout layout() const { return chunk_layout::table(sizes(), offsets(), ranks()); }
@@ -74,12 +78,13 @@ private:
     template <class Offsets>
     static void require_offsets(int me, std::size_t n, const Offsets& o, const char* which) {
         if (o.size() != 0 && o.size() != n)
-            fail(errc::invalid_argument, me, -1, "give one offset per rank, or none", "%s offsets: %zu numbers for %zu ranks", which,
-                 static_cast<std::size_t>(o.size()), n);
+            fail(errc::invalid_argument, me, -1, "give one offset per rank, or none",
+                 "%s offsets: %zu numbers for %zu ranks", which, static_cast<std::size_t>(o.size()), n);
         for (std::size_t i = 0; i < o.size(); ++i)
             if (std::is_signed_v<std::remove_cvref_t<decltype(o.data()[i])>> && !(o.data()[i] >= 0))
-                fail(errc::invalid_argument, me, static_cast<int>(i), "offsets count elements from the start of the buffer",
-                     "%s offset of rank %zu is negative", which, i);
+                fail(errc::invalid_argument, me, static_cast<int>(i),
+                     "offsets count elements from the start of the buffer", "%s offset of rank %zu is negative", which,
+                     i);
     }
     static std::size_t offset(no_offsets, std::size_t, std::size_t next) { return next; }
     template <class Offsets>
@@ -94,6 +99,6 @@ struct count_tables {
     count_table first, second;
 };
 
-}  // namespace detail
+} // namespace detail
 
 COLLX_END_NAMESPACE

@@ -25,12 +25,15 @@ struct gather_fn {
                 require_apart(c, a, b, part * static_cast<std::size_t>(o.root));
             }
             require_memory(c, a, "input");
-            return run_call<Mode, collective::gather>(
-                comm, a, b, no_op{},
-                {.root = o.root, .total_elems = part * static_cast<std::size_t>(c.net.size()), .count = part, .timeout_ns = o.timeout.count()}, [part](int chunks) {
-                    const auto l = chunk_layout::blocks(part, chunks);
-                    return std::pair(l.packed(), l);
-                });
+            return run_call<Mode, collective::gather>(comm, a, b, no_op{},
+                                                      {.root = o.root,
+                                                       .total_elems = part * static_cast<std::size_t>(c.net.size()),
+                                                       .count = part,
+                                                       .timeout_ns = o.timeout.count()},
+                                                      [part](int chunks) {
+                                                          const auto l = chunk_layout::blocks(part, chunks);
+                                                          return std::pair(l.packed(), l);
+                                                      });
         });
     }
 };
@@ -39,7 +42,8 @@ template <class Mode>
 struct gather_v_fn {
     // The root's table decides; the other ranks may pass an empty one.
     template <Communicates Comm, Buffer In, Buffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
-    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {}, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
+                    const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
@@ -70,12 +74,11 @@ struct gather_v_fn {
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
-// Shape: `in` has the same number of elements m on every rank; the root's `out` has n m, other ranks may pass an empty one.
-// Cost: n - 1 messages to the root.
-// Errors: as all_reduce; invalid_argument for a root that is no rank; mismatch where a rank sends another count than the root expects.
-// Example: collx::gather(world, mine, all, {.root = 0});
+// Shape: `in` has the same number of elements m on every rank; the root's `out` has n m, other ranks may pass an empty
+// one. Cost: n - 1 messages to the root. Errors: as all_reduce; invalid_argument for a root that is no rank; mismatch
+// where a rank sends another count than the root expects. Example: collx::gather(world, mine, all, {.root = 0});
 inline constexpr detail::gather_fn<detail::blocking> gather{};
 namespace async {
 inline constexpr detail::gather_fn<detail::nonblocking> gather{};

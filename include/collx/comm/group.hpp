@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees everybody else's with one synchronisation, and
-// finishes every call from what it sees. The schedule is one_shot's; only the mover differs, it carries a list of operands instead of one.
+// group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees everybody
+// else's with one synchronisation, and finishes every call from what it sees. The schedule is one_shot's; only the
+// mover differs, it carries a list of operands instead of one.
 //
 //   collx::group g(world);
 //   for (auto& layer : gradients) g.all_reduce(layer);
@@ -31,7 +32,9 @@ struct grouped_call {
 
 // Operands that need more than 8-byte alignment go by themselves.
 template <class T>
-constexpr std::size_t grouped_bytes(std::size_t n) { return alignof(T) <= 8 ? n * sizeof(T) : SIZE_MAX / 2; }
+constexpr std::size_t grouped_bytes(std::size_t n) {
+    return alignof(T) <= 8 ? n * sizeof(T) : SIZE_MAX / 2;
+}
 
 // What one_shot moves when it moves a group: bytes.
 class group_mover {
@@ -51,7 +54,8 @@ public:
             at += round_up((*calls_)[i]->bytes(), 8);
         }
     }
-    void fold_ranks(const std::byte** ranks, int n, int me, sched::place, std::size_t, sched::place, std::size_t, std::byte*, std::size_t) {
+    void fold_ranks(const std::byte** ranks, int n, int me, sched::place, std::size_t, sched::place, std::size_t,
+                    std::byte*, std::size_t) {
         std::size_t at = 0;
         for (std::size_t i = first_; i < last_; ++i) {
             (*calls_)[i]->finish(ranks, at, n, me);
@@ -60,7 +64,8 @@ public:
     }
     void store(sched::place, std::size_t, const std::byte*, std::size_t) {}
     void move(sched::place, std::size_t, sched::place, std::size_t, std::size_t) {}
-    void combine(const std::byte*, bool, sched::place, std::size_t, sched::place, std::size_t, std::byte*, std::size_t) {}
+    void combine(const std::byte*, bool, sched::place, std::size_t, sched::place, std::size_t, std::byte*,
+                 std::size_t) {}
 
 private:
     calls* calls_;
@@ -71,9 +76,12 @@ template <class View, class Op>
 struct grouped_all_reduce final : grouped_call {
     using element = element_of<View>;
     using mover_type = mover<View, View, Op, element>;
-    grouped_all_reduce(communicator& c, View v, Op op, int root) : comm(&c), view(v), op(op), root(root), move(v, v, op, c.size()) {}
+    grouped_all_reduce(communicator& c, View v, Op op, int root)
+        : comm(&c), view(v), op(op), root(root), move(v, v, op, c.size()) {}
     std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
-    void publish(std::byte* to) override { move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size()); }
+    void publish(std::byte* to) override {
+        move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size());
+    }
     void finish(const std::byte* const* ranks, std::size_t at, int n, int me) override {
         if (root >= 0 && root != me) return;
         std::vector<const element*> sources;
@@ -87,20 +95,22 @@ struct grouped_all_reduce final : grouped_call {
     communicator* comm;
     View view;
     Op op;
-    int root;  // -1: everybody receives
+    int root; // -1: everybody receives
     mover_type move;
 };
 
 template <class View>
 struct grouped_broadcast final : grouped_call {
     using element = element_of<View>;
-    grouped_broadcast(communicator& c, View v, int root) : comm(&c), view(v), root(root), move(v, v, no_op{}, c.size()) {}
+    grouped_broadcast(communicator& c, View v, int root)
+        : comm(&c), view(v), root(root), move(v, v, no_op{}, c.size()) {}
     std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
     void publish(std::byte* to) override {
         if (comm->rank() == root) move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size());
     }
     void finish(const std::byte* const* ranks, std::size_t at, int, int me) override {
-        if (me != root) move.store(sched::place::out, 0, reinterpret_cast<const element*>(ranks[root] + at), view.size());
+        if (me != root)
+            move.store(sched::place::out, 0, reinterpret_cast<const element*>(ranks[root] + at), view.size());
     }
     void run_alone() override { detail::broadcast_fn<blocking>{}(*comm, view, {.root = root}); }
     communicator* comm;
@@ -117,7 +127,8 @@ struct grouped_all_gather final : grouped_call {
     void publish(std::byte* to) override { move.load(reinterpret_cast<element*>(to), sched::place::in, 0, in.size()); }
     void finish(const std::byte* const* ranks, std::size_t at, int n, int) override {
         for (int k = 0; k < n; ++k)
-            move.store(sched::place::out, static_cast<std::size_t>(k) * in.size(), reinterpret_cast<const element*>(ranks[k] + at), in.size());
+            move.store(sched::place::out, static_cast<std::size_t>(k) * in.size(),
+                       reinterpret_cast<const element*>(ranks[k] + at), in.size());
     }
     void run_alone() override { detail::all_gather_fn<blocking>{}(*comm, in, out); }
     communicator* comm;
@@ -126,10 +137,11 @@ struct grouped_all_gather final : grouped_call {
     mover<In, Out, no_op, element> move;
 };
 
-}  // namespace detail
+} // namespace detail
 
-// Collects calls; launch() runs them all. Every rank adds the same calls in the same order. Buffers must stay in place until launch() returns.
-// Cost: one synchronisation for up to 1 MiB of operands per rank; larger calls run by themselves, in order.
+// Collects calls; launch() runs them all. Every rank adds the same calls in the same order. Buffers must stay in place
+// until launch() returns. Cost: one synchronisation for up to 1 MiB of operands per rank; larger calls run by
+// themselves, in order.
 class group {
 public:
     explicit group(communicator& c) : comm_(&c) {}
@@ -154,7 +166,8 @@ public:
     template <Buffer In, Buffer Out>
     void all_gather(In&& in, Out&& out) {
         require_output<Out>();
-        detail::require_size(comm_->internals(), "output", buffer(out).size(), buffer(in).size() * static_cast<std::size_t>(comm_->size()));
+        detail::require_size(comm_->internals(), "output", buffer(out).size(),
+                             buffer(in).size() * static_cast<std::size_t>(comm_->size()));
         add<detail::grouped_all_gather<buffer_t<In>, buffer_t<Out>>>(buffer(in), buffer(out));
     }
     std::size_t size() const { return calls_.size(); }
@@ -165,7 +178,8 @@ public:
         const std::size_t room = schedule_cache::stage_bytes(1, algo::one_shot_all_reduce{}.depth);
         for (std::size_t first = 0; first < calls.size();) {
             std::size_t last = first, bytes = 0;
-            while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room) bytes += round_up(calls[last++]->bytes(), 8);
+            while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room)
+                bytes += round_up(calls[last++]->bytes(), 8);
             if (last == first) calls[last++]->run_alone();
             else exchange(calls, first, last, bytes, o);
             first = last;
@@ -174,13 +188,18 @@ public:
 
 private:
     template <class Call, class... Args>
-    void add(Args&&... args) { calls_.push_back(make_sole<Call>(*comm_, std::forward<Args>(args)...)); }
+    void add(Args&&... args) {
+        calls_.push_back(make_sole<Call>(*comm_, std::forward<Args>(args)...));
+    }
 
-    void exchange(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes, const call_options& o) {
+    void exchange(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
+                  const call_options& o) {
         auto& c = comm_->internals();
         c.begin_collective();
         if (c.settings.checked)
-            detail::compare_signatures(c, {.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2}, o.timeout.count());
+            detail::compare_signatures(
+                c, {.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2},
+                o.timeout.count());
         auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);
         const auto l = chunk_layout::even(bytes, 1);
         task<links, detail::group_mover> t(c.net, plan, detail::group_mover(calls, first, last), l, l, bytes);

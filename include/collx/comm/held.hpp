@@ -15,9 +15,9 @@ struct nothing {};
 template <class R>
 struct held_operation {
     std::conditional_t<std::is_void_v<R>, nothing, R> held;
-    count_tables tables;  // of v-variants
+    count_tables tables; // of v-variants
 };
 
-}  // namespace detail
+} // namespace detail
 
 COLLX_END_NAMESPACE

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One rank's membership in a job: its number, the arena it shares with the others, who watches whom. Communicators are made in it. A job is joined
-// once per process (or per thread in run_threads) and lives as long as any communicator in it.
+// One rank's membership in a job: its number, the arena it shares with the others, who watches whom. Communicators are
+// made in it. A job is joined once per process (or per thread in run_threads) and lives as long as any communicator in
+// it.
 #pragma once
 
 #include <sys/mman.h>
 
 #include <atomic>
-#include <cstdint>
 #include <collx/core/pointers.hpp>
+#include <cstdint>
 
 #include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
@@ -30,7 +31,7 @@ struct job_settings {
     std::int64_t timeout_ns = 60'000'000'000;
     bool checked = checked_by_default;
     wait_policy waiting{};
-    bool oversubscribed = false;  // more ranks than cores on this host
+    bool oversubscribed = false; // more ranks than cores on this host
     bool operator==(const job_settings&) const = default;
 };
 
@@ -58,14 +59,14 @@ private:
 struct notice_board {
     static constexpr int lines = 32;
     struct line {
-        std::atomic<std::uint64_t> number;  // which creation this line speaks of, + 1
+        std::atomic<std::uint64_t> number; // which creation this line speaks of, + 1
         std::uint64_t offset;
     };
     line at[lines];
 };
 static_assert(sizeof(notice_board) <= page_bytes);
 
-}  // namespace detail
+} // namespace detail
 
 class job {
 public:
@@ -79,8 +80,11 @@ public:
         if (watch.watched() != 0 && !mark.is_child())
             memory->header().pid[rank].store(arena_header::has_left, std::memory_order_release);
     }
-    // Whether a rank ended with all its calls returned. What it had to give is then there, even for those who are still busy.
-    bool has_left(int other) const { return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_left; }
+    // Whether a rank ended with all its calls returned. What it had to give is then there, even for those who are still
+    // busy.
+    bool has_left(int other) const {
+        return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_left;
+    }
 
     job_settings settings;
     counted_ptr<arena> memory;
@@ -88,12 +92,15 @@ public:
     bool is_threads;
     peer_watch watch;
     detail::fork_mark mark;
-    std::uint64_t communicators_made = 0;  // by the whole job, in step on all ranks
+    std::uint64_t communicators_made = 0; // by the whole job, in step on all ranks
     const char* found_by = "alone";
 
-    // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers still hold.
+    // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
+    // still hold.
     void say_failed() { memory->header().pid[rank].store(arena_header::has_failed, std::memory_order_release); }
-    bool has_failed(int other) const { return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_failed; }
+    bool has_failed(int other) const {
+        return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_failed;
+    }
 
     detail::notice_board& board() const { return *reinterpret_cast<detail::notice_board*>(memory->board()); }
 
@@ -102,22 +109,48 @@ public:
         const std::uint64_t number = communicators_made++;
         auto& line = board().at[number % detail::notice_board::lines];
         if (rank == 0) {
-            const std::uint64_t offset = take_links(*memory, size);
-            line.offset = offset;
+            line.offset = no_place;
+            try {
+                line.offset = take_links(*memory, size);
+            } catch (const error&) {
+                line.number.store(number + 1, std::memory_order_release);
+                throw;
+            }
             line.number.store(number + 1, std::memory_order_release);
-            return offset;
+            return line.offset;
         }
-        for (backoff b(settings.waiting); line.number.load(std::memory_order_acquire) != number + 1;)
-            if (b.pause() && until.passed())
-                fail(errc::timeout, rank, 0, "is rank 0 alive, and do all ranks make the same communicators in the same order?",
+        int looks_at_the_dead = 0;
+        for (backoff b(settings.waiting); line.number.load(std::memory_order_acquire) != number + 1;) {
+            if (!b.pause()) continue;
+            // Twice: its number may have come after our last look.
+            if (watch.find_dead([](int r) { return r == 0; }) == 0 && ++looks_at_the_dead == 2)
+                fail(errc::peer_failed, rank, 0, "see its output", "rank 0 ended before it made communicator %llu",
+                     static_cast<unsigned long long>(number));
+            if (until.passed())
+                fail(errc::timeout, rank, 0,
+                     "is rank 0 alive, and do all ranks make the same communicators in the same order?",
                      "rank 0 did not make communicator %llu", static_cast<unsigned long long>(number));
+        }
+        if (line.offset == no_place) fail_no_place(rank, 0);
         return line.offset;
     }
 
     // Address space for one communicator of n ranks, its user count set.
+    static constexpr std::uint64_t no_place = UINT64_MAX;
+    [[noreturn, gnu::cold]] static void fail_no_place(int rank, int leader) {
+        fail(errc::resource, rank, leader,
+             "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES or the memory limit",
+             "rank %d of the job found no room for the communicator", leader);
+    }
     static std::uint64_t take_links(arena& a, int n) {
-        const std::uint64_t offset = a.take(links_layout::for_ranks(n).bytes());
-        a.reserve(offset, page_bytes);
+        const std::size_t bytes = links_layout::for_ranks(n).bytes();
+        const std::uint64_t offset = a.take(bytes);
+        try {
+            a.reserve(offset, page_bytes);
+        } catch (const error&) {
+            a.give_back(offset, bytes);
+            throw;
+        }
         reinterpret_cast<links_control*>(a.at(offset))->users.store(n, std::memory_order_relaxed);
         return offset;
     }
@@ -126,6 +159,6 @@ public:
 namespace detail {
 // The job of this thread while run_threads runs it. Processes have one job for all their threads.
 inline thread_local counted_ptr<job> thread_job;
-}  // namespace detail
+} // namespace detail
 
 COLLX_END_NAMESPACE

@@ -11,8 +11,7 @@ namespace detail {
 template <class Mode>
 struct reduce_fn {
     template <Communicates Comm, Buffer X, class Op = plus>
-    requires(!Buffer<Op>)
-    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
@@ -40,21 +39,21 @@ private:
         require_root(c, o.root);
         require_memory(c, in, "input");
         const std::size_t n = in.size();
-        return run_call<Mode, collective::reduce>(comm, in, out, op,
-                                                  {.root = o.root, .total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
-                                                      const auto l = chunk_layout::even(n, chunks, 16);
-                                                      return std::pair(l, l);
-                                                  });
+        return run_call<Mode, collective::reduce>(
+            comm, in, out, op, {.root = o.root, .total_elems = n, .count = n, .timeout_ns = o.timeout.count()},
+            [n](int chunks) {
+                const auto l = chunk_layout::even(n, chunks, 16);
+                return std::pair(l, l);
+            });
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
-// Reduces the ranks' buffers into the root's, in place (one buffer) or from `in` to the root's `out` (which the other ranks may leave empty).
-// Shape: the same number of elements on every rank.
-// Order: rank order by default; any associative operator. In place, the other ranks' buffers keep their contents.
-// Errors: as all_reduce; invalid_argument for a root that is no rank.
-// Example: collx::reduce(world, loss, total, collx::plus{}, {.root = 0});
+// Reduces the ranks' buffers into the root's, in place (one buffer) or from `in` to the root's `out` (which the other
+// ranks may leave empty). Shape: the same number of elements on every rank. Order: rank order by default; any
+// associative operator. In place, the other ranks' buffers keep their contents. Errors: as all_reduce; invalid_argument
+// for a root that is no rank. Example: collx::reduce(world, loss, total, collx::plus{}, {.root = 0});
 inline constexpr detail::reduce_fn<detail::blocking> reduce{};
 namespace async {
 inline constexpr detail::reduce_fn<detail::nonblocking> reduce{};

@@ -12,8 +12,7 @@ template <class Mode>
 struct reduce_scatter_fn {
     // In place: the result lies at this rank's part of x.
     template <Communicates Comm, Buffer X, class Op = plus>
-    requires(!Buffer<Op>)
-    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o, false); });
@@ -40,19 +39,20 @@ private:
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
         const std::size_t part = part_of(c, in.size());
-        return run_call<Mode, collective::reduce_scatter>(comm, in, out, op,
-                                                          {.total_elems = in.size(), .count = in.size(), .timeout_ns = o.timeout.count()},
-                                                          [part, packed](int chunks) {
-                                                              const auto l = chunk_layout::blocks(part, chunks);
-                                                              return std::pair(l, packed ? l.packed() : l);
-                                                          });
+        return run_call<Mode, collective::reduce_scatter>(
+            comm, in, out, op, {.total_elems = in.size(), .count = in.size(), .timeout_ns = o.timeout.count()},
+            [part, packed](int chunks) {
+                const auto l = chunk_layout::blocks(part, chunks);
+                return std::pair(l, packed ? l.packed() : l);
+            });
     }
 };
 
 template <class Mode>
 struct reduce_scatter_v_fn {
     template <Communicates Comm, Buffer In, Buffer Out, CountList Counts, class Op = plus>
-    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {}, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
+                    const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
@@ -75,12 +75,11 @@ struct reduce_scatter_v_fn {
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
-// Shape: `in` has n m elements on every rank, `out` has m; rank r receives the reduction of part r. One buffer: in place, at part r.
-// Cost: n - 1 parts written to shared memory per rank, as many read.
-// Order: rank order by default; any associative operator.
-// Errors: as all_reduce; invalid_argument where the size does not divide by the ranks.
+// Shape: `in` has n m elements on every rank, `out` has m; rank r receives the reduction of part r. One buffer: in
+// place, at part r. Cost: n - 1 parts written to shared memory per rank, as many read. Order: rank order by default;
+// any associative operator. Errors: as all_reduce; invalid_argument where the size does not divide by the ranks.
 // Example: collx::reduce_scatter(world, gradient, my_shard);
 inline constexpr detail::reduce_scatter_fn<detail::blocking> reduce_scatter{};
 namespace async {
@@ -90,7 +89,8 @@ namespace try_ {
 inline constexpr detail::reduce_scatter_fn<detail::tried> reduce_scatter{};
 }
 
-// Shape: rank r receives counts[r] elements of the reduction (the same table on every rank); parts lie one after the other in `in`.
+// Shape: rank r receives counts[r] elements of the reduction (the same table on every rank); parts lie one after the
+// other in `in`.
 inline constexpr detail::reduce_scatter_v_fn<detail::blocking> reduce_scatter_v{};
 namespace async {
 inline constexpr detail::reduce_scatter_v_fn<detail::nonblocking> reduce_scatter_v{};

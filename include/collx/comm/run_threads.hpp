@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads as ranks: the same program text as processes, in one process, without a launcher. For tests, lessons and machines without fork.
+// Threads as ranks: the same program text as processes, in one process, without a launcher. For tests, lessons and
+// machines without fork.
 #pragma once
 
 #include <pthread.h>
@@ -34,7 +35,8 @@ struct thread_rank {
             } catch (...) {
                 me.error = std::current_exception();
                 me.home->say_failed();
-                world_core->net.report(failure(errc::peer_failed, me.home->rank));  // the others must not wait for this rank
+                world_core->net.report(
+                    failure(errc::peer_failed, me.home->rank)); // the others must not wait for this rank
             }
         } catch (...) {
             if (!me.error) me.error = std::current_exception();
@@ -45,14 +47,16 @@ struct thread_rank {
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
-// Runs f on n threads, each with a communicator of all of them: f(communicator& world), or f() that makes its own. Returns when all have
-// returned. Throws what the first rank to fail threw; ranks that waited for it see peer_failed.
-// Example: collx::run_threads(4, [](collx::communicator& world) { int x = 1; collx::all_reduce(world, collx::value(x)); });
+// Runs f on n threads, each with a communicator of all of them: f(communicator& world), or f() that makes its own.
+// Returns when all have returned. Throws what the first rank to fail threw; ranks that waited for it see peer_failed.
+// Example: collx::run_threads(4, [](collx::communicator& world) { int x = 1; collx::all_reduce(world, collx::value(x));
+// });
 template <class F>
 void run_threads(int n, F&& f) {
-    if (n < 1 || n > max_local_ranks) fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads(%d)", n);
+    if (n < 1 || n > max_local_ranks)
+        fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads(%d)", n);
     const auto memory = make_memory_arena(n);
     const job_settings s = detail::settings_for(n);
     using rank_type = detail::thread_rank<std::remove_reference_t<F>>;
@@ -72,7 +76,7 @@ void run_threads(int n, F&& f) {
         try {
             std::rethrow_exception(r.error);
         } catch (const peer_failed&) {
-            if (!first) first = r.error;  // a consequence: keep looking for the cause
+            if (!first) first = r.error; // a consequence: keep looking for the cause
         } catch (...) {
             first = r.error;
             break;

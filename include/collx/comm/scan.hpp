@@ -11,8 +11,7 @@ namespace detail {
 template <class Mode>
 struct scan_fn {
     template <Communicates Comm, Buffer X, class Op = plus>
-    requires(!Buffer<Op>)
-    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
@@ -38,18 +37,18 @@ private:
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
         const std::size_t n = in.size();
-        return run_call<Mode, collective::scan>(comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
-            const auto l = chunk_layout::even(n, chunks, 16);
-            return std::pair(l, l);
-        });
+        return run_call<Mode, collective::scan>(
+            comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
+                const auto l = chunk_layout::even(n, chunks, 16);
+                return std::pair(l, l);
+            });
     }
 };
 
 template <class Mode>
 struct exclusive_scan_fn {
     template <Communicates Comm, Buffer X, class Op = plus>
-    requires(!Buffer<Op>)
-    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
@@ -75,14 +74,15 @@ private:
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
         const std::size_t n = in.size();
-        return run_call<Mode, collective::exclusive_scan>(comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
-            const auto l = chunk_layout::even(n, chunks, 16);
-            return std::pair(l, l);
-        });
+        return run_call<Mode, collective::exclusive_scan>(
+            comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
+                const auto l = chunk_layout::even(n, chunks, 16);
+                return std::pair(l, l);
+            });
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
 // Shape: the same number of elements on every rank. Element i of rank r becomes x0[i] op x1[i] op … op xr[i].
 // Order: rank order; any associative operator.

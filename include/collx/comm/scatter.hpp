@@ -25,12 +25,15 @@ struct scatter_fn {
                 require_apart(c, a, b, part * static_cast<std::size_t>(o.root));
             }
             require_memory(c, b, "output");
-            return run_call<Mode, collective::scatter>(
-                comm, a, b, no_op{},
-                {.root = o.root, .total_elems = part * static_cast<std::size_t>(c.net.size()), .count = part, .timeout_ns = o.timeout.count()}, [part](int chunks) {
-                    const auto l = chunk_layout::blocks(part, chunks);
-                    return std::pair(l, l.packed());
-                });
+            return run_call<Mode, collective::scatter>(comm, a, b, no_op{},
+                                                       {.root = o.root,
+                                                        .total_elems = part * static_cast<std::size_t>(c.net.size()),
+                                                        .count = part,
+                                                        .timeout_ns = o.timeout.count()},
+                                                       [part](int chunks) {
+                                                           const auto l = chunk_layout::blocks(part, chunks);
+                                                           return std::pair(l, l.packed());
+                                                       });
         });
     }
 };
@@ -39,7 +42,8 @@ template <class Mode>
 struct scatter_v_fn {
     // The root's table decides; the other ranks may pass an empty one.
     template <Communicates Comm, Buffer In, Buffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
-    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {}, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
+                    const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
@@ -70,7 +74,7 @@ struct scatter_v_fn {
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
 // Shape: the root's `in` has n m elements, `out` has m on every rank; other ranks may pass an empty `in`.
 // Cost: n - 1 messages from the root.

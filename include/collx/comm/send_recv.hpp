@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// send, recv, sendrecv: messages between two ranks, in order per pair. No tags and no wildcards: a receive names its sender and its size.
+// send, recv, sendrecv: messages between two ranks, in order per pair. No tags and no wildcards: a receive names its
+// sender and its size.
 #pragma once
 
 #include <collx/algo/message.hpp>
@@ -11,7 +12,8 @@ namespace detail {
 
 inline void require_peer(const communicator_core& c, int peer) {
     if (peer < 0 || peer >= c.net.size())
-        fail(errc::invalid_argument, c.net.rank(), peer, "peers are ranks of this communicator", "peer %d of %d ranks", peer, c.net.size());
+        fail(errc::invalid_argument, c.net.rank(), peer, "peers are ranks of this communicator", "peer %d of %d ranks",
+             peer, c.net.size());
 }
 // Messages of one direction to one peer keep their order.
 inline int message_queue(int peer, bool outgoing) { return port::count + 2 * peer + (outgoing ? 1 : 0); }
@@ -21,8 +23,10 @@ auto make_message(communicator_core& c, const View& v, const Algorithm& a) {
     using mover_type = mover<View, View, no_op, element_of<View>>;
     auto& plan = c.schedules.bind(a, port::messages);
     const auto l = chunk_layout::even(v.size(), 1);
-    const std::size_t bytes = piece_bytes(plan, v.size() * sizeof(element_of<View>), c.net.slot_bytes(), c.is_oversubscribed());
-    return task<links, mover_type>(c.net, plan, mover_type(v, v, no_op{}, c.net.size()), l, l, bytes / sizeof(element_of<View>));
+    const std::size_t bytes =
+        piece_bytes(plan, v.size() * sizeof(element_of<View>), c.net.slot_bytes(), c.is_oversubscribed());
+    return task<links, mover_type>(c.net, plan, mover_type(v, v, no_op{}, c.net.size()), l, l,
+                                   bytes / sizeof(element_of<View>));
 }
 
 template <class Mode, bool Outgoing>
@@ -61,7 +65,8 @@ private:
 
 struct sendrecv_fn {
     template <Communicates Comm, Buffer Out, Buffer In>
-    void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank, const call_options& o = {}) const {
+    void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
+                    const call_options& o = {}) const {
         message_fn<nonblocking, true> start;
         message_fn<blocking, false> finish;
         auto sending = start(comm, outgoing, to_rank, o);
@@ -70,23 +75,24 @@ struct sendrecv_fn {
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
-// Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again; small messages are on their way by then,
-// large ones have been taken.
-// Cost: one message per 64 KiB; no system call. Errors: as all_reduce; mismatch if the receiver expects another size.
-// Example: if (world.rank() == 0) collx::send(world, x, 1); else if (world.rank() == 1) collx::recv(world, x, 0);
+// Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again; small messages are
+// on their way by then, large ones have been taken. Cost: one message per 64 KiB; no system call. Errors: as
+// all_reduce; mismatch if the receiver expects another size. Example: if (world.rank() == 0) collx::send(world, x, 1);
+// else if (world.rank() == 1) collx::recv(world, x, 0);
 inline constexpr detail::message_fn<detail::blocking, true> send{};
 inline constexpr detail::message_fn<detail::blocking, false> recv{};
-// Sends to one rank while receiving from another (or the same): safe in rings, where everybody sending first would wait for ever.
+// Sends to one rank while receiving from another (or the same): safe in rings, where everybody sending first would wait
+// for ever.
 inline constexpr detail::sendrecv_fn sendrecv{};
 namespace async {
 inline constexpr detail::message_fn<detail::nonblocking, true> send{};
 inline constexpr detail::message_fn<detail::nonblocking, false> recv{};
-}  // namespace async
+} // namespace async
 namespace try_ {
 inline constexpr detail::message_fn<detail::tried, true> send{};
 inline constexpr detail::message_fn<detail::tried, false> recv{};
-}  // namespace try_
+} // namespace try_
 
 COLLX_END_NAMESPACE

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory that peers may read and write directly. Collectives on it copy nothing to and fro: they read every operand where it lies.
+// Memory that peers may read and write directly. Collectives on it copy nothing to and fro: they read every operand
+// where it lies.
 //
-//   collx::shared_vector<float> g(n, collx::shared_allocator<float>(world));     // or collx::make_shared_vector<float>(world, n)
-//   collx::all_reduce(world, g);                                                  // zero copy, if every rank passes such memory
+//   collx::shared_vector<float> g(n, collx::shared_allocator<float>(world));     // or
+//   collx::make_shared_vector<float>(world, n) collx::all_reduce(world, g); // zero copy, if every rank passes such
+//   memory
 #pragma once
 
+#include <collx/core/pointers.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <collx/core/pointers.hpp>
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
@@ -15,8 +17,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A standard allocator over the job's shared arena. Local: allocating does not involve the other ranks, only using the memory in a collective does.
-// Errors: error (resource) when shared memory is exhausted.
+// A standard allocator over the job's shared arena. Local: allocating does not involve the other ranks, only using the
+// memory in a collective does. Errors: error (resource) when shared memory is exhausted.
 template <class T>
 class shared_allocator {
 public:
@@ -35,7 +37,9 @@ public:
 
     const counted_ptr<arena>& memory() const { return memory_; }
     template <class U>
-    bool operator==(const shared_allocator<U>& o) const { return memory_ == o.memory(); }
+    bool operator==(const shared_allocator<U>& o) const {
+        return memory_ == o.memory();
+    }
 
 private:
     counted_ptr<arena> memory_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The handle of a call that goes on while the program computes. It moves on whenever any call of its communicator waits, and in test() and
-// communicator::progress(): no thread is started behind the program's back.
+// The handle of a call that goes on while the program computes. It moves on whenever any call of its communicator
+// waits, and in test() and communicator::progress(): no thread is started behind the program's back.
 //
 //   auto w = collx::async::all_reduce(world, gradient);
 //   while (!w.test()) compute_a_little();
@@ -21,14 +21,17 @@ COLLX_BEGIN_NAMESPACE
 template <class R>
 class [[nodiscard]] work {
 public:
-    work(communicator::core& c, counted_ptr<operation> op, counted_ptr<detail::held_operation<R>> held, std::int64_t timeout_ns)
+    work(communicator::core& c, counted_ptr<operation> op, counted_ptr<detail::held_operation<R>> held,
+         std::int64_t timeout_ns)
         : core_(&c), op_(std::move(op)), held_(std::move(held)), timeout_ns_(timeout_ns) {}
     work(work&& o) noexcept
-        : core_(std::exchange(o.core_, nullptr)), op_(std::move(o.op_)), held_(std::move(o.held_)), timeout_ns_(o.timeout_ns_) {}
+        : core_(std::exchange(o.core_, nullptr)), op_(std::move(o.op_)), held_(std::move(o.held_)),
+          timeout_ns_(o.timeout_ns_) {}
     work& operator=(work&& o) noexcept {
         if (this != &o) {
             leave();
-            core_ = std::exchange(o.core_, nullptr), op_ = std::move(o.op_), held_ = std::move(o.held_), timeout_ns_ = o.timeout_ns_;
+            core_ = std::exchange(o.core_, nullptr), op_ = std::move(o.op_), held_ = std::move(o.held_),
+            timeout_ns_ = o.timeout_ns_;
         }
         return *this;
     }
@@ -43,7 +46,8 @@ public:
             if (const failure f = core_->net.failed()) core_->give_up(f, -1);
         return op_->state == task_state::done;
     }
-    // Waits until the call is done and returns the buffer, if the call owns it. Throws what ended the call, or timed_out.
+    // Waits until the call is done and returns the buffer, if the call owns it. Throws what ended the call, or
+    // timed_out.
     R wait() {
         if (op_ != nullptr && op_->state != task_state::done) core_->wait_for(*op_, timeout_ns_, true);
         op_ = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How `collx::communicator world;` finds its job: the one of run_threads in its threads, else the one of this process, joined at first use from what
-// the launcher left in the environment.
+// How `collx::communicator world;` finds its job: the one of run_threads in its threads, else the one of this process,
+// joined at first use from what the launcher left in the environment.
 #pragma once
 
 #include <collx/core/pointers.hpp>
@@ -23,20 +23,24 @@ inline job_settings settings_for(int local_ranks) {
     return s;
 }
 
-inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s, std::size_t arena_bytes, const char* found_by) {
+inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
+                                       std::size_t arena_bytes, const char* found_by) {
     if (arena_bytes == 0) arena_bytes = default_arena_bytes;
-    auto memory = size == 1 ? make_memory_arena(1, arena_bytes) : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
+    auto memory = size == 1 ? make_memory_arena(1, arena_bytes)
+                            : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
     auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
     j->found_by = found_by;
     return j;
 }
 
-// The process's job: joined when the first communicator is made, left when the process ends, so that communicators may come and go.
+// The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
+// come and go.
 inline counted_ptr<job> this_job() {
     if (thread_job) return thread_job;
     static counted_ptr<job> process_job;
     if (process_job && process_job->mark.is_child())
-        fail(errc::forked, process_job->rank, -1, "fork before the first communicator is made", "this process is a fork() of a rank");
+        fail(errc::forked, process_job->rank, -1, "fork before the first communicator is made",
+             "this process is a fork() of a rank");
     if (process_job) return process_job;
     const job_description d = describe_job();
     job_settings s = settings_for(d.local_size);
@@ -58,6 +62,6 @@ counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t ti
     return join_processes(token.c_str(), rank, size, s, 0, "store");
 }
 
-}  // namespace detail
+} // namespace detail
 
 COLLX_END_NAMESPACE

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one clock of collx: monotonic nanoseconds. Deadlines, waits and measurements all read this one, so that no wall-clock jump can end a call.
+// The one clock of collx: monotonic nanoseconds. Deadlines, waits and measurements all read this one, so that no
+// wall-clock jump can end a call.
 #pragma once
 
 #include <time.h>

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What can go wrong, as one exception type with a code, the ranks concerned and a remedy. Transports and schedules report through it; nothing here
-// knows them. Kept to <exception> and a small buffer of its own: <stdexcept> and <system_error> would cost every user 0.1 s of compile time.
+// What can go wrong, as one exception type with a code, the ranks concerned and a remedy. Transports and schedules
+// report through it; nothing here knows them. Kept to <exception> and a small buffer of its own: <stdexcept> and
+// <system_error> would cost every user 0.1 s of compile time.
 #pragma once
 
-#include <cstdarg>    // for va_list
-#include <cstdint>    // for uint64_t
-#include <cstdio>     // for vsnprintf
-#include <exception>  // for exception
+#include <cstdarg>   // for va_list
+#include <cstdint>   // for uint64_t
+#include <cstdio>    // for vsnprintf
+#include <exception> // for exception
 
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 enum class errc : unsigned char {
-    invalid_argument,  // this call cannot be right on this rank alone: null, overlapping, out of range, overflow
-    mismatch,          // ranks disagree on what is called: counts, types, operators, roots, order
-    peer_failed,       // a rank died; error::peer() says which
-    timeout,           // a deadline passed; error::peer() says who was waited for
-    aborted,           // the communicator was aborted by some rank
-    resource,          // the system has no more of something: memory, descriptors, processes
-    unsupported,       // this machine or this build cannot do it
-    environment,       // a COLLX_* variable or launcher setting makes no sense
-    protocol,          // a peer sent something its own schedule does not allow
-    forked,            // used in a child process that fork() made
+    invalid_argument, // this call cannot be right on this rank alone: null, overlapping, out of range, overflow
+    mismatch,         // ranks disagree on what is called: counts, types, operators, roots, order
+    peer_failed,      // a rank died; error::peer() says which
+    timeout,          // a deadline passed; error::peer() says who was waited for
+    aborted,          // the communicator was aborted by some rank
+    resource,         // the system has no more of something: memory, descriptors, processes
+    unsupported,      // this machine or this build cannot do it
+    environment,      // a COLLX_* variable or launcher setting makes no sense
+    protocol,         // a peer sent something its own schedule does not allow
+    forked,           // used in a child process that fork() made
 };
 
 constexpr const char* name_of(errc c) {
@@ -34,7 +35,8 @@ constexpr const char* name_of(errc c) {
 // What collx throws. what() is one line: what happened, on which rank, with whom, and what to do about it.
 class error : public std::exception {
 public:
-    error(errc code, int rank, int peer, const char* text, const char* remedy) noexcept : code_(code), rank_(rank), peer_(peer) {
+    error(errc code, int rank, int peer, const char* text, const char* remedy) noexcept
+        : code_(code), rank_(rank), peer_(peer) {
         const char* close = remedy[0] != '\0' ? ")" : "";
         const char* open = remedy[0] != '\0' ? " (" : "";
         if (rank >= 0) std::snprintf(what_, sizeof what_, "collx: rank %d: %s%s%s%s", rank, text, open, remedy, close);
@@ -42,9 +44,11 @@ public:
     }
     const char* what() const noexcept override { return what_; }
     errc code() const noexcept { return code_; }
-    int rank() const noexcept { return rank_; }          // the rank that reports, -1 before there is one
-    int peer() const noexcept { return peer_; }          // the guilty or missing rank, -1 if none can be named
-    std::uint64_t sequence() const noexcept { return sequence_; }  // number of the collective on its communicator, 0 outside one
+    int rank() const noexcept { return rank_; } // the rank that reports, -1 before there is one
+    int peer() const noexcept { return peer_; } // the guilty or missing rank, -1 if none can be named
+    std::uint64_t sequence() const noexcept {
+        return sequence_;
+    } // number of the collective on its communicator, 0 outside one
     void set_sequence(std::uint64_t s) noexcept { sequence_ = s; }
 
 private:
@@ -55,15 +59,25 @@ private:
 };
 
 // The ones that programs catch by type.
-struct peer_failed : error { using error::error; };
-struct timed_out : error { using error::error; };
-struct mismatch : error { using error::error; };
-struct aborted : error { using error::error; };
-struct invalid_argument : error { using error::error; };
+struct peer_failed : error {
+    using error::error;
+};
+struct timed_out : error {
+    using error::error;
+};
+struct mismatch : error {
+    using error::error;
+};
+struct aborted : error {
+    using error::error;
+};
+struct invalid_argument : error {
+    using error::error;
+};
 
 // Throws the type that belongs to the code. Format as printf; kept out of line so that hot paths carry only a call.
-[[noreturn, gnu::cold, gnu::noinline, gnu::format(printf, 5, 6)]]
-inline void fail(errc code, int rank, int peer, const char* remedy, const char* format, ...) {
+[[noreturn, gnu::cold, gnu::noinline, gnu::format(printf, 5, 6)]] inline void
+fail(errc code, int rank, int peer, const char* remedy, const char* format, ...) {
     char text[400];
     va_list args;
     va_start(args, format);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Owning pointers, one owner or counted. The standard's bring <ostream> with them in C++20 (0.2 s for every user of collx.hpp), only to print addresses.
+// Owning pointers, one owner or counted. The standard's bring <ostream> with them in C++20 (0.2 s for every user of
+// collx.hpp), only to print addresses.
 #pragma once
 
 #include <atomic>
@@ -61,11 +62,14 @@ class counted_ptr {
 public:
     counted_ptr() = default;
     counted_ptr(std::nullptr_t) {}
-    counted_ptr(T* value, detail::owner_count* count) : p_(value), count_(count) {}  // takes over one ownership
+    counted_ptr(T* value, detail::owner_count* count) : p_(value), count_(count) {} // takes over one ownership
     counted_ptr(const counted_ptr& o) : p_(o.p_), count_(o.count_) { join(); }
-    counted_ptr(counted_ptr&& o) noexcept : p_(std::exchange(o.p_, nullptr)), count_(std::exchange(o.count_, nullptr)) {}
+    counted_ptr(counted_ptr&& o) noexcept
+        : p_(std::exchange(o.p_, nullptr)), count_(std::exchange(o.count_, nullptr)) {}
     template <class U>
-    counted_ptr(const counted_ptr<U>& o) : p_(o.get()), count_(o.count()) { join(); }
+    counted_ptr(const counted_ptr<U>& o) : p_(o.get()), count_(o.count()) {
+        join();
+    }
     counted_ptr& operator=(counted_ptr o) noexcept {
         std::swap(p_, o.p_);
         std::swap(count_, o.count_);

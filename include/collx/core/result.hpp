@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// result<T>: a value or the error that prevented it, for programs that do not want exceptions in their control flow. The useful subset of std::expected,
-// which C++20 does not have.
+// result<T>: a value or the error that prevented it, for programs that do not want exceptions in their control flow.
+// The useful subset of std::expected, which C++20 does not have.
 #pragma once
 
 #include <optional>

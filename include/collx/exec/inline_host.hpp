@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The plainest reading of a schedule: each step is done on the spot, and a step that cannot be done yet is waited for. No list, no cursor, no pieces; the
-// action is a template argument, so what the compiler sees is the algorithm with its loops and copies written out. For lessons, and as the
-// reference that the tests hold the progress task against.
+// The plainest reading of a schedule: each step is done on the spot, and a step that cannot be done yet is waited for.
+// No list, no cursor, no pieces; the action is a template argument, so what the compiler sees is the algorithm with its
+// loops and copies written out. For lessons, and as the reference that the tests hold the progress task against.
 //
 //   collx::inline_host ex(links, in, out, collx::plus{});
 //   collx::algo::ring_all_reduce{}(ex, rank, n);
@@ -26,8 +26,10 @@ template <class T, class Op>
 class inline_host : public sched::verbs<inline_host<T, Op>> {
 public:
     // in and out: all chunks of the collective, as the layout cuts them. Tmp has one chunk of scratch per chunk.
-    inline_host(links& net, const T* in, T* out, Op op, chunk_layout layout, wait_policy waiting = {}, std::int64_t timeout_ns = 10'000'000'000)
-        : net_(net), in_(in), out_(out), op_(op), layout_(layout), waiting_(waiting), until_(deadline::in_ns(timeout_ns)),
+    inline_host(links& net, const T* in, T* out, Op op, chunk_layout layout, wait_policy waiting = {},
+                std::int64_t timeout_ns = 10'000'000'000)
+        : net_(net), in_(in), out_(out), op_(op), layout_(layout), waiting_(waiting),
+          until_(deadline::in_ns(timeout_ns)),
           tmp_(layout.largest() * static_cast<std::size_t>(layout.chunks() > 0 ? layout.chunks() : 1)) {}
 
     template <sched::action What>
@@ -35,7 +37,8 @@ public:
         static_assert((What & (sched::get | sched::fold | sched::to_all | sched::signal | sched::wait)) == 0,
                       "collx: inline_host runs schedules over channels; windows need the progress task");
         constexpr bool receives = (What & sched::recv) != 0, sends = (What & sched::send) != 0;
-        const sched::chunk_set& set = (What & sched::copy) != 0 || !sends ? s.dst.chunks : (receives ? s.dst.chunks : s.src.chunks);
+        const sched::chunk_set& set =
+            (What & sched::copy) != 0 || !sends ? s.dst.chunks : (receives ? s.dst.chunks : s.src.chunks);
         std::size_t n = 0;
         for (int i = 0; i < set.count; ++i) n += layout_.size(set.at(i, layout_.chunks()));
         const std::size_t bytes = n * sizeof(T);
@@ -55,11 +58,13 @@ public:
 private:
     template <sched::action What>
     std::size_t touch(const sched::step& s, int i, const T* received, T* forward) {
-        constexpr bool receives = (What & sched::recv) != 0, reduces = (What & (sched::reduce | sched::reduce_after)) != 0;
+        constexpr bool receives = (What & sched::recv) != 0,
+                       reduces = (What & (sched::reduce | sched::reduce_after)) != 0;
         const int chunk = (receives && !reduces ? s.dst.chunks : s.src.chunks).at(i, layout_.chunks());
         const std::size_t n = layout_.size(chunk);
         const T* own = reduces || !receives ? at(s.src.where, chunk) : nullptr;
-        T* kept = (What & sched::copy) != 0 ? const_cast<T*>(at(s.dst.where, s.dst.chunks.at(i, layout_.chunks()))) : nullptr;
+        T* kept =
+            (What & sched::copy) != 0 ? const_cast<T*>(at(s.dst.where, s.dst.chunks.at(i, layout_.chunks()))) : nullptr;
         for (std::size_t k = 0; k < n; ++k) {
             T value;
             if constexpr (!receives) value = own[k];
@@ -80,7 +85,8 @@ private:
         auto& rx = net_.rx(port::blocking, peer);
         for (backoff b(waiting_); !rx.has_message();) look(b, peer);
         if (!rx.is_expected(bytes))
-            fail(errc::mismatch, net_.rank(), peer, "do all ranks run the same schedule?", "rank %d sent a message of another size than the schedule says", peer);
+            fail(errc::mismatch, net_.rank(), peer, "do all ranks run the same schedule?",
+                 "rank %d sent a message of another size than the schedule says", peer);
         return rx.peek(bytes);
     }
     std::byte* room(int peer, std::size_t bytes) {
@@ -90,7 +96,8 @@ private:
     }
     void look(backoff& b, int peer) {
         if (b.pause() && until_.passed())
-            fail(errc::timeout, net_.rank(), peer, "is it alive and in the same schedule?", "timed out waiting for rank %d", peer);
+            fail(errc::timeout, net_.rank(), peer, "is it alive and in the same schedule?",
+                 "timed out waiting for rank %d", peer);
     }
 
     links& net_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The loops in which the bytes are touched: reduce k arrays element by element, in order, into one or two destinations. Written with the compilers'
-// vector extensions because g++ -O2 does not vectorise them by itself (a factor of 3 to 20 in the cache). Knows no schedule.
+// The loops in which the bytes are touched: reduce k arrays element by element, in order, into one or two destinations.
+// Written with the compilers' vector extensions because g++ -O2 does not vectorise them by itself (a factor of 3 to 20
+// in the cache). Knows no schedule.
 #pragma once
 
 #include <cstddef>
@@ -105,7 +106,7 @@ void fold_dispatch(const Op& op, T* first, T* second, const T* const* s, int sou
     }
 }
 
-}  // namespace detail
+} // namespace detail
 
 // first[i] = s[0][i] op … op s[sources - 1][i], and second[i] too unless it is null.
 template <class Op, class T>

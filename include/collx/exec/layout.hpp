@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From chunks to elements: where chunk c begins in a buffer and how many elements it has. Pieces cut each chunk in equal strides, so that what
-// travels at once fits a slot. Knows no algorithm and no memory.
+// From chunks to elements: where chunk c begins in a buffer and how many elements it has. Pieces cut each chunk in
+// equal strides, so that what travels at once fits a slot. Knows no algorithm and no memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ class chunk_layout {
 public:
     // `total` elements in `chunks` almost equal chunks, cut at multiples of `align` elements.
     static constexpr chunk_layout even(std::size_t total, int chunks, std::size_t align = 1) {
-        const std::size_t per = chunks <= 1 ? total : (total + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
+        const std::size_t per =
+            chunks <= 1 ? total : (total + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
         chunk_layout l;
         l.chunks_ = chunks;
         l.total_ = total;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What one step does to elements: read the user's tensors, hooks and types on one side, the wire's bytes on the other, in one pass. A mover
-// binds (input, output, operator, wire type); the task that walks the steps is written against this interface only.
+// What one step does to elements: read the user's tensors, hooks and types on one side, the wire's bytes on the other,
+// in one pass. A mover binds (input, output, operator, wire type); the task that walks the steps is written against
+// this interface only.
 //
 //   in --pre--> accumulator --op--> … --post--> out          wire elements in slots and windows, accumulators in tmp
 #pragma once
@@ -77,9 +78,10 @@ public:
         }
     }
 
-    // received (op) local, or local (op) received, into `to` (complete if that is out) and, if wanted, on to the next channel.
-    void combine(const Wire* received, bool received_left, sched::place own, std::size_t own_at, sched::place to, std::size_t to_at, Wire* forward,
-                 std::size_t n) {
+    // received (op) local, or local (op) received, into `to` (complete if that is out) and, if wanted, on to the next
+    // channel.
+    void combine(const Wire* received, bool received_left, sched::place own, std::size_t own_at, sched::place to,
+                 std::size_t to_at, Wire* forward, std::size_t n) {
         if constexpr (reduces) {
             if constexpr (plain) {
                 const Wire* mine = local(own) + own_at;
@@ -89,7 +91,7 @@ public:
             } else {
                 in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                     read(acc, own, own_at + i, m);
-                    through_wire(acc, m);  // two ranks that exchange operands must add the same two numbers
+                    through_wire(acc, m); // two ranks that exchange operands must add the same two numbers
                     for (std::size_t k = 0; k < m; ++k) {
                         const auto other = static_cast<acc_type>(received[i + k]);
                         acc[k] = static_cast<acc_type>(received_left ? op_(other, acc[k]) : op_(acc[k], other));
@@ -100,22 +102,28 @@ public:
         }
     }
 
-    // The rank-ordered reduction of several wires; sources[own_index] is ignored and the local operand `own` stands there (own_index < 0: none).
-    void fold_ranks(const Wire** sources, int count, int own_index, sched::place own, std::size_t own_at, sched::place to, std::size_t to_at, Wire* also,
-                    std::size_t n) {
+    // The rank-ordered reduction of several wires; sources[own_index] is ignored and the local operand `own` stands
+    // there (own_index < 0: none).
+    void fold_ranks(const Wire** sources, int count, int own_index, sched::place own, std::size_t own_at,
+                    sched::place to, std::size_t to_at, Wire* also, std::size_t n) {
         if constexpr (reduces) {
             if constexpr (plain) {
-                if (own_index >= 0 && own != sched::place::none && !sched::is_window(own)) sources[own_index] = local(own) + own_at;
-                fold_arrays(op_, to == sched::place::none ? also : local(to) + to_at, to == sched::place::none ? nullptr : also, sources, count, n);
+                if (own_index >= 0 && own != sched::place::none && !sched::is_window(own))
+                    sources[own_index] = local(own) + own_at;
+                fold_arrays(op_, to == sched::place::none ? also : local(to) + to_at,
+                            to == sched::place::none ? nullptr : also, sources, count, n);
             } else {
                 in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                     alignas(acc_type) std::byte more[block * sizeof(acc_type)];
                     auto* next = reinterpret_cast<acc_type*>(more);
                     for (int s = 0; s < count; ++s) {
                         acc_type* into = s == 0 ? acc : next;
-                        if (s == own_index && own != sched::place::none && !sched::is_window(own)) read(into, own, own_at + i, m), through_wire(into, m);
-                        else for (std::size_t k = 0; k < m; ++k) into[k] = static_cast<acc_type>(sources[s][i + k]);
-                        if (s > 0) for (std::size_t k = 0; k < m; ++k) acc[k] = static_cast<acc_type>(op_(acc[k], next[k]));
+                        if (s == own_index && own != sched::place::none && !sched::is_window(own))
+                            read(into, own, own_at + i, m), through_wire(into, m);
+                        else
+                            for (std::size_t k = 0; k < m; ++k) into[k] = static_cast<acc_type>(sources[s][i + k]);
+                        if (s > 0)
+                            for (std::size_t k = 0; k < m; ++k) acc[k] = static_cast<acc_type>(op_(acc[k], next[k]));
                     }
                     deliver(acc, to, to_at, also, i, m);
                 });
@@ -124,18 +132,14 @@ public:
     }
 
     // Zero copy: the rank-ordered reduction of everybody's buffers into everybody's.
-    void fold_everywhere(const Wire* const* sources, Wire* const* to, int count, std::size_t n) const
-        requires plain
-    {
+    void fold_everywhere(const Wire* const* sources, Wire* const* to, int count, std::size_t n) const requires plain {
         if constexpr (reduces) fold_to_arrays(op_, to, count, sources, count, n);
     }
 
 private:
     static constexpr std::size_t block = sizeof(acc_type) >= 64 ? 8 : 512 / sizeof(acc_type);
 
-    in_type* local(sched::place p) const
-        requires plain
-    {
+    in_type* local(sched::place p) const requires plain {
         if (p == sched::place::out) return const_cast<in_type*>(out_.data());
         if (p == sched::place::tmp) return tmp_;
         return const_cast<in_type*>(in_.data());
@@ -144,7 +148,8 @@ private:
     template <class F>
     static void in_blocks(std::size_t n, F&& f) {
         alignas(64) std::byte room[block * sizeof(acc_type)];
-        for (std::size_t i = 0; i < n; i += block) f(reinterpret_cast<acc_type*>(room), i, n - i < block ? n - i : block);
+        for (std::size_t i = 0; i < n; i += block)
+            f(reinterpret_cast<acc_type*>(room), i, n - i < block ? n - i : block);
     }
 
     void read(acc_type* acc, sched::place from, std::size_t at, std::size_t n) const {
@@ -155,7 +160,8 @@ private:
         } else {
             for (std::size_t k = 0; k < n; ++k) {
                 if constexpr (has_pre_v<Op, in_type>)
-                    acc[k] = static_cast<acc_type>(apply_pre(op_, static_cast<in_type>(in_[at + k]), hook_context{ranks_, at + k}));
+                    acc[k] = static_cast<acc_type>(
+                        apply_pre(op_, static_cast<in_type>(in_[at + k]), hook_context{ranks_, at + k}));
                 else acc[k] = static_cast<acc_type>(in_[at + k]);
             }
         }
@@ -169,18 +175,21 @@ private:
     }
     void finish(acc_type* acc, std::size_t at, std::size_t n) const {
         if constexpr (has_post_v<Op, acc_type>)
-            for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(apply_post(op_, acc[k], hook_context{ranks_, at + k}));
+            for (std::size_t k = 0; k < n; ++k)
+                acc[k] = static_cast<acc_type>(apply_post(op_, acc[k], hook_context{ranks_, at + k}));
     }
-    // A narrower wire rounds; the rank that computes a value must keep what the others will receive, or results differ between ranks.
+    // A narrower wire rounds; the rank that computes a value must keep what the others will receive, or results differ
+    // between ranks.
     static void through_wire(acc_type* acc, std::size_t n) {
         if constexpr (!std::is_same_v<Wire, acc_type>)
             for (std::size_t k = 0; k < n; ++k) acc[k] = static_cast<acc_type>(static_cast<Wire>(acc[k]));
     }
     void deliver(acc_type* acc, sched::place to, std::size_t to_at, Wire* forward, std::size_t i, std::size_t n) {
         if (to == sched::place::out) finish(acc, to_at + i, n);
-        if (forward != nullptr || to == sched::place::out) through_wire(acc, n);  // a later step may send it on from out
+        if (forward != nullptr || to == sched::place::out) through_wire(acc, n); // a later step may send it on from out
         if (to != sched::place::none) write(to, to_at + i, acc, n);
-        if (forward != nullptr) for (std::size_t k = 0; k < n; ++k) forward[i + k] = static_cast<Wire>(acc[k]);
+        if (forward != nullptr)
+            for (std::size_t k = 0; k < n; ++k) forward[i + k] = static_cast<Wire>(acc[k]);
     }
 
     In in_;

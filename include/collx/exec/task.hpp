@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host reading of a schedule: one cursor per strand over the recorded steps, moved on by advance() as far as messages and signals allow.
-// Nothing blocks in here, so many operations can be under way; nothing throws either, errors are kept for whoever waits.
+// The host reading of a schedule: one cursor per strand over the recorded steps, moved on by advance() as far as
+// messages and signals allow. Nothing blocks in here, so many operations can be under way; nothing throws either,
+// errors are kept for whoever waits.
 #pragma once
 
+#include <cerrno>
+#include <collx/core/pointers.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <collx/core/pointers.hpp>
 #include <vector>
 
 #include <collx/exec/layout.hpp>
@@ -16,12 +18,12 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// The window of one algorithm on one port, and how many pieces have run over it: stages and signal numbers go on where the last call stopped.
-// Rooted algorithms share one window for all roots.
+// The window of one algorithm on one port, and how many pieces have run over it: stages and signal numbers go on where
+// the last call stopped. Rooted algorithms share one window for all roots.
 struct bound_window {
     window_memory memory;
     std::uint64_t iteration = 0;
-    std::size_t position = 0;  // in the rings: the same on all ranks
+    std::size_t position = 0; // in the rings: the same on all ranks
 };
 
 // A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
@@ -31,13 +33,13 @@ struct bound_schedule {
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
-    bool zero_copy = false;            // peers read and write the user's own buffers
-    bound_window* window = nullptr;    // null where channels alone are used
-    std::byte* scratch = nullptr;      // tmp chunks
+    bool zero_copy = false;         // peers read and write the user's own buffers
+    bound_window* window = nullptr; // null where channels alone are used
+    std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;
     std::vector<std::byte> scratch_memory;
     std::vector<std::vector<std::byte>> outgrown;
-    std::vector<const void*> sources;  // operands of a fold
+    std::vector<const void*> sources; // operands of a fold
 };
 
 enum class task_state : unsigned char { blocked, moved, done, failed };
@@ -47,9 +49,9 @@ class operation {
 public:
     virtual ~operation() = default;
     virtual task_state advance() = 0;
-    task_state state = task_state::blocked;  // kept by the progress engine for whoever waits
+    task_state state = task_state::blocked; // kept by the progress engine for whoever waits
     failure error{};
-    int waiting_for = -1;  // the peer that the first blocked strand waits for, -1: several
+    int waiting_for = -1; // the peer that the first blocked strand waits for, -1: several
 };
 
 template <class Links, class Mover>
@@ -60,14 +62,17 @@ public:
 
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
     // attached: a zero-copy schedule on private buffers, read through the kernel.
-    task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out, std::size_t piece_elems, bool attached = false)
-        : links_(links), plan_(plan), mover_(mover), in_(in), out_(out), piece_elems_(piece_elems == 0 ? 1 : piece_elems), attached_(attached) {
+    task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out,
+         std::size_t piece_elems, bool attached = false)
+        : links_(links), plan_(plan), mover_(mover), in_(in), out_(out),
+          piece_elems_(piece_elems == 0 ? 1 : piece_elems), attached_(attached) {
         const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
         pieces_ = most == 0 ? 1 : (most + piece_elems_ - 1) / piece_elems_;
         stride_bytes_ = round_up(piece_elems_ * sizeof(wire), alignof(wire));
         if (plan.window != nullptr) enter_window(*plan.window);
         mover_.set_tmp(plan.scratch);
-        for (const auto& s : plan.steps.strands) strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0};
+        for (const auto& s : plan.steps.strands)
+            strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0};
     }
 
     task_state advance() override {
@@ -91,8 +96,8 @@ private:
     struct strand {
         const sched::step *pc, *begin, *end;
         std::size_t piece;
-        std::size_t position;  // of this iteration in the window's rings
-        int seen;  // wait_all: peers already found
+        std::size_t position; // of this iteration in the window's rings
+        int seen;             // wait_all: peers already found
     };
     struct part {
         std::size_t at, count;
@@ -130,12 +135,14 @@ private:
         w.iteration += pieces_;
         const std::size_t bytes = stride_bytes_ * static_cast<std::size_t>(plan_.chunks);
         inline_window_ = bytes <= signal_line::inline_bytes && alignof(wire) <= 8;
-        if (inline_window_ || plan_.zero_copy || bytes == 0 || window_.shape().ring_bytes() == 0) return;  // signals only: no ring
+        if (inline_window_ || plan_.zero_copy || bytes == 0 || window_.shape().ring_bytes() == 0)
+            return; // signals only: no ring
         iteration_bytes_ = round_up(bytes, cache_line_bytes);
         first_position_ = fitting(w.position);
         const std::size_t ring = window_.shape().ring_bytes(), until_end = (ring - first_position_) / iteration_bytes_;
-        w.position = pieces_ <= until_end ? first_position_ + pieces_ * iteration_bytes_
-                                          : ((pieces_ - until_end - 1) % (ring / iteration_bytes_) + 1) * iteration_bytes_;
+        w.position = pieces_ <= until_end
+                         ? first_position_ + pieces_ * iteration_bytes_
+                         : ((pieces_ - until_end - 1) % (ring / iteration_bytes_) + 1) * iteration_bytes_;
     }
     std::size_t fitting(std::size_t position) const {
         return position + iteration_bytes_ > window_.shape().ring_bytes() ? 0 : position;
@@ -166,16 +173,18 @@ private:
         return static_cast<std::uint32_t>(n);
     }
     wire* window_at(int rank, int segment, const strand& st, int chunk) const {
-        std::byte* at = inline_window_ ? window_.line(rank, segment, base_ + st.piece).payload : window_.segment(rank, segment, st.position);
+        std::byte* at = inline_window_ ? window_.line(rank, segment, base_ + st.piece).payload
+                                       : window_.segment(rank, segment, st.position);
         return reinterpret_cast<wire*>(at + static_cast<std::size_t>(chunk) * stride_bytes_);
     }
 
     // -------------------------------------------------------------- channels
     bool run_channel(const sched::step& s, strand& st) {
         const bool receives = (s.what & sched::recv) != 0, sends = (s.what & sched::send) != 0;
-        const sched::ref& shape = (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
+        const sched::ref& shape =
+            (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
         const std::size_t n = message_elems(shape.where, shape.chunks, st.piece);
-        if (n == 0 && st.piece > 0) return true;  // both ends know that this chunk has ended
+        if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
         const std::size_t bytes = n * sizeof(wire);
         const std::uint32_t tag = transfer_tag(shape);
         const wire* in = nullptr;
@@ -222,7 +231,8 @@ private:
 
     // -------------------------------------------------------------- windows
     struct user_buffers {
-        std::uint64_t in, out;  // offsets in the arena; addresses in the owner's process where ranks attach to each other
+        std::uint64_t in,
+            out; // offsets in the arena; addresses in the owner's process where ranks attach to each other
     };
 
     bool run_signal(const sched::step& s, strand& st) {
@@ -240,7 +250,8 @@ private:
             return blocked_on(s.peer_from);
         }
         for (const int n = links_.size(); st.seen < n; ++st.seen)
-            if (window_.line(st.seen, s.index, at).number.load(std::memory_order_acquire) <= at) return blocked_on(st.seen);
+            if (window_.line(st.seen, s.index, at).number.load(std::memory_order_acquire) <= at)
+                return blocked_on(st.seen);
         return true;
     }
     bool run_get(const sched::step& s, strand& st) {
@@ -248,7 +259,8 @@ private:
             const int chunk = s.src.chunks.at(i, plan_.chunks);
             const part to = local(s.dst.where, s.dst.chunks.at(i, plan_.chunks), st.piece);
             if (attached_) {
-                if (!read_attached(s, chunk, to, st)) return broken(errc::unsupported, s.peer_from);
+                if (!read_attached(s, chunk, to, st))
+                    return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, s.peer_from);
                 continue;
             }
             mover_.store(s.dst.where, to.at, remote_at(s.src.where, s.peer_from, chunk, st), to.count);
@@ -267,7 +279,8 @@ private:
                 fold_into_all(sources, count, dst_chunk, st, to);
                 continue;
             }
-            wire* also = s.also != sched::place::none ? window_at(me, sched::segment_of(s.also), st, dst_chunk) : nullptr;
+            wire* also =
+                s.also != sched::place::none ? window_at(me, sched::segment_of(s.also), st, dst_chunk) : nullptr;
             const int own_index = me >= s.peer_from && me < s.peer_to ? me - s.peer_from : -1;
             mover_.fold_ranks(sources, count, own_index, s.own, own.at, s.dst.where, to.at, also, to.count);
         }
@@ -278,7 +291,8 @@ private:
             const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
             const part p = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
             if (sched::is_window(s.dst.where)) {
-                mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st, dst_chunk), s.src.where, p.at, p.count);
+                mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st, dst_chunk), s.src.where, p.at,
+                            p.count);
             } else {
                 mover_.move(s.src.where, p.at, s.dst.where, local(s.dst.where, dst_chunk, st.piece).at, p.count);
             }
@@ -289,7 +303,9 @@ private:
     // -------------------------------------------------------------- zero copy: the operand is a peer's own buffer
     void publish_buffers(signal_line& line) const {
         if constexpr (Mover::plain) {
-            const auto place_of = [&](const void* p) { return attached_ ? reinterpret_cast<std::uint64_t>(p) : links_.memory().offset_of(p); };
+            const auto place_of = [&](const void* p) {
+                return attached_ ? reinterpret_cast<std::uint64_t>(p) : links_.memory().offset_of(p);
+            };
             const user_buffers b{place_of(mover_.input().data()), place_of(mover_.output().data())};
             std::memcpy(line.payload, &b, sizeof b);
         }
@@ -309,8 +325,10 @@ private:
         if constexpr (Mover::plain) {
             const user_buffers b = buffers_of(s.peer_from, st);
             const bool is_in = s.src.where == sched::place::in;
-            const std::uint64_t from = (is_in ? b.in : b.out) + cut(is_in ? in_ : out_, chunk, st.piece).at * sizeof(wire);
-            return links_.read_private(s.peer_from, const_cast<wire*>(mover_.output().data()) + to.at, from, to.count * sizeof(wire));
+            const std::uint64_t from =
+                (is_in ? b.in : b.out) + cut(is_in ? in_ : out_, chunk, st.piece).at * sizeof(wire);
+            return links_.read_private(s.peer_from, const_cast<wire*>(mover_.output().data()) + to.at, from,
+                                       to.count * sizeof(wire));
         }
         return false;
     }
@@ -341,7 +359,7 @@ private:
     chunk_layout in_, out_;
     std::size_t piece_elems_, pieces_, stride_bytes_;
     window_memory window_;
-    std::uint64_t base_ = 0;  // iterations of the window before this call
+    std::uint64_t base_ = 0; // iterations of the window before this call
     std::size_t first_position_ = 0, iteration_bytes_ = 0;
     bool inline_window_ = false, attached_ = false;
     int count_ = 0;

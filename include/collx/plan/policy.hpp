@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a program may fix at compile time about how a collective runs: the algorithm, the type on the wire, the order of operands, the size of pieces.
-// A policy is a plain value; comm.with(…) binds any of them, in any order, to the calls made through it.
+// What a program may fix at compile time about how a collective runs: the algorithm, the type on the wire, the order of
+// operands, the size of pieces. A policy is a plain value; comm.with(…) binds any of them, in any order, to the calls
+// made through it.
 #pragma once
 
 #include <concepts>
@@ -12,29 +13,33 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Elements travel as W (bf16 on the wire of float sums, say). Reducing collectives only; all ranks keep what the wire carried, so results stay equal.
+// Elements travel as W (bf16 on the wire of float sums, say). Reducing collectives only; all ranks keep what the wire
+// carried, so results stay equal.
 template <class W>
 struct wire {
     using type = W;
 };
-// Operands are combined in rank order, one after the other, whatever the size, the count of ranks or the machine: the same bits on every run.
+// Operands are combined in rank order, one after the other, whatever the size, the count of ranks or the machine: the
+// same bits on every run.
 struct deterministic {};
 // Elements of one chunk that travel at once, in bytes; 0 leaves it to the selector.
 struct piece {
     std::size_t bytes = 0;
 };
-// Broadcast, all_gather and all_to_all read private memory of their peers directly (cross-memory attach, process_vm_readv) instead of staging it in shared
-// memory. One copy instead of two, but through the kernel: slower on every machine measured so far, hence a choice and not the default.
-// Errors: unsupported where the kernel or the container forbids it (collx_info says why).
+// Broadcast, all_gather and all_to_all read private memory of their peers directly (cross-memory attach,
+// process_vm_readv) instead of staging it in shared memory. One copy instead of two, but through the kernel: slower on
+// every machine measured so far, hence a choice and not the default. Errors: unsupported where the kernel or the
+// container forbids it (collx_info says why).
 struct attach {};
 // Let the selector choose (the default).
 struct automatic {};
 
-// A type that names the collective it implements and can be run over an executor is an algorithm; users write their own.
+// A type that names the collective it implements and can be run over an executor is an algorithm; users write their
+// own.
 template <class A>
 concept AlgorithmPolicy = requires(const A& a) {
     { A::op } -> std::convertible_to<collective>;
-    { a.chunks(2) } -> std::convertible_to<int>;  // static, or of this value's parameters
+    { a.chunks(2) } -> std::convertible_to<int>; // static, or of this value's parameters
 };
 
 // The policies of one call, folded together from a list.

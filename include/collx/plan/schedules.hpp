@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where an algorithm meets a communicator: its steps are recorded once, its window is made once, and both are kept for every later call with the same
-// algorithm and parameters. Looking one up is one probe of a small table.
+// Where an algorithm meets a communicator: its steps are recorded once, its window is made once, and both are kept for
+// every later call with the same algorithm and parameters. Looking one up is one probe of a small table.
 #pragma once
 
+#include <collx/core/pointers.hpp>
 #include <cstdint>
 #include <cstring>
-#include <collx/core/pointers.hpp>
 #include <type_traits>
 #include <vector>
 
@@ -17,12 +17,14 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Algorithm>
-inline constexpr char algorithm_id = 0;  // its address is the algorithm's identity in this process
+inline constexpr char algorithm_id = 0; // its address is the algorithm's identity in this process
 
-// The parameters of an algorithm value (root, chunk count, depth) as bits; two values with equal bits record the same steps.
+// The parameters of an algorithm value (root, chunk count, depth) as bits; two values with equal bits record the same
+// steps.
 template <class Algorithm>
 std::uint64_t parameter_bits(const Algorithm& a) {
-    static_assert(std::is_trivially_copyable_v<Algorithm> && sizeof(Algorithm) <= 64, "collx: an algorithm is a small value of plain parameters");
+    static_assert(std::is_trivially_copyable_v<Algorithm> && sizeof(Algorithm) <= 64,
+                  "collx: an algorithm is a small value of plain parameters");
     if constexpr (std::is_empty_v<Algorithm>) return 0;
     unsigned char raw[sizeof(Algorithm)];
     std::memcpy(raw, &a, sizeof raw);
@@ -56,23 +58,26 @@ struct footprint {
                 }
                 for (sched::place w : {s.src.where, s.dst.where, s.also})
                     if (sched::is_window(w) && sched::segment_of(w) >= segments) segments = sched::segment_of(w) + 1;
-                zero_copy |= (s.what & sched::to_all) != 0 || ((s.what & (sched::get | sched::fold)) != 0 && !sched::is_window(s.src.where));
+                zero_copy |= (s.what & sched::to_all) != 0 ||
+                             ((s.what & (sched::get | sched::fold)) != 0 && !sched::is_window(s.src.where));
             }
     }
 };
 
-}  // namespace detail
+} // namespace detail
 
 class schedule_cache {
 public:
     explicit schedule_cache(links& l) : links_(l), table_(slots) {}
 
-    // The schedule of `algorithm` on this communicator and port. First use is collective: windows are made in call order.
+    // The schedule of `algorithm` on this communicator and port. First use is collective: windows are made in call
+    // order.
     template <class Algorithm>
     bound_schedule& bind(const Algorithm& algorithm, int at_port) {
         const void* id = &detail::algorithm_id<Algorithm>;
         const std::uint64_t bits = detail::parameter_bits(algorithm);
-        const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ bits ^ static_cast<std::uint64_t>(at_port) << 57;
+        const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ bits ^
+                                    static_cast<std::uint64_t>(at_port) << 57;
         for (std::size_t i = mixed >> 32;; ++i) {
             entry& e = table_[i & (table_.size() - 1)];
             if (e.id == id && e.bits == bits && e.at_port == at_port) return *e.schedule;
@@ -80,7 +85,8 @@ public:
         }
     }
 
-    // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on the port may be using it.
+    // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on
+    // the port may be using it.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
         if (bytes <= b.scratch_bytes) return;
         if (bytes < 2 * b.scratch_bytes) bytes = 2 * b.scratch_bytes;
@@ -90,10 +96,12 @@ public:
         b.scratch_bytes = bytes;
     }
 
-    // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer after their readers lost them.
+    // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer
+    // after their readers lost them.
     static constexpr std::size_t ring_bytes = std::size_t{2} << 20;
     static constexpr std::size_t stage_bytes(int chunks, int depth) {
-        const std::size_t least = static_cast<std::size_t>(chunks) * 8 * 1024, by_ring = ring_bytes / static_cast<std::size_t>(depth > 0 ? depth : 1);
+        const std::size_t least = static_cast<std::size_t>(chunks) * 8 * 1024,
+                          by_ring = ring_bytes / static_cast<std::size_t>(depth > 0 ? depth : 1);
         return round_up(least > by_ring ? least : by_ring, page_bytes);
     }
 
@@ -126,11 +134,12 @@ private:
         b->sources.resize(static_cast<std::size_t>(n));
         b->zero_copy = f.zero_copy;
         if constexpr (requires { Algorithm::signals; })
-            b->window = &window_for(&detail::algorithm_id<Algorithm>, at_port,
-                                    {.signals = Algorithm::signals,
-                                     .segments = f.segments,
-                                     .depth = detail::window_depth_of(algorithm),
-                                     .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, detail::window_depth_of(algorithm)) : 0});
+            b->window = &window_for(
+                &detail::algorithm_id<Algorithm>, at_port,
+                {.signals = Algorithm::signals,
+                 .segments = f.segments,
+                 .depth = detail::window_depth_of(algorithm),
+                 .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, detail::window_depth_of(algorithm)) : 0});
         return b;
     }
     // One window per algorithm, port and shape, whatever the root.
@@ -150,8 +159,8 @@ private:
         std::vector<entry> bigger(table_.size() * 2);
         for (auto& e : table_) {
             if (e.id == nullptr) continue;
-            const std::uint64_t mixed =
-                (reinterpret_cast<std::uintptr_t>(e.id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ e.bits ^ static_cast<std::uint64_t>(e.at_port) << 57;
+            const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(e.id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ e.bits ^
+                                        static_cast<std::uint64_t>(e.at_port) << 57;
             std::size_t i = mixed >> 32;
             while (bigger[i & (bigger.size() - 1)].id != nullptr) ++i;
             bigger[i & (bigger.size() - 1)] = std::move(e);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The default choice of algorithm and piece size for ranks that share memory. Numbers carry their evidence; docs/performance.md has the measurements.
+// The default choice of algorithm and piece size for ranks that share memory. Numbers carry their evidence;
+// docs/performance.md has the measurements.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,11 @@ COLLX_BEGIN_NAMESPACE
 
 // What a choice depends on. Everything in it is the same on all ranks.
 struct problem {
-    std::size_t bytes = 0;   // of the whole buffer, on the wire
+    std::size_t bytes = 0; // of the whole buffer, on the wire
     int ranks = 1;
     int root = 0;
     int at_port = 0;
-    bool zero_copy = false;  // all buffers lie in windows
+    bool zero_copy = false; // all buffers lie in windows
     bool oversubscribed = false;
 };
 
@@ -33,7 +34,7 @@ constexpr std::size_t one_shot_limit(const problem& p) {
     return 2 * 1024;
 }
 
-}  // namespace detail
+} // namespace detail
 
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
@@ -74,16 +75,21 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
 inline std::size_t bytes_limit(const bound_schedule& b, std::size_t slot_bytes) {
     if (b.zero_copy) return SIZE_MAX;
     const auto chunks = static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1);
-    if (b.window != nullptr && b.window->memory.shape().stage_bytes == 0) return SIZE_MAX;  // signals only
-    return b.window != nullptr ? b.window->memory.shape().stage_bytes / chunks / 64 * 64 : slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
+    if (b.window != nullptr && b.window->memory.shape().stage_bytes == 0) return SIZE_MAX; // signals only
+    return b.window != nullptr ? b.window->memory.shape().stage_bytes / chunks / 64 * 64
+                               : slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
 }
 
-// How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2 cache; each costs a few
-// hundred nanoseconds of signalling, or a context switch where ranks share cores.
-inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, std::size_t slot_bytes, bool oversubscribed) {
+// How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
+// cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
+inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, std::size_t slot_bytes,
+                               bool oversubscribed) {
     if (b.zero_copy) return chunk_bytes;
     const std::size_t most = bytes_limit(b, slot_bytes);
-    const std::size_t want = oversubscribed ? 64 * 1024 : chunk_bytes <= 16 * 1024 ? chunk_bytes : chunk_bytes <= 128 * 1024 ? 16 * 1024 : 32 * 1024;
+    const std::size_t want = oversubscribed              ? 64 * 1024
+                             : chunk_bytes <= 16 * 1024  ? chunk_bytes
+                             : chunk_bytes <= 128 * 1024 ? 16 * 1024
+                                                         : 32 * 1024;
     return want < most ? want : most;
 }
 

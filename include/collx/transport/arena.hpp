@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One range of memory that all ranks of a host see: the ground under channels, windows and shared buffers. Threads share an anonymous mapping
-// (memory.hpp), processes a sealed memfd (shm.hpp). Sparse: only touched pages cost anything. Knows no schedule and no communicator.
+// One range of memory that all ranks of a host see: the ground under channels, windows and shared buffers. Threads
+// share an anonymous mapping (memory.hpp), processes a sealed memfd (shm.hpp). Sparse: only touched pages cost
+// anything. Knows no schedule and no communicator.
 #pragma once
 
 #include <fcntl.h>
@@ -25,9 +26,10 @@ inline constexpr int max_local_ranks = 1024;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
-// Start of the mapping. A free list of ranges under one lock: ranges are taken when communicators and shared buffers are made, never in a call.
+// Start of the mapping. A free list of ranges under one lock: ranges are taken when communicators and shared buffers
+// are made, never in a call.
 struct arena_header {
-    static constexpr std::uint64_t magic_value = 0x3178'6c6c'6f63'0001;  // "collx1", layout 1
+    static constexpr std::uint64_t magic_value = 0x3178'6c6c'6f63'0001; // "collx1", layout 1
     static constexpr int max_free = 1000;
     struct range {
         std::uint64_t offset, bytes;
@@ -35,16 +37,18 @@ struct arena_header {
     std::uint64_t magic;
     std::uint64_t bytes;
     std::int32_t ranks;
-    alignas(64) std::atomic<std::uint32_t> arrived;        // written by: each rank once; read by: all, acquire
-    alignas(64) std::atomic<std::uint32_t> lock;           // 0 free, else holder's pid
+    alignas(64) std::atomic<std::uint32_t> arrived; // written by: each rank once; read by: all, acquire
+    alignas(64) std::atomic<std::uint32_t> lock;    // 0 free, else holder's pid
     std::int32_t free_count;
-    range free[max_free];                                  // sorted by offset; under lock
-    static constexpr std::int32_t has_left = -2, has_failed = -3;  // the second: a thread that ended with an exception
-    alignas(64) std::atomic<std::int32_t> pid[max_local_ranks];  // written by: its rank before arrived, has_left at its end; read by: all
-    alignas(64) std::byte board[page_bytes];               // for those who build on the arena: a page at a known place
+    range free[max_free];                                         // sorted by offset; under lock
+    static constexpr std::int32_t has_left = -2, has_failed = -3; // the second: a thread that ended with an exception
+    alignas(64) std::atomic<std::int32_t> pid[max_local_ranks]; // written by: its rank before arrived, has_left at its
+                                                                // end; read by: all
+    alignas(64) std::byte board[page_bytes]; // for those who build on the arena: a page at a known place
 };
 
-// A mapped arena. The mapping lives as long as somebody shares this object; the memory goes when the last process unmaps it.
+// A mapped arena. The mapping lives as long as somebody shares this object; the memory goes when the last process
+// unmaps it.
 class arena {
 public:
     arena(void* base, std::size_t bytes, int fd) : base_(static_cast<std::byte*>(base)), bytes_(bytes), fd_(fd) {}
@@ -68,7 +72,9 @@ public:
 
     arena_header& header() const { return *reinterpret_cast<arena_header*>(base_); }
     std::byte* at(std::uint64_t offset) const { return base_ + offset; }
-    std::uint64_t offset_of(const void* p) const { return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_); }
+    std::uint64_t offset_of(const void* p) const {
+        return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_);
+    }
     bool contains(const void* p, std::size_t bytes) const {
         const auto* b = static_cast<const std::byte*>(p);
         return b >= base_ && b < base_ + bytes_ && bytes <= static_cast<std::size_t>(base_ + bytes_ - b);
@@ -80,9 +86,10 @@ public:
     // Takes `bytes` of address space (page aligned). Nothing is touched.
     std::uint64_t take(std::size_t bytes) {
         auto& h = header();
-        if (bytes > bytes_) fail_full(bytes);  // before rounding, which could wrap
+        if (bytes > bytes_) fail_full(bytes); // before rounding, which could wrap
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
-        if (!acquire(h)) fail(errc::timeout, -1, -1, "is a rank stopped?", "the table of shared address space stays locked");
+        if (!acquire(h))
+            fail(errc::timeout, -1, -1, "is a rank stopped?", "the table of shared address space stays locked");
         for (int i = 0; i < h.free_count; ++i) {
             auto& f = h.free[i];
             if (f.bytes < bytes) continue;
@@ -90,7 +97,8 @@ public:
             f.offset += bytes;
             f.bytes -= bytes;
             if (f.bytes == 0) {
-                std::memmove(&h.free[i], &h.free[i + 1], sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i - 1));
+                std::memmove(&h.free[i], &h.free[i + 1],
+                             sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i - 1));
                 --h.free_count;
             }
             release(h);
@@ -103,10 +111,12 @@ public:
     // Gives a range back, its pages too.
     void give_back(std::uint64_t offset, std::size_t bytes) noexcept {
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
-        if (fd_ >= 0) (void)::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+        if (fd_ >= 0)
+            (void)::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                              static_cast<off_t>(bytes));
         else (void)::madvise(at(offset), bytes, MADV_DONTNEED);
         auto& h = header();
-        if (!acquire(h)) return;  // leaks address space
+        if (!acquire(h)) return; // leaks address space
         int i = 0;
         while (i < h.free_count && h.free[i].offset < offset) ++i;
         const bool joins_left = i > 0 && h.free[i - 1].offset + h.free[i - 1].bytes == offset;
@@ -115,13 +125,15 @@ public:
             h.free[i - 1].bytes += bytes;
             if (joins_right) {
                 h.free[i - 1].bytes += h.free[i].bytes;
-                std::memmove(&h.free[i], &h.free[i + 1], sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i - 1));
+                std::memmove(&h.free[i], &h.free[i + 1],
+                             sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i - 1));
                 --h.free_count;
             }
         } else if (joins_right) {
             h.free[i] = {offset, h.free[i].bytes + bytes};
-        } else if (h.free_count < arena_header::max_free) {  // a full list leaks address space, nothing else
-            std::memmove(&h.free[i + 1], &h.free[i], sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i));
+        } else if (h.free_count < arena_header::max_free) { // a full list leaks address space, nothing else
+            std::memmove(&h.free[i + 1], &h.free[i],
+                         sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i));
             h.free[i] = {offset, bytes};
             ++h.free_count;
         }
@@ -135,10 +147,12 @@ public:
         constexpr std::size_t piece_bytes = std::size_t{1} << 20;
         for (std::size_t done = 0; done < bytes;) {
             const std::size_t piece = bytes - done < piece_bytes ? bytes - done : piece_bytes;
-            if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset + done), static_cast<off_t>(piece)) == 0) done += piece;
+            if (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset + done), static_cast<off_t>(piece)) ==
+                0)
+                done += piece;
             else if (errno != EINTR)
-                fail(errc::resource, -1, -1, "free memory or raise the memory limit of this job", "cannot reserve %zu bytes of shared memory: %s", bytes,
-                     std::strerror(errno));
+                fail(errc::resource, -1, -1, "free memory or raise the memory limit of this job",
+                     "cannot reserve %zu bytes of shared memory: %s", bytes, std::strerror(errno));
         }
     }
 
@@ -148,7 +162,8 @@ private:
              "no %zu bytes of shared address space left", bytes);
     }
 
-    // False after ten seconds. Held for a few hundred instructions; after a second it is taken over from a holder that died inside them.
+    // False after ten seconds. Held for a few hundred instructions; after a second it is taken over from a holder that
+    // died inside them.
     static bool acquire(arena_header& h) {
         const auto me = static_cast<std::uint32_t>(::getpid());
         for (const std::int64_t begin = now_ns();;) {

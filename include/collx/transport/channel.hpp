@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A channel over shared memory: an ordered, credited FIFO of slots from one rank to one other. Each slot has a header line with its number and room
-// for a short message, so that a short message is one cache-line transfer; long ones lie in a ring of memory, reused as late as possible (see
-// window.hpp for why). Both ends follow the same rule for where a message lies, from the sizes in their own schedules.
+// A channel over shared memory: an ordered, credited FIFO of slots from one rank to one other. Each slot has a header
+// line with its number and room for a short message, so that a short message is one cache-line transfer; long ones lie
+// in a ring of memory, reused as late as possible (see window.hpp for why). Both ends follow the same rule for where a
+// message lies, from the sizes in their own schedules.
 //
 //   sender: try_acquire → fill → commit          receiver: has_message → is_expected → peek, use in place → release
 //   slot i % depth is full when header.number == i + 1; free again when the receiver's `taken` > i - depth
@@ -29,9 +30,10 @@ struct channel_shape {
 
 struct slot_header {
     static constexpr std::size_t inline_bytes = 48;
-    std::atomic<std::uint64_t> number;  // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint32_t bytes;                // compared with the receiver's own schedule, never obeyed
-    std::uint32_t tag;                  // likewise: low bits of the whole transfer's element count
+    std::atomic<std::uint64_t>
+        number;          // written by the sender (release) after the payload; read by the receiver (acquire)
+    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed
+    std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
 };
 static_assert(sizeof(slot_header) == cache_line_bytes);
@@ -40,22 +42,32 @@ namespace detail {
 struct channel_memory {
     std::byte* base = nullptr;
     channel_shape shape{};
-    std::atomic<std::uint64_t>& taken() const { return *reinterpret_cast<std::atomic<std::uint64_t>*>(base); }  // written by the receiver
+    std::atomic<std::uint64_t>& taken() const {
+        return *reinterpret_cast<std::atomic<std::uint64_t>*>(base);
+    } // written by the receiver
     slot_header& slot(std::uint64_t i) const {
         return reinterpret_cast<slot_header*>(base + page_bytes)[i % static_cast<std::uint64_t>(shape.depth)];
     }
-    std::byte* ring() const { return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * cache_line_bytes, page_bytes); }
-    // Where a message of `bytes` lies if the one before ended at `position`. Any depth messages of at most slot_bytes in a row lie apart: together with
-    // the waste at one end of the ring they are shorter than the ring.
-    std::size_t place(std::size_t position, std::size_t bytes) const { return position + bytes > shape.ring_bytes() ? 0 : position; }
-    static std::size_t end_of(std::size_t place, std::size_t bytes) { return place + round_up(bytes, cache_line_bytes); }
+    std::byte* ring() const {
+        return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * cache_line_bytes, page_bytes);
+    }
+    // Where a message of `bytes` lies if the one before ended at `position`. Any depth messages of at most slot_bytes
+    // in a row lie apart: together with the waste at one end of the ring they are shorter than the ring.
+    std::size_t place(std::size_t position, std::size_t bytes) const {
+        return position + bytes > shape.ring_bytes() ? 0 : position;
+    }
+    static std::size_t end_of(std::size_t place, std::size_t bytes) {
+        return place + round_up(bytes, cache_line_bytes);
+    }
 };
-}  // namespace detail
+} // namespace detail
 
 class sending_end {
 public:
     sending_end() = default;
-    sending_end(std::byte* base, channel_shape shape) : memory_{base, shape} { next_ = taken_ = memory_.taken().load(std::memory_order_relaxed); }
+    sending_end(std::byte* base, channel_shape shape) : memory_{base, shape} {
+        next_ = taken_ = memory_.taken().load(std::memory_order_relaxed);
+    }
 
     bool is_open() const { return memory_.base != nullptr; }
     // Where to put the next message of `bytes` (at most slot_bytes), or nullptr while all slots are full.
@@ -77,7 +89,7 @@ public:
         ++messages;
         payload_bytes += bytes;
     }
-    std::uint64_t messages = 0, payload_bytes = 0;  // facts are checked against these
+    std::uint64_t messages = 0, payload_bytes = 0; // facts are checked against these
 
 private:
     detail::channel_memory memory_;
@@ -88,7 +100,9 @@ private:
 class receiving_end {
 public:
     receiving_end() = default;
-    receiving_end(std::byte* base, channel_shape shape) : memory_{base, shape} { next_ = memory_.taken().load(std::memory_order_relaxed); }
+    receiving_end(std::byte* base, channel_shape shape) : memory_{base, shape} {
+        next_ = memory_.taken().load(std::memory_order_relaxed);
+    }
 
     bool is_open() const { return memory_.base != nullptr; }
     // Whether there is a message.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator holds of a transport: the channels to every peer, a place to make windows, and the news of failures. This is the model for
-// ranks that share an arena, threads (memory) and processes (shm) alike.
+// What a communicator holds of a transport: the channels to every peer, a place to make windows, and the news of
+// failures. This is the model for ranks that share an arena, threads (memory) and processes (shm) alike.
 #pragma once
 
 #include <sys/uio.h>
@@ -24,20 +24,22 @@ struct failure {
     constexpr failure() = default;
     constexpr explicit failure(std::uint64_t w) : word(w) {}
     constexpr failure(errc code, int rank)
-        : word((static_cast<std::uint64_t>(code) + 1) << 32 | static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
+        : word((static_cast<std::uint64_t>(code) + 1) << 32 |
+               static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
     constexpr explicit operator bool() const { return word != 0; }
     constexpr errc code() const { return static_cast<errc>((word >> 32) - 1); }
     constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
 };
 
-// Ports keep traffic apart that may be under way at the same time: blocking calls, a few outstanding calls, messages between two ranks.
+// Ports keep traffic apart that may be under way at the same time: blocking calls, a few outstanding calls, messages
+// between two ranks.
 namespace port {
 inline constexpr int blocking = 0;
 inline constexpr int first_async = 1;
 inline constexpr int async_ports = 3;
 inline constexpr int messages = 4;
 inline constexpr int count = 5;
-}  // namespace port
+} // namespace port
 
 // Address map of one communicator inside the arena, the same on all ranks by construction.
 struct links_layout {
@@ -47,13 +49,20 @@ struct links_layout {
     static constexpr links_layout for_ranks(int n) {
         links_layout l;
         l.ranks = n;
-        // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them for itself.
-        while (l.channel.slot_bytes > 16 * 1024 && l.channel.slot_bytes * static_cast<std::size_t>(l.channel.depth) * static_cast<std::size_t>(n - 1) > (std::size_t{2} << 20)) l.channel.slot_bytes /= 2;
+        // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them for
+        // itself.
+        while (l.channel.slot_bytes > 16 * 1024 &&
+               l.channel.slot_bytes * static_cast<std::size_t>(l.channel.depth) * static_cast<std::size_t>(n - 1) >
+                   (std::size_t{2} << 20))
+            l.channel.slot_bytes /= 2;
         return l;
     }
-    constexpr std::size_t control_bytes() const { return page_bytes; }
+    constexpr std::size_t control_bytes() const {
+        return page_bytes + round_up(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), page_bytes);
+    }
     constexpr std::size_t channels_bytes() const {
-        return static_cast<std::size_t>(port::count) * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) * channel.bytes();
+        return static_cast<std::size_t>(port::count) * static_cast<std::size_t>(ranks) *
+               static_cast<std::size_t>(ranks) * channel.bytes();
     }
     constexpr std::size_t windows_bytes() const { return std::size_t{1} << 30; }
     constexpr std::size_t bytes() const { return control_bytes() + channels_bytes() + windows_bytes(); }
@@ -63,15 +72,29 @@ struct links_layout {
 };
 
 struct links_control {
-    std::atomic<std::uint64_t> failed;                  // written once by whoever notices first; read by all waits
-    alignas(64) std::atomic<std::int32_t> users;        // ranks that still hold this communicator
-    alignas(64) std::atomic<std::int32_t> attached;     // ranks that have begun to use it
+    std::atomic<std::uint64_t> failed;              // written once by whoever notices first; read by all waits
+    alignas(64) std::atomic<std::int32_t> users;    // ranks that still hold this communicator
+    alignas(64) std::atomic<std::int32_t> attached; // ranks that have begun to use it
+};
+
+// What a rank that waits says of itself from time to time, so that who loses patience can name the rank at the end of
+// the chain and not just its neighbour. When (in units of 2^16 ns) in the upper 48 bits, rank it waits for + 1 in the
+// lower 16. Not taken back when the wait ends: an old word says nothing.
+struct waiting_word {
+    std::uint64_t word = 0;
+    waiting_word() = default;
+    explicit waiting_word(std::uint64_t w) : word(w) {}
+    waiting_word(std::int64_t now, int peer)
+        : word(static_cast<std::uint64_t>(now) >> 16 << 16 | static_cast<std::uint64_t>(peer < 0 ? 0 : peer + 1)) {}
+    std::int64_t said_at_ns() const { return static_cast<std::int64_t>(word >> 16 << 16); }
+    int peer() const { return static_cast<int>(word & 0xffff) - 1; }
 };
 
 class links {
 public:
     links(arena& a, std::uint64_t offset, int rank, int n)
-        : arena_(&a), base_(a.at(offset)), layout_(links_layout::for_ranks(n)), rank_(rank), next_window_(layout_.control_bytes() + layout_.channels_bytes()) {
+        : arena_(&a), base_(a.at(offset)), layout_(links_layout::for_ranks(n)), rank_(rank),
+          next_window_(layout_.control_bytes() + layout_.channels_bytes()) {
         const auto ends = static_cast<std::size_t>(port::count) * static_cast<std::size_t>(n);
         sending_.resize(ends);
         receiving_.resize(ends);
@@ -104,14 +127,16 @@ public:
     window_memory make_window(const window_shape& shape) {
         const std::size_t bytes = shape.bytes_per_rank() * static_cast<std::size_t>(size());
         if (next_window_ + bytes > layout_.bytes())
-            fail(errc::resource, rank_, -1, "use fewer different policies on one communicator", "no room for another window of %zu bytes", bytes);
+            fail(errc::resource, rank_, -1, "use fewer different policies on one communicator",
+                 "no room for another window of %zu bytes", bytes);
         const std::size_t at = next_window_;
         next_window_ += bytes;
         reserve(at + static_cast<std::size_t>(rank_) * shape.bytes_per_rank(), shape.bytes_per_rank());
         return window_memory(base_ + at, shape);
     }
 
-    // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no permission.
+    // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no
+    // permission.
     void set_processes(std::vector<int> pid_of_rank) { pids_ = std::move(pid_of_rank); }
     // False where the kernel refuses (errno says why).
     bool read_private(int peer, void* to, std::uint64_t address, std::size_t bytes) const {
@@ -120,13 +145,19 @@ public:
             const iovec local{to, bytes}, there{reinterpret_cast<void*>(address), bytes};
             const ssize_t got = ::process_vm_readv(pids_[static_cast<std::size_t>(peer)], &local, 1, &there, 1, 0);
             if (got <= 0) return false;
-            to = static_cast<std::byte*>(to) + got, address += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
+            to = static_cast<std::byte*>(to) + got, address += static_cast<std::uint64_t>(got),
+            bytes -= static_cast<std::size_t>(got);
         }
         return true;
     }
 
     links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
     failure failed() const { return failure(control().failed.load(std::memory_order_acquire)); }
+    void say_waiting(waiting_word w) { waiting_at(rank_).store(w.word, std::memory_order_relaxed); }
+    waiting_word waiting(int of_rank) const {
+        return waiting_word(waiting_at(of_rank).load(std::memory_order_relaxed));
+    }
+
     // The first failure wins; everybody reports that one.
     void report(failure f) {
         std::uint64_t none = 0;
@@ -144,7 +175,18 @@ public:
     }
 
 private:
-    void reserve(std::size_t at, std::size_t bytes) { arena_->reserve(arena_->offset_of(base_) + at, bytes); }
+    // The others wait for what this rank would have done with the memory: they must hear that it has none.
+    void reserve(std::size_t at, std::size_t bytes) {
+        try {
+            arena_->reserve(arena_->offset_of(base_) + at, bytes);
+        } catch (const error& e) {
+            report(failure(e.code(), rank_));
+            throw;
+        }
+    }
+    std::atomic<std::uint64_t>& waiting_at(int of_rank) const {
+        return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + page_bytes)[of_rank];
+    }
 
     arena* arena_;
     std::byte* base_;
@@ -153,7 +195,7 @@ private:
     std::size_t next_window_;
     std::vector<sending_end> sending_;
     std::vector<receiving_end> receiving_;
-    std::vector<int> pids_;  // empty: threads
+    std::vector<int> pids_; // empty: threads
 };
 
 COLLX_END_NAMESPACE

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The transport of threads: one anonymous mapping that all ranks of a process see. The reference model; shm.hpp differs only in where the mapping comes from.
+// The transport of threads: one anonymous mapping that all ranks of a process see. The reference model; shm.hpp differs
+// only in where the mapping comes from.
 #pragma once
 
 #include <collx/core/pointers.hpp>
@@ -8,17 +9,19 @@
 
 COLLX_BEGIN_NAMESPACE
 
-inline constexpr std::size_t default_arena_bytes = std::size_t{256} << 30;  // address space; only touched pages cost memory
+inline constexpr std::size_t default_arena_bytes = std::size_t{256}
+                                                   << 30; // address space; only touched pages cost memory
 
 inline counted_ptr<arena> make_memory_arena(int ranks, std::size_t bytes = default_arena_bytes) {
-    for (; bytes >= (std::size_t{64} << 20); bytes /= 2) {  // a limited address space (ulimit -v) gets a smaller one
+    for (; bytes >= (std::size_t{64} << 20); bytes /= 2) { // a limited address space (ulimit -v) gets a smaller one
         void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) continue;
         auto a = make_counted<arena>(p, bytes, -1);
         a->format(ranks);
         return a;
     }
-    fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map shared memory: %s", std::strerror(errno));
+    fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map shared memory: %s",
+         std::strerror(errno));
 }
 
 COLLX_END_NAMESPACE

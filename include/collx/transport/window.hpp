@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A window: memory of each rank that everybody may read, used as a ring, and per signal and stage one line that says "published". A line carries up to
-// 56 bytes of the segment it publishes, so that a short contribution and the news of it are one cache-line transfer.
+// A window: memory of each rank that everybody may read, used as a ring, and per signal and stage one line that says
+// "published". A line carries up to 56 bytes of the segment it publishes, so that a short contribution and the news of
+// it are one cache-line transfer.
 //
 //   writer: fill iteration i's part of segment s → line(s, i).number = i + 1 (release)
 //   reader: line(s, i).number >= i + 1 (acquire) → read
 //
-// When a stage may be filled again is the schedule's business (sched/races.hpp proves it for `depth` stages); numbers never reset. Data does not sit in
-// fixed stages but goes round a ring of depth + 1 stages, so that memory is reused as late as possible: writing to lines that the reader still has in
-// its cache costs three to four times as much as writing to lines it has lost (docs/performance.md). Parts of at most stage_bytes are laid down one
-// after the other, from the start again where the end is too near. Any depth of them in a row lie apart: together with what is wasted at one end they
-// are shorter than the ring.
+// When a stage may be filled again is the schedule's business (sched/races.hpp proves it for `depth` stages); numbers
+// never reset. Data does not sit in fixed stages but goes round a ring of depth + 1 stages, so that memory is reused as
+// late as possible: writing to lines that the reader still has in its cache costs three to four times as much as
+// writing to lines it has lost (docs/performance.md). Parts of at most stage_bytes are laid down one after the other,
+// from the start again where the end is too near. Any depth of them in a row lie apart: together with what is wasted at
+// one end they are shorter than the ring.
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,7 @@ COLLX_BEGIN_NAMESPACE
 
 struct signal_line {
     static constexpr std::size_t inline_bytes = 56;
-    std::atomic<std::uint64_t> number;  // written by its rank (release); read by all (acquire)
+    std::atomic<std::uint64_t> number; // written by its rank (release); read by all (acquire)
     std::byte payload[inline_bytes];
 };
 static_assert(sizeof(signal_line) == cache_line_bytes);
@@ -31,7 +33,7 @@ struct window_shape {
     int signals = 1;
     int segments = 1;
     int depth = 2;
-    std::size_t stage_bytes = 0;  // most bytes of one iteration in one segment
+    std::size_t stage_bytes = 0; // most bytes of one iteration in one segment
     constexpr std::size_t line_bytes() const {
         return round_up(static_cast<std::size_t>(signals * depth) * cache_line_bytes, page_bytes);
     }
@@ -57,7 +59,9 @@ public:
 
 private:
     std::byte* block(int rank) const { return base_ + static_cast<std::size_t>(rank) * shape_.bytes_per_rank(); }
-    int stage(std::uint64_t iteration) const { return static_cast<int>(iteration % static_cast<std::uint64_t>(shape_.depth)); }
+    int stage(std::uint64_t iteration) const {
+        return static_cast<int>(iteration % static_cast<std::uint64_t>(shape_.depth));
+    }
 
     std::byte* base_ = nullptr;
     window_shape shape_{};

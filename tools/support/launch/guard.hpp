@@ -30,14 +30,16 @@ public:
     }
     /// Must be called before the rank is reaped: afterwards its number may belong to somebody else.
     void forget(int rank) const {
-        if (control_.is_open()) [[maybe_unused]] const auto n = ::write(control_.get(), &rank, sizeof rank);
+        if (control_.is_open()) [[maybe_unused]]
+            const auto n = ::write(control_.get(), &rank, sizeof rank);
     }
     [[nodiscard]] pid_t pid() const { return pid_; }
 
     ~guard() {
         if (pid_ <= 0) return;
         control_.close();
-        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+        while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+        }
     }
     guard() = default;
     guard(const guard&) = delete;
@@ -52,12 +54,14 @@ private:
         ::sigprocmask(SIG_SETMASK, &all, nullptr);
         // It must not keep anybody's pipe open.
         const long limit = std::min(::sysconf(_SC_OPEN_MAX), 65536L);
-        if (::close_range(0, static_cast<unsigned>(control) - 1, 0) != 0 || ::close_range(static_cast<unsigned>(control) + 1, ~0U, 0) != 0)
+        if (::close_range(0, static_cast<unsigned>(control) - 1, 0) != 0 ||
+            ::close_range(static_cast<unsigned>(control) + 1, ~0U, 0) != 0)
             for (int fd = 0; fd < limit; ++fd)
                 if (fd != control) ::close(fd);
         int ended = 0;
         while (::read(control, &ended, sizeof ended) == sizeof ended)
-            if (ended >= 0 && static_cast<std::size_t>(ended) < groups.size()) groups[static_cast<std::size_t>(ended)] = 0;
+            if (ended >= 0 && static_cast<std::size_t>(ended) < groups.size())
+                groups[static_cast<std::size_t>(ended)] = 0;
         for (const pid_t group : groups)
             if (group > 0) ::kill(-group, SIGKILL);
         ::_exit(0);

@@ -46,7 +46,10 @@ class job {
 public:
     job(const launch_options& options, std::int64_t start_ns) : options_(options), start_ns_(start_ns) {}
 
-    void started(pid_t pid) { pids_.push_back(pid); running_.push_back(true); }
+    void started(pid_t pid) {
+        pids_.push_back(pid);
+        running_.push_back(true);
+    }
     [[nodiscard]] const std::vector<pid_t>& pids() const { return pids_; }
     [[nodiscard]] std::vector<int> running() const {
         std::vector<int> out;
@@ -54,7 +57,9 @@ public:
             if (running_[r]) out.push_back(static_cast<int>(r));
         return out;
     }
-    [[nodiscard]] bool anybody_runs() const { return std::find(running_.begin(), running_.end(), true) != running_.end(); }
+    [[nodiscard]] bool anybody_runs() const {
+        return std::find(running_.begin(), running_.end(), true) != running_.end();
+    }
     /// The rank of a process, -1 for anybody else's.
     [[nodiscard]] int rank_of(pid_t pid) const {
         for (std::size_t r = 0; r < pids_.size(); ++r)
@@ -83,8 +88,8 @@ public:
         }
         if (first == nullptr || status_ != 0) return {};
         status_ = shell_status(first->status);
-        std::string text = "rank " + std::to_string(first->rank) + " (pid " + std::to_string(pid_of(first->rank)) + ") " +
-                           ending_text(first->status) + " after " + elapsed(now_ns);
+        std::string text = "rank " + std::to_string(first->rank) + " (pid " + std::to_string(pid_of(first->rank)) +
+                           ") " + ending_text(first->status) + " after " + elapsed(now_ns);
         for (const auto& e : ended)
             if (&e != first && e.status != 0)
                 text += "; at the same time rank " + std::to_string(e.rank) + " " + ending_text(e.status);
@@ -117,8 +122,8 @@ public:
         }
         if (status_ == 0) status_ = status_timeout;
         end_the_rest(now_ns);
-        return "the time limit of " + duration_text(static_cast<double>(options_.timeout_ns)) + " has passed; still running: " +
-               who + ", now ended";
+        return "the time limit of " + duration_text(static_cast<double>(options_.timeout_ns)) +
+               " has passed; still running: " + who + ", now ended";
     }
 
     /// A signal for the launcher is one for all ranks. A second Ctrl-C ends ranks that do not react to the first.
@@ -139,7 +144,9 @@ public:
 
 private:
     [[nodiscard]] pid_t pid_of(int rank) const { return pids_[static_cast<std::size_t>(rank)]; }
-    [[nodiscard]] std::string elapsed(std::int64_t now_ns) const { return duration_text(static_cast<double>(now_ns - start_ns_)); }
+    [[nodiscard]] std::string elapsed(std::int64_t now_ns) const {
+        return duration_text(static_cast<double>(now_ns - start_ns_));
+    }
 
     std::string end_the_rest(std::int64_t now_ns) {
         if (!anybody_runs()) return {};

@@ -104,14 +104,17 @@ private:
 
 /// Where both descriptors are one terminal or file, lines keep their order only in one queue.
 inline bool same_file(int a, int b) {
-    struct stat x {}, y {};
+    struct stat x {
+    }, y{};
     return ::fstat(a, &x) == 0 && ::fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 /// One rank's standard output or standard error.
 class rank_stream {
 public:
-    rank_stream(int rank, descriptor fd, sink& to) : rank_(rank), fd_(std::move(fd)), to_(&to) { make_non_blocking(fd_); }
+    rank_stream(int rank, descriptor fd, sink& to) : rank_(rank), fd_(std::move(fd)), to_(&to) {
+        make_non_blocking(fd_);
+    }
 
     [[nodiscard]] int fd() const { return fd_.get(); }
     [[nodiscard]] bool is_open() const { return fd_.is_open(); }

@@ -46,7 +46,8 @@ public:
         ::sigemptyset(&pipe);
         ::sigaddset(&pipe, SIGPIPE);
         const timespec at_once{};
-        while (::sigtimedwait(&pipe, nullptr, &at_once) == SIGPIPE) {} // one turn: they do not queue
+        while (::sigtimedwait(&pipe, nullptr, &at_once) == SIGPIPE) {
+        } // one turn: they do not queue
         ::sigprocmask(SIG_SETMASK, &before_, nullptr);
     }
 

@@ -25,7 +25,7 @@ struct launch_options {
     int ranks = 1;
     std::vector<std::string> command;
     std::vector<std::pair<std::string, std::string>> environment = {};
-    bool prefix = true;     // `[rank] ` before each line; otherwise ranks write to our own descriptors
+    bool prefix = true; // `[rank] ` before each line; otherwise ranks write to our own descriptors
     bool bind_cores = false;
     std::int64_t timeout_ns = 0; // 0: none
     std::int64_t grace_ns = 2'000'000'000;
@@ -49,7 +49,7 @@ struct rank_setup {
     pid_t launcher;
     sigset_t signal_mask;
     rlimit open_files;
-    int processor; // -1: any
+    int processor;    // -1: any
     int in, out, err; // -1: inherit
     int failures;
 };

@@ -63,7 +63,9 @@ inline pipe_ends make_pipe() {
     return {descriptor(fd[0]), descriptor(fd[1])};
 }
 
-inline void make_non_blocking(const descriptor& d) { ::fcntl(d.get(), F_SETFL, ::fcntl(d.get(), F_GETFL) | O_NONBLOCK); }
+inline void make_non_blocking(const descriptor& d) {
+    ::fcntl(d.get(), F_SETFL, ::fcntl(d.get(), F_GETFL) | O_NONBLOCK);
+}
 
 // Otherwise a pipe could become descriptor 1 and be taken for the terminal.
 inline void open_missing_standard_descriptors() {
@@ -74,7 +76,8 @@ inline void open_missing_standard_descriptors() {
 /// 32 hexadecimal digits that no other launch has.
 inline std::string random_job_name() {
     unsigned char bytes[16];
-    if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) fail_with_errno("cannot get random bytes for the job's name");
+    if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        fail_with_errno("cannot get random bytes for the job's name");
     std::string out;
     for (const unsigned char b : bytes)
         for (const int digit : {b >> 4, b & 15}) out += "0123456789abcdef"[digit];
@@ -85,7 +88,8 @@ inline std::string random_job_name() {
 inline std::vector<int> processors_cores_first() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
-    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) fail_with_errno("cannot ask which processors are allowed");
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        fail_with_errno("cannot ask which processors are allowed");
     struct place {
         int turn, cpu; // turn: how many earlier processors share the core
         std::string core;
