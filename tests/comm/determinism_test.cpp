@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Floating-point sums: the same bits on all ranks whatever the algorithm, and with deterministic{} the bits of the serial left fold whatever the
+// size, the number of ranks, the pieces and the run.
+#include "support.hpp"
+
+#include <cstring>
+
+using namespace collx_test;
+using collx::collective;
+
+namespace {
+
+// Numbers whose sums round at every step and differently in every order.
+template <class T>
+T rough(int rank, std::size_t i) {
+    std::uint64_t h = (static_cast<std::uint64_t>(rank) << 40 | i) * 0x9e37'79b9'7f4a'7c15;
+    h = (h ^ h >> 29) * 0xbf58'476d'1ce4'e5b9;
+    const double mantissa = 1.0 + static_cast<double>(h >> 40) / static_cast<double>(1 << 24);
+    const double scale[] = {1e-3, 1.0, -1.0, 37.0, -1e3};
+    return static_cast<T>(static_cast<float>(mantissa * scale[h % 5]));
+}
+template <class T>
+std::vector<T> roughs(int rank, std::size_t n) {
+    std::vector<T> v(n);
+    for (std::size_t i = 0; i < n; ++i) v[i] = rough<T>(rank, i);
+    return v;
+}
+template <class T>
+std::vector<T> left_fold(int ranks, std::size_t n) {
+    std::vector<T> v = roughs<T>(0, n);
+    for (std::size_t i = 0; i < n; ++i) {
+        auto a = static_cast<collx::accumulator_t<T>>(v[i]);
+        for (int r = 1; r < ranks; ++r) a += static_cast<collx::accumulator_t<T>>(rough<T>(r, i));
+        v[i] = static_cast<T>(a);
+    }
+    return v;
+}
+template <class T>
+bool has_same_bits(const std::vector<T>& a, const std::vector<T>& b) { return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0; }
+
+// Every rank's bits are compared with rank 0's.
+template <class T>
+bool is_same_everywhere(collx::communicator& w, const std::vector<T>& x) {
+    std::vector<T> first = x;
+    collx::broadcast(w, first);
+    return has_same_bits(first, x);
+}
+
+template <class T>
+void check_all(collx::communicator& w, std::size_t size) {
+    for_each_copying_algorithm<collective::all_reduce>([&](auto a) {
+        at("%s n=%d size=%zu bytes=%zu", a.name, w.size(), size, sizeof(T));
+        auto x = roughs<T>(w.rank(), size), y = x;
+        collx::all_reduce(w.with(a), x);
+        EXPECT(is_same_everywhere(w, x));
+        collx::all_reduce(w.with(a), y);
+        EXPECT(has_same_bits(x, y));  // and from run to run
+    });
+}
+
+}  // namespace
+
+TEST_CASE("all ranks receive the same bits, whatever the algorithm") {
+    for (const int n : rank_counts)
+        on_ranks(n, [](collx::communicator& w) {
+            for (const std::size_t size : {1u, 17u, 1000u, 30'011u}) check_all<float>(w, size);
+        });
+}
+
+TEST_CASE("all ranks receive the same bits of narrow types too") {
+    for (const int n : {2, 3, 4, 8})
+        on_ranks(n, [](collx::communicator& w) {
+            for (const std::size_t size : {1u, 100u, 5000u}) check_all<collx::bf16>(w, size);
+        });
+}
+
+TEST_CASE("deterministic is the serial left fold, bit for bit, for any size and number of ranks") {
+    for (const int n : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17})
+        on_ranks(n, [n](collx::communicator& w) {
+            auto bound = w.with(collx::deterministic{});
+            for (const std::size_t size : {1u, 7u, 100u, 1000u, 5000u, 40'007u}) {
+                at("n=%d size=%zu", n, size);
+                const auto expected = left_fold<float>(n, size);
+                auto x = roughs<float>(w.rank(), size);
+                collx::all_reduce(bound, x);
+                EXPECT(has_same_bits(x, expected));
+                auto y = roughs<float>(w.rank(), size);
+                collx::all_reduce(w.with(collx::deterministic{}, collx::piece{size % 3 == 0 ? 256u : 5000u}), y);
+                EXPECT(has_same_bits(y, expected));
+                auto z = roughs<float>(w.rank(), size);
+                collx::reduce(bound, z, collx::plus{}, {.root = n / 2});
+                EXPECT(w.rank() != n / 2 || has_same_bits(z, expected));
+                auto shared = collx::make_shared_vector<float>(w, size);
+                for (std::size_t i = 0; i < size; ++i) shared[i] = rough<float>(w.rank(), i);
+                collx::all_reduce(bound, shared);
+                EXPECT(std::memcmp(shared.data(), expected.data(), size * sizeof(float)) == 0);
+            }
+        });
+}
+
+TEST_CASE("deterministic in scans, parts and groups") {
+    on_ranks(5, [](collx::communicator& w) {
+        auto bound = w.with(collx::deterministic{});
+        for (const std::size_t part : {1u, 333u, 9000u}) {
+            const auto expected = left_fold<double>(5, part * 5);
+            std::vector<double> mine(part);
+            collx::reduce_scatter(bound, roughs<double>(w.rank(), part * 5), mine);
+            EXPECT(std::memcmp(mine.data(), expected.data() + part * static_cast<std::size_t>(w.rank()), part * sizeof(double)) == 0);
+            auto prefix = roughs<double>(w.rank(), part);
+            collx::scan(bound, prefix);
+            EXPECT(has_same_bits(prefix, left_fold<double>(w.rank() + 1, part)));
+            auto x = roughs<double>(w.rank(), part), y = roughs<double>(w.rank(), part);
+            collx::group g(w);
+            g.all_reduce(x);
+            g.launch();
+            collx::all_reduce(bound, y);
+            EXPECT(has_same_bits(x, y));
+        }
+    });
+}
