@@ -37,7 +37,12 @@ inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const d
         return alone;
     }
     detail::join_host host(job, ranks, until);
-    auto shared = detail::make_sealed_arena(ranks, bytes);
+    counted_ptr<arena> shared;
+    try {
+        shared = detail::make_sealed_arena(ranks, bytes);
+    } catch (const error& e) {
+        host.refuse(e);
+    }
     shared->header().pid[0].store(::getpid(), std::memory_order_relaxed);
     host.serve(*shared);
     return shared;

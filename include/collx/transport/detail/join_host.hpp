@@ -54,6 +54,9 @@ public:
             if (g.rank > 0) (void)send_packet(g.socket.get(), &done, sizeof done);
     }
 
+    // Instead of serve(), where rank 0 itself has nothing to share.
+    [[noreturn]] void refuse(const error& e) { fail_all(e.code(), 0, "rank 0 cannot share memory: %.150s", e.what()); }
+
 private:
     struct guest {
         descriptor socket;

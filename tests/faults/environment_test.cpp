@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Mistakes around a program, seen from outside: variables that are wrong, ranks that never come, a rank that dies. What
+// the user reads must be one line per rank with a remedy, and the status must not be 0. This program is its own
+// subject: with FAULTS_PROGRAM set it is a tiny user program instead of the tests.
+// collx-test: serial timeout=120 env=COLLX_RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <collx/collx.hpp>
+
+#include <catch2/catch.hpp>
+
+#include "support/skip.hpp"
+
+namespace {
+
+// Before main(), so that nothing of Catch2 shows in the output.
+const bool is_program = [] {
+    const char* what = std::getenv("FAULTS_PROGRAM");
+    if (what == nullptr) return false;
+    ::unsetenv("COLLX_RUN_BINARY"); // the name of a test's own variable, not of the library
+    int status = 0;
+    try {
+        collx::communicator world;
+        int x = 1;
+        collx::all_reduce(world, collx::value(x));
+        if (world.rank() == 1 && std::strcmp(what, "dies") == 0) ::raise(SIGKILL);
+        if (world.rank() == 1 && std::strcmp(what, "hangs") == 0) ::sleep(20);
+        collx::barrier(world);
+        std::printf("sum %d\n", x);
+    } catch (const collx::error& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+        status = 3;
+    }
+    std::fflush(nullptr);
+    ::_exit(status);
+}();
+
+struct result {
+    int status = -1;
+    std::string text;
+    int lines = 0;
+    bool says(std::string_view what) const { return text.find(what) != std::string::npos; }
+};
+
+// A command line, standard error with the output. Bounded by timeout(1).
+result shell(const std::string& command) {
+    result r;
+    std::FILE* f = ::popen(("exec 2>&1; " + command).c_str(), "r");
+    REQUIRE(f != nullptr);
+    char line[2048];
+    while (std::fgets(line, sizeof line, f) != nullptr) r.text += line, ++r.lines;
+    const int status = ::pclose(f);
+    r.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return r;
+}
+std::string self() {
+    char path[4096];
+    const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+    REQUIRE(n > 0);
+    return "'" + std::string(path, static_cast<std::size_t>(n)) + "'";
+}
+// The program as one process, with these variables.
+result alone(const std::string& variables, const char* program = "sums") {
+    return shell("timeout 30 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " " + self());
+}
+bool have_launcher() {
+    const char* path = std::getenv("COLLX_RUN_BINARY");
+    if (path != nullptr && *path != '\0') return true;
+    collx_test::skip("COLLX_RUN_BINARY does not name the tool collx_run, which was not built.");
+    return false;
+}
+result launched(const std::string& options, const std::string& variables, const char* program = "sums") {
+    const std::string launcher = std::getenv("COLLX_RUN_BINARY");
+    return shell("timeout 30 env -u COLLX_RUN_BINARY FAULTS_PROGRAM=" + std::string(program) + " " + variables + " '" +
+                 launcher + "' " + options + " " + self());
+}
+
+} // namespace
+
+TEST_CASE("without a launcher the program is one rank") {
+    const result r = alone("");
+    INFO(r.text);
+    CHECK(r.status == 0);
+    CHECK(r.text == "sum 1\n");
+}
+
+TEST_CASE("a variable that makes no sense is one line with its name and a remedy") {
+    const struct {
+        const char *variables, *names, *remedy;
+    } cells[] = {
+        {"COLLX_TIMEOT=5", "COLLX_TIMEOT", "COLLX_TIMEOUT"},
+        {"COLLX_RANK=0", "COLLX_SIZE", "set both or neither"},
+        {"COLLX_SIZE=2", "COLLX_RANK", "set both or neither"},
+        {"COLLX_RANK=2 COLLX_SIZE=2 COLLX_JOB=x", "COLLX_RANK=2", "ranks count from 0"},
+        {"COLLX_RANK=-1 COLLX_SIZE=2 COLLX_JOB=x", "COLLX_RANK", ""},
+        {"COLLX_RANK=0 COLLX_SIZE=0", "COLLX_SIZE", ""},
+        {"COLLX_RANK=0 COLLX_SIZE=99999999999999999999 COLLX_JOB=x", "COLLX_SIZE", ""},
+        {"COLLX_RANK=zero COLLX_SIZE=2 COLLX_JOB=x", "COLLX_RANK", ""},
+        {"COLLX_RANK= COLLX_SIZE=2 COLLX_JOB=x", "COLLX_RANK", ""},
+        {"COLLX_RANK=0 COLLX_SIZE=2", "COLLX_JOB", "collx_run"},
+        {"COLLX_RANK=0 COLLX_SIZE=2 COLLX_JOB=x COLLX_STORE=file:.", "COLLX_STORE", "unset one"},
+        {"COLLX_TIMEOUT=-3", "COLLX_TIMEOUT", ""},
+        {"COLLX_TIMEOUT=soon", "COLLX_TIMEOUT", ""},
+        {"COLLX_CHECKED=maybe", "COLLX_CHECKED", ""},
+        {"COLLX_WAIT=sleep", "COLLX_WAIT", "spin"},
+        {"COLLX_ARENA_BYTES=lots", "COLLX_ARENA_BYTES", ""},
+        {"COLLX_BOOTSTRAP=mpi", "COLLX_BOOTSTRAP", ""},
+        {"\"$(printf 'COLLX_WAIT=\\377\\376')\"", "COLLX_WAIT", ""},
+    };
+    for (const auto& c : cells) {
+        const result r = alone(c.variables);
+        INFO(c.variables << ": " << r.text);
+        CHECK(r.status == 3);
+        CHECK(r.lines == 1);
+        CHECK(r.text.rfind("collx: ", 0) == 0);
+        CHECK(r.says(c.names));
+        CHECK(r.says(c.remedy));
+        CHECK(r.says("(")); // the remedy
+        CHECK(r.text.size() < 400);
+    }
+}
+
+TEST_CASE("a job that is not complete in time says who is missing") {
+    const result r =
+        alone("COLLX_RANK=0 COLLX_SIZE=3 COLLX_TIMEOUT=0.3 COLLX_JOB=incomplete-" + std::to_string(::getpid()));
+    INFO(r.text);
+    CHECK(r.status == 3);
+    CHECK(r.lines == 1);
+    CHECK(r.says("1"));
+    CHECK(r.says("COLLX_TIMEOUT"));
+}
+
+TEST_CASE("under the launcher ranks sum up") {
+    if (!have_launcher()) return;
+    const result r = launched("-n 3 --no-prefix", "");
+    INFO(r.text);
+    CHECK(r.status == 0);
+    CHECK(r.text == "sum 3\nsum 3\nsum 3\n");
+}
+
+TEST_CASE("under the launcher a wrong variable fails the job, with the line of a rank") {
+    if (!have_launcher()) return;
+    const result r = launched("-n 2", "COLLX_TIMEOT=5");
+    INFO(r.text);
+    CHECK(r.status != 0);
+    CHECK(r.status != 124);
+    CHECK(r.says("COLLX_TIMEOT"));
+    CHECK(r.says("COLLX_TIMEOUT"));
+    CHECK(r.lines <= 4);
+}
+
+TEST_CASE("under the launcher a dead rank is named and its status returned") {
+    if (!have_launcher()) return;
+    const result r = launched("-n 3", "", "dies");
+    INFO(r.text);
+    CHECK(r.status == 128 + SIGKILL);
+    CHECK(r.says("rank 1"));
+    CHECK(r.says("SIGKILL"));
+}
+
+TEST_CASE("under the launcher a rank that does not come is named by those who wait") {
+    if (!have_launcher()) return;
+    const result r = launched("-n 3", "COLLX_TIMEOUT=0.5", "hangs");
+    INFO(r.text);
+    CHECK(r.status == 3);
+    CHECK(r.says("timed out waiting for rank 1"));
+    CHECK(r.says("set_checked"));
+}

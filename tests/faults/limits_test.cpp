@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Communicators where the system gives less than usual: few descriptors, little address space, a small /dev/shm, no
+// more shared memory. Whoever notices throws `resource`; the others hear of it at once instead of waiting for their
+// time-out. collx-test: serial timeout=120
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "faults/support.hpp"
+#include "support/skip.hpp"
+#include "transport/shm_support.hpp"
+
+namespace {
+int fallocate_fails_at = -1; // counts down to the failing call
+}
+// Takes the place of the C library's, so that memory can end wherever a test wants.
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
+    if (fallocate_fails_at >= 0 && fallocate_fails_at-- == 0) return errno = ENOSPC, -1;
+    return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, bytes));
+}
+
+using namespace collx_test;
+using collx::errc;
+
+namespace {
+
+void limit(decltype(RLIMIT_AS) what, std::size_t to) {
+    const rlimit low{to, to};
+    ::setrlimit(what, &low);
+}
+void use(collx::communicator& w) {
+    std::vector<int> x(50'000, 1);
+    collx::all_reduce(w, x);
+    for (const int v : x)
+        if (v != w.size()) throw wrong_data(w.rank(), "all_reduce");
+    collx::broadcast(w, x, {.root = w.size() - 1});
+    collx::barrier(w);
+}
+
+} // namespace
+
+TEST_CASE("few descriptors: it works, or every rank gets an error that says so") {
+    for (const int n : {3, 8})
+        for (const std::size_t descriptors : {4, 5, 6, 7, 8, 10, 64}) {
+            INFO(n << " ranks, " << descriptors << " descriptors");
+            processes all;
+            const std::string job = new_job();
+            for (int r = 0; r < n; ++r)
+                all.start(r, [&, r] {
+                    for (int fd = 3; fd < 100; ++fd) ::close(fd);
+                    limit(RLIMIT_NOFILE, descriptors);
+                    collx::communicator world(join(job, r, n, 1'000 * ms));
+                    world.set_timeout(std::chrono::seconds(20));
+                    use(world);
+                    auto half = world.split(r % 2);
+                    use(half);
+                    return 0;
+                });
+            all.wait();
+            int good = 0;
+            for (int r = 0; r < n; ++r) {
+                INFO("rank " << r << ": " << all[r].what);
+                good += all[r].is_ok();
+                CHECK(all[r].exit_code != outcome::killed_by_test);
+                // Who cannot even open a socket cannot tell the others why.
+                if (all[r].has_thrown)
+                    CHECK((all[r].code == errc::resource || all[r].code == errc::peer_failed ||
+                           all[r].says("rank 0 did not")));
+                CHECK(all[r].took_ns < 5'000 * ms);
+            }
+            CHECK((good == n || good == 0));
+            if (descriptors == 64) CHECK(good == n);
+        }
+}
+
+TEST_CASE("little address space: communicators until none fits, then every rank gets an error and the old ones go on") {
+#if defined(__SANITIZE_ADDRESS__)
+    return skip("the address sanitizer itself needs the address space");
+#else
+    constexpr int n = 3;
+    shared_page<report> page;
+    processes all;
+    const std::string job = new_job();
+    for (int r = 0; r < n; ++r)
+        all.start(r, [&, r] {
+            limit(RLIMIT_AS, std::size_t{10} << 30);
+            const auto home = join(job, r, n);
+            collx::communicator world(home);
+            use(world);
+            std::vector<collx::communicator> more;
+            const auto expect_resource = [&](auto&& make) {
+                for (int i = 0; i < 20; ++i) {
+                    try {
+                        more.push_back(make(i));
+                        use(more.back());
+                    } catch (const collx::error& e) {
+                        if (e.code() != errc::resource) throw;
+                        return;
+                    }
+                }
+                collx::fail(errc::protocol, r, -1, "", "20 communicators in 10 GiB");
+            };
+            expect_resource([&](int) { return world.split(0); });
+            use(world);
+            expect_resource([&](int) { return collx::communicator(home); });
+            use(world);
+            use(more.front());
+            page->ranks[r].calls = static_cast<long>(more.size());
+            more.clear();
+            collx::barrier(world);
+            auto again = world.split(0);
+            use(again);
+            return 0;
+        });
+    all.wait();
+    for (int r = 0; r < n; ++r) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+        CHECK(page->ranks[r].calls >= 1);
+        CHECK(all[r].took_ns < 10'000 * ms);
+    }
+#endif
+}
+
+TEST_CASE("shared memory ends at any moment: no signal, no wait for the time-out") {
+    constexpr int n = 3;
+    int failed_rounds = 0;
+    for (int k = 0; k < 60; ++k) {
+        const int victim = k % n;
+        INFO("rank " << victim << " has no memory at its request " << k / n);
+        processes all;
+        const std::string job = new_job();
+        for (int r = 0; r < n; ++r)
+            all.start(r, [&, r] {
+                if (r == victim) fallocate_fails_at = k / n;
+                collx::communicator world(join(job, r, n));
+                use(world);
+                auto part = world.split(0);
+                use(part);
+                int x = r, from = -1;
+                collx::sendrecv(world, collx::value(x), (r + 1) % n, collx::value(from), (r + n - 1) % n);
+                collx::barrier(world); // nobody leaves before all have had their failure
+                return 0;
+            });
+        all.wait();
+        if (all[victim].is_ok()) { // fewer requests than that
+            for (int r = 0; r < n; ++r) CHECK(all[r].is_ok());
+            continue;
+        }
+        ++failed_rounds;
+        for (int r = 0; r < n; ++r) {
+            INFO("rank " << r << ": exit " << all[r].exit_code << ", " << all[r].what);
+            CHECK(all[r].has_thrown);
+            CHECK((all[r].code == errc::resource || (r != victim && all[r].code == errc::peer_failed)));
+            if (r != victim) CHECK(all[r].peer == victim);
+            CHECK(all[r].took_ns < 5'000 * ms);
+        }
+    }
+    CHECK(failed_rounds >= 9);
+}
+
+TEST_CASE("the size of /dev/shm does not matter") {
+    constexpr int n = 3, no_namespace = 99;
+    processes all;
+    const std::string job = new_job();
+    for (int r = 0; r < n; ++r)
+        all.start(r, [&, r] {
+            if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+                ::mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=4m") != 0)
+                return no_namespace;
+            collx::communicator world(join(job, r, n));
+            auto x = collx::make_shared_vector<int>(world, std::size_t{3} << 20, 1); // 12 MiB on each rank
+            collx::all_reduce(world, x);
+            for (const int v : x)
+                if (v != n) throw wrong_data(r, "all_reduce");
+            collx::barrier(world);
+            return 0;
+        });
+    all.wait();
+    if (all[0].exit_code == no_namespace) return skip("a mount namespace needs root");
+    for (int r = 0; r < n; ++r) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}
