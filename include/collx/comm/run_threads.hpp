@@ -57,7 +57,7 @@ template <class F>
 void run_threads(int n, F&& f) {
     if (n < 1 || n > max_local_ranks)
         fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads(%d)", n);
-    const auto memory = make_memory_arena(n);
+    const auto memory = make_memory_arena(n, arena_bytes_for(n));
     const job_settings s = detail::settings_for(n);
     using rank_type = detail::thread_rank<std::remove_reference_t<F>>;
     std::vector<rank_type> ranks(static_cast<std::size_t>(n));

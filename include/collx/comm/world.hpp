@@ -25,7 +25,7 @@ inline job_settings settings_for(int local_ranks) {
 
 inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
                                        std::size_t arena_bytes, const char* found_by) {
-    if (arena_bytes == 0) arena_bytes = default_arena_bytes;
+    if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
     auto memory = size == 1 ? make_memory_arena(1, arena_bytes)
                             : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
     auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);

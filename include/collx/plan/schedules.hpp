@@ -100,8 +100,9 @@ public:
     // after their readers lost them.
     static constexpr std::size_t ring_bytes = std::size_t{2} << 20;
     static constexpr std::size_t stage_bytes(int chunks, int depth) {
-        const std::size_t least = static_cast<std::size_t>(chunks) * 8 * 1024,
-                          by_ring = ring_bytes / static_cast<std::size_t>(depth > 0 ? depth : 1);
+        const auto c = static_cast<std::size_t>(chunks);
+        const std::size_t least = c <= 128 ? c * 8 * 1024 : c <= 1024 ? 1024 * 1024 : c * 1024;
+        const std::size_t by_ring = ring_bytes / static_cast<std::size_t>(depth > 0 ? depth : 1);
         return round_up(least > by_ring ? least : by_ring, page_bytes);
     }
 

@@ -64,7 +64,10 @@ struct links_layout {
         return static_cast<std::size_t>(port::count) * static_cast<std::size_t>(ranks) *
                static_cast<std::size_t>(ranks) * channel.bytes();
     }
-    constexpr std::size_t windows_bytes() const { return std::size_t{1} << 30; }
+    // Room for a window of each collective on each port, up to 256 ranks.
+    constexpr std::size_t windows_bytes() const {
+        return static_cast<std::size_t>(ranks > 8 ? ranks : 8) * (std::size_t{128} << 20);
+    }
     constexpr std::size_t bytes() const { return control_bytes() + channels_bytes() + windows_bytes(); }
     constexpr std::size_t channel_offset(int at_port, int from, int to) const {
         return control_bytes() + static_cast<std::size_t>((at_port * ranks + from) * ranks + to) * channel.bytes();
