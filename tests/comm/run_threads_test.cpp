@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Threads as ranks.
+#include "support.hpp"
+
+#include <set>
+#include <thread>
+
+using namespace collx_test;
+
+TEST_CASE("every rank runs once, on a thread of its own, and knows its number") {
+    for (const int n : {1, 2, 9}) {
+        std::vector<std::thread::id> ids(static_cast<std::size_t>(n));
+        on_ranks(n, [&](collx::communicator& w) {
+            EXPECT(w.size() == n && std::string(w.membership()->found_by) == "run_threads");
+            ids[static_cast<std::size_t>(w.rank())] = std::this_thread::get_id();
+        });
+        std::set<std::thread::id> distinct(ids.begin(), ids.end());
+        distinct.insert(std::this_thread::get_id());
+        CHECK(distinct.size() == static_cast<std::size_t>(n) + 1);
+    }
+}
+
+TEST_CASE("the exception of the lowest rank that failed by itself comes out") {
+    CHECK_THROWS_WITH(collx::run_threads(4,
+                                         [](collx::communicator& w) {
+                                             if (w.rank() >= 2) throw std::runtime_error("rank " + std::to_string(w.rank()));
+                                             collx::barrier(w);
+                                         }),
+                      "rank 2");
+    CHECK_THROWS_AS(collx::run_threads(2, [](collx::communicator&) { throw 5; }), int);
+}
+
+TEST_CASE("jobs of threads may run side by side, and inside one another") {
+    std::atomic<int> sum{0};
+    std::thread other([&] {
+        for (int i = 0; i < 20; ++i)
+            collx::run_threads(3, [&](collx::communicator& w) {
+                int x = 1;
+                collx::all_reduce(w, collx::value(x));
+                sum += x;
+            });
+    });
+    for (int i = 0; i < 20; ++i)
+        collx::run_threads(2, [&](collx::communicator& w) {
+            int x = 1;
+            collx::all_reduce(w, collx::value(x));
+            sum += x;
+            if (i == 7 && w.rank() == 0)
+                collx::run_threads(2, [&](collx::communicator& inner) {
+                    int y = 1;
+                    collx::all_reduce(inner, collx::value(y));
+                    sum += y;
+                });
+            collx::barrier(w);
+        });
+    other.join();
+    CHECK(sum == 20 * 9 + 20 * 4 + 4);
+}
+
+TEST_CASE("many ranks: all verbs work with many more ranks than cores") {
+    for (const int n : {17, 33, 64, 128})
+        on_ranks(n, [n](collx::communicator& w) {
+            const auto u = static_cast<std::size_t>(n), me = static_cast<std::size_t>(w.rank());
+            at("n=%d", n);
+            for (const std::size_t size : {1u, 700u}) {
+                std::vector<int> x(size, 1), all(size * u), mine(size, w.rank()), back(size);
+                collx::all_reduce(w, x);
+                EXPECT(x.back() == n);
+                collx::all_gather(w, mine, all);
+                for (std::size_t r = 0; r < u; ++r) EXPECT_AT(r, all[r * size] == static_cast<int>(r));
+                std::vector<int> out(all.size());
+                collx::all_to_all(w, all, out);
+                EXPECT(out.front() == w.rank() && out.back() == w.rank());
+                collx::reduce_scatter(w, all, back);
+                EXPECT(back.back() == n * w.rank());
+                collx::broadcast(w, back, {.root = n - 1});
+                EXPECT(back[0] == n * (n - 1));
+                collx::scan(w, x);
+                EXPECT(x.back() == n * (w.rank() + 1));
+                collx::reduce(w, mine, back, collx::plus{}, {.root = n / 3});
+                EXPECT(w.rank() != n / 3 || back.back() == n * (n - 1) / 2);
+                collx::gather(w, mine, out, {.root = 1});
+                EXPECT(w.rank() != 1 || out[me * size] == 1);
+                collx::scatter(w, all, back, {.root = 2});
+                EXPECT(back.back() == w.rank());
+            }
+            collx::barrier(w);
+        });
+}

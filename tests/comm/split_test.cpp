@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Communicators from communicators.
+#include "support.hpp"
+
+#include <numeric>
+
+using namespace collx_test;
+
+TEST_CASE("split groups ranks by colour and orders them by key, then by rank") {
+    for (const int n : rank_counts)
+        on_ranks(n, [n](collx::communicator& w) {
+            for (int colours = 1; colours <= 3; ++colours) {
+                const int me = w.rank(), key = me % 2 == 0 ? 10 : -10;  // odd ranks first
+                auto c = w.split(me % colours, key);
+                std::vector<int> members;
+                for (const int parity : {1, 0})
+                    for (int r = 0; r < n; ++r)
+                        if (r % colours == me % colours && r % 2 == parity) members.push_back(r);
+                EXPECT(!c.is_empty() && c.size() == static_cast<int>(members.size()) && members[static_cast<std::size_t>(c.rank())] == me);
+                std::vector<int> seen(members.size());
+                collx::all_gather(c, collx::value(me), seen);
+                EXPECT(seen == members);
+                int sum = me;
+                collx::all_reduce(c, collx::value(sum));
+                EXPECT(sum == std::accumulate(members.begin(), members.end(), 0));
+            }
+        });
+}
+
+TEST_CASE("a negative colour takes no part") {
+    on_ranks(5, [](collx::communicator& w) {
+        auto c = w.split(w.rank() == 3 ? -1 : 7);
+        EXPECT(c.is_empty() == (w.rank() == 3));
+        if (!c.is_empty()) {
+            int x = 1;
+            collx::all_reduce(c, collx::value(x));
+            EXPECT(x == 4);
+        }
+        auto nobody = w.split(-5);
+        EXPECT(nobody.is_empty());
+    });
+}
+
+TEST_CASE("splits of splits, in rows and columns, all used in turn") {
+    on_ranks(8, [](collx::communicator& w) {
+        auto rows = w.split(w.rank() / 4), columns = w.split(w.rank() % 4);
+        auto halves = rows.split(rows.rank() / 2);
+        EXPECT(rows.size() == 4 && columns.size() == 2 && halves.size() == 2);
+        for (int i = 0; i < 100; ++i) {
+            int a = 1, b = w.rank(), c = w.rank(), d = i;
+            collx::all_reduce(rows, collx::value(a));
+            collx::broadcast(columns, collx::value(b), {.root = i % 2});
+            collx::all_reduce(halves, collx::value(c));
+            collx::all_reduce(w, collx::value(d));
+            EXPECT(a == 4 && b == w.rank() % 4 + i % 2 * 4 && c == w.rank() / 2 * 4 + 1 && d == 8 * i);
+        }
+    });
+}
+
+TEST_CASE("a split inherits what was set") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(true);
+        auto a = w.split(0);
+        w.set_checked(false);
+        auto b = w.split(0);
+        EXPECT(a.is_checked() && !b.is_checked());
+    });
+}
+
+TEST_CASE("communicators may be made and destroyed in any order, while others work") {
+    on_ranks(4, [](collx::communicator& w) {
+        std::vector<collx::communicator> kept;
+        for (int i = 0; i < 60; ++i) {
+            kept.push_back(w.split(w.rank() % (i % 3 + 1)));
+            if (i % 4 == 3) kept.erase(kept.begin() + i % static_cast<int>(kept.size()));
+            int x = 1;
+            collx::all_reduce(kept.back(), collx::value(x));
+            EXPECT(x == kept.back().size());
+        }
+        while (!kept.empty()) kept.erase(kept.begin());  // nobody waits for anybody
+        int x = 1;
+        collx::all_reduce(w, collx::value(x));
+        EXPECT(x == 4);
+    });
+}
+
+TEST_CASE("worlds of one job are independent; a thread may make its own") {
+    std::atomic<long> sum{0};
+    collx::run_threads(3, [&] {
+        collx::communicator a, b;
+        for (int i = 0; i < 50; ++i) {
+            int x = a.rank(), y = 1;
+            collx::all_reduce(a, collx::value(x));
+            collx::all_reduce(b, collx::value(y));
+            sum += x * 10 + y;
+        }
+        collx::communicator moved = std::move(a);
+        int z = 1;
+        collx::all_reduce(moved, collx::value(z));
+        sum += z;
+        for (int i = 0; i < 70; ++i) {  // more than the board has lines
+            collx::communicator c;
+            sum += c.size();
+        }
+    });
+    CHECK(sum == 3 * (50 * 33 + 3 + 70 * 3));
+}
