@@ -15,7 +15,7 @@
 
 namespace collx_test {
 
-inline constexpr std::size_t interesting_sizes[] = {0, 1, 47, 48, 49, 63, 64, 65, 4095, 4096, 4097, 65535, 65536};
+inline constexpr std::size_t interesting_sizes[] = {0, 1, 63, 64, 65, 111, 112, 113, 4095, 4096, 4097, 65535, 65536};
 
 // Content that says which message it belongs to, byte by byte.
 inline std::byte byte_of(std::uint64_t message, std::size_t i) {

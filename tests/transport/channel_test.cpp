@@ -98,13 +98,13 @@ TEST_CASE("a short message lies in its slot's header line, a long one in the bod
     thread_world world(shape);
     auto tx = world.sender();
     const auto offset = [&](const std::byte* p) { return static_cast<std::size_t>(p - world.base); };
-    for (const std::size_t bytes : {0, 1, 47, 48}) {
+    for (const std::size_t bytes : {0, 1, 111, 112}) {
         CHECK(offset(tx.try_acquire(bytes)) == page_bytes + offsetof(slot_header, payload));
-        CHECK(offset(tx.try_acquire(bytes)) + slot_header::inline_bytes == page_bytes + cache_line_bytes);
+        CHECK(offset(tx.try_acquire(bytes)) + slot_header::inline_bytes == page_bytes + sizeof(slot_header));
     }
-    CHECK(offset(tx.try_acquire(49)) == 2 * page_bytes);
-    tx.commit(49);
-    CHECK(offset(tx.try_acquire(4096)) == 2 * page_bytes + cache_line_bytes); // right behind, on a line of its own
+    CHECK(offset(tx.try_acquire(113)) == 2 * page_bytes);
+    tx.commit(113);
+    CHECK(offset(tx.try_acquire(4096)) == 2 * page_bytes + 2 * cache_line_bytes); // right behind, on a line of its own
     CHECK(2 * page_bytes + shape.ring_bytes() == shape.bytes());
 }
 

@@ -3,6 +3,8 @@
 // From names to instantiations: the one place that lists them.
 #include "calls.hpp"
 
+#include <stdexcept>
+
 #include <collx/algo/algorithms.hpp>
 #include <collx/core/half.hpp>
 
@@ -23,6 +25,12 @@ extern template std::unique_ptr<timed_calls> make_moving_calls<std::uint16_t>(co
 extern template std::unique_ptr<timed_calls> make_moving_calls<float>(const call_request&);
 extern template std::unique_ptr<timed_calls> make_moving_calls<std::uint64_t>(const call_request&);
 
+#ifdef COLLX_PERF_FLOAT_ONLY
+std::unique_ptr<timed_calls> make_calls(element type, const call_request& r) {
+    if (type != element::float32) throw std::invalid_argument("This collx_perf was built for float only (COLLX_PERF_FLOAT_ONLY); leave -d out.");
+    return reduces(r.op) ? make_reducing_calls<float>(r) : make_moving_calls<float>(r);
+}
+#else
 std::unique_ptr<timed_calls> make_calls(element type, const call_request& r) {
     if (!reduces(r.op)) {
         switch (bytes_of(type)) {
@@ -45,6 +53,7 @@ std::unique_ptr<timed_calls> make_calls(element type, const call_request& r) {
         default: return make_reducing_calls<float>(r);
     }
 }
+#endif
 
 std::vector<std::string> algorithm_names(operation op) {
     std::vector<std::string> names;

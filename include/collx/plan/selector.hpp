@@ -86,10 +86,15 @@ inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes,
                                bool oversubscribed) {
     if (b.zero_copy) return chunk_bytes;
     const std::size_t most = bytes_limit(b, slot_bytes);
-    const std::size_t want = oversubscribed              ? 64 * 1024
-                             : chunk_bytes <= 16 * 1024  ? chunk_bytes
-                             : chunk_bytes <= 128 * 1024 ? 16 * 1024
-                                                         : 32 * 1024;
+    std::size_t want = 64 * 1024;
+    if (!oversubscribed) {
+        const bool is_window =
+            b.window != nullptr; // a slot waits for one peer, a stage for all: smaller pieces, sooner
+        if (chunk_bytes <= (is_window ? 16u : 32u) * 1024) want = chunk_bytes;
+        else if (chunk_bytes <= 128 * 1024) want = 16 * 1024;
+        else if (chunk_bytes <= 256 * 1024) want = 32 * 1024;
+        else want = (is_window ? 128 : 64) * 1024;
+    }
     return want < most ? want : most;
 }
 

@@ -16,6 +16,16 @@
 
 COLLX_BEGIN_NAMESPACE
 
+struct slot_header {
+    static constexpr std::size_t inline_bytes = 112;
+    std::atomic<std::uint64_t>
+        number;          // written by the sender (release) after the payload; read by the receiver (acquire)
+    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed
+    std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
+    std::byte payload[inline_bytes];
+};
+static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
+
 // Counts never reset; both sides keep the other's last seen value, so a line moves only when it has news.
 struct channel_shape {
     int depth = 16;
@@ -23,20 +33,10 @@ struct channel_shape {
     // One slot more than depth: laying long messages one behind the other may waste almost a slot where the ring ends.
     constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth + 1) * slot_bytes; }
     constexpr std::size_t bytes() const {
-        return page_bytes + round_up(static_cast<std::size_t>(depth) * cache_line_bytes, page_bytes) + ring_bytes();
+        return page_bytes + round_up(static_cast<std::size_t>(depth) * sizeof(slot_header), page_bytes) + ring_bytes();
     }
     constexpr bool operator==(const channel_shape&) const = default;
 };
-
-struct slot_header {
-    static constexpr std::size_t inline_bytes = 48;
-    std::atomic<std::uint64_t>
-        number;          // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed
-    std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
-    std::byte payload[inline_bytes];
-};
-static_assert(sizeof(slot_header) == cache_line_bytes);
 
 namespace detail {
 struct channel_memory {
@@ -49,7 +49,7 @@ struct channel_memory {
         return reinterpret_cast<slot_header*>(base + page_bytes)[i % static_cast<std::uint64_t>(shape.depth)];
     }
     std::byte* ring() const {
-        return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * cache_line_bytes, page_bytes);
+        return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * sizeof(slot_header), page_bytes);
     }
     // Where a message of `bytes` lies if the one before ended at `position`. Any depth messages of at most slot_bytes
     // in a row lie apart: together with the waste at one end of the ring they are shorter than the ring.

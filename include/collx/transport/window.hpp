@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A window: memory of each rank that everybody may read, used as a ring, and per signal and stage one line that says
-// "published". A line carries up to 56 bytes of the segment it publishes, so that a short contribution and the news of
+// "published". A line carries up to 120 bytes of the segment it publishes, so that a short contribution and the news of
 // it are one cache-line transfer.
 //
 //   writer: fill iteration i's part of segment s → line(s, i).number = i + 1 (release)
@@ -23,11 +23,11 @@
 COLLX_BEGIN_NAMESPACE
 
 struct signal_line {
-    static constexpr std::size_t inline_bytes = 56;
+    static constexpr std::size_t inline_bytes = 120;
     std::atomic<std::uint64_t> number; // written by its rank (release); read by all (acquire)
     std::byte payload[inline_bytes];
 };
-static_assert(sizeof(signal_line) == cache_line_bytes);
+static_assert(sizeof(signal_line) == 2 * cache_line_bytes); // a pair that processors fetch together
 
 struct window_shape {
     int signals = 1;
@@ -35,7 +35,7 @@ struct window_shape {
     int depth = 2;
     std::size_t stage_bytes = 0; // most bytes of one iteration in one segment
     constexpr std::size_t line_bytes() const {
-        return round_up(static_cast<std::size_t>(signals * depth) * cache_line_bytes, page_bytes);
+        return round_up(static_cast<std::size_t>(signals * depth) * sizeof(signal_line), page_bytes);
     }
     constexpr std::size_t bytes_per_rank() const {
         return line_bytes() + static_cast<std::size_t>(segments) * ring_bytes();
