@@ -175,7 +175,7 @@ struct communicator_core {
         if (const failure f = net.failed(); f) give_up(f, -1);
     }
 
-    // Every rank shows the others up to 56 bytes. The same window and argument as one_shot: seeing all signals of one
+    // Every rank shows the others up to 120 bytes. The same window and argument as one_shot: seeing all signals of one
     // exchange proves that the one before has been read.
     template <class Visit>
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {

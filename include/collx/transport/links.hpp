@@ -49,8 +49,8 @@ struct links_layout {
     static constexpr links_layout for_ranks(int n) {
         links_layout l;
         l.ranks = n;
-        // What a rank sends to all others together goes round rings of 6 MiB; a single peer has 2 MiB, as a window for
-        // itself.
+        // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them
+        // for itself.
         while (l.channel.slot_bytes > 16 * 1024 &&
                l.channel.slot_bytes * static_cast<std::size_t>(l.channel.depth) * static_cast<std::size_t>(n - 1) >
                    (std::size_t{2} << 20))
