@@ -13,7 +13,9 @@ inline constexpr std::size_t default_arena_bytes = std::size_t{256}
                                                    << 30; // address space; only touched pages cost memory
 
 // Channels grow with the square of the ranks: hundreds of them on one host need more room.
-constexpr std::size_t arena_bytes_for(int ranks) { return ranks <= 256 ? default_arena_bytes : 32 * default_arena_bytes; }
+constexpr std::size_t arena_bytes_for(int ranks) {
+    return ranks <= 256 ? default_arena_bytes : 32 * default_arena_bytes;
+}
 
 inline counted_ptr<arena> make_memory_arena(int ranks, std::size_t bytes = default_arena_bytes) {
     for (; bytes >= (std::size_t{64} << 20); bytes /= 2) { // a limited address space (ulimit -v) gets a smaller one
