@@ -2,7 +2,8 @@
 // Trains softmax regression and a small MLP on Fashion-MNIST, data-parallel: `collx_run -n 4` makes four processes of
 // it, alone it is the serial program. At the end it shows that all ranks hold the same bits, and that one process that
 // goes through the same parts of each batch ends with the same weights. --check-serial repeats the whole training
-// alone, otherwise the first steps are compared. collx-example: needs=eigen,zlib procs=4 timeout=120
+// alone, otherwise the first steps are compared.
+// collx-example: needs=eigen,zlib procs=4 timeout=120
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized" // g++ 12 finds it in its own AVX-512 header, through Eigen
 #endif
