@@ -27,7 +27,8 @@ extern template std::unique_ptr<timed_calls> make_moving_calls<std::uint64_t>(co
 
 #ifdef COLLX_PERF_FLOAT_ONLY
 std::unique_ptr<timed_calls> make_calls(element type, const call_request& r) {
-    if (type != element::float32) throw std::invalid_argument("This collx_perf was built for float only (COLLX_PERF_FLOAT_ONLY); leave -d out.");
+    if (type != element::float32)
+        throw std::invalid_argument("This collx_perf was built for float only (COLLX_PERF_FLOAT_ONLY); leave -d out.");
     return reduces(r.op) ? make_reducing_calls<float>(r) : make_moving_calls<float>(r);
 }
 #else

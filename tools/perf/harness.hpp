@@ -71,7 +71,8 @@ public:
             block_->sleepers.fetch_add(1, std::memory_order_seq_cst);
             const long woken = futex(FUTEX_WAIT, static_cast<int>(generation), &t);
             block_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
-            if (!passed() && block_->gave_up.load(std::memory_order_acquire) != 0) throw std::runtime_error("Another rank gave up.");
+            if (!passed() && block_->gave_up.load(std::memory_order_acquire) != 0)
+                throw std::runtime_error("Another rank gave up.");
             if (woken != 0 && ++half_seconds > 600)
                 throw std::runtime_error("The other ranks did not come within five minutes.");
         }

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_perf: its definitions (bandwidth, sizes, uneven counts), its judge of results, its meeting place, and the
+// program as its users meet it.
+// collx-test: serial timeout=240
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "perf/harness.hpp"
+#include "perf/operation.hpp"
+#include "perf/pattern.hpp"
+#include "program.hpp"
+
+using namespace collx::tools::perf;
+using collx_test::run_program;
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> out;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) out.push_back(line);
+    return out;
+}
+std::vector<std::string> cells_of(const std::string& line) {
+    std::vector<std::string> out;
+    std::istringstream stream(line);
+    for (std::string cell; std::getline(stream, cell, ',');) out.push_back(cell);
+    return out;
+}
+const std::string columns =
+    "op,bytes,ranks,transport,peer,algo,median_us,p95_us,algbw_GBps,busbw_GBps,place,batch,samples,min_us,p25_us";
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------- definitions
+
+TEST_CASE("operations are known by all usual spellings") {
+    CHECK(parse_operation("all_reduce") == operation::all_reduce);
+    CHECK(parse_operation("AllReduce") == operation::all_reduce);
+    CHECK(parse_operation("alltoallv") == operation::all_to_all_v);
+    CHECK(parse_operation("reduce-scatter") == operation::reduce_scatter);
+    CHECK(parse_operation("send_recv") == operation::sendrecv);
+    CHECK_FALSE(parse_operation("all").has_value());
+    CHECK_FALSE(parse_operation("").has_value());
+    for (int k = 0; k < operation_count; ++k) {
+        CHECK(parse_operation(short_name(operation(k))) == operation(k));
+        CHECK(parse_operation(long_name(operation(k))) == operation(k));
+    }
+}
+
+TEST_CASE("bus bandwidth factors are those of nccl-tests") {
+    CHECK(bus_factor(operation::all_reduce, 4) == Approx(1.5));
+    CHECK(bus_factor(operation::all_gather, 4) == Approx(0.75));
+    CHECK(bus_factor(operation::reduce_scatter, 2) == Approx(0.5));
+    CHECK(bus_factor(operation::broadcast, 8) == 1);
+    CHECK(bus_factor(operation::sendrecv, 8) == 1);
+}
+
+TEST_CASE("sizes that cannot be measured are refused with the reason") {
+    CHECK(why_not(operation::all_reduce, 8, 4, 3).empty());
+    CHECK(why_not(operation::all_reduce, 6, 4, 3) == "it is not a whole number of elements");
+    CHECK(why_not(operation::all_gather, 8, 4, 4) == "it does not divide among the ranks");
+    CHECK(why_not(operation::pingpong, 8, 4, 3) == "pingpong is between 2 ranks");
+    CHECK(why_not(operation::all_to_all_v, 16, 4, 2) == "it is too small to be divided unevenly");
+    CHECK(why_not(operation::barrier, 0, 4, 5).empty());
+}
+
+TEST_CASE("uneven counts agree between sender and receiver, and nobody sends more than it has") {
+    const int n = 5;
+    const std::size_t whole = 1000;
+    for (int r = 0; r < n; ++r) {
+        const auto mine = uneven_counts_of(whole, r, n);
+        CHECK(mine.sent <= whole);
+        CHECK(mine.sent > whole - 2 * n);
+        CHECK(mine.received <= 2 * whole); // what the receive buffer is made for
+        for (int k = 0; k < n; ++k) {
+            const auto theirs = uneven_counts_of(whole, k, n);
+            CHECK(mine.send[static_cast<std::size_t>(k)] == theirs.receive[static_cast<std::size_t>(r)]);
+        }
+    }
+    CHECK(uneven_counts_of(whole, 0, 4).send != std::vector<std::size_t>(4, 250));
+}
+
+// ---------------------------------------------------------------------------------------------- the judge
+
+namespace {
+
+// A correct result, made without the library's operators.
+template <class T>
+std::vector<T> reduced_by_hand(const pattern<T>& data, reduction op, int ranks, std::size_t count) {
+    std::vector<T> out(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        double x = static_cast<double>(data.input(0, i));
+        for (int r = 1; r < ranks; ++r) {
+            const auto y = static_cast<double>(data.input(r, i));
+            x = op == reduction::prod  ? x * y
+                : op == reduction::min ? std::min(x, y)
+                : op == reduction::max ? std::max(x, y)
+                                       : x + y;
+        }
+        if (op == reduction::avg) x /= ranks;
+        out[i] = static_cast<T>(x);
+    }
+    return out;
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("the judge accepts what is right and counts what is wrong", "", std::int8_t, std::uint64_t, float,
+                   double, collx::f16, collx::bf16) {
+    const int ranks = 3;
+    const std::size_t count = 5000;
+    const auto op = GENERATE(reduction::sum, reduction::prod, reduction::min, reduction::max, reduction::avg);
+    const auto kind = GENERATE(pattern_kind::exact, pattern_kind::rough);
+    const pattern<TestType> data(kind, op, ranks);
+    auto got = reduced_by_hand(data, op, ranks, count);
+    const auto parts = expected_parts(operation::all_reduce, count, 1, ranks, 0, false);
+    REQUIRE(parts.size() == 1);
+    CHECK(data.count_wrong(got.data(), parts[0]) == 0);
+    got[0] = TestType(got[0] + TestType(1));
+    got[4999] = TestType(got[4999] + TestType(1));
+    CHECK(data.count_wrong(got.data(), parts[0]) == 2);
+}
+
+TEST_CASE("rough sums may differ in their last bits only") {
+    const int ranks = 4;
+    const pattern<float> data(pattern_kind::rough, reduction::sum, ranks);
+    auto got = reduced_by_hand(data, reduction::sum, ranks, 1021);
+    const auto part = expected_parts(operation::all_reduce, 1021, 0, ranks, 0, false).front();
+    for (float& x : got) x = std::nextafter(x, 100.0f);
+    CHECK(data.count_wrong(got.data(), part) == 0);
+    for (float& x : got) x += 1e-5f;
+    CHECK(data.count_wrong(got.data(), part) > 1000);
+    got.assign(1021, std::numeric_limits<float>::quiet_NaN());
+    CHECK(data.count_wrong(got.data(), part) == 1021);
+}
+
+TEST_CASE("a block in the wrong place is noticed") {
+    const int ranks = 3, me = 1;
+    const std::size_t whole = 30;
+    const pattern<std::int32_t> data(pattern_kind::exact, reduction::sum, ranks);
+    const auto count_wrong = [&](operation op, const std::vector<std::int32_t>& got, int root = 0) {
+        std::uint64_t wrong = 0;
+        for (const auto& p : expected_parts(op, whole, me, ranks, root, false))
+            wrong += data.count_wrong(got.data(), p);
+        return wrong;
+    };
+    std::vector<std::int32_t> gathered(whole), exchanged(whole);
+    for (int r = 0; r < ranks; ++r)
+        for (std::size_t i = 0; i < 10; ++i) {
+            gathered[static_cast<std::size_t>(r) * 10 + i] = data.input(r, i);
+            exchanged[static_cast<std::size_t>(r) * 10 + i] = data.input(r, 10 * me + i);
+        }
+    CHECK(count_wrong(operation::all_gather, gathered) == 0);
+    CHECK(count_wrong(operation::all_to_all, exchanged) == 0);
+    CHECK(count_wrong(operation::all_to_all, gathered) > 0);
+    std::swap_ranges(gathered.begin(), gathered.begin() + 10, gathered.begin() + 10);
+    CHECK(count_wrong(operation::all_gather, gathered) == 20);
+    CHECK(expected_parts(operation::reduce, whole, me, ranks, 0, false).empty()); // only the root receives
+    CHECK(expected_parts(operation::gather, whole, me, ranks, me, false).size() == 3);
+    CHECK(expected_parts(operation::reduce_scatter, whole, me, ranks, 0, true).front().at == 10);
+    CHECK(expected_parts(operation::reduce_scatter, whole, me, ranks, 0, false).front().at == 0);
+}
+
+TEST_CASE("hashes see every byte") {
+    std::vector<unsigned char> a(37, 7);
+    const auto first = hash_of(a.data(), a.size());
+    for (auto& byte : a) {
+        byte ^= 1;
+        CHECK(hash_of(a.data(), a.size()) != first);
+        byte ^= 1;
+    }
+    CHECK(hash_of(a.data(), a.size()) == first);
+}
+
+// ---------------------------------------------------------------------------------------------- the meeting place
+
+TEST_CASE("a sample lasts from the first start to the last end, and nobody waits for who gave up") {
+    const int ranks = 3;
+    const std::size_t bytes = harness::bytes(ranks);
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    std::vector<std::thread> threads;
+    std::atomic<int> before{0}, early{0}, stopped{0};
+    for (int r = 0; r < ranks; ++r)
+        threads.emplace_back([&, r] {
+            harness h(memory, r, ranks, 2);
+            for (int round = 1; round <= 200; ++round) {
+                ++before;
+                h.barrier();
+                if (before < ranks * round) ++early;
+                h.barrier();
+            }
+            h.stamp(0, 100 + r, 200 + 10 * r);
+            h.barrier();
+            if (r == 0) return h.give_up();
+            try {
+                h.barrier();
+            } catch (const std::runtime_error&) {
+                ++stopped;
+            }
+        });
+    for (auto& t : threads) t.join();
+    CHECK(early == 0);
+    CHECK(stopped == ranks - 1);
+    CHECK(harness(memory, 0, ranks, 2).span_ns(0) == 120);
+    ::munmap(memory, bytes);
+}
+
+// ---------------------------------------------------------------------------------------------- the program
+
+TEST_CASE("mistakes on the command line are answered with a sentence and status 2") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto [arguments, sentence] = GENERATE(table<std::string, std::string>({
+        {"", "Name an operation"},
+        {"all_redcue", "'all_redcue' is not an operation; there are all_reduce"},
+        {"all_reduce --ops all", "either alone (all_reduce) or in --ops, not both"},
+        {"all_reduce -d float16", "'float16' is not an element type; there are int8"},
+        {"all_reduce -o plus", "'plus' is not a reduction; there are sum"},
+        {"all_reduce --transport tcp", "This version has no transport 'tcp'; there are shm"},
+        {"all_reduce --algo bruck", "None of these operations has an algorithm 'bruck'; they have ring"},
+        {"all_reduce --algo ring -o max", "leave -d and -o out"},
+        {"all_reduce -b 1M -e 8", "-b 1M is larger than -e 8"},
+        {"all_reduce -b 1KB", "decimal units are not accepted"},
+        {"all_reduce -f 1", "-f must be above 1"},
+        {"all_reduce --ranks 2 --threads 2", "give one of them"},
+        {"all_reduce --ranks 2 -r 2", "-r 2 is no rank: there are 2"},
+        {"all_reduce --place above", "'above' is no place; there are out, in and both"},
+        {"all_reduce --csv - --json -", "cannot both be written to standard output"},
+        {"broadcast --attach --shared", "--attach goes alone"},
+        {"all_reduce --nonsense", "--nonsense"},
+    }));
+    const auto f = run_program(perf, arguments);
+    INFO(arguments << "\n" << f.err);
+    CHECK(f.status == 2);
+    CHECK(f.complains(sentence));
+    CHECK(f.out.empty());
+    CHECK(lines_of(f.err).size() == 1);
+}
+
+TEST_CASE("a comparison prints the columns of the comparison harness") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const std::string transport = GENERATE("shm", "memory");
+    const auto f = run_program(perf, "--ranks 2 --transport " + transport +
+                                         " --ops all --sizes 8,4K --place both --budget-ms 1 --csv -");
+    INFO(f.err);
+    REQUIRE(f.status == 0);
+    const auto lines = lines_of(f.out);
+    REQUIRE(!lines.empty());
+    CHECK(lines[0] == columns);
+    // Ten operations: barrier once, alltoallv not at 8 bytes, three of them in place too.
+    CHECK(lines.size() == 1 + 8 * 2 + 1 + 1 + 3 * 2);
+    for (std::size_t k = 1; k < lines.size(); ++k) {
+        const auto cells = cells_of(lines[k]);
+        INFO(lines[k]);
+        REQUIRE(cells.size() == 15);
+        CHECK(cells[2] == "2");
+        CHECK(cells[3] == transport);
+        CHECK(cells[4] == "collx");
+        CHECK(cells[5] == "default");
+        const double median = std::stod(cells[6]), p95 = std::stod(cells[7]), algbw = std::stod(cells[8]);
+        CHECK(median > 0);
+        CHECK(p95 >= median);
+        CHECK(std::stod(cells[13]) <= median);
+        CHECK(algbw == Approx(std::stod(cells[1]) / median / 1e3).epsilon(0.05).margin(2e-3));
+        CHECK(std::stoi(cells[12]) >= 7);
+    }
+}
+
+TEST_CASE("the table has the columns of nccl-tests, and JSON and the page the same numbers") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const collx_test::temporary_file json(".json"), page(".html"), csv(".csv");
+    const auto f = run_program(perf, "all_reduce -b 8 -e 1K -f 128 -d double -o max --threads 2 --budget-ms 1 -J " +
+                                         json.path() + " --html " + page.path() + " --csv " + csv.path());
+    INFO(f.err);
+    REQUIRE(f.status == 0);
+    CHECK(f.prints("#wrong      time   algbw   busbw #wrong\n"));
+    CHECK(f.prints("double     max      -1"));
+    CHECK(f.prints("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
+    const auto all = nlohmann::json::parse(collx_test::file_contents(json.path()));
+    REQUIRE(all["results"].size() == 2);
+    const auto& line = all["results"][1];
+    CHECK(line["size"] == 1024);
+    CHECK(line["count"] == 128);
+    CHECK(line["type"] == "double");
+    CHECK(line["redop"] == "max");
+    for (const char* place : {"out_of_place", "in_place"}) {
+        CHECK(line[place]["nwrong"] == 0);
+        CHECK(line[place]["alg_bw"].get<double>() == Approx(1024 / line[place]["time"].get<double>() / 1e3));
+    }
+    CHECK(all["out_of_bounds"]["okay"] == true);
+    const auto rows = lines_of(collx_test::file_contents(csv.path()));
+    REQUIRE(rows.size() == 5);
+    CHECK(cells_of(rows[1])[5] == "default+double+max");
+    const std::string html = collx_test::file_contents(page.path());
+    CHECK(html.find("<svg") != std::string::npos);
+    CHECK(html.find("all_reduce: bus bandwidth") != std::string::npos);
+    CHECK(html.find("http://") == html.find("http://www.w3.org")); // nothing is loaded
+    CHECK(html.find("<script") == std::string::npos);
+}
+
+TEST_CASE("every operation is right in processes and in threads, with shared buffers and with named algorithms") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto arguments = GENERATE(
+        as<std::string>(), "gather -d half --ranks 3", "scatter --threads 3", "scan -o prod -d int64 --threads 3",
+        "all_reduce --shared --ranks 2", "all_gather --algo bruck --threads 3", "reduce_scatter --piece 100 --ranks 2",
+        "all_reduce -o avg -d bfloat16 --threads 3", "all_to_all_v --threads 4", "reduce -r 1 -d uint8 --ranks 2");
+    const auto f = run_program(perf, arguments + " --sizes 96,9600 -n 3 -w 1");
+    INFO(arguments << "\n" << f.out << f.err);
+    CHECK(f.status == 0);
+    CHECK(f.prints("9600  "));
+    CHECK(f.prints(": 0 OK"));
+}
+
+TEST_CASE("sizes that do not divide are rounded down in a table and left out of a comparison") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto table = run_program(perf, "all_gather --threads 3 --sizes 8,100 -n 1 -w 1");
+    CHECK(table.prints("# 8 bytes: not measured, it is not a whole number of elements"));
+    CHECK(table.prints("\n          96  "));
+    const auto comparison = run_program(perf, "--ops allgather --threads 3 --sizes 8,96,100 --budget-ms 1 --no-header");
+    CHECK(lines_of(comparison.out).size() == 1);
+}
+
+TEST_CASE("a rank that cannot go on ends all with a message") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto f = run_program(perf, "all_reduce --ranks 2 --algo zero_copy --sizes 4K");
+    CHECK(f.status == 1);
+    CHECK(f.complains("zero-copy"));
+    const auto wrong_count = run_program(perf, "all_reduce --ranks 3 --sizes 8", "COLLX_RANK=0 COLLX_SIZE=1");
+    CHECK(wrong_count.status == 1);
+    CHECK(wrong_count.complains("--ranks 3, but the launcher started 1"));
+}
+
+TEST_CASE("--list names operations and algorithms") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto f = run_program(perf, "--list");
+    CHECK(f.status == 0);
+    CHECK(f.prints("all_reduce      ring "));
+    CHECK(f.prints("\nall_to_all_v"));
+}
