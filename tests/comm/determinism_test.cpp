@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300
 //
-// Floating-point sums: the same bits on all ranks whatever the algorithm, and with deterministic{} the bits of the serial left fold whatever the
-// size, the number of ranks, the pieces and the run.
+// Floating-point sums: the same bits on all ranks whatever the algorithm, and with deterministic{} the bits of the
+// serial left fold whatever the size, the number of ranks, the pieces and the run.
 #include "support.hpp"
 
 #include <cstring>
@@ -38,7 +38,9 @@ std::vector<T> left_fold(int ranks, std::size_t n) {
     return v;
 }
 template <class T>
-bool has_same_bits(const std::vector<T>& a, const std::vector<T>& b) { return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0; }
+bool has_same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
 
 // Every rank's bits are compared with rank 0's.
 template <class T>
@@ -56,11 +58,11 @@ void check_all(collx::communicator& w, std::size_t size) {
         collx::all_reduce(w.with(a), x);
         EXPECT(is_same_everywhere(w, x));
         collx::all_reduce(w.with(a), y);
-        EXPECT(has_same_bits(x, y));  // and from run to run
+        EXPECT(has_same_bits(x, y)); // and from run to run
     });
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("all ranks receive the same bits, whatever the algorithm") {
     for (const int n : rank_counts)
@@ -107,7 +109,8 @@ TEST_CASE("deterministic in scans, parts and groups") {
             const auto expected = left_fold<double>(5, part * 5);
             std::vector<double> mine(part);
             collx::reduce_scatter(bound, roughs<double>(w.rank(), part * 5), mine);
-            EXPECT(std::memcmp(mine.data(), expected.data() + part * static_cast<std::size_t>(w.rank()), part * sizeof(double)) == 0);
+            EXPECT(std::memcmp(mine.data(), expected.data() + part * static_cast<std::size_t>(w.rank()),
+                               part * sizeof(double)) == 0);
             auto prefix = roughs<double>(w.rank(), part);
             collx::scan(bound, prefix);
             EXPECT(has_same_bits(prefix, left_fold<double>(w.rank() + 1, part)));

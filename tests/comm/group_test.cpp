@@ -19,7 +19,8 @@ TEST_CASE("a group does what its calls would do one by one") {
                 long largest = w.rank();
                 double at_root = 1;
                 collx::group g(w);
-                for (std::size_t k = 0; k < 20; ++k) sums.push_back(samples(w.rank(), k * k * static_cast<std::size_t>(round + 1)));
+                for (std::size_t k = 0; k < 20; ++k)
+                    sums.push_back(samples(w.rank(), k * k * static_cast<std::size_t>(round + 1)));
                 for (auto& s : sums) g.all_reduce(s);
                 g.all_reduce(mean, collx::average{});
                 g.broadcast(letters, n - 1);
@@ -41,7 +42,8 @@ TEST_CASE("a group does what its calls would do one by one") {
 TEST_CASE("a group larger than one exchange is cut, and calls larger than one exchange go alone") {
     on_ranks(3, [](collx::communicator& w) {
         std::vector<std::vector<int>> x;
-        for (const std::size_t size : {100'000u, 1u, 200'000u, 1'000'000u, 5u, 90'000u, 90'000u, 90'000u}) x.push_back(samples(w.rank(), size));
+        for (const std::size_t size : {100'000u, 1u, 200'000u, 1'000'000u, 5u, 90'000u, 90'000u, 90'000u})
+            x.push_back(samples(w.rank(), size));
         collx::group g(w);
         for (auto& v : x) g.all_reduce(v);
         g.launch();
@@ -89,7 +91,7 @@ TEST_CASE("groups and other calls follow each other") {
             collx::group g(w);
             g.all_reduce(collx::value(a));
             g.all_reduce(collx::value(b));
-            collx::broadcast(w, collx::value(c), {.root = i % 4});  // between collecting and launching
+            collx::broadcast(w, collx::value(c), {.root = i % 4}); // between collecting and launching
             g.launch();
             EXPECT(a == 4 * i && b == 4 && c == i % 4);
         }

@@ -16,7 +16,8 @@ struct three_bytes {
 using elements = std::vector<three_bytes>;
 
 three_bytes element(const random_call& c, int rank, std::size_t i) {
-    return {static_cast<unsigned char>(rank + 1), static_cast<unsigned char>(i + c.seed), static_cast<unsigned char>(i / 256)};
+    return {static_cast<unsigned char>(rank + 1), static_cast<unsigned char>(i + c.seed),
+            static_cast<unsigned char>(i / 256)};
 }
 elements mine(const random_call& c, int rank, std::size_t n) {
     elements x(n);
@@ -40,7 +41,8 @@ void all_to_all_v(collx::communicator& w, const random_call& c) {
         sends.push_back(count_of(c, me, k));
         receives.push_back(count_of(c, k, me));
         for (std::size_t i = 0; i < sends.back(); ++i) in.push_back(element(c, me, i + static_cast<std::size_t>(k)));
-        for (std::size_t i = 0; i < receives.back(); ++i) expected.push_back(element(c, k, i + static_cast<std::size_t>(me)));
+        for (std::size_t i = 0; i < receives.back(); ++i)
+            expected.push_back(element(c, k, i + static_cast<std::size_t>(me)));
     }
     out.resize(expected.size(), untouched);
     collx::all_to_all_v(w.with(collx::piece{c.piece}), in, sends, out, receives);
@@ -83,13 +85,15 @@ void make_call(collx::communicator& w, const random_call& c) {
                 } else {
                     collx::all_gather(comm, mine(c, me, part), out);
                 }
-                for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == element(c, static_cast<int>(i / part), i % part));
+                for (std::size_t i = 0; i < out.size(); ++i)
+                    EXPECT_AT(i, out[i] == element(c, static_cast<int>(i / part), i % part));
             });
         case 2:
             return run_with<collective::gather>(w, c, any, [&](auto&& comm) {
                 elements out(me == root ? part * u : 0, untouched);
                 collx::gather(comm, mine(c, me, part), out, at_root);
-                for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == element(c, static_cast<int>(i / part), i % part));
+                for (std::size_t i = 0; i < out.size(); ++i)
+                    EXPECT_AT(i, out[i] == element(c, static_cast<int>(i / part), i % part));
                 EXPECT(me == root || out.empty());
             });
         case 3:
@@ -102,7 +106,8 @@ void make_call(collx::communicator& w, const random_call& c) {
             return run_with<collective::all_to_all>(w, c, any, [&](auto&& comm) {
                 elements out(part * u, untouched);
                 collx::all_to_all(comm, mine(c, me, part * u), out);
-                for (std::size_t i = 0; i < out.size(); ++i) EXPECT_AT(i, out[i] == element(c, static_cast<int>(i / part), r * part + i % part));
+                for (std::size_t i = 0; i < out.size(); ++i)
+                    EXPECT_AT(i, out[i] == element(c, static_cast<int>(i / part), r * part + i % part));
             });
         case 5: return all_to_all_v(w, c);
         case 6: return all_gather_v(w, c);
@@ -116,6 +121,8 @@ void make_call(collx::communicator& w, const random_call& c) {
     }
 }
 
-}  // namespace
+} // namespace
 
-TEST_CASE("random calls move every element to its place") { check_random_calls("elements arrive", 8, make_call, [](collx::communicator&) {}); }
+TEST_CASE("random calls move every element to its place") {
+    check_random_calls("elements arrive", 8, make_call, [](collx::communicator&) {});
+}

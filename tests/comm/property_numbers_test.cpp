@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=rapidcheck
 //
-// Random sums and maxima of numbers, also through narrower wires and while other calls are under way, against a serial fold. All values are small
-// integers, so that every sum is exact in every type.
+// Random sums and maxima of numbers, also through narrower wires and while other calls are under way, against a serial
+// fold. All values are small integers, so that every sum is exact in every type.
 #include "property_support.hpp"
 
 #include <memory>
@@ -12,7 +12,9 @@ using collx::collective;
 
 namespace {
 
-int operand(const random_call& c, int rank, std::size_t i) { return static_cast<int>((c.seed + static_cast<unsigned>(rank) * 5 + static_cast<unsigned>(i) * 3) % 16); }
+int operand(const random_call& c, int rank, std::size_t i) {
+    return static_cast<int>((c.seed + static_cast<unsigned>(rank) * 5 + static_cast<unsigned>(i) * 3) % 16);
+}
 
 template <class T, class Op>
 std::vector<T> mine(const random_call& c, int rank, Op) {
@@ -33,11 +35,14 @@ const auto any = [](auto) { return true; };
 
 template <class T, class Op, class... Policies>
 void all_reduce(collx::communicator& w, const random_call& c, Op op, Policies... more) {
-    run_with<collective::all_reduce>(w, c, any, [&](auto&& comm) {
-        auto x = mine<T>(c, w.rank(), op);
-        collx::all_reduce(comm, x, op);
-        check(w, c, x, op);
-    }, more...);
+    run_with<collective::all_reduce>(
+        w, c, any,
+        [&](auto&& comm) {
+            auto x = mine<T>(c, w.rank(), op);
+            collx::all_reduce(comm, x, op);
+            check(w, c, x, op);
+        },
+        more...);
 }
 
 // One call that is under way, and its buffer.
@@ -52,7 +57,8 @@ thread_local std::vector<pending> under_way;
 // Waits for all of them, in an order of each rank's own.
 void finish(collx::communicator& w) {
     for (std::size_t turn = 0; !under_way.empty(); ++turn) {
-        const auto p = under_way.begin() + static_cast<std::ptrdiff_t>((turn * 3 + static_cast<std::size_t>(w.rank())) % under_way.size());
+        const auto p = under_way.begin() +
+                       static_cast<std::ptrdiff_t>((turn * 3 + static_cast<std::size_t>(w.rank())) % under_way.size());
         p->work->wait();
         check(w, p->call, p->x, collx::plus{});
         under_way.erase(p);
@@ -74,7 +80,7 @@ void make_call(collx::communicator& w, const random_call& c) {
     }
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("random sums and maxima equal the serial fold, beside others that are under way") {
     check_random_calls("sums and maxima equal the serial fold", 4, make_call, finish);

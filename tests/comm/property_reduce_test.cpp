@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=rapidcheck
 //
-// Random reductions against a serial fold. The element is a product of 2x2 matrices modulo a prime, so a wrong order or a missing operand shows.
+// Random reductions against a serial fold. The element is a product of 2x2 matrices modulo a prime, so a wrong order or
+// a missing operand shows.
 #include "property_support.hpp"
 
 using namespace collx_test;
@@ -22,7 +23,8 @@ struct product {
 };
 matrix operand(const random_call& c, int rank, std::size_t i) {
     const unsigned h = (c.seed * 31 + static_cast<unsigned>(rank) * 7919 + static_cast<unsigned>(i) * 104'729) % 65'521;
-    return {static_cast<std::uint16_t>(h % 251), 1, static_cast<std::uint16_t>(h / 251), static_cast<std::uint16_t>(h % 13)};
+    return {static_cast<std::uint16_t>(h % 251), 1, static_cast<std::uint16_t>(h / 251),
+            static_cast<std::uint16_t>(h % 13)};
 }
 // The fold over ranks first … last - 1 of element i.
 matrix expected(const random_call& c, int first, int last, std::size_t i) {
@@ -32,8 +34,8 @@ matrix expected(const random_call& c, int first, int last, std::size_t i) {
 }
 
 template <class Verb, class... Options>
-void call(collx::communicator& w, const random_call& c, auto&& comm, std::size_t whole, std::size_t from, std::size_t part, int first, int last, const Verb& verb,
-          const Options&... options) {
+void call(collx::communicator& w, const random_call& c, auto&& comm, std::size_t whole, std::size_t from,
+          std::size_t part, int first, int last, const Verb& verb, const Options&... options) {
     std::vector<matrix> in(whole), out(part, matrix{9, 9, 9, 9});
     for (std::size_t i = 0; i < whole; ++i) in[i] = operand(c, w.rank(), i);
     const auto before = in;
@@ -88,14 +90,16 @@ void make_call(collx::communicator& w, const random_call& c) {
                 call(w, c, comm, part * u, part * static_cast<std::size_t>(me), part, 0, n, collx::reduce_scatter);
             });
         }
-        case 3: return with(integral_constant<collective, collective::scan>{}, [&](auto&& comm) { call(w, c, comm, c.count, 0, c.count, 0, me + 1, collx::scan); });
+        case 3:
+            return with(integral_constant<collective, collective::scan>{},
+                        [&](auto&& comm) { call(w, c, comm, c.count, 0, c.count, 0, me + 1, collx::scan); });
         default:
             return with(integral_constant<collective, collective::exclusive_scan>{},
                         [&](auto&& comm) { call(w, c, comm, c.count, 0, c.count, 0, me, collx::exclusive_scan); });
     }
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("random reductions with an operator that does not commute equal the serial fold") {
     check_random_calls("reductions equal the serial fold", 5, make_call, [](collx::communicator&) {});

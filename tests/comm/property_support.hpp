@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Random sequences of calls on random numbers of ranks. RapidCheck makes them, prints its seed, and shrinks a sequence that fails. Many calls share one
-// set of threads, so that thousands of them cost seconds and each meets what the ones before have left in the windows and channels.
+// Random sequences of calls on random numbers of ranks. RapidCheck makes them, prints its seed, and shrinks a sequence
+// that fails. Many calls share one set of threads, so that thousands of them cost seconds and each meets what the ones
+// before have left in the windows and channels.
 #pragma once
 
 #include <cstdlib>
@@ -15,18 +16,19 @@ namespace collx_test {
 
 struct random_call {
     int verb = 0;
-    int algorithm = 0;  // index in the list of the collective, modulo its length + 1; 0 is the library's choice
+    int algorithm = 0; // index in the list of the collective, modulo its length + 1; 0 is the library's choice
     unsigned count = 0;
-    unsigned root = 0;   // modulo the ranks
+    unsigned root = 0; // modulo the ranks
     unsigned piece = 0;
     unsigned seed = 0;
     bool in_place = false;
-    bool under_way = false;  // begin now, wait after the next call
+    bool under_way = false; // begin now, wait after the next call
 };
 
 inline std::ostream& operator<<(std::ostream& o, const random_call& c) {
-    return o << "{verb " << c.verb << ", algorithm " << c.algorithm << ", count " << c.count << ", root " << c.root << ", piece " << c.piece << ", seed "
-             << c.seed << (c.in_place ? ", in place" : "") << (c.under_way ? ", under way" : "") << "}";
+    return o << "{verb " << c.verb << ", algorithm " << c.algorithm << ", count " << c.count << ", root " << c.root
+             << ", piece " << c.piece << ", seed " << c.seed << (c.in_place ? ", in place" : "")
+             << (c.under_way ? ", under way" : "") << "}";
 }
 
 // Calls with `verbs` verbs.
@@ -34,23 +36,27 @@ inline rc::Gen<random_call> any_call(int verbs) {
     using namespace rc;
     const auto call = gen::build<random_call>(
         gen::set(&random_call::verb, gen::inRange(0, verbs)), gen::set(&random_call::algorithm, gen::inRange(0, 9)),
-        gen::set(&random_call::count, gen::weightedOneOf<unsigned>({{6, gen::inRange(0u, 70u)}, {3, gen::inRange(70u, 1500u)}, {1, gen::inRange(1500u, 12'000u)}})),
-        gen::set(&random_call::root, gen::inRange(0u, 8u)), gen::set(&random_call::piece, gen::element(0u, 1u, 24u, 64u, 100u, 1000u, 5000u)),
-        gen::set(&random_call::seed, gen::inRange(0u, 10'000u)), gen::set(&random_call::in_place), gen::set(&random_call::under_way));
+        gen::set(&random_call::count,
+                 gen::weightedOneOf<unsigned>(
+                     {{6, gen::inRange(0u, 70u)}, {3, gen::inRange(70u, 1500u)}, {1, gen::inRange(1500u, 12'000u)}})),
+        gen::set(&random_call::root, gen::inRange(0u, 8u)),
+        gen::set(&random_call::piece, gen::element(0u, 1u, 24u, 64u, 100u, 1000u, 5000u)),
+        gen::set(&random_call::seed, gen::inRange(0u, 10'000u)), gen::set(&random_call::in_place),
+        gen::set(&random_call::under_way));
     return gen::map(call, [](random_call c) {
-        if (c.piece != 0 && c.piece < 64) c.count %= 300;  // as many messages as there are pieces
+        if (c.piece != 0 && c.piece < 64) c.count %= 300; // as many messages as there are pieces
         return c;
     });
 }
 
 inline std::atomic<long> calls_made{0};
 
-// Checks `make_call(w, call)` for random sequences of calls. RC_PARAMS in the environment takes precedence, so that a printed seed can be run again.
-// Every rank calls finish(w) at the end.
+// Checks `make_call(w, call)` for random sequences of calls. RC_PARAMS in the environment takes precedence, so that a
+// printed seed can be run again. Every rank calls finish(w) at the end.
 template <class F, class G>
 void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    const char* const params = "max_success=50 max_size=200";  // ten times slower
+    const char* const params = "max_success=50 max_size=200"; // ten times slower
     constexpr long at_least = 1000;
 #else
     const char* const params = "max_success=250 max_size=400";
@@ -66,7 +72,8 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
             w.set_timeout(std::chrono::seconds(20));
             w.set_checked(checked);
             for (std::size_t k = 0; k < calls.size(); ++k) {
-                at("n=%d checked=%d call %zu: verb %d algorithm %d count %u", n, checked, k, calls[k].verb, calls[k].algorithm, calls[k].count);
+                at("n=%d checked=%d call %zu: verb %d algorithm %d count %u", n, checked, k, calls[k].verb,
+                   calls[k].algorithm, calls[k].count);
                 make_call(w, calls[k]);
             }
             finish(w);
@@ -78,7 +85,8 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
     if (holds && std::getenv("RC_PARAMS") == std::string(params)) CHECK(calls_made >= at_least);
 }
 
-// Calls run(comm) with the algorithm that the call asks for, or with the library's choice. accept(algorithm) leaves algorithms out.
+// Calls run(comm) with the algorithm that the call asks for, or with the library's choice. accept(algorithm) leaves
+// algorithms out.
 template <collx::collective C, class Accept, class Run, class... Policies>
 void run_with(collx::communicator& w, const random_call& c, Accept&& accept, Run&& run, Policies... more) {
     int index = 0;
@@ -91,4 +99,4 @@ void run_with(collx::communicator& w, const random_call& c, Accept&& accept, Run
     if (!has_run) run(w.with(collx::piece{c.piece}, more...));
 }
 
-}  // namespace collx_test
+} // namespace collx_test

@@ -25,7 +25,8 @@ TEST_CASE("every rank runs once, on a thread of its own, and knows its number") 
 TEST_CASE("the exception of the lowest rank that failed by itself comes out") {
     CHECK_THROWS_WITH(collx::run_threads(4,
                                          [](collx::communicator& w) {
-                                             if (w.rank() >= 2) throw std::runtime_error("rank " + std::to_string(w.rank()));
+                                             if (w.rank() >= 2)
+                                                 throw std::runtime_error("rank " + std::to_string(w.rank()));
                                              collx::barrier(w);
                                          }),
                       "rank 2");

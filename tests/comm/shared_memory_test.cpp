@@ -22,7 +22,8 @@ TEST_CASE("a shared vector behaves as any vector") {
         EXPECT(moved[9999] == 3 * 9999);
         collx::shared_allocator<double> other(v.get_allocator());
         double* const p = other.allocate(5);
-        EXPECT(reinterpret_cast<std::uintptr_t>(p) % alignof(double) == 0 && w.membership()->memory->contains(p, 5 * sizeof(double)));
+        EXPECT(reinterpret_cast<std::uintptr_t>(p) % alignof(double) == 0 &&
+               w.membership()->memory->contains(p, 5 * sizeof(double)));
         other.deallocate(p, 5);
     });
 }
@@ -59,7 +60,8 @@ TEST_CASE("memory of another job is refused") {
         const auto foreign = collx::make_memory_arena(1);
         const auto at = foreign->take(4096);
         auto* p = reinterpret_cast<int*>(foreign->at(at));
-        const auto e = thrown<collx::invalid_argument>(w, [&] { collx::all_reduce(w, collx::window_view<int>(p, 1000)); });
+        const auto e =
+            thrown<collx::invalid_argument>(w, [&] { collx::all_reduce(w, collx::window_view<int>(p, 1000)); });
         EXPECT(says(e, "does not lie in shared memory"));
     });
 }

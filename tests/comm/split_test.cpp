@@ -12,13 +12,14 @@ TEST_CASE("split groups ranks by colour and orders them by key, then by rank") {
     for (const int n : rank_counts)
         on_ranks(n, [n](collx::communicator& w) {
             for (int colours = 1; colours <= 3; ++colours) {
-                const int me = w.rank(), key = me % 2 == 0 ? 10 : -10;  // odd ranks first
+                const int me = w.rank(), key = me % 2 == 0 ? 10 : -10; // odd ranks first
                 auto c = w.split(me % colours, key);
                 std::vector<int> members;
                 for (const int parity : {1, 0})
                     for (int r = 0; r < n; ++r)
                         if (r % colours == me % colours && r % 2 == parity) members.push_back(r);
-                EXPECT(!c.is_empty() && c.size() == static_cast<int>(members.size()) && members[static_cast<std::size_t>(c.rank())] == me);
+                EXPECT(!c.is_empty() && c.size() == static_cast<int>(members.size()) &&
+                       members[static_cast<std::size_t>(c.rank())] == me);
                 std::vector<int> seen(members.size());
                 collx::all_gather(c, collx::value(me), seen);
                 EXPECT(seen == members);
@@ -79,7 +80,7 @@ TEST_CASE("communicators may be made and destroyed in any order, while others wo
             collx::all_reduce(kept.back(), collx::value(x));
             EXPECT(x == kept.back().size());
         }
-        while (!kept.empty()) kept.erase(kept.begin());  // nobody waits for anybody
+        while (!kept.empty()) kept.erase(kept.begin()); // nobody waits for anybody
         int x = 1;
         collx::all_reduce(w, collx::value(x));
         EXPECT(x == 4);
@@ -100,7 +101,7 @@ TEST_CASE("worlds of one job are independent; a thread may make its own") {
         int z = 1;
         collx::all_reduce(moved, collx::value(z));
         sum += z;
-        for (int i = 0; i < 70; ++i) {  // more than the board has lines
+        for (int i = 0; i < 70; ++i) { // more than the board has lines
             collx::communicator c;
             sum += c.size();
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Communicators that come, fail and go by the thousand in the same processes: descriptors, mappings, the arena's
-// address space and its memory, names in the system are afterwards what they were before. collx-test: serial
-// timeout=180
+// address space and its memory, names in the system are afterwards what they were before.
+// collx-test: serial timeout=180
 #include <sys/stat.h>
 
 #include "faults/support.hpp"

@@ -2,7 +2,8 @@
 //
 // Communicators where the system gives less than usual: few descriptors, little address space, a small /dev/shm, no
 // more shared memory. Whoever notices throws `resource`; the others hear of it at once instead of waiting for their
-// time-out. collx-test: serial timeout=120
+// time-out.
+// collx-test: serial timeout=120
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
