@@ -45,9 +45,6 @@ inline constexpr variable variables[] = {
     {"COLLX_DEBUG", variable::kind::choice, "WARN", "what to print", 0, 0, "WARN|INFO|TRACE"},
     {"COLLX_BOOTSTRAP", variable::kind::choice, "the first that applies", "who says which rank this is", 0, 0,
      "env|single"},
-    {"COLLX_BUILD", variable::kind::foreign, "build", "build folder, for scripts/"},
-    {"COLLX_TEST_JOBS", variable::kind::foreign, "2", "tests at a time, for scripts/test"},
-    {"COLLX_DEMO_RANKS", variable::kind::foreign, "4", "ranks, for scripts/demo"},
     {"COLLX_EXAMPLE_SHORT", variable::kind::foreign, "0", "examples run their short form"},
 };
 
