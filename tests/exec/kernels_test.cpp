@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The loops: any number of sources, length, alignment and destination, against a fold element by element.
+#include <collx/exec/kernels.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace {
+
+template <class T>
+T value(int source, std::size_t i) {
+    return static_cast<T>((source * 7 + static_cast<int>(i) * 3) % 5 + 1);
+}
+
+template <class T, class Op>
+void check(Op op) {
+    constexpr std::size_t longest = 1100, guard = 16;
+    std::vector<std::vector<T>> memory;
+    std::vector<const T*> s;
+    for (int k = 0; k < 33; ++k) {
+        auto& m = memory.emplace_back(longest + guard);
+        const std::size_t shift = static_cast<std::size_t>(k) % 4; // sources at different offsets
+        for (std::size_t i = 0; i < longest; ++i) m[shift + i] = value<T>(k, i);
+        s.push_back(m.data() + shift);
+    }
+    for (const int sources : {1, 2, 3, 4, 5, 6, 7, 8, 9, 14, 15, 16, 22, 23, 33})
+        for (const std::size_t n : {0u, 1u, 3u, 7u, 8u, 15u, 16u, 31u, 32u, 33u, 64u, 100u, 1027u}) {
+            std::vector<T> expected(n), first(n + guard, T(77)), second(n + guard, T(77)), third(n + guard, T(77));
+            for (std::size_t i = 0; i < n; ++i) {
+                T a = s[0][i];
+                for (int k = 1; k < sources; ++k) a = static_cast<T>(op(a, s[static_cast<std::size_t>(k)][i]));
+                expected[i] = a;
+            }
+            const auto is_right = [&](const std::vector<T>& x, std::size_t shift) {
+                for (std::size_t i = 0; i < n; ++i)
+                    if (x[shift + i] != expected[i]) return false;
+                return x[shift + n] == T(77) && (shift == 0 || x[shift - 1] == T(77));
+            };
+            collx::fold_arrays(op, first.data() + 1, static_cast<T*>(nullptr), s.data(), sources, n);
+            if (!is_right(first, 1)) FAIL("one destination, sources " << sources << " n " << n);
+            collx::fold_arrays(op, first.data() + 1, second.data() + 3, s.data(), sources, n);
+            if (!is_right(first, 1) || !is_right(second, 3))
+                FAIL("two destinations, sources " << sources << " n " << n);
+            T* to[3] = {first.data() + 2, second.data(), third.data() + 1};
+            std::fill(first.begin(), first.end(), T(77)), std::fill(second.begin(), second.end(), T(77));
+            collx::fold_to_arrays(op, to, 3, s.data(), sources, n);
+            if (!is_right(first, 2) || !is_right(second, 0) || !is_right(third, 1))
+                FAIL("three destinations, sources " << sources << " n " << n);
+            // In place: the destination is one of the sources.
+            std::vector<T> own(s[0], s[0] + n);
+            own.push_back(T(77));
+            auto with_own = s;
+            with_own[0] = own.data();
+            collx::fold_arrays(op, own.data(), static_cast<T*>(nullptr), with_own.data(), sources, n);
+            if (!is_right(own, 0)) FAIL("in place, sources " << sources << " n " << n);
+        }
+    SUCCEED();
+}
+
+} // namespace
+
+TEST_CASE("folds of integers") {
+    check<std::uint8_t>(collx::plus{});
+    check<std::int16_t>(collx::max{});
+    check<int>(collx::plus{});
+    check<std::uint64_t>(collx::bit_xor{});
+}
+
+TEST_CASE("folds of floating-point numbers") {
+    check<float>(collx::plus{});
+    check<double>(collx::min{});
+    check<long double>(collx::plus{}); // no vectors of these
+}
+
+TEST_CASE("folds with operators of the user keep their order") {
+    check<long>([](long a, long b) { return (a * 31 + b) % 1'000'003; });
+}
+
+TEST_CASE("minima and maxima of vectors and of single elements agree on NaN and signed zeros") {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (const std::size_t n : {1u, 4u, 37u}) {
+        std::vector<float> a(n, 1.0f), b(n, 2.0f), out(n), zero(n, 0.0f), minus(n, -0.0f);
+        a[n / 2] = nan;
+        for (const bool swapped : {false, true}) {
+            const float* s[2] = {swapped ? b.data() : a.data(), swapped ? a.data() : b.data()};
+            collx::fold_arrays(collx::max{}, out.data(), static_cast<float*>(nullptr), s, 2, n);
+            for (std::size_t i = 0; i < n; ++i) CHECK((i == n / 2 ? std::isnan(out[i]) : out[i] == 2.0f));
+            const float* z[2] = {swapped ? zero.data() : minus.data(), swapped ? minus.data() : zero.data()};
+            collx::fold_arrays(collx::min{}, out.data(), static_cast<float*>(nullptr), z, 2, n);
+            for (const float x : out) CHECK(std::signbit(x));
+            collx::fold_arrays(collx::max{}, out.data(), static_cast<float*>(nullptr), z, 2, n);
+            for (const float x : out) CHECK(!std::signbit(x));
+        }
+    }
+}

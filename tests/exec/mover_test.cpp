@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What one step does to elements: hooks, types and views on one side, wire elements on the other.
+#include <collx/exec/mover.hpp>
+
+#include <cstddef>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using collx::sched::place;
+
+namespace {
+
+template <class Wire, class In, class Out, class Op>
+auto make(In in, Out out, Op op, int ranks = 2) {
+    return collx::mover<In, Out, Op, Wire>(in, out, op, ranks);
+}
+
+} // namespace
+
+TEST_CASE("arrays of one type are copied, and reduced where they lie") {
+    std::vector<int> in = {1, 2, 3, 4}, out(4, -1), wire = {10, 20, 30, 40}, forward(4), tmp(4);
+    auto m = make<int>(collx::view(in.data(), 4), collx::view(out.data(), 4), collx::plus{});
+    STATIC_REQUIRE(decltype(m)::plain);
+    m.set_tmp(reinterpret_cast<std::byte*>(tmp.data()));
+    m.load(forward.data(), place::in, 1, 2);
+    CHECK((forward[0] == 2 && forward[1] == 3));
+    m.store(place::out, 2, wire.data(), 2);
+    CHECK(out == std::vector<int>({-1, -1, 10, 20}));
+    m.combine(wire.data(), true, place::in, 0, place::out, 0, forward.data(), 4);
+    CHECK((out == std::vector<int>({11, 22, 33, 44}) && forward == out));
+    m.combine(wire.data(), false, place::in, 0, place::none, 0, forward.data(), 2);
+    CHECK((forward[0] == 11 && out[0] == 11));
+    m.combine(wire.data(), true, place::in, 0, place::tmp, 0, nullptr, 4);
+    m.move(place::tmp, 1, place::out, 0, 2);
+    CHECK((out[0] == 22 && out[1] == 33 && in == std::vector<int>({1, 2, 3, 4})));
+}
+
+TEST_CASE("the side of the received operand is kept") {
+    const auto minus = [](int a, int b) { return a - b; };
+    std::vector<int> in = {5}, out(1), wire = {100};
+    auto m = make<int>(collx::view(in.data(), 1), collx::view(out.data(), 1), minus);
+    m.combine(wire.data(), true, place::in, 0, place::out, 0, nullptr, 1);
+    CHECK(out[0] == 95);
+    m.combine(wire.data(), false, place::in, 0, place::out, 0, nullptr, 1);
+    CHECK(out[0] == -95);
+    std::vector<double> wide = {100}; // the same where types differ
+    auto d = make<double>(collx::view(in.data(), 1), collx::strided(out.data(), 1, 1), minus);
+    d.combine(wide.data(), true, place::in, 0, place::out, 0, nullptr, 1);
+    CHECK(out[0] == 95);
+}
+
+TEST_CASE("folds take the rank's own operand from where it lies") {
+    std::vector<int> in = {3, 4}, out(2), a = {1, 1}, unused = {1000, 1000}, b = {5, 6}, also(2);
+    const auto digits = [](int x, int y) { return x * 10 + y; };
+    for (const bool plain : {true, false}) {
+        const int* sources[3] = {a.data(), unused.data(), b.data()};
+        if (plain) {
+            make<int>(collx::view(in.data(), 2), collx::view(out.data(), 2), digits)
+                .fold_ranks(sources, 3, 1, place::in, 0, place::out, 0, also.data(), 2);
+        } else {
+            make<int>(collx::strided(in.data(), 2, 1), collx::strided(out.data(), 2, 1), digits)
+                .fold_ranks(sources, 3, 1, place::in, 0, place::out, 0, also.data(), 2);
+        }
+        CHECK((out == std::vector<int>({135, 146}) && also == out));
+    }
+}
+
+TEST_CASE("hooks: the first on what is read from the input, the last on what is complete in the output") {
+    const auto op =
+        collx::with_post(collx::with_pre(collx::plus{}, [](int x) { return x * 2; }), [](int x) { return x + 1000; });
+    std::vector<int> in = {1, 2, 3}, out(3), wire = {10, 20, 30}, forward(3);
+    auto m = make<int>(collx::view(in.data(), 3), collx::view(out.data(), 3), op);
+    STATIC_REQUIRE(!decltype(m)::plain);
+    m.load(forward.data(), place::in, 0, 3);
+    CHECK(forward == std::vector<int>({2, 4, 6}));
+    m.combine(wire.data(), true, place::in, 0, place::none, 0, forward.data(), 3);
+    CHECK(forward == std::vector<int>({12, 24, 36})); // not complete yet
+    m.combine(wire.data(), true, place::in, 0, place::out, 0, forward.data(), 3);
+    CHECK((out == std::vector<int>({1012, 1024, 1036}) && forward == out));
+    m.store(place::out, 0, wire.data(), 3);
+    CHECK(out == wire); // complete already
+    m.move(place::in, 0, place::out, 0, 3);
+    CHECK(out == std::vector<int>({1002, 1004, 1006})); // all there is for a single rank
+}
+
+TEST_CASE("a narrower wire rounds the own operand and the result as the peers will see them") {
+    std::vector<float> in = {1.0f + 1.0f / 1024}, out(1);
+    std::vector<collx::bf16> wire = {collx::bf16(1.0f)}, forward(1);
+    auto m = make<collx::bf16>(collx::view(in.data(), 1), collx::view(out.data(), 1), collx::plus{});
+    m.load(forward.data(), place::in, 0, 1);
+    CHECK(float(forward[0]) == 1.0f);
+    m.combine(wire.data(), true, place::in, 0, place::out, 0, nullptr, 1);
+    CHECK(out[0] == 2.0f);
+    const collx::bf16* sources[2] = {wire.data(), nullptr};
+    m.fold_ranks(sources, 2, 1, place::in, 0, place::out, 0, nullptr, 1);
+    CHECK(out[0] == 2.0f);
+}
+
+TEST_CASE("long operands of mixed types go through in blocks") {
+    constexpr std::size_t n = 1000;
+    std::vector<short> in(n);
+    std::vector<double> out(2 * n, -1), wire(n);
+    for (std::size_t i = 0; i < n; ++i) in[i] = static_cast<short>(i), wire[i] = 1;
+    auto m = make<double>(collx::view(in.data(), n), collx::strided(out.data(), n, 2), collx::plus{});
+    m.combine(wire.data(), true, place::in, 0, place::out, 0, nullptr, n);
+    bool is_right = true;
+    for (std::size_t i = 0; i < n; ++i) is_right &= out[2 * i] == static_cast<double>(i + 1) && out[2 * i + 1] == -1;
+    CHECK(is_right);
+}
+
+TEST_CASE("nothing may lie nowhere") {
+    int* const null = nullptr;
+    auto m = make<int>(collx::view(null, 0), collx::view(null, 0), collx::plus{});
+    m.load(null, place::in, 0, 0);
+    m.store(place::out, 0, null, 0);
+    m.move(place::in, 0, place::out, 0, 0);
+    SUCCEED();
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=120
+//
+// The cursor over recorded steps, with all ranks in one thread: whatever the order in which they are moved on, the
+// results are the same, and nothing moves that may not. Random orders, so schedules meet interleavings that threads
+// rarely show.
+#include <collx/exec/task.hpp>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include <collx/algo/algorithms.hpp>
+#include <collx/plan/schedules.hpp>
+#include <collx/transport/memory.hpp>
+
+namespace {
+
+using view = collx::contiguous_view<int>;
+using sum_mover = collx::mover<view, view, collx::plus, int>;
+using sum_task = collx::task<collx::links, sum_mover>;
+
+// n ranks that share an arena, each with its links and schedules.
+struct ranks {
+    explicit ranks(int n)
+        : memory(collx::make_memory_arena(n)), offset(memory->take(collx::links_layout::for_ranks(n).bytes())) {
+        for (int r = 0; r < n; ++r) {
+            net.push_back(std::make_unique<collx::links>(*memory, offset, r, n));
+            cache.push_back(std::make_unique<collx::schedule_cache>(*net.back()));
+        }
+    }
+    int size() const { return static_cast<int>(net.size()); }
+    collx::counted_ptr<collx::arena> memory;
+    std::uint64_t offset;
+    std::vector<std::unique_ptr<collx::links>> net;
+    std::vector<std::unique_ptr<collx::schedule_cache>> cache;
+};
+
+// One all_reduce: a task and a buffer for each rank.
+template <class A>
+struct call {
+    call(ranks& all, const A& a, std::size_t size, std::size_t piece_elems, int at_port)
+        : data(static_cast<std::size_t>(all.size())) {
+        for (int r = 0; r < all.size(); ++r) {
+            auto& x = data[static_cast<std::size_t>(r)];
+            for (std::size_t i = 0; i < size; ++i) x.push_back(r * 100 + static_cast<int>(i));
+            auto& plan = all.cache[static_cast<std::size_t>(r)]->bind(a, at_port);
+            const auto l = collx::chunk_layout::even(size, plan.chunks);
+            if (plan.tmp_chunks != 0)
+                all.cache[static_cast<std::size_t>(r)]->provide_scratch(
+                    plan, static_cast<std::size_t>(plan.tmp_chunks) * piece_elems * sizeof(int));
+            const view v(x.data(), x.size());
+            tasks.push_back(std::make_unique<sum_task>(*all.net[static_cast<std::size_t>(r)], plan,
+                                                       sum_mover(v, v, collx::plus{}, all.size()), l, l, piece_elems));
+        }
+    }
+    bool is_right() const {
+        const int n = static_cast<int>(data.size());
+        for (const auto& x : data)
+            for (std::size_t i = 0; i < x.size(); ++i)
+                if (x[i] != n * (n - 1) / 2 * 100 + n * static_cast<int>(i)) return false;
+        return true;
+    }
+    std::vector<std::vector<int>> data;
+    std::vector<std::unique_ptr<sum_task>> tasks;
+};
+
+template <class F>
+void for_each_copying_all_reduce(F&& f) {
+    collx::algo::algorithms<collx::collective::all_reduce>::for_each([&](auto a) {
+        if (std::string(decltype(a)::name) != "zero_copy") f(a);
+    });
+}
+
+} // namespace
+
+TEST_CASE("the order in which ranks are moved on does not matter") {
+    std::mt19937 random(Catch::rngSeed());
+    for (const int n : {1, 2, 3, 4, 5, 8}) {
+        ranks all(n);
+        for_each_copying_all_reduce([&](auto a) {
+            for (int round = 0; round < 30; ++round) {
+                const std::size_t size = random() % 200, piece = 1 + random() % 40;
+                call c(all, a, size, piece, collx::port::blocking);
+                std::vector<int> left;
+                for (int r = 0; r < n; ++r) left.push_back(r);
+                for (int idle = 0; !left.empty();) {
+                    // Mostly one rank for a long time, as a scheduler does.
+                    const std::size_t k = random() % left.size();
+                    collx::task_state s = collx::task_state::moved;
+                    for (unsigned turns = random() % 5 + 1; turns > 0 && s != collx::task_state::done; --turns)
+                        s = c.tasks[static_cast<std::size_t>(left[k])]->advance();
+                    if (s == collx::task_state::failed || ++idle > 100'000)
+                        FAIL(a.name << " n=" << n << " size=" << size << " piece=" << piece);
+                    if (s != collx::task_state::done) continue;
+                    left.erase(left.begin() + static_cast<std::ptrdiff_t>(k));
+                    idle = 0;
+                }
+                if (!c.is_right()) FAIL(a.name << " n=" << n << " size=" << size << " piece=" << piece);
+            }
+        });
+    }
+    SUCCEED();
+}
+
+TEST_CASE("calls on different ports do not disturb each other, whoever is ahead") {
+    std::mt19937 random(Catch::rngSeed() + 1);
+    ranks all(4);
+    for_each_copying_all_reduce([&](auto a) {
+        for (int round = 0; round < 10; ++round) {
+            std::vector<std::unique_ptr<call<decltype(a)>>> calls;
+            for (int p = 0; p < 4; ++p)
+                calls.push_back(std::make_unique<call<decltype(a)>>(all, a, random() % 300, 7, p));
+            std::vector<sum_task*> left;
+            for (auto& c : calls)
+                for (auto& t : c->tasks) left.push_back(t.get());
+            for (int turns = 0; !left.empty() && turns < 200'000; ++turns) {
+                const std::size_t k = random() % left.size();
+                if (left[k]->advance() == collx::task_state::done)
+                    left.erase(left.begin() + static_cast<std::ptrdiff_t>(k));
+            }
+            CHECK(left.empty());
+            for (auto& c : calls) CHECK(c->is_right());
+        }
+    });
+}
+
+TEST_CASE("a task that waits says for whom, and does not end before its peers have done their part") {
+    ranks all(3);
+    for_each_copying_all_reduce([&](auto a) {
+        INFO(a.name);
+        call c(all, a, 60, 1000, collx::port::blocking);
+        while (c.tasks[0]->advance() == collx::task_state::moved) {
+        }
+        CHECK(c.tasks[0]->advance() == collx::task_state::blocked);
+        CHECK((c.tasks[0]->waiting_for == 1 || c.tasks[0]->waiting_for == 2));
+        for (int turns = 0; turns < 100; ++turns) c.tasks[0]->advance(), c.tasks[1]->advance();
+        CHECK(c.tasks[0]->advance() == collx::task_state::blocked);
+        CHECK(c.tasks[1]->advance() == collx::task_state::blocked);
+        int done = 0;
+        for (int turns = 0; turns < 100 && done < 3; ++turns) {
+            done = 0;
+            for (auto& t : c.tasks) done += t->advance() == collx::task_state::done;
+        }
+        CHECK(done == 3);
+        CHECK(c.is_right());
+        for (auto& t : c.tasks) CHECK(t->advance() == collx::task_state::done); // and stays done
+    });
+}
+
+TEST_CASE("a message of another size fails the task and names the sender") {
+    ranks all(2);
+    auto plan = [&](int r) -> collx::bound_schedule& {
+        return all.cache[static_cast<std::size_t>(r)]->bind(collx::algo::ring_all_reduce{}, 0);
+    };
+    std::vector<int> x(64), y(62);
+    const auto make = [&](int r, std::vector<int>& v) {
+        const auto l = collx::chunk_layout::even(v.size(), 2);
+        return sum_task(*all.net[static_cast<std::size_t>(r)], plan(r),
+                        sum_mover(view(v.data(), v.size()), view(v.data(), v.size()), collx::plus{}, 2), l, l, 1000);
+    };
+    auto a = make(0, x), b = make(1, y);
+    bool failed = false;
+    for (int turns = 0; turns < 50 && !failed; ++turns) {
+        a.advance();
+        failed = b.advance() == collx::task_state::failed;
+    }
+    CHECK(failed);
+    CHECK((b.error.code() == collx::errc::mismatch && b.error.rank() == 0));
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Schedules are recorded once per algorithm, parameters and port; windows once per algorithm, port and shape.
+#include <collx/plan/schedules.hpp>
+
+#include <cstdint>
+#include <set>
+
+#include <catch2/catch.hpp>
+
+#include <collx/algo/algorithms.hpp>
+#include <collx/sched/facts.hpp>
+#include <collx/transport/memory.hpp>
+
+namespace {
+
+namespace algo = collx::algo;
+
+struct rank {
+    rank(int r, int n)
+        : memory(collx::make_memory_arena(n)),
+          net(*memory, memory->take(collx::links_layout::for_ranks(n).bytes()), r, n), cache(net) {}
+    collx::counted_ptr<collx::arena> memory;
+    collx::links net;
+    collx::schedule_cache cache;
+};
+
+} // namespace
+
+TEST_CASE("the same algorithm on the same port is bound once; others are others") {
+    rank me(1, 4);
+    auto& a = me.cache.bind(algo::binomial_broadcast{.root = 0}, 0);
+    CHECK(&me.cache.bind(algo::binomial_broadcast{.root = 0}, 0) == &a);
+    CHECK(&me.cache.bind(algo::binomial_broadcast{.root = 2}, 0) != &a);
+    CHECK(&me.cache.bind(algo::binomial_broadcast{.root = 0}, 1) != &a);
+    CHECK(&me.cache.bind(algo::linear_broadcast{.root = 0}, 0) != static_cast<void*>(&a));
+    CHECK(&me.cache.bind(algo::binomial_broadcast{.root = 0}, 0) == &a);
+}
+
+TEST_CASE("what is bound is what the recorder says") {
+    for (const int n : {1, 2, 5, 8})
+        for (int r = 0; r < n; ++r) {
+            rank me(r, n);
+            algo::for_each_algorithm([&](auto a) {
+                INFO(name_of(a.op) << ' ' << a.name << " n=" << n);
+                const auto& b = me.cache.bind(a, 2);
+                const auto steps = collx::sched::record(a, r, n);
+                CHECK(b.steps.strands == steps.strands);
+                const auto f = collx::sched::facts_of(a, n);
+                CHECK(b.chunks == a.chunks(n));
+                CHECK(b.max_message_chunks >= f.max_message_chunks);
+                CHECK(b.tmp_chunks >= f.tmp_chunks);
+                CHECK((b.window != nullptr) == (f.signals != 0 || requires { decltype(a)::signals; }));
+                CHECK(b.at_port == 2);
+            });
+        }
+}
+
+TEST_CASE("hundreds of bindings are all found again") {
+    rank me(0, 3);
+    std::set<const void*> seen;
+    for (int pass = 0; pass < 2; ++pass)
+        for (int root = 0; root < 3; ++root)
+            for (int port = 0; port < 60; ++port) {
+                seen.insert(&me.cache.bind(algo::linear_gather{.root = root}, port));
+                seen.insert(&me.cache.bind(algo::linear_scatter{.root = root}, port));
+            }
+    CHECK(seen.size() == 360);
+}
+
+TEST_CASE("roots share a window, ports and algorithms do not") {
+    rank me(0, 3);
+    auto* w = me.cache.bind(algo::direct_broadcast{.root = 0}, 0).window;
+    CHECK(w != nullptr);
+    CHECK(me.cache.bind(algo::direct_broadcast{.root = 2}, 0).window == w);
+    CHECK(me.cache.bind(algo::direct_broadcast{.root = 0}, 1).window != w);
+    CHECK(me.cache.bind(algo::direct_reduce{.root = 0}, 0).window != w);
+    CHECK(me.cache.bind(algo::binomial_broadcast{.root = 0}, 0).window == nullptr);
+}
+
+TEST_CASE("scratch grows, is aligned, and stays where outstanding calls use it") {
+    rank me(0, 5);
+    auto& b = me.cache.bind(algo::binomial_all_reduce{}, 1);
+    me.cache.provide_scratch(b, 100);
+    std::byte* const first = b.scratch;
+    CHECK((first != nullptr && reinterpret_cast<std::uintptr_t>(first) % 64 == 0 && b.scratch_bytes >= 100));
+    first[99] = std::byte{42};
+    me.cache.provide_scratch(b, 50);
+    CHECK(b.scratch == first);
+    me.cache.provide_scratch(b, 100'000);
+    CHECK((b.scratch != first && reinterpret_cast<std::uintptr_t>(b.scratch) % 64 == 0 && b.scratch_bytes >= 100'000));
+    CHECK(first[99] == std::byte{42}); // a fault under AddressSanitizer if it was freed
+}
+
+TEST_CASE("too many windows are an error that says what to do") {
+    rank me(0, 2);
+    try {
+        for (int port = 0; port < 100'000; ++port) (void)me.cache.bind(algo::direct_broadcast{}, port);
+        FAIL("no error");
+    } catch (const collx::error& e) {
+        CHECK(e.code() == collx::errc::resource);
+        CHECK_THAT(e.what(), Catch::Contains("fewer different policies"));
+    }
+}
+
+TEST_CASE("a stage holds a piece of every chunk, and large numbers of ranks do not make it boundless") {
+    for (const int chunks : {1, 2, 8, 64, 128, 1024}) {
+        const std::size_t bytes = collx::schedule_cache::stage_bytes(chunks, 4);
+        CHECK(bytes % collx::page_bytes == 0);
+        CHECK(bytes / static_cast<std::size_t>(chunks) >= 1024);
+        CHECK(bytes <= (std::size_t{1} << 20));
+    }
+}

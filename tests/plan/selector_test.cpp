@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What is chosen when nothing is bound: always something that is right for the call, from facts that all ranks share.
+#include <collx/plan/selector.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <collx/transport/memory.hpp>
+
+namespace {
+
+using collx::collective;
+namespace algo = collx::algo;
+
+struct rank {
+    rank(int r, int n)
+        : memory(collx::make_memory_arena(n)),
+          net(*memory, memory->take(collx::links_layout::for_ranks(n).bytes()), r, n), cache(net) {}
+    collx::counted_ptr<collx::arena> memory;
+    collx::links net;
+    collx::schedule_cache cache;
+};
+
+} // namespace
+
+TEST_CASE("small sums take one synchronisation, large ones split the work, shared memory is not copied") {
+    for (const int n : {2, 3, 4, 8})
+        for (const bool oversubscribed : {false, true}) {
+            rank me(0, n);
+            const auto choose = [&](std::size_t bytes, bool zero_copy) {
+                return &collx::select<collective::all_reduce>(
+                    me.cache, {.bytes = bytes, .ranks = n, .zero_copy = zero_copy, .oversubscribed = oversubscribed});
+            };
+            CHECK(choose(8, false) == &me.cache.bind(algo::one_shot_all_reduce{}, 0));
+            CHECK(choose(8, true) == &me.cache.bind(algo::one_shot_all_reduce{}, 0));
+            CHECK(choose(10'000'000, false) == &me.cache.bind(algo::two_shot_all_reduce{}, 0));
+            CHECK(choose(10'000'000, true) == &me.cache.bind(algo::zero_copy_all_reduce{}, 0));
+            // One crossover only.
+            bool is_large = false;
+            for (std::size_t bytes = 1; bytes < 1'000'000; bytes = bytes * 5 / 4 + 1) {
+                const bool now = choose(bytes, false) != &me.cache.bind(algo::one_shot_all_reduce{}, 0);
+                CHECK((now || !is_large));
+                is_large = now;
+            }
+        }
+}
+
+TEST_CASE("the root and the port of the call are those of the schedule") {
+    rank me(1, 4);
+    const collx::problem p{.bytes = 100, .ranks = 4, .root = 3, .at_port = 2};
+    CHECK(&collx::select<collective::broadcast>(me.cache, p) == &me.cache.bind(algo::direct_broadcast{.root = 3}, 2));
+    CHECK(&collx::select<collective::reduce>(me.cache, p) == &me.cache.bind(algo::direct_reduce{.root = 3}, 2));
+    CHECK(collx::select<collective::gather>(me.cache, p).at_port == 2);
+    CHECK(collx::select<collective::scatter>(me.cache, p).at_port == 2);
+    CHECK(collx::select<collective::barrier>(me.cache, p).at_port == 2);
+}
+
+TEST_CASE("pieces fit where they travel") {
+    for (const int n : {1, 2, 3, 8, 64}) {
+        rank me(0, n);
+        const std::size_t slot = me.net.slot_bytes();
+        const auto check = [&](const collx::bound_schedule& b) {
+            for (const bool oversubscribed : {false, true})
+                for (std::size_t chunk : {1u, 100u, 4096u, 65'536u, 1u << 20, 1u << 30}) {
+                    const std::size_t piece = collx::piece_bytes(b, chunk, slot, oversubscribed);
+                    const std::size_t limit = collx::bytes_limit(b, slot);
+                    CHECK((piece > 0 && piece <= limit));
+                    if (b.window == nullptr) CHECK(piece * static_cast<std::size_t>(b.max_message_chunks) <= slot);
+                    else if (!b.zero_copy && b.window->memory.shape().stage_bytes != 0)
+                        CHECK(piece * static_cast<std::size_t>(b.chunks) <= b.window->memory.shape().stage_bytes);
+                }
+        };
+        check(me.cache.bind(algo::one_shot_all_reduce{}, 0));
+        check(me.cache.bind(algo::two_shot_all_reduce{}, 0));
+        check(me.cache.bind(algo::direct_all_gather{}, 0));
+        check(me.cache.bind(algo::pairwise_all_to_all{}, 0));
+        check(me.cache.bind(algo::linear_gather{}, 0));
+        check(me.cache.bind(algo::zero_copy_all_reduce{}, 0));
+    }
+}
