@@ -56,15 +56,15 @@ TEST_CASE("reduce cuts its buffer into pieces of any size") {
 }
 
 TEST_CASE("reduce keeps the order of operands, or refuses") {
-    const auto minus_like = [](long a, long b) {
+    const auto minus_like = [](unsigned long a, unsigned long b) {
         return a * 1000003 + b;
     }; // a left fold that shows every operand's place
     for (const int n : {1, 2, 3, 5, 8})
         on_ranks(n, [&](collx::communicator& w) {
             for (int root = 0; root < w.size(); ++root) {
-                long expected = 1;
-                for (int r = 1; r < w.size(); ++r) expected = minus_like(expected, r + 1);
-                std::vector<long> x(300, w.rank() + 1);
+                unsigned long expected = 1;
+                for (int r = 1; r < w.size(); ++r) expected = minus_like(expected, static_cast<unsigned long>(r) + 1);
+                std::vector<unsigned long> x(300, static_cast<unsigned long>(w.rank()) + 1);
                 at("default n=%d root=%d", w.size(), root);
                 collx::reduce(w, x, minus_like, {.root = root});
                 if (w.rank() == root) EXPECT(x.front() == expected && x.back() == expected);

@@ -25,6 +25,7 @@ COLLX_BEGIN_NAMESPACE
 template <class T, class Op>
 class inline_host : public sched::verbs<inline_host<T, Op>> {
 public:
+    static_assert(alignof(T) <= 16, "collx: inline_host puts elements into slots as they are aligned, to 16 bytes");
     // in and out: all chunks of the collective, as the layout cuts them. Tmp has one chunk of scratch per chunk.
     inline_host(links& net, const T* in, T* out, Op op, chunk_layout layout, wait_policy waiting = {},
                 std::int64_t timeout_ns = 10'000'000'000)

@@ -185,7 +185,7 @@ private:
             (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
         const std::size_t n = message_elems(shape.where, shape.chunks, st.piece);
         if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
-        const std::size_t bytes = n * sizeof(wire);
+        const std::size_t bytes = framed(n * sizeof(wire));
         const std::uint32_t tag = transfer_tag(shape);
         const wire* in = nullptr;
         wire* out = nullptr;
@@ -208,6 +208,11 @@ private:
         if (sends) links_.tx(plan_.at_port, s.peer_to).commit(bytes, tag);
         if (receives) links_.rx(plan_.at_port, s.peer_from).release(bytes);
         return true;
+    }
+
+    // A slot's header line is aligned for ordinary types only; short messages of wider ones go to the ring.
+    static constexpr std::size_t framed(std::size_t bytes) {
+        return alignof(wire) > 16 && bytes <= slot_header::inline_bytes ? slot_header::inline_bytes + 1 : bytes;
     }
 
     // One chunk of a channel step; returns its number of elements.
