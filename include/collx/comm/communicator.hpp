@@ -46,6 +46,12 @@ public:
     // A new communicator of all ranks with the same colour, in the order of (key, rank). A negative colour takes no
     // part and receives an empty one.
     communicator split(int color, int key = 0);
+    // A new communicator of the ranks that still live, in the same order: the way on after peer_failed, timed_out,
+    // mismatch or aborted has ended this one. All ranks that live call it, each after its own error.
+    // Errors: timed_out naming a rank that lives and does not come; resource.
+    // Ensures: all who get one get the same; if one of them has died meanwhile, its first call says so and it may be
+    // shrunk in turn.
+    communicator shrink();
     bool is_empty() const { return core_ == nullptr; }
 
     // Ends the communicator for all ranks: every call under way or to come throws aborted. Local, immediate, from any
