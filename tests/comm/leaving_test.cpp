@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <csignal>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -86,6 +87,53 @@ TEST_CASE("a rank that leaves without sending is named") {
     CHECK(all[1].code == collx::errc::peer_failed);
     CHECK(all[1].peer == 2);
     CHECK(all[1].took_ns < 5'000'000'000);
+}
+
+TEST_CASE("a program that only asks, and never waits, hears of a death and of time that has run out") {
+    collx_test::processes all;
+    run_three(all, [](collx::communicator& world) {
+        int x = 0, y = 0;
+        const auto told = [&](bool holds) {
+            if (!holds) throw collx::error(collx::errc::protocol, world.rank(), -1, "not told", "");
+        };
+        collx::barrier(world);
+        auto second = world.split(world.rank() == 2 ? -1 : 0), third = world.split(0);
+        third.set_timeout(200ms);
+        if (world.rank() == 0) { // nobody sends
+            auto mine = collx::async::recv(third, collx::value(x), 2);
+            const auto begin = collx::now_ns();
+            try {
+                while (!mine.test() && collx::now_ns() - begin < 5'000'000'000) ::usleep(1000);
+                told(false);
+            } catch (const collx::timed_out& e) {
+                told(e.peer() == 2 && collx::now_ns() - begin >= 200'000'000);
+            }
+        }
+        collx::barrier(world);
+        if (world.rank() == 1) ::raise(SIGKILL);
+        std::optional<collx::work<void>> second_work; // on rank 0
+        if (world.rank() == 0) second_work.emplace(collx::async::recv(second, collx::value(y), 1));
+        try {
+            auto first_work = collx::async::recv(world, collx::value(x), 1);
+            for (int i = 0; i < 5'000 && !first_work.test(); ++i) ::usleep(1000);
+            told(false);
+        } catch (const collx::peer_failed& e) {
+            told(e.peer() == 1);
+        }
+        if (world.rank() == 2) return;
+        for (int i = 0; i < 5'000 && second.progress() > 0; ++i) ::usleep(1000);
+        told(second.progress() == 0);
+        try {
+            (void)second_work->test();
+            told(false);
+        } catch (const collx::peer_failed& e) {
+            told(e.peer() == 1);
+        }
+    });
+    for (const int r : {0, 2}) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+    }
 }
 
 TEST_CASE("survivors go on in a new communicator, and the memory of the old ones comes back") {

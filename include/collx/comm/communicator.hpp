@@ -36,7 +36,8 @@ public:
     int rank() const { return live().net.rank(); }
     int size() const { return live().net.size(); }
 
-    // How long calls wait for peers before they throw timed_out.
+    // How long a call may stand still, nothing arriving and nothing leaving, before it throws timed_out. A call's own
+    // .timeout is for the call as a whole.
     void set_timeout(std::chrono::nanoseconds t) { live().settings.timeout_ns = t.count(); }
     // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a
     // hang). Collective.
@@ -58,8 +59,9 @@ public:
     // thread.
     void abort() { live().net.report(failure(errc::aborted, rank())); }
 
-    // Moves outstanding operations on without waiting. Returns how many are left.
-    std::size_t progress() { return live().progress_pending(); }
+    // Moves outstanding operations on without waiting. Returns how many are left; none after a failure, which test()
+    // and wait() of each then throw.
+    std::size_t progress() { return live().progress(); }
 
     links::traffic sent() const { return live().net.sent(); }
     std::uint64_t sequence() const { return live().sequence; }

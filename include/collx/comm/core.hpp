@@ -72,16 +72,24 @@ struct communicator_core {
             if (p == task_state::done) return;
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
-            if (p == task_state::moved) wait.reset();
+            if (p == task_state::moved) wait.reset(), note_progress(until, timeout_ns);
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
         }
     }
 
-    // The slow questions of a wait.
+    // A call's own time limit is for the whole call. The communicator's is for the time in which nothing moves: it is
+    // there to notice that a peer does not come, not to limit how much data a call may have.
+    static void note_progress(std::int64_t& until, std::int64_t timeout_ns) {
+        if (until > 0 && timeout_ns <= 0) until = counts_again;
+    }
+    static constexpr std::int64_t counts_again = -1;
+
+    // The slow questions of a wait; `until` begins as 0.
     void check(std::int64_t& until, std::int64_t timeout_ns, int waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
         const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
-        if (until == 0) until = now + limit, next_watch_ns = 0, suspect = -1;
+        if (until == 0) next_watch_ns = 0, suspect = -1;
+        if (until <= 0) until = now + limit;
         if (now >= next_watch_ns) look_around(now, waiting_for);
         if (now >= until) give_up(failure(errc::timeout, find_late(now, limit, waiting_for)), waiting_for);
     }
@@ -216,6 +224,7 @@ struct communicator_core {
             for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
             operation& op = *pending[i].op;
             if (is_first) op.state = op.advance();
+            moves += is_first && op.state != task_state::blocked;
             if (op.state == task_state::failed) net.report(op.error);
             if (op.state == task_state::done || op.state == task_state::failed)
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
@@ -235,16 +244,47 @@ struct communicator_core {
     // Waits for an operation that was started before.
     bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
         backoff wait(settings.waiting);
-        const std::int64_t limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
-        std::int64_t until = 0;
-        for (const std::int64_t end = now_ns() + limit;;) {
+        const std::int64_t end = may_fail ? 0 : now_ns() + timeout_ns;
+        for (looking l;;) {
             progress_pending();
             if (op.state == task_state::done) return true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
-            if (!wait.pause()) continue;
+            if (moves != l.seen_moves) {
+                wait.reset();
+                l.note(moves, timeout_ns);
+                if (may_fail) continue;
+            } else if (!wait.pause()) {
+                continue;
+            }
             if (!may_fail && now_ns() >= end) return false;
-            check(until, limit, op.waiting_for);
+            check(l.until, timeout_ns, op.waiting_for);
         }
+    }
+    // A wait for outstanding operations; of those who only look from time to time, it goes on between their looks.
+    struct looking {
+        std::int64_t until = 0;
+        std::uint64_t seen_moves = 0;
+        void note(std::uint64_t moves, std::int64_t timeout_ns) {
+            if (seen_moves != moves) note_progress(until, timeout_ns);
+            seen_moves = moves;
+        }
+    };
+    void look(looking& l, std::int64_t timeout_ns, int waiting_for) {
+        l.note(moves, timeout_ns);
+        check(l.until, timeout_ns, waiting_for);
+    }
+    // progress_pending(), and the news of failures: after one, outstanding operations have failed too.
+    std::size_t progress() {
+        if (progress_pending() == 0) return 0;
+        try {
+            look(progress_look, 0, pending.front().op->waiting_for);
+            return pending.size();
+        } catch (const error&) { // for whoever asks the operations
+        }
+        const failure f = net.failed();
+        for (auto& p : pending) p.op->state = task_state::failed, p.op->error = f;
+        pending.clear();
+        return 0;
     }
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
@@ -270,6 +310,8 @@ struct communicator_core {
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
+    std::uint64_t moves = 0; // times that an outstanding operation got further
+    looking progress_look;
     std::int64_t next_watch_ns = 0, died_since_ns = 0;
     int suspect = -1; // found dead at the last look
 };
