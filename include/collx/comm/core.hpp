@@ -30,7 +30,7 @@ struct communicator_core {
         if (!home->is_threads) {
             std::vector<int> pids;
             for (int r : members) pids.push_back(home->memory->header().pid[r].load(std::memory_order_relaxed));
-            net.set_processes(std::move(pids));
+            net.set_processes(std::move(pids), settings.lend);
         }
         try {
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <vector>
 
+#include <collx/core/clock.hpp>
 #include <collx/exec/layout.hpp>
 #include <collx/exec/mover.hpp>
 #include <collx/sched/recorder.hpp>
@@ -34,6 +35,8 @@ struct bound_schedule {
     int tmp_chunks = 0;
     int at_port = 0;
     bool zero_copy = false;         // peers read and write the user's own buffers
+    bool writes_out = false;        // this rank's steps write the output
+    bool lends = false;             // all messages go straight to an output: they may be read where they are
     bound_window* window = nullptr; // null where channels alone are used
     std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;
@@ -72,8 +75,12 @@ public:
         if (plan.window != nullptr) enter_window(*plan.window);
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)
-            strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0};
+            strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0, nullptr};
     }
+
+    // Large messages are done when they were taken, lent or not: what a program may rely on must not depend on which
+    // was cheaper at the moment.
+    void wait_for_readers() { must_return_ = in_.largest() * sizeof(wire) >= least_lent_bytes; }
 
     task_state advance() override {
         bool moved = false, again;
@@ -87,7 +94,7 @@ public:
                 if (error) return task_state::failed;
                 left += st.piece != pieces_;
             }
-            if (left == 0) return task_state::done;
+            if (left == 0) return must_return_ && !is_returned() ? task_state::blocked : task_state::done;
         } while (again);
         return moved ? task_state::moved : task_state::blocked;
     }
@@ -98,6 +105,7 @@ private:
         std::size_t piece;
         std::size_t position; // of this iteration in the window's rings
         int seen;             // wait_all: peers already found
+        std::size_t* covered; // by step: the first piece that has not gone with an earlier one; null while none has
     };
     struct part {
         std::size_t at, count;
@@ -180,6 +188,7 @@ private:
 
     // -------------------------------------------------------------- channels
     bool run_channel(const sched::step& s, strand& st) {
+        if (st.covered != nullptr && st.piece < st.covered[&s - st.begin]) return true; // went with an earlier piece
         const bool receives = (s.what & sched::recv) != 0, sends = (s.what & sched::send) != 0;
         const sched::ref& shape =
             (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
@@ -187,26 +196,116 @@ private:
         if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
         const std::size_t bytes = framed(n * sizeof(wire));
         const std::uint32_t tag = transfer_tag(shape);
+        const bool measures = plan_.lends && bytes >= least_measured_bytes;
+        receiving_end* rx = nullptr;
+        sending_end* tx = nullptr;
         const wire* in = nullptr;
         wire* out = nullptr;
         if (receives) {
-            auto& rx = links_.rx(plan_.at_port, s.peer_from);
-            if (!rx.has_message()) return blocked_on(s.peer_from);
-            if (!rx.is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
-            in = reinterpret_cast<const wire*>(rx.peek(bytes));
+            rx = &links_.rx(plan_.at_port, s.peer_from);
+            if (!rx->has_message()) return blocked_on(s.peer_from);
+            if (rx->is_lent()) return borrow(s, st, *rx, tag);
+            if (!rx->is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
+            if (measures) links_.ask_to_borrow(*rx, s.peer_from);
+            in = reinterpret_cast<const wire*>(rx->peek(bytes));
         }
         if (sends) {
-            std::byte* slot = links_.tx(plan_.at_port, s.peer_to).try_acquire(bytes);
-            if (slot == nullptr) return blocked_on(s.peer_to);
-            out = reinterpret_cast<wire*>(slot);
+            tx = &links_.tx(plan_.at_port, s.peer_to);
+            if (!tx->has_room()) return blocked_on(s.peer_to);
+            if (may_lend(s) && tx->prefers_to_lend(bytes)) return lend(s, st, *tx, tag);
+            out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
         }
+        const bool samples = measures && (tx != nullptr ? tx->is_sampled() : rx->is_sampled());
+        const std::int64_t began = samples ? now_ns() : 0;
         for (int i = 0; i < shape.chunks.count; ++i) {
             const std::size_t done = touch(s, st, i, in, out);
             if (in != nullptr) in += done;
             if (out != nullptr) out += done;
         }
-        if (sends) links_.tx(plan_.at_port, s.peer_to).commit(bytes, tag);
-        if (receives) links_.rx(plan_.at_port, s.peer_from).release(bytes);
+        if (samples && tx != nullptr) tx->add_cost(now_ns() - began, bytes);
+        if (samples && tx == nullptr) rx->say_cost(false, now_ns() - began, bytes);
+        if (tx != nullptr) tx->commit(bytes, tag);
+        if (rx != nullptr) rx->release(bytes);
+        return true;
+    }
+
+    // -------------------------------------------------------------- lending: see channel.hpp
+    // A system call costs about as much as copying 16 KiB. A lent message takes several pieces at once, up to so many
+    // bytes: with more ranks than cores each message more is another switch.
+    static constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512 * 1024,
+                                 least_measured_bytes = 8 * 1024;
+
+    // Only what nobody overwrites before it was read, and only plain memory: what hooks or a wire type would change on
+    // the way cannot be read at its place.
+    bool may_lend(const sched::step& s) const {
+        return plan_.lends && s.what == sched::send && s.src.where == sched::place::in && s.src.chunks.count == 1 &&
+               in_.size(s.src.chunks.at(0, plan_.chunks)) * sizeof(wire) >= least_lent_bytes && can_lend();
+    }
+    bool can_lend() const {
+        if constexpr (Mover::plain && !Mover::reduces && alignof(wire) <= 16) {
+            if (!links_.may_lend()) return false;
+            const wire *in = mover_.input().data(), *out = mover_.output().data();
+            return !plan_.writes_out || in + mover_.input().size() <= out || out + mover_.output().size() <= in;
+        }
+        return false;
+    }
+    // From this piece of a chunk on, as many as travel together.
+    std::size_t lent_elems(const chunk_layout& l, int chunk, std::size_t piece) const {
+        const std::size_t fit = most_lent_bytes / (piece_elems_ * sizeof(wire));
+        const std::size_t together = (fit != 0 ? fit : 1) * piece_elems_, rest = l.size(chunk) - piece * piece_elems_;
+        return rest < together ? rest : together;
+    }
+    void cover(const sched::step& s, strand& st, std::size_t elems) {
+        if (st.covered == nullptr) {
+            covered_.emplace_back(static_cast<std::size_t>(st.end - st.begin));
+            st.covered = covered_.back().data();
+        }
+        st.covered[&s - st.begin] = st.piece + (elems + piece_elems_ - 1) / piece_elems_;
+    }
+    bool lend(const sched::step& s, strand& st, sending_end& tx, std::uint32_t tag) {
+        if constexpr (Mover::plain) {
+            const int chunk = s.src.chunks.at(0, plan_.chunks);
+            const std::size_t n = lent_elems(in_, chunk, st.piece);
+            tx.lend(mover_.input().data() + cut(in_, chunk, st.piece).at, n * sizeof(wire), tag);
+            cover(s, st, n);
+            must_return_ = true;
+        }
+        return true;
+    }
+    bool borrow(const sched::step& s, strand& st, receiving_end& rx, std::uint32_t tag) {
+        const int chunk = s.dst.chunks.at(0, plan_.chunks), peer = s.peer_from;
+        const std::size_t n = lent_elems(out_, chunk, st.piece);
+        if (!plan_.lends || !rx.is_expected(n * sizeof(wire), tag)) return broken(errc::mismatch, peer);
+        const std::int64_t began = now_ns();
+        if (!read_lent(peer, rx.lent_at(), cut(out_, chunk, st.piece).at, n))
+            return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
+        rx.say_cost(true, now_ns() - began, n * sizeof(wire));
+        // A lender that gave up has said so before its memory became something else.
+        if (const failure f = links_.failed()) return error = f, false;
+        cover(s, st, n);
+        rx.release_lent();
+        return true;
+    }
+    bool read_lent(int peer, std::uint64_t address, std::size_t at, std::size_t n) {
+        if constexpr (Mover::plain) {
+            return links_.read_private(peer, const_cast<wire*>(mover_.output().data()) + at, address, n * sizeof(wire));
+        } else { // the sender's tensor is plain, this one is not
+            std::vector<wire> part(n < piece_elems_ ? n : piece_elems_);
+            for (std::size_t done = 0; done < n; done += part.size()) {
+                const std::size_t m = n - done < part.size() ? n - done : part.size();
+                if (!links_.read_private(peer, part.data(), address + done * sizeof(wire), m * sizeof(wire)))
+                    return false;
+                mover_.store(sched::place::out, at + done, part.data(), m);
+            }
+            return true;
+        }
+    }
+    // Whether the peers have read what was lent to them; until then the user must not write it.
+    bool is_returned() {
+        for (const auto& strand : plan_.steps.strands)
+            for (const auto& s : strand)
+                if ((s.what & sched::send) != 0 && !links_.tx(plan_.at_port, s.peer_to).is_drained())
+                    return blocked_on(s.peer_to);
         return true;
     }
 
@@ -366,7 +465,8 @@ private:
     window_memory window_;
     std::uint64_t base_ = 0; // iterations of the window before this call
     std::size_t first_position_ = 0, iteration_bytes_ = 0;
-    bool inline_window_ = false, attached_ = false;
+    bool inline_window_ = false, attached_ = false, must_return_ = false;
+    std::vector<std::vector<std::size_t>> covered_;
     int count_ = 0;
     strand strands_[max_strands];
 };
