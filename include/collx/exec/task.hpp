@@ -14,22 +14,11 @@
 #include <collx/core/clock.hpp>
 #include <collx/exec/bound_schedule.hpp>
 #include <collx/exec/mover.hpp>
+#include <collx/exec/operation.hpp>
 #include <collx/exec/pieces.hpp>
 #include <collx/transport/links.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-enum class task_state : unsigned char { blocked, moved, done, failed };
-
-// Something under way on a communicator.
-class operation {
-public:
-    virtual ~operation() = default;
-    virtual task_state advance() = 0;
-    task_state state = task_state::blocked; // kept by the progress engine for whoever waits
-    failure error{};
-    int waiting_for = -1; // the peer that the first blocked strand waits for, -1: several
-};
 
 template <class Links, class Mover>
 class task final : public operation {
