@@ -68,6 +68,29 @@ TEST_CASE("an absent rank is named when the call's time is up") {
     });
 }
 
+TEST_CASE("with strands that wait for several ranks, the absent one is named") {
+    for (const int n : {5, 8})
+        for (int absent = 0; absent < n; ++absent) {
+            std::atomic<int> failed{0};
+            on_ranks(n, [&](collx::communicator& w) {
+                w.set_checked(false);
+                at("n=%d absent=%d", n, absent);
+                std::vector<int> x(20'000);
+                if (w.rank() == absent) {
+                    while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
+                    return EXPECT(true);
+                }
+                const auto e = thrown<timed_out>(w, [&] {
+                    for (int calls = 0; calls < 3; ++calls) // some ranks need nothing of the absent one at first
+                        collx::all_reduce(w.with(collx::algo::double_tree_all_reduce{}, collx::piece{4000}), x,
+                                          collx::plus{}, {.timeout = 300ms});
+                });
+                failed.fetch_add(1);
+                EXPECT_AT(e.peer(), e.peer() == absent);
+            });
+        }
+}
+
 TEST_CASE("a call does not give up before its time") {
     std::atomic<bool> over{false};
     on_ranks(2, [&](collx::communicator& w) {

@@ -15,7 +15,7 @@ public:
     virtual task_state advance() = 0;
     task_state state = task_state::blocked; // kept by the progress engine for whoever waits
     failure error{};
-    int waiting_for = -1; // the peer that the first blocked strand waits for, -1: several
+    int waiting_for = -1; // a peer that a blocked strand waits for; of several strands another each time it is asked
 };
 
 COLLX_END_NAMESPACE

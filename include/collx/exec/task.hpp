@@ -48,7 +48,7 @@ public:
             again = false;
             int left = 0;
             for (int s = 0; s < count_; ++s) {
-                strand& st = strands_[s];
+                strand& st = strands_[s + turn_ < count_ ? s + turn_ : s + turn_ - count_];
                 if (st.piece == cuts_.count) continue;
                 if (run_iteration(st)) again = moved = true;
                 if (error) return task_state::failed;
@@ -56,6 +56,7 @@ public:
             }
             if (left == 0) return must_return_ && !is_returned() ? task_state::blocked : task_state::done;
         } while (again);
+        if (++turn_ >= count_) turn_ = 0;
         return moved ? task_state::moved : task_state::blocked;
     }
 
@@ -395,7 +396,7 @@ private:
     std::size_t first_position_ = 0, iteration_bytes_ = 0;
     bool inline_window_ = false, attached_ = false, must_return_ = false;
     std::vector<std::vector<std::size_t>> covered_;
-    int count_ = 0;
+    int count_ = 0, turn_ = 0; // turn_: the strand that is asked first
     strand strands_[max_strands];
 };
 
