@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 // What one step does to elements: hooks, types and views on one side, wire elements on the other.
 #include <collx/exec/mover.hpp>
 
