@@ -33,8 +33,7 @@ struct bound_schedule {
     int tmp_chunks = 0;
     int at_port = 0;
     bool zero_copy = false;         // peers read and write the user's own buffers
-    bool writes_out = false;        // this rank's steps write the output
-    bool lends = false;             // all messages go straight to an output: they may be read where they are
+    bool lends = false;             // all messages go straight to an output: they may be read where they lie
     bound_window* window = nullptr; // null where channels alone are used
     std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;
