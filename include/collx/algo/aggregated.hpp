@@ -31,7 +31,7 @@ struct aggregated_all_to_all {
     static constexpr const char* name = "aggregated";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
     node_view nodes{};
 
     constexpr bool fits(int n) const { return nodes.fits(n); }

@@ -113,7 +113,7 @@ struct hierarchical_barrier : hierarchical_base {
     static constexpr collective op = collective::barrier;
     static constexpr int min_depth = parts::min_depth<inner, outer, down>();
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
+    COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 1 ? 1 : 0; }
     constexpr int messages_between(int n) const { return parts::messages_across(*this, n); }
 
