@@ -41,6 +41,15 @@ inline constexpr int messages = 4;
 inline constexpr int count = 5;
 } // namespace port
 
+// One rank's part in the end of a communicator: whether its share of the memory is given up, and what it proposes to be
+// the communicator of the survivors (comm/shrink.hpp).
+struct alignas(cache_line_bytes) survival_note {
+    std::atomic<std::uint32_t> gave_up; // exchanged to 1 once, by its rank or, when that is dead, by a survivor
+    std::atomic<std::uint32_t> round;   // of shrinking, that it takes part in; written by its rank, read by all
+    std::uint64_t place;                // proposed; written by its rank before `decided`, like the members
+    std::uint64_t members[max_local_ranks / 64];
+};
+
 // Address map of one communicator inside the arena, the same on all ranks by construction.
 struct links_layout {
     int ranks = 1;
@@ -58,7 +67,12 @@ struct links_layout {
         return l;
     }
     constexpr std::size_t control_bytes() const {
-        return page_bytes + round_up(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), page_bytes);
+        return page_bytes +
+               round_up(notes_offset() + static_cast<std::size_t>(ranks) * sizeof(survival_note), page_bytes);
+    }
+    // Behind the first page: a word per rank that says whom it waits for, then the notes.
+    constexpr std::size_t notes_offset() const {
+        return round_up(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), cache_line_bytes);
     }
     constexpr std::size_t channels_bytes() const {
         return static_cast<std::size_t>(port::count) * static_cast<std::size_t>(ranks) *
@@ -78,6 +92,7 @@ struct links_control {
     std::atomic<std::uint64_t> failed;              // written once by whoever notices first; read by all waits
     alignas(64) std::atomic<std::int32_t> users;    // ranks that still hold this communicator
     alignas(64) std::atomic<std::int32_t> attached; // ranks that have begun to use it
+    std::atomic<std::uint64_t> decided; // round of shrinking << 32 | rank whose proposal holds + 1; once a round
 };
 
 // What a rank that waits says of itself from time to time, so that who loses patience can name the rank at the end of
@@ -165,6 +180,16 @@ public:
     void report(failure f) {
         std::uint64_t none = 0;
         control().failed.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+    }
+
+    survival_note& note(int of_rank) const {
+        return reinterpret_cast<survival_note*>(base_ + page_bytes + layout_.notes_offset())[of_rank];
+    }
+    // Gives up one rank's share of this memory: its own at the end, or that of a dead rank while the own is still held.
+    // True for the last share: nobody uses the memory any more.
+    bool give_up_share(int of_rank) const {
+        if (note(of_rank).gave_up.exchange(1, std::memory_order_acq_rel) != 0) return false;
+        return control().users.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 
     struct traffic {
