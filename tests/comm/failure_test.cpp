@@ -3,6 +3,7 @@
 //
 // Ranks that do not come, throw, abort, or drop what they began: the others receive a typed error in bounded time.
 // Times are bounded from above generously, since the machine may be busy, and from below exactly.
+#include "every_verb.hpp"
 #include "support.hpp"
 
 #include <sys/wait.h>
@@ -66,6 +67,29 @@ TEST_CASE("an absent rank is named when the call's time is up") {
         if (w.rank() == 0) collx::recv(w, collx::value(x), 1, o);
         else collx::send(w, collx::value(x), 0, o);
     });
+}
+
+TEST_CASE("with strands that wait for several ranks, the absent one is named") {
+    for (const int n : {5, 8})
+        for (int absent = 0; absent < n; ++absent) {
+            std::atomic<int> failed{0};
+            on_ranks(n, [&](collx::communicator& w) {
+                w.set_checked(false);
+                at("n=%d absent=%d", n, absent);
+                std::vector<int> x(20'000);
+                if (w.rank() == absent) {
+                    while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
+                    return EXPECT(true);
+                }
+                const auto e = thrown<timed_out>(w, [&] {
+                    for (int calls = 0; calls < 3; ++calls) // some ranks need nothing of the absent one at first
+                        collx::all_reduce(w.with(collx::algo::double_tree_all_reduce{}, collx::piece{4000}), x,
+                                          collx::plus{}, {.timeout = 300ms});
+                });
+                failed.fetch_add(1);
+                EXPECT_AT(e.peer(), e.peer() == absent);
+            });
+        }
 }
 
 TEST_CASE("a call does not give up before its time") {
@@ -244,6 +268,55 @@ TEST_CASE("errors know the number of their call") {
             for (;;) collx::barrier(w);
         });
         EXPECT(e.sequence() >= 6 && e.sequence() <= 7 && says(e, "(call "));
+    });
+}
+
+TEST_CASE("every verb refuses an aborted communicator and a fork of its rank") {
+    on_ranks(2, [](collx::communicator& w) {
+        auto c = w.split(0);
+        if (w.rank() == 0) c.abort();
+        collx::barrier(w);
+        int verbs = 0;
+        with_every_verb(c, 2, [&](const char* name, auto&& call) {
+            at("%s", name);
+            EXPECT(thrown<collx::aborted>(w, call).peer() == 0);
+            ++verbs;
+        });
+        EXPECT(verbs == 24);
+    });
+    on_ranks(1, [](collx::communicator& w) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            int right = 0;
+            with_every_verb(w, 1, [&](const char* name, auto&& call) {
+                try {
+                    call();
+                } catch (const collx::error& e) {
+                    if (e.code() == collx::errc::forked) return void(++right);
+                }
+                std::fprintf(stderr, "%s is not refused in a fork\n", name);
+            });
+            try {
+                (void)w.shrink();
+            } catch (const collx::error& e) {
+                right += e.code() == collx::errc::forked;
+            }
+            ::_exit(right == 25 ? 0 : 1);
+        }
+        int status = -1;
+        while (::waitpid(child, &status, 0) < 0) {
+        }
+        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        int verbs = 0; // and on a communicator that lives all of them are right
+        with_every_verb(w, 1, [&](const char* name, auto&& call) {
+            at("%s", name);
+            if (std::string(name).find("recv") != std::string::npos) collx::send(w, std::vector<int>(2), 0);
+            if (std::string(name) == "sendrecv") collx::recv(w, std::vector<int>(2), 0);
+            call();
+            if (std::string(name) == "send") collx::recv(w, std::vector<int>(2), 0);
+            ++verbs;
+        });
+        EXPECT(verbs == 24);
     });
 }
 

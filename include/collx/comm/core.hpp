@@ -30,7 +30,7 @@ struct communicator_core {
         if (!home->is_threads) {
             std::vector<int> pids;
             for (int r : members) pids.push_back(home->memory->header().pid[r].load(std::memory_order_relaxed));
-            net.set_processes(std::move(pids));
+            net.set_processes(std::move(pids), settings.lend);
         }
         try {
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
@@ -91,7 +91,11 @@ struct communicator_core {
         if (until == 0) next_watch_ns = 0, suspect = -1;
         if (until <= 0) until = now + limit;
         if (now >= next_watch_ns) look_around(now, waiting_for);
-        if (now >= until) give_up(failure(errc::timeout, find_late(now, limit, waiting_for)), waiting_for);
+        if (now < until) return;
+        const int late = find_late(now, limit, waiting_for);
+        // Nobody to blame: perhaps the next strand of this rank, or of those it waits for, knows more.
+        if (late < 0 && waiting_for >= 0 && now < until + limit / 8) return;
+        give_up(failure(errc::timeout, late >= 0 || waiting_for < 0 ? late : waiting_for), waiting_for);
     }
     // Says whom this rank waits for, and asks whether that one lives.
     void look_around(std::int64_t now, int waiting_for) {
@@ -104,8 +108,8 @@ struct communicator_core {
         if (dead >= 0) next_watch_ns = now;
     }
     // Who keeps everybody waiting: from the rank we wait for to the one it waits for and so on, up to one that does not
-    // wait. A stopped rank may have waited before, so what was said long ago does not count. In a circle nobody is to
-    // blame more than the next.
+    // wait. A stopped rank may have waited before, so what was said long ago does not count. -1: in a circle nobody is
+    // to blame more than the next.
     int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
         int r = waiting_for;
         for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
@@ -113,7 +117,7 @@ struct communicator_core {
             if (now - w.said_at_ns() > limit / 4) return r;
             r = w.peer();
         }
-        return waiting_for < 0 ? -1 : waiting_for;
+        return -1;
     }
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.

@@ -31,6 +31,7 @@ struct job_settings {
     std::int64_t timeout_ns = 60'000'000'000;
     bool checked = checked_by_default;
     wait_policy waiting{};
+    lending lend = lending::automatic;
     bool oversubscribed = false; // more ranks than cores on this host
     bool operator==(const job_settings&) const = default;
 };

@@ -132,6 +132,7 @@ public:
             const auto at = layout_.channel_offset(at_port, rank_, peer);
             reserve(at, layout_.channel.bytes());
             end = sending_end(base_ + at, layout_.channel);
+            if (may_lend()) end.offer_to_lend(lending_);
         }
         return end;
     }
@@ -155,7 +156,12 @@ public:
 
     // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no
     // permission.
-    void set_processes(std::vector<int> pid_of_rank) { pids_ = std::move(pid_of_rank); }
+    void set_processes(std::vector<int> pid_of_rank, lending lend = lending::automatic) {
+        pids_ = std::move(pid_of_rank);
+        lending_ = lend;
+    }
+    // Threads would have to be sure that a peer which gave up does not free what they read.
+    bool may_lend() const { return !pids_.empty() && lending_ != lending::never; }
     // False where the kernel refuses (errno says why).
     bool read_private(int peer, void* to, std::uint64_t address, std::size_t bytes) const {
         if (pids_.empty()) return std::memcpy(to, reinterpret_cast<const void*>(address), bytes), true;
@@ -167,6 +173,15 @@ public:
             bytes -= static_cast<std::size_t>(got);
         }
         return true;
+    }
+
+    // Called when a large message is taken: finds out, once per peer, whether messages may be lent.
+    void ask_to_borrow(receiving_end& rx, int peer) const {
+        if (rx.knows_lending || !may_lend()) return;
+        rx.knows_lending = true;
+        std::uint64_t proof = 0;
+        if (const std::uint64_t at = rx.proof_at(); at != 0 && read_private(peer, &proof, at, sizeof proof))
+            if (proof == detail::proof_of_reading) rx.say_can_borrow();
     }
 
     links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
@@ -224,6 +239,7 @@ private:
     std::vector<sending_end> sending_;
     std::vector<receiving_end> receiving_;
     std::vector<int> pids_; // empty: threads
+    lending lending_ = lending::automatic;
 };
 
 COLLX_END_NAMESPACE
