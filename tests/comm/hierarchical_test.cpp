@@ -4,6 +4,7 @@
 // Hierarchical and aggregated algorithms on threads, with nodes that a map makes up, against serial results.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
+#include <collx/algo/in_order.hpp>
 
 #include <memory>
 
@@ -267,6 +268,9 @@ TEST_CASE("a map of other ranks is refused before anything moves") {
         const auto f = thrown<collx::error>(
             w, [&] { collx::all_to_all(w.with(placed<aggregated_all_to_all>(m)), y, std::vector<int>(30)); });
         EXPECT(f.code() == collx::errc::invalid_argument && says(f, "aggregated"));
+        const collx::rank_order twice{0, 1, 1};
+        const auto g = thrown<collx::error>(w, [&] { collx::all_reduce(w.with(in_order<ring_all_reduce>{twice}), x); });
+        EXPECT(g.code() == collx::errc::invalid_argument && says(g, "rank order"));
         collx::all_reduce(w, x); // and the communicator goes on
         EXPECT(x[9] == 3);
     });
@@ -293,6 +297,22 @@ TEST_CASE("schedules belong to the content of a map, not to its address") {
         const auto e =
             thrown<collx::error>(w, [&] { collx::all_reduce(w.with(placed<hierarchical_all_reduce<>>(m)), x); });
         EXPECT(e.code() == collx::errc::mismatch);
+    });
+}
+
+TEST_CASE("algorithms run in another order of the ranks") {
+    on_ranks(5, [](collx::communicator& w) {
+        at("in order");
+        const collx::rank_order order{3, 0, 4, 1, 2};
+        auto x = samples(w.rank(), 1000);
+        std::vector<int> all(500), part(100);
+        collx::all_reduce(w.with(in_order<ring_all_reduce>{order}), x);
+        collx::all_gather(w.with(in_order<ring_all_gather>{order}), samples(w.rank(), 100), all);
+        collx::reduce_scatter(w.with(in_order<ring_reduce_scatter>{order}), samples(w.rank(), 500), part);
+        EXPECT(x[999] == folded(999, 0, 5));
+        for (std::size_t i = 0; i < all.size(); ++i) EXPECT_AT(i, all[i] == sample(static_cast<int>(i / 100), i % 100));
+        for (std::size_t i = 0; i < part.size(); ++i)
+            EXPECT_AT(i, part[i] == folded(static_cast<std::size_t>(w.rank()) * 100 + i, 0, 5));
     });
 }
 

@@ -148,8 +148,9 @@ private:
         const int n = links_.size();
         if constexpr (requires { algorithm.fits(n); })
             if (!algorithm.fits(n))
-                fail(errc::invalid_argument, links_.rank(), -1, "make the node map for the ranks of this communicator",
-                     "algorithm %s was given a node map of another number of ranks than %d", Algorithm::name, n);
+                fail(errc::invalid_argument, links_.rank(), -1,
+                     "make the node map or rank order for the ranks of this communicator, each once",
+                     "algorithm %s was given a map or an order that is not one of these %d ranks", Algorithm::name, n);
         auto b = make_sole<bound_schedule>();
         b->steps = sched::record(algorithm, links_.rank(), n);
         detail::footprint f;

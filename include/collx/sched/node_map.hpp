@@ -67,16 +67,18 @@ private:
 };
 
 struct team {
-    node_view all;
-    int node = -1; // -1: a column
+    const int* list = nullptr; // these ranks; null: as the map says
+    node_view all{};
+    int node = 0; // -1: a column
     int local = 0;
     COLLX_HD constexpr int rank(int i) const {
+        if (list != nullptr) return list[i];
         return node >= 0 ? all.rank_of(node, i) : all.rank_of(i, local % all.size(i));
     }
 };
 
-COLLX_HD constexpr team node_view::members(int node) const { return {*this, node, 0}; }
-COLLX_HD constexpr team node_view::column(int local) const { return {*this, -1, local}; }
+COLLX_HD constexpr team node_view::members(int node) const { return {nullptr, *this, node, 0}; }
+COLLX_HD constexpr team node_view::column(int local) const { return {nullptr, *this, -1, local}; }
 
 // The map itself. It must live as long as algorithm values that refer to it are bound or recorded.
 //   const collx::node_map nodes({0, 0, 1, 1, 1});      // rank r is on node nodes[r]; any numbers will do
