@@ -165,8 +165,8 @@ private:
     }
 
     // -------------------------------------------------------------- lending: see channel.hpp
-    // A system call costs about as much as copying 16 KiB. A lent message takes several pieces at once, up to so many
-    // bytes: with more ranks than cores each message more is another switch.
+    // A system call costs as much as copying 16 KiB. With more ranks than cores each message is another switch, so a
+    // lent one takes several pieces at once.
     static constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512 * 1024,
                                  least_measured_bytes = 8 * 1024;
 
@@ -263,11 +263,6 @@ private:
     }
 
     // -------------------------------------------------------------- windows
-    struct user_buffers {
-        std::uint64_t in,
-            out; // offsets in the arena; addresses in the owner's process where ranks attach to each other
-    };
-
     bool run_signal(const sched::step& s, strand& st) {
         auto& line = window_.line(links_.rank(), s.index, base_ + st.piece);
         if (plan_.zero_copy) publish_buffers(line);
