@@ -236,6 +236,7 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"all_reduce --ranks 2 --threads 2", "give one of them"},
         {"all_reduce --ranks 2 -r 2", "-r 2 is no rank: there are 2"},
         {"all_reduce --place above", "'above' is no place; there are out, in and both"},
+        {"broadcast --in-place", "broadcast is not measured in place; all_reduce"},
         {"all_reduce --csv - --json -", "cannot both be written to standard output"},
         {"broadcast --attach --shared", "--attach goes alone"},
         {"all_reduce --nonsense", "--nonsense"},

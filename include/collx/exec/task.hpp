@@ -131,7 +131,7 @@ private:
         if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
         const std::size_t bytes = framed(n * sizeof(wire));
         const std::uint32_t tag = cuts_.transfer_tag(shape);
-        const bool measures = plan_.lends && bytes >= least_measured_bytes;
+        const bool measures = !Mover::reduces && plan_.lends && bytes >= least_measured_bytes;
         receiving_end* rx = nullptr;
         sending_end* tx = nullptr;
         const wire* in = nullptr;
@@ -139,7 +139,8 @@ private:
         if (receives) {
             rx = &links_.rx(plan_.at_port, s.peer_from);
             if (!rx->has_message()) return blocked_on(s.peer_from);
-            if (rx->is_lent()) return borrow(s, st, *rx, tag);
+            if constexpr (!Mover::reduces)
+                if (rx->is_lent()) return borrow(s, st, *rx, tag);
             if (!rx->is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
             if (measures) links_.ask_to_borrow(*rx, s.peer_from);
             in = reinterpret_cast<const wire*>(rx->peek(bytes));
@@ -147,7 +148,8 @@ private:
         if (sends) {
             tx = &links_.tx(plan_.at_port, s.peer_to);
             if (!tx->has_room()) return blocked_on(s.peer_to);
-            if (may_lend(s) && tx->prefers_to_lend(bytes)) return lend(s, st, *tx, tag);
+            if constexpr (!Mover::reduces)
+                if (may_lend(s) && tx->prefers_to_lend(bytes)) return lend(s, st, *tx, tag);
             out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
         }
         const bool samples = measures && (tx != nullptr ? tx->is_sampled() : rx->is_sampled());
@@ -177,7 +179,7 @@ private:
                cuts_.in.size(s.src.chunks.at(0, plan_.chunks)) * sizeof(wire) >= least_lent_bytes && can_lend();
     }
     bool can_lend() const {
-        if constexpr (Mover::plain && !Mover::reduces && alignof(wire) <= 16) {
+        if constexpr (Mover::plain && alignof(wire) <= 16) {
             if (!links_.may_lend()) return false;
             const wire *in = mover_.input().data(), *out = mover_.output().data();
             return !plan_.writes_out || in + mover_.input().size() <= out || out + mover_.output().size() <= in;
