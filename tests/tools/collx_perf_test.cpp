@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -214,6 +216,22 @@ TEST_CASE("a sample lasts from the first start to the last end, and nobody waits
     CHECK(stopped == ranks - 1);
     CHECK(harness(memory, 0, ranks, 2).span_ns(0) == 120);
     ::munmap(memory, bytes);
+}
+
+TEST_CASE("who waits keeps a library's traffic going, spinning and napping") {
+    for (const int cores : {1, 2}) {
+        void* memory = ::mmap(nullptr, harness::bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(memory != MAP_FAILED);
+        std::atomic<int> calls{0};
+        std::thread waiting([&] { harness(memory, 0, 2, cores).barrier([&] { ++calls; }, 100'000); });
+        // The other comes only when it has seen two calls, or after ten seconds.
+        for (int ms = 0; ms < 10'000 && calls < 2; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const int seen = calls;
+        harness(memory, 1, 2, cores).barrier();
+        waiting.join();
+        CHECK(seen >= 2);
+        ::munmap(memory, harness::bytes(2));
+    }
 }
 
 // ---------------------------------------------------------------------------------------------- the program
