@@ -28,6 +28,7 @@ struct user_buffers {
 // A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
 struct bound_schedule {
     sched::program steps;
+    std::vector<std::vector<int>> orders; // that chunk sets of the steps refer to
     int chunks = 1;
     int max_message_chunks = 1;
     int tmp_chunks = 0;
