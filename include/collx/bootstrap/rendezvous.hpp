@@ -55,11 +55,20 @@ std::string judge_ranks(S& store, const std::string& turn, int size, const deadl
 
 } // namespace detail
 
+// A store in which others see what was set after a barrier of all ranks, as with PMI and PMIx. Its process manager knows
+// the ranks and their number, so nothing is left to judge.
+template <class S>
+concept CollectiveStore = Store<S> && requires(S& s) {
+    requires S::is_collective;
+    { s.next_turn() } -> std::same_as<int>; // counts the meetings of this store, on all ranks alike
+};
+
 // The name of the job, random and the same on all `size` ranks. Collective; may be called again with the same store for
 // the next job. Ensures: when it returns on rank 0 all ranks have the name, so rank 0 may take the store away. Errors:
 // timeout (names the missing ranks) · mismatch (sizes differ) · whatever the store throws. Cost: three words in the
 // store per rank.
 template <Store S>
+    requires(!CollectiveStore<S>)
 std::string rendezvous(S& store, int rank, int size, const deadline& until) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
@@ -93,6 +102,19 @@ std::string rendezvous(S& store, int rank, int size, const deadline& until) {
     }
     store.set(turn + "got/" + me, "");
     return detail::read_verdict(verdict, rank);
+}
+
+// As above. Cost: one value, one barrier. Errors: as the store's; who is missing, only its process manager knows.
+template <CollectiveStore S>
+std::string rendezvous(S& store, int rank, int size, const deadline& until) {
+    const std::string key = "collx/job/" + std::to_string(store.next_turn());
+    if (rank == 0) store.set(key, detail::random_token());
+    store.barrier(key, size, until);
+    std::string name = store.get(key, until);
+    if (name.size() != 32)
+        fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
+             "rank 0 left something unknown in the store");
+    return name;
 }
 
 COLLX_END_NAMESPACE
