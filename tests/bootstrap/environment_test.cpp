@@ -94,18 +94,26 @@ namespace {
 // documentation (torchrun, Slurm 22.05, Kubernetes). The second of four ranks.
 using texts = std::vector<std::string>;
 const texts collx_run = {"COLLX_RANK=1", "COLLX_SIZE=4", "COLLX_LOCAL_RANK=1", "COLLX_LOCAL_SIZE=4", "COLLX_JOB=j"};
-const texts hydra = {"PMI_FD=6", "PMI_RANK=1", "PMI_SIZE=4", "MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=4", "HYDI_CONTROL_FD=7"};
+const texts hydra = {"PMI_FD=6",          "PMI_RANK=1",        "PMI_SIZE=4",
+                     "MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=4", "HYDI_CONTROL_FD=7"};
 const texts openmpi = {"OMPI_COMM_WORLD_RANK=1",       "OMPI_COMM_WORLD_SIZE=4",
                        "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=4",
                        "PMIX_NAMESPACE=955580417",     "PMIX_RANK=1",
                        "PMIX_ID=955580417.1",          "PMIX_SERVER_URI2=955580416.0;tcp4://127.0.0.1:43397"};
-const texts torchrun = {"TORCHELASTIC_RUN_ID=none",     "TORCHELASTIC_RESTART_COUNT=0", "RANK=1",
-                        "WORLD_SIZE=4",                 "LOCAL_RANK=1",                 "LOCAL_WORLD_SIZE=4",
-                        "MASTER_ADDR=localhost",        "MASTER_PORT=29500",            "GROUP_RANK=0",
+const texts torchrun = {"TORCHELASTIC_RUN_ID=none",
+                        "TORCHELASTIC_RESTART_COUNT=0",
+                        "RANK=1",
+                        "WORLD_SIZE=4",
+                        "LOCAL_RANK=1",
+                        "LOCAL_WORLD_SIZE=4",
+                        "MASTER_ADDR=localhost",
+                        "MASTER_PORT=29500",
+                        "GROUP_RANK=0",
                         "TORCHELASTIC_USE_AGENT_STORE=True"};
 const texts torch_by_hand = {"RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=localhost", "MASTER_PORT=29500"};
-const texts slurm = {"SLURM_JOB_ID=7",         "SLURM_STEP_ID=0",      "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4",
-                     "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_TASKS_PER_NODE=4", "SLURM_LOCALID=1", "SLURM_NODEID=0"};
+const texts slurm = {"SLURM_JOB_ID=7",         "SLURM_STEP_ID=0",        "SLURM_PROCID=1",
+                     "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_TASKS_PER_NODE=4",
+                     "SLURM_LOCALID=1",        "SLURM_NODEID=0"};
 const texts batch_script = {"SLURM_JOB_ID=7", "SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_LOCALID=0", "SLURM_NODEID=0"};
 // What ranks of a job step inherit that started them: one process a node.
 const texts slurm_daemon = {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"};
@@ -150,10 +158,26 @@ TEST_CASE("each launcher is recognised, and the inner one of several") {
         // torchrun whose agent came from srun or an mpirun.
         {"torchrun", 1, 4, 4, "torch-", "", {torchrun, slurm_daemon}},
         {"torchrun", 1, 4, 4, "torch-", "", {torchrun, {"PMI_FD=6", "PMI_RANK=0", "PMI_SIZE=1"}}},
-        {"torchrun", 1, 4, 4, "torch-", "", {torchrun, {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "PMIX_RANK=0", "PMIX_NAMESPACE=1"}}},
+        {"torchrun",
+         1,
+         4,
+         4,
+         "torch-",
+         "",
+         {torchrun, {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1", "PMIX_RANK=0", "PMIX_NAMESPACE=1"}}},
         // MPI launchers in a batch job: their daemons are steps of Slurm.
         {"PMI", 1, 4, 4, "", "pmi:6", {slurm_daemon, hydra}},
         {"PMI", 1, 4, 4, "", "pmi:6", {batch_script, hydra}},
+        // srun's own PMI on one host is left to an MPI library, which cannot share it; over several it is needed.
+        {"PMI", 1, 4, 4, "slurm-", "", {{"PMI_FD=6", "PMI_RANK=1", "PMI_SIZE=4"}, slurm}},
+        {"PMI",
+         1,
+         4,
+         2,
+         "",
+         "pmi:6",
+         {{"PMI_FD=6", "PMI_RANK=1", "PMI_SIZE=4", "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_TASKS_PER_NODE=2(x2)"},
+          slurm}},
         {"PMIx", 1, 4, 4, "pmix-", "", {openmpi, slurm_daemon}},
         {"PMIx", 1, 4, 4, "pmix-", "", {openmpi, batch_script}},
         {"PMIx", 1, 4, 4, "pmix-", "", {slurm, {"PMIX_NAMESPACE=slurm.pmix.7.0", "PMIX_RANK=1"}}},
@@ -193,7 +217,8 @@ TEST_CASE("each launcher is recognised, and the inner one of several") {
 TEST_CASE("launchers that contradict each other are refused with both and the way out") {
     std::string what;
     describe_all({{"RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=h", "MASTER_PORT=1"}, hydra}, &what);
-    CHECK(has(what, "PMI says rank 1 of 4, but RANK=0 and WORLD_SIZE=1 (set COLLX_BOOTSTRAP=pmi or COLLX_BOOTSTRAP=torch)"));
+    CHECK(has(what,
+              "PMI says rank 1 of 4, but RANK=0 and WORLD_SIZE=1 (set COLLX_BOOTSTRAP=pmi or COLLX_BOOTSTRAP=torch)"));
     describe_all({{"PMI_FD=6", "PMI_RANK=0", "PMI_SIZE=1"}, openmpi}, &what);
     CHECK(has(what, "PMI says rank 0 of 1, but OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=4"));
     CHECK(has(what, "COLLX_BOOTSTRAP=pmi or COLLX_BOOTSTRAP=pmix"));
@@ -256,25 +281,29 @@ TEST_CASE("Slurm's list of tasks per node") {
     CHECK(tasks_on_node("4", 1) == -1);
     CHECK(tasks_on_node("4(x2),3", 1) == 4);
     CHECK(tasks_on_node("4(x2),3", 2) == 3);
-    for (const char* bad : {"", "x", "4(", "4(x", "4(x2", "4(x0)", "(x2)", "4,", "4 ,3", "99999999999(x2)", "4(x99999999999)"})
+    for (const char* bad :
+         {"", "x", "4(", "4(x", "4(x2", "4(x0)", "(x2)", "4,", "4 ,3", "99999999999(x2)", "4(x99999999999)"})
         CHECK(tasks_on_node(bad, 1) == -1);
 }
 
 TEST_CASE("a way to find the job can be forced") {
     CHECK(describe({"COLLX_BOOTSTRAP=single", "COLLX_RANK=1", "COLLX_SIZE=2", "COLLX_JOB=a"}).size == 1);
     CHECK(describe({"COLLX_BOOTSTRAP=env", "COLLX_RANK=1", "COLLX_SIZE=2", "COLLX_JOB=a"}).size == 2);
-    CHECK(has(refusal({"COLLX_BOOTSTRAP=env"}),
-              "COLLX_BOOTSTRAP=env looked for COLLX_RANK COLLX_SIZE; not set: COLLX_RANK COLLX_SIZE (unset COLLX_BOOT"));
+    CHECK(
+        has(refusal({"COLLX_BOOTSTRAP=env"}),
+            "COLLX_BOOTSTRAP=env looked for COLLX_RANK COLLX_SIZE; not set: COLLX_RANK COLLX_SIZE (unset COLLX_BOOT"));
     CHECK(has(refusal({"COLLX_BOOTSTRAP=mpi"}),
               "COLLX_BOOTSTRAP=mpi makes no sense (give it one of env|torch|pmi|pmix|slurm|kubernetes|single"));
-    CHECK(has(refusal({"COLLX_BOOTSTRAP=pmi", "PMI_RANK=0"}), "looked for PMI_FD PMI_RANK PMI_SIZE; not set: PMI_FD PMI_SIZE ("));
+    CHECK(has(refusal({"COLLX_BOOTSTRAP=pmi", "PMI_RANK=0"}),
+              "looked for PMI_FD PMI_RANK PMI_SIZE; not set: PMI_FD PMI_SIZE ("));
     CHECK(has(refusal({"COLLX_BOOTSTRAP=pmix", "PMI_FD=3", "PMI_RANK=0", "PMI_SIZE=1"}),
               "looked for PMIX_NAMESPACE PMIX_RANK; not set: PMIX_NAMESPACE PMIX_RANK"));
     CHECK(has(refusal({"COLLX_BOOTSTRAP=torch", "RANK=0", "WORLD_SIZE=1"}),
               "looked for TORCHELASTIC_RUN_ID RANK WORLD_SIZE, or RANK WORLD_SIZE MASTER_ADDR MASTER_PORT; not set: "
               "TORCHELASTIC_RUN_ID MASTER_ADDR MASTER_PORT"));
-    CHECK(has(refusal({"COLLX_BOOTSTRAP=slurm", "SLURM_STEP_ID=4294967291", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}),
-              "their values are not those of a rank"));
+    CHECK(
+        has(refusal({"COLLX_BOOTSTRAP=slurm", "SLURM_STEP_ID=4294967291", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}),
+            "their values are not those of a rank"));
     CHECK(has(refusal({"COLLX_BOOTSTRAP=kubernetes", "JOB_COMPLETION_INDEX=0"}), "not set: COLLX_SIZE"));
 }
 

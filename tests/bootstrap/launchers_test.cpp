@@ -151,8 +151,9 @@ TEST_CASE("torchrun's variables, with MASTER_PORT taken as torchrun takes it") {
     const std::string port = std::to_string(agent.port());
     check_four_ranks(run(four(torchrun_variables + port, rank_program())), "torchrun");
     // Two programs one after the other in each rank have the same variables.
-    check_four_ranks(run(four("env " + torchrun_variables + port, "sh -c \"" + rank_program() + "; " + rank_program() + "\"")),
-                     "torchrun", 2);
+    check_four_ranks(
+        run(four("env " + torchrun_variables + port, "sh -c \"" + rank_program() + "; " + rank_program() + "\"")),
+        "torchrun", 2);
     check_four_ranks(run(four("RANK=$r WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port, rank_program())),
                      "torch variables");
     const output three = run(four(torchrun_variables + port + " COLLX_TIMEOUT=1", rank_program(), "0 1 3"));

@@ -130,8 +130,10 @@ private:
             }
             if (cmd == "get") {
                 const auto found = values_.find(key);
-                if (key == "PMI_process_mapping") say(socket, "cmd=get_result rc=0 msg=success value=" + mapping + "\n");
-                else if (found != values_.end()) say(socket, "cmd=get_result rc=0 msg=success value=" + found->second + "\n");
+                if (key == "PMI_process_mapping")
+                    say(socket, "cmd=get_result rc=0 msg=success value=" + mapping + "\n");
+                else if (found != values_.end())
+                    say(socket, "cmd=get_result rc=0 msg=success value=" + found->second + "\n");
                 else say(socket, "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
             }
             if (cmd == "barrier_in") {
@@ -244,7 +246,8 @@ TEST_CASE("a manager that goes is named, wherever it goes; one that is silent co
 }
 
 TEST_CASE("answers in pieces and interrupted calls are whole answers") {
-    struct sigaction noted {}, before {};
+    struct sigaction noted {
+    }, before{};
     noted.sa_handler = [](int) {}; // without SA_RESTART: calls end with EINTR
     ::sigaction(SIGALRM, &noted, &before);
     const itimerval often{{0, 2000}, {0, 2000}}, never{};
@@ -254,9 +257,9 @@ TEST_CASE("answers in pieces and interrupted calls are whole answers") {
         ::sigemptyset(&alarm);
         ::sigaddset(&alarm, SIGALRM);
         ::pthread_sigmask(SIG_BLOCK, &alarm, nullptr);
-        for (const std::string& line : {hello, maxes, space, std::string("cmd=put_result rc=0\n"),
-                                        std::string("cmd=barrier_out\n"),
-                                        std::string("cmd=get_result rc=0 value=ca%20value\n"), goodbye}) {
+        for (const std::string& line :
+             {hello, maxes, space, std::string("cmd=put_result rc=0\n"), std::string("cmd=barrier_out\n"),
+              std::string("cmd=get_result rc=0 value=ca%20value\n"), goodbye}) {
             (void)hear(pair.manager);
             for (const char c : line) {
                 say(pair.manager, std::string(1, c));
@@ -401,10 +404,10 @@ namespace {
 
 // Text that looks like the protocol often enough to get far.
 rc::Gen<std::string> protocol_text() {
-    const auto word = rc::gen::element<std::string>("cmd=", "rc=0", "rc=", "value=", "value=c", "%20", "%", "=", " ", "\n",
-                                                    "response_to_init", "maxes", "keylen_max=64", "vallen_max=1024",
-                                                    "kvsname=k", "my_kvsname", "(vector,", "(0,1,1)", ")", ",", "(x", "4",
-                                                    "99999999999999999999", "-1");
+    const auto word = rc::gen::element<std::string>("cmd=", "rc=0", "rc=", "value=", "value=c", "%20", "%", "=", " ",
+                                                    "\n", "response_to_init", "maxes", "keylen_max=64",
+                                                    "vallen_max=1024", "kvsname=k", "my_kvsname", "(vector,", "(0,1,1)",
+                                                    ")", ",", "(x", "4", "99999999999999999999", "-1");
     const auto piece = rc::gen::oneOf(word, word, word, rc::gen::arbitrary<std::string>());
     return rc::gen::map(rc::gen::container<std::vector<std::string>>(piece), [](const std::vector<std::string>& parts) {
         std::string all;
@@ -436,9 +439,8 @@ TEST_CASE("any text goes through the parsers") {
         RC_ASSERT(n >= -1 && n <= 1000);
     }));
     CHECK(rc::check("a mapping that is read gives each rank a node", [] {
-        std::string text = *rc::gen::oneOf(protocol_text(), rc::gen::map(protocol_text(), [](std::string t) {
-                                               return "(vector,(0,1,1)" + t + ")";
-                                           }));
+        std::string text = *rc::gen::oneOf(
+            protocol_text(), rc::gen::map(protocol_text(), [](std::string t) { return "(vector,(0,1,1)" + t + ")"; }));
         detail::pmi_mapping mapping;
         if (!mapping.read(text)) return;
         for (const int r : {0, 1, 1000, most_ranks - 1}) RC_ASSERT(mapping.node_of(r) >= 0);

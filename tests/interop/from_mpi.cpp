@@ -38,8 +38,7 @@ int sum_of_ranks(collx::communicator& c) {
 }
 
 void check(int ranks, bool is_first, int argc, char** argv) {
-    const std::string early =
-        refusal(collx::errc::environment, [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
+    const std::string early = refusal(collx::errc::environment, [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
     EXPECT(early.find("MPI is not running (call from_mpi between MPI_Init and MPI_Finalize)") != std::string::npos);
     const int sum = ranks * (ranks + 1) / 2;
     if (is_first) {

@@ -105,7 +105,8 @@ TEST_CASE("four ranks exchange words and meet through PMIx") {
     INFO(o.text);
     CHECK(o.status == 0);
     std::size_t passed = 0;
-    for (auto at = o.text.find("All tests passed"); at != std::string::npos; at = o.text.find("All tests passed", at + 1))
+    for (auto at = o.text.find("All tests passed"); at != std::string::npos;
+         at = o.text.find("All tests passed", at + 1))
         ++passed;
     CHECK(passed == 4);
 }
@@ -124,6 +125,7 @@ TEST_CASE("without a PMIx server the error says so, and other ways to start are 
     CHECK(code_of([] { pmix_store store; }) == errc::environment);
     const char* alone[] = {nullptr};
     CHECK(describe_job(environment(alone)).found_by == std::string("alone"));
-    const char* foreign[] = {"PMIX_NAMESPACE=x", "PMIX_RANK=0", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", nullptr};
+    const char* foreign[] = {"PMIX_NAMESPACE=x", "PMIX_RANK=0", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2",
+                             nullptr};
     CHECK(code_of([&] { (void)describe_job(environment(foreign)); }) == errc::environment);
 }

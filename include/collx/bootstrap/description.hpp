@@ -35,7 +35,7 @@ namespace detail {
 
 // The PMIx client library is foreign and heavy, so the core only knows where its two functions are.
 struct pmix_component {
-    void (*describe)(job_description&);                           // rank, size, local_rank, local_size
+    void (*describe)(job_description&);                            // rank, size, local_rank, local_size
     std::string (*agree)(const job_description&, const deadline&); // the job's name
 };
 // Written by: the initialisation of a program that includes interop/pmix.hpp; read by: describe_job() and meet().

@@ -36,7 +36,8 @@ inline void fail_half(const char* present, const char* absent) {
 inline void read_meeting(const environment& env, job_description& d) {
     const char *job = env.get("COLLX_JOB"), *store = env.get("COLLX_STORE");
     if (job != nullptr && store != nullptr)
-        fail(errc::environment, d.rank, -1, "unset one", "COLLX_JOB and COLLX_STORE both say how ranks find each other");
+        fail(errc::environment, d.rank, -1, "unset one",
+             "COLLX_JOB and COLLX_STORE both say how ranks find each other");
     if (job == nullptr && store == nullptr) return;
     d.job = job != nullptr ? job : "";
     d.store = store != nullptr ? store : "";
@@ -107,8 +108,7 @@ inline constexpr bootstrap_probe bootstrap_probes[] = {
      detail::describe_torch, "RANK", "WORLD_SIZE"},
     {"slurm", "Slurm", "SLURM_STEP_ID SLURM_PROCID SLURM_STEP_NUM_TASKS", detail::is_slurm_step,
      detail::describe_slurm},
-    {"kubernetes", "Kubernetes", "JOB_COMPLETION_INDEX COLLX_SIZE", detail::is_kubernetes,
-     detail::describe_kubernetes},
+    {"kubernetes", "Kubernetes", "JOB_COMPLETION_INDEX COLLX_SIZE", detail::is_kubernetes, detail::describe_kubernetes},
     {"single", "alone", "", detail::is_any, detail::describe_alone},
 };
 

@@ -37,8 +37,8 @@ inline void read_ranks(const environment& env, const char* launcher, const char*
     d.size = launcher_number(env, size, launcher, 1, most_ranks);
     d.rank = launcher_number(env, rank, launcher, 0, most_ranks - 1);
     if (d.rank >= d.size)
-        fail(errc::environment, -1, -1, "they are the launcher's: unset what was set by hand", "%s=%d is not below %s=%d",
-             rank, d.rank, size, d.size);
+        fail(errc::environment, -1, -1, "they are the launcher's: unset what was set by hand",
+             "%s=%d is not below %s=%d", rank, d.rank, size, d.size);
 }
 // Place on the host; without these two variables all ranks are taken to be on one host.
 inline void read_locals(const environment& env, const char* launcher, const char* rank, const char* size,
@@ -52,8 +52,7 @@ inline void read_locals(const environment& env, const char* launcher, const char
 
 // A name for the ranks of one launch on one host, from what the launcher has told all of them alike. Not secret: who
 // may join is a matter of users, not of names. The parts' lengths are hashed too, so that they cannot run together.
-inline std::string derived_job(const char* launcher, const environment& env,
-                               std::initializer_list<const char*> names) {
+inline std::string derived_job(const char* launcher, const environment& env, std::initializer_list<const char*> names) {
     std::string all;
     for (const char* name : names) {
         const char* value = env.get(name);
@@ -80,8 +79,8 @@ inline void describe_torch(const environment& env, job_description& d) {
     read_locals(env, "torchrun", "LOCAL_RANK", "LOCAL_WORLD_SIZE", d);
     d.remedy = several_hosts_remedy;
     if (d.local_size == d.size)
-        d.job = derived_job(
-            "torch", env, {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"});
+        d.job = derived_job("torch", env,
+                            {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"});
 }
 inline bool is_torchrun(const environment& env) { return are_set(env, {"TORCHELASTIC_RUN_ID"}); }
 inline bool is_torch_by_hand(const environment& env) {
@@ -125,9 +124,8 @@ inline void read_slurm_locals(const environment& env, job_description& d) {
     d.local_rank = d.rank;
     d.local_size = d.size;
     const char* list = env.get("SLURM_STEP_TASKS_PER_NODE");
-    const bool is_one_node =
-        env.get("SLURM_STEP_NUM_NODES") == nullptr ||
-        launcher_number(env, "SLURM_STEP_NUM_NODES", "Slurm", 1, most_ranks) == 1;
+    const bool is_one_node = env.get("SLURM_STEP_NUM_NODES") == nullptr ||
+                             launcher_number(env, "SLURM_STEP_NUM_NODES", "Slurm", 1, most_ranks) == 1;
     if (is_one_node || list == nullptr) return;
     const int node = launcher_number(env, "SLURM_NODEID", "Slurm", 0, most_ranks - 1);
     d.local_size = tasks_on_node(list, node);
@@ -136,13 +134,14 @@ inline void read_slurm_locals(const environment& env, job_description& d) {
              "SLURM_STEP_TASKS_PER_NODE=%s makes no sense on node %d", printable(list).text, node);
     d.local_rank = launcher_number(env, "SLURM_LOCALID", "Slurm", 0, d.local_size - 1);
 }
+inline std::string slurm_job(const environment& env) {
+    return derived_job("slurm", env, {"SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
+}
 inline void describe_slurm(const environment& env, job_description& d) {
     read_ranks(env, "Slurm", "SLURM_PROCID", slurm_size_name(env), d);
     read_slurm_locals(env, d);
     d.remedy = "use srun --mpi=pmi2, or set COLLX_STORE=tcp:ADDRESS:PORT, an address of rank 0's host";
-    if (d.local_size == d.size)
-        d.job = derived_job("slurm", env,
-                            {"SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
+    if (d.local_size == d.size) d.job = slurm_job(env);
 }
 // Whether srun itself, not something it started, says the same about this process.
 inline bool is_slurm_rank(const environment& env, int rank) {
@@ -157,6 +156,13 @@ inline bool is_pmi(const environment& env) { return are_set(env, {"PMI_FD"}); }
 inline void describe_pmi(const environment& env, job_description& d) {
     read_ranks(env, "PMI", "PMI_RANK", "PMI_SIZE", d);
     read_locals(env, "PMI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", d); // hydra's; the others say it over the socket
+    // Slurm's manager takes one client for each rank and ends the step when an MPI library comes second, so where its
+    // variables are enough it is left to that library.
+    if (is_slurm_rank(env, d.rank) && launcher_number(env, slurm_size_name(env), "Slurm", 1, most_ranks) == d.size) {
+        read_slurm_locals(env, d);
+        if (d.local_size == d.size) d.job = slurm_job(env);
+        if (!d.job.empty()) return;
+    }
     d.store = "pmi:" + std::to_string(launcher_number(env, "PMI_FD", "PMI", 0, 1 << 20));
 }
 

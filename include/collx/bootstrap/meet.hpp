@@ -65,8 +65,7 @@ inline void meet(job_description& d, const deadline& until) {
         d.job = detail::agree_by_tcp(d, until);
     } else if (is_scheme("pmi:")) {
         const char* at = d.store.c_str() + 4;
-        auto& store =
-            detail::process_pmi(static_cast<int>(detail::read_digits(at, INT32_MAX)), d.rank, d.size, until);
+        auto& store = detail::process_pmi(static_cast<int>(detail::read_digits(at, INT32_MAX)), d.rank, d.size, until);
         detail::read_pmi_locals(store, d);
         d.job = rendezvous(store, d.rank, d.size, until);
     } else if (is_scheme("pmix:") && detail::pmix != nullptr) {

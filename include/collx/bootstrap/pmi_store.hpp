@@ -96,7 +96,9 @@ public:
     }
 
 private:
-    static std::string pmi(const std::string& line, const char* key) { return std::string(detail::pmi_value(line, key)); }
+    static std::string pmi(const std::string& line, const char* key) {
+        return std::string(detail::pmi_value(line, key));
+    }
 
     [[noreturn, gnu::cold]] void fail_nonsense(const std::string& line) {
         socket_.close();

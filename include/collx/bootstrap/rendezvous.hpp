@@ -55,8 +55,8 @@ std::string judge_ranks(S& store, const std::string& turn, int size, const deadl
 
 } // namespace detail
 
-// A store in which others see what was set after a barrier of all ranks, as with PMI and PMIx. Its process manager knows
-// the ranks and their number, so nothing is left to judge.
+// A store in which others see what was set after a barrier of all ranks, as with PMI and PMIx. Its process manager
+// knows the ranks and their number, so nothing is left to judge.
 template <class S>
 concept CollectiveStore = Store<S> && requires(S& s) {
     requires S::is_collective;
@@ -68,8 +68,7 @@ concept CollectiveStore = Store<S> && requires(S& s) {
 // timeout (names the missing ranks) · mismatch (sizes differ) · whatever the store throws. Cost: three words in the
 // store per rank.
 template <Store S>
-    requires(!CollectiveStore<S>)
-std::string rendezvous(S& store, int rank, int size, const deadline& until) {
+requires(!CollectiveStore<S>) std::string rendezvous(S& store, int rank, int size, const deadline& until) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     const std::string me = std::to_string(rank);

@@ -20,8 +20,8 @@
 COLLX_BEGIN_NAMESPACE
 
 // This process as PMIx knows it, and a Store with PMIx's order: what a rank sets, the others see after a barrier of all
-// ranks. There are no sums. PMIx counts its users, so an MPI library may come and go beside it. Errors: environment when
-// no PMIx server answers · protocol · timeout.
+// ranks. There are no sums. PMIx counts its users, so an MPI library may come and go beside it. Errors: environment
+// when no PMIx server answers · protocol · timeout.
 class pmix_store {
 public:
     static constexpr bool is_collective = true;
