@@ -66,6 +66,7 @@ TEST_CASE("overlapping buffers") {
                 collx::reduce_scatter(w, collx::view(p, 10u * static_cast<unsigned>(n)), collx::view(p + part + 1, 10));
             });
             check(w, "overlap", [&] { collx::all_to_all(w, x, x); });
+            check(w, "overlap", [&] { collx::sendrecv(w, x, w.rank(), x, w.rank()); });
             // Side by side is fine, and so is the same buffer twice.
             collx::all_reduce(w, collx::view(p, 100), collx::view(p + 100, 100));
             collx::all_reduce(w, collx::view(p, 100), collx::view(p, 100));

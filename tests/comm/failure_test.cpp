@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ranges>
 #include <thread>
 
 using namespace collx_test;
@@ -67,6 +68,29 @@ TEST_CASE("an absent rank is named when the call's time is up") {
     });
 }
 
+TEST_CASE("with strands that wait for several ranks, the absent one is named") {
+    for (const int n : {5, 8})
+        for (int absent = 0; absent < n; ++absent) {
+            std::atomic<int> failed{0};
+            on_ranks(n, [&](collx::communicator& w) {
+                w.set_checked(false);
+                at("n=%d absent=%d", n, absent);
+                std::vector<int> x(20'000);
+                if (w.rank() == absent) {
+                    while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
+                    return EXPECT(true);
+                }
+                const auto e = thrown<timed_out>(w, [&] {
+                    for (int calls = 0; calls < 3; ++calls) // some ranks need nothing of the absent one at first
+                        collx::all_reduce(w.with(collx::algo::double_tree_all_reduce{}, collx::piece{4000}), x,
+                                          collx::plus{}, {.timeout = 300ms});
+                });
+                failed.fetch_add(1);
+                EXPECT_AT(e.peer(), e.peer() == absent);
+            });
+        }
+}
+
 TEST_CASE("a call does not give up before its time") {
     std::atomic<bool> over{false};
     on_ranks(2, [&](collx::communicator& w) {
@@ -96,6 +120,36 @@ TEST_CASE("set_timeout bounds every call") {
         over = true;
         EXPECT_AT(ms_since(begin), ms_since(begin) >= 100 && ms_since(begin) < 8000);
     });
+}
+
+TEST_CASE("a communicator's time is for standing still, a call's own for the whole call") {
+    for (const bool own : {false, true})
+        on_ranks(2, [&](collx::communicator& w) {
+            w.set_checked(false);
+            w.set_timeout(1s);
+            constexpr int n = 16'000;
+            auto slow = std::views::iota(0, n) | std::views::transform([](int i) {
+                            if (i % 1000 == 999) std::this_thread::sleep_for(100ms); // 1.6 s in all
+                            return i;
+                        });
+            std::vector<int> x(n);
+            const auto call = [&](collx::call_options o) {
+                if (w.rank() == 1) collx::reduce(w.with(collx::piece{4000}), slow, x, collx::plus{}, o);
+                else collx::reduce(w.with(collx::piece{4000}), std::vector<int>(n), x, collx::plus{}, o);
+            };
+            const std::int64_t begin = collx::now_ns();
+            if (!own) {
+                call({});
+                EXPECT(w.rank() != 0 || (x[n - 1] == n - 1 && ms_since(begin) > 1500));
+            } else if (w.rank() == 0) {
+                EXPECT(thrown<timed_out>(w, [&] { call({.timeout = 400ms}); }).peer() == 1);
+                EXPECT_AT(ms_since(begin), ms_since(begin) >= 400 && ms_since(begin) < 1500);
+            } else {
+                (void)thrown<timed_out>(w, [&] {
+                    for (;;) call({});
+                });
+            }
+        });
 }
 
 TEST_CASE("an exception on one rank reaches the others as peer_failed, and the caller as itself") {

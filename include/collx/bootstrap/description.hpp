@@ -12,6 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 
 enum class wait_choice { automatic, spin, yield };
+enum class lend_choice { automatic, never, always };
 enum class debug_level { warn, info, trace };
 
 // What the environment says about this process.
@@ -28,6 +29,7 @@ struct job_description {
     int checked = -1;            // 0 or 1 as the user says, -1: nothing said
     std::size_t arena_bytes = 0; // 0: nothing said
     wait_choice waiting = wait_choice::automatic;
+    lend_choice lending = lend_choice::automatic;
     debug_level debug = debug_level::warn;
 };
 

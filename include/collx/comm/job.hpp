@@ -31,6 +31,7 @@ struct job_settings {
     std::int64_t timeout_ns = 60'000'000'000;
     bool checked = checked_by_default;
     wait_policy waiting{};
+    lending lend = lending::automatic;
     bool oversubscribed = false; // more ranks than cores on this host
     bool operator==(const job_settings&) const = default;
 };
@@ -71,9 +72,8 @@ static_assert(sizeof(notice_board) <= page_bytes);
 class job {
 public:
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads)
-        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads) {
-        if (!threads && size > 1) watch = peer_watch(*memory, rank, size);
-    }
+        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
+          watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {}
     job(const job&) = delete;
     // Tells the others that this rank's end is no accident.
     ~job() {
@@ -100,6 +100,12 @@ public:
     void say_failed() { memory->header().pid[rank].store(arena_header::has_failed, std::memory_order_release); }
     bool has_failed(int other) const {
         return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_failed;
+    }
+
+    // Whether a rank will do nothing more: its process has ended or left the job, or its thread has failed. Once false
+    // it may still be so; once true it stays so.
+    bool is_gone(int other) {
+        return has_left(other) || has_failed(other) || watch.find_dead([&](int r) { return r == other; }) == other;
     }
 
     detail::notice_board& board() const { return *reinterpret_cast<detail::notice_board*>(memory->board()); }

@@ -60,6 +60,7 @@ inline counted_ptr<job> this_job() {
     if (d.checked >= 0) s.checked = d.checked == 1;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
+    s.lend = static_cast<lending>(d.lending);
     auto j = join_processes(d.job.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by);
     process_job = j;
     return j;

@@ -27,6 +27,7 @@ struct launch_options {
     std::vector<std::pair<std::string, std::string>> environment = {};
     bool prefix = true; // `[rank] ` before each line; otherwise ranks write to our own descriptors
     bool bind_cores = false;
+    bool keep_going = false;     // when a rank fails, the others are not ended
     std::int64_t timeout_ns = 0; // 0: none
     std::int64_t grace_ns = 2'000'000'000;
 };
