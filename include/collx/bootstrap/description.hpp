@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <collx/core/clock.hpp>
 
@@ -35,12 +36,16 @@ struct job_description {
 
 namespace detail {
 
-// The PMIx client library is foreign and heavy, so the core only knows where its two functions are.
+// The PMIx client library is foreign and heavy, so the core only knows where its functions are. The last three are
+// those of a CollectiveStore.
 struct pmix_component {
-    void (*describe)(job_description&);                            // rank, size, local_rank, local_size
-    std::string (*agree)(const job_description&, const deadline&); // the job's name
+    void (*describe)(job_description&); // rank, size, local_rank, local_size
+    void (*set)(std::string_view key, std::string_view value);
+    std::string (*get)(std::string_view key, const deadline&);
+    void (*barrier)(std::string_view name, int ranks, const deadline&);
+    int (*next_turn)();
 };
-// Written by: the initialisation of a program that includes interop/pmix.hpp; read by: describe_job() and meet().
+// Written by: the initialisation of a program that includes interop/pmix.hpp; read by: describe_job() and with_store().
 inline const pmix_component* pmix = nullptr;
 
 } // namespace detail

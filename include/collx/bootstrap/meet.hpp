@@ -17,19 +17,6 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-inline std::string agree_by_tcp(const job_description& d, const deadline& until) {
-    const std::size_t colon = d.store.rfind(':');
-    const std::string host = d.store.substr(4, colon - 4);
-    const char* at = d.store.c_str() + colon + 1;
-    const int port = static_cast<int>(read_digits(at, 65535));
-    sole_ptr<tcp_server> server;
-    if (d.rank == 0) server = make_sole<tcp_server>(host, port);
-    tcp_store store(host, port, until);
-    std::string name = rendezvous(store, d.rank, d.size, until);
-    if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
-    return name;
-}
-
 // The process's end of PMI. It lives until the program ends: an MPI library may come and use the same socket, and the
 // manager takes a rank that has said goodbye for done, one that leaves without for failed.
 inline pmi_store& process_pmi(int fd, int rank, int size, const deadline& until) {
@@ -50,29 +37,57 @@ inline void read_pmi_locals(pmi_store& store, job_description& d) {
     }
 }
 
+// The PMIx component as a store.
+struct pmix_by_component {
+    static constexpr bool is_collective = true;
+    void set(std::string_view key, std::string_view value) { pmix->set(key, value); }
+    std::string get(std::string_view key, const deadline& until) { return pmix->get(key, until); }
+    std::int64_t add(std::string_view, std::int64_t) {
+        fail(errc::unsupported, -1, -1, "use a tcp_store or a file_store", "PMIx has no sums");
+    }
+    void barrier(std::string_view name, int ranks, const deadline& until) { pmix->barrier(name, ranks, until); }
+    int next_turn() { return pmix->next_turn(); }
+};
+
+// Calls f(store) with the store that the description names; rank 0 of a tcp store runs the server meanwhile.
+template <class F>
+auto with_store(const job_description& d, const deadline& until, F&& f) {
+    const auto is_scheme = [&](const char* scheme) { return d.store.compare(0, std::strlen(scheme), scheme) == 0; };
+    const std::size_t colon = d.store.rfind(':');
+    const char* after = d.store.c_str() + (colon != std::string::npos ? colon + 1 : 0);
+    if (is_scheme("file:")) {
+        file_store store(d.store.substr(5));
+        return f(store);
+    }
+    if (is_scheme("pmi:"))
+        return f(process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d.rank, d.size, until));
+    if (is_scheme("pmix:") && pmix != nullptr) {
+        pmix_by_component store;
+        return f(store);
+    }
+    if (!is_scheme("tcp:") || colon <= 4)
+        fail(errc::environment, d.rank, -1, d.remedy, "nothing says how the %d ranks find each other", d.size);
+    const std::string host = d.store.substr(4, colon - 4);
+    const int port = static_cast<int>(read_digits(after, 65535));
+    sole_ptr<tcp_server> server;
+    if (d.rank == 0) server = make_sole<tcp_server>(host, port);
+    tcp_store store(host, port, until);
+    auto met = f(store);
+    if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
+    return met;
+}
+
 } // namespace detail
 
 // Fills in the job's name, and the place on the host where only the meeting tells it. Collective among the ranks of a
-// job without a name; rank 0 of a tcp store runs the server meanwhile. A process that is alone needs none. Errors:
-// those of the stores and of rendezvous() · environment when nothing says how to meet.
+// job without a name; a process that is alone needs none. Errors: those of the stores and of rendezvous() · environment
+// when nothing says how to meet.
 inline void meet(job_description& d, const deadline& until) {
     if (!d.job.empty() || d.size == 1) return;
-    const auto is_scheme = [&](const char* scheme) { return d.store.compare(0, std::strlen(scheme), scheme) == 0; };
-    if (is_scheme("file:")) {
-        file_store store(d.store.substr(5));
-        d.job = rendezvous(store, d.rank, d.size, until);
-    } else if (is_scheme("tcp:") && d.store.rfind(':') > 4) {
-        d.job = detail::agree_by_tcp(d, until);
-    } else if (is_scheme("pmi:")) {
-        const char* at = d.store.c_str() + 4;
-        auto& store = detail::process_pmi(static_cast<int>(detail::read_digits(at, INT32_MAX)), d.rank, d.size, until);
-        detail::read_pmi_locals(store, d);
-        d.job = rendezvous(store, d.rank, d.size, until);
-    } else if (is_scheme("pmix:") && detail::pmix != nullptr) {
-        d.job = detail::pmix->agree(d, until);
-    } else {
-        fail(errc::environment, d.rank, -1, d.remedy, "nothing says how the %d ranks find each other", d.size);
-    }
+    d.job = detail::with_store(d, until, [&](auto& store) {
+        if constexpr (requires { store.of_manager(""); }) detail::read_pmi_locals(store, d);
+        return rendezvous(store, d.rank, d.size, until);
+    });
 }
 
 // The name alone.

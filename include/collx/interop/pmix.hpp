@@ -177,10 +177,11 @@ inline void describe_by_pmix(job_description& d) {
     d.local_rank = s.local_rank;
     d.local_size = s.local_size;
 }
-inline std::string agree_by_pmix(const job_description& d, const deadline& until) {
-    return rendezvous(process_pmix(), d.rank, d.size, until);
-}
-inline constexpr pmix_component pmix_of_library{describe_by_pmix, agree_by_pmix};
+inline constexpr pmix_component pmix_of_library{
+    describe_by_pmix, [](std::string_view key, std::string_view value) { process_pmix().set(key, value); },
+    [](std::string_view key, const deadline& until) { return process_pmix().get(key, until); },
+    [](std::string_view name, int ranks, const deadline& until) { process_pmix().barrier(name, ranks, until); },
+    [] { return process_pmix().next_turn(); }};
 inline const bool has_pmix = (pmix = &pmix_of_library, true);
 
 } // namespace detail
