@@ -113,8 +113,8 @@ inline int tasks_on_node(std::string_view list, int node) {
 inline bool is_slurm_step(const environment& env) {
     const char* step = env.get("SLURM_STEP_ID");
     if (step == nullptr || env.get("SLURM_PROCID") == nullptr) return false;
-    const std::int64_t number = read_digits(step, 0xffff'fff0);
-    return number >= 0 && number < 0xffff'fff0 && *step == '\0' &&
+    const std::int64_t number = read_digits(step, 0xffff'ffef);
+    return number >= 0 && *step == '\0' &&
            (env.get("SLURM_STEP_NUM_TASKS") != nullptr || env.get("SLURM_NTASKS") != nullptr);
 }
 inline const char* slurm_size_name(const environment& env) {
