@@ -55,14 +55,6 @@ std::string judge_ranks(S& store, const std::string& turn, int size, const deadl
 
 } // namespace detail
 
-// A store in which others see what was set after a barrier of all ranks, as with PMI and PMIx. Its process manager
-// knows the ranks and their number, so nothing is left to judge.
-template <class S>
-concept CollectiveStore = Store<S> && requires(S& s) {
-    requires S::is_collective;
-    { s.next_turn() } -> std::same_as<int>; // counts the meetings of this store, on all ranks alike
-};
-
 // The name of the job, random and the same on all `size` ranks. Collective; may be called again with the same store for
 // the next job. Ensures: when it returns on rank 0 all ranks have the name, so rank 0 may take the store away. Errors:
 // timeout (names the missing ranks) · mismatch (sizes differ) · whatever the store throws. Cost: three words in the

@@ -61,13 +61,21 @@ public:
         check(PMIx_Put(PMIX_GLOBAL, name(key).c_str(), &v), "PMIx_Put");
         check(PMIx_Commit(), "PMIx_Commit");
     }
-    // PMIx keeps values by the rank that has set them: looks through all, as a Store's keys belong to nobody.
+    // PMIx keeps values by the rank that has set them, so a key is looked for at all: first at the rank whose number it
+    // ends with, if it does. (Asking for no rank in particular finds nothing under Open MPI 4.1.)
     std::string get(std::string_view key, const deadline& until) {
         detail::check_store_key(key);
+        std::size_t digits = 0;
+        while (digits < key.size() && digits < 9 && key[key.size() - 1 - digits] >= '0' &&
+               key[key.size() - 1 - digits] <= '9')
+            ++digits;
+        int likely = 0;
+        for (const char c : key.substr(key.size() - digits)) likely = likely * 10 + (c - '0');
         for (detail::retry_pause pause(20'000'000);;) {
-            for (int r = 0; r < size; ++r) {
+            for (int r = -1; r < size; ++r) {
                 std::string value;
-                if (look_up(r, key, value)) return value;
+                const int asked = r >= 0 ? r : likely;
+                if (asked < size && look_up(asked, key, value)) return value;
             }
             if (!pause.sleep(until)) detail::fail_store_timeout(key);
         }
