@@ -294,12 +294,17 @@ struct communicator_core {
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
     void attach(communicator_core* parent) {
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
+        const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
         std::int64_t until = 0;
-        for (backoff b(settings.waiting); net.control().attached.load(std::memory_order_acquire) < net.size();)
-            if (b.pause()) {
-                if (parent != nullptr) parent->require_alive();
-                check(until, 0, everybody);
-            }
+        try {
+            for (backoff b(settings.waiting); !have_all_come();)
+                if (b.pause()) {
+                    if (parent != nullptr) parent->require_alive();
+                    check(until, 0, everybody);
+                }
+        } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
+            if (!have_all_come()) throw;
+        }
     }
     static constexpr int everybody = -2;
 
