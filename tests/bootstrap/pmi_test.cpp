@@ -3,7 +3,7 @@
 // The client of PMI-1 against process managers that follow the protocol, break it, stop in the middle or say nothing;
 // and its parsers, with those of the launchers' variables, against any text.
 //
-// collx-test: needs=rapidcheck
+// collx-test: needs=rapidcheck sanitize=address
 #include <collx/bootstrap/meet.hpp>
 
 #include <signal.h>
@@ -116,7 +116,10 @@ public:
     }
     int fd(int rank) const { return pairs_[static_cast<std::size_t>(rank)].client.get(); }
     std::atomic<int> goodbyes{0};
-    std::string mapping = "(vector,(0,1,1))";
+    void say_mapping(const char* text) {
+        const std::lock_guard lock(mutex_);
+        mapping_ = text;
+    }
 
 private:
     void serve(const descriptor& socket) {
@@ -134,7 +137,7 @@ private:
             if (cmd == "get") {
                 const auto found = values_.find(key);
                 if (key == "PMI_process_mapping")
-                    say(socket, "cmd=get_result rc=0 msg=success value=" + mapping + "\n");
+                    say(socket, "cmd=get_result rc=0 msg=success value=" + mapping_ + "\n");
                 else if (found != values_.end())
                     say(socket, "cmd=get_result rc=0 msg=success value=" + found->second + "\n");
                 else say(socket, "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
@@ -156,6 +159,7 @@ private:
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::string, std::string> values_, new_values_;
+    std::string mapping_;
     std::vector<socket_pair> pairs_;
     std::vector<std::thread> threads_;
 };
@@ -386,7 +390,7 @@ TEST_CASE("the manager's mapping says who is on a host") {
         {"(vector,(0,99999999999,1))", 1, 7, 7},
     };
     for (const auto& t : table) {
-        m.mapping = t.mapping;
+        m.say_mapping(t.mapping);
         pmi_store store(m.fd(0), 0, 1, soon());
         job_description d;
         d.rank = t.rank;
