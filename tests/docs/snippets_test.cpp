@@ -213,3 +213,15 @@ TEST_CASE("a schedule can be asked what it costs") {
     // [doc:end]
     CHECK(ring.rounds == 8);
 }
+
+TEST_CASE("ranks join with an id that the program ships") {
+    const int rank = 0, size = 1;
+    const auto ship = [](void*, std::size_t) {};
+    // [doc:unique_id]
+    collx::unique_id id;
+    if (rank == 0) id = collx::unique_id::make();
+    ship(&id, sizeof id); // from rank 0 to all, by what the program has
+    collx::communicator world(id, rank, size);
+    // [doc:end]
+    CHECK(world.size() == 1);
+}

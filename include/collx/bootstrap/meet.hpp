@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From what the environment says to the name of the job: given by the launcher, or agreed on through the store that
-// COLLX_STORE names.
+// From what the environment says to the name of the job: given or derived, or agreed on through what the launcher or
+// the user offers: a store, the process manager's sockets.
 #pragma once
 
 #include <string>
 
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/file_store.hpp>
+#include <collx/bootstrap/pmi_store.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
@@ -14,27 +15,85 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Empty for a process that is alone. Collective among the ranks of a job with a store; rank 0 of a tcp store runs the
-// server meanwhile. Errors: those of the stores and of rendezvous().
-inline std::string agree_on_job(const job_description& d, const deadline& until) {
-    if (!d.job.empty() || d.size == 1) return d.job;
-    if (d.store.compare(0, 5, "file:") == 0) {
-        file_store store(d.store.substr(5));
-        return rendezvous(store, d.rank, d.size, until);
+namespace detail {
+
+// The process's end of PMI. It lives until the program ends: an MPI library may come and use the same socket, and the
+// manager takes a rank that has said goodbye for done, one that leaves without for failed.
+inline pmi_store& process_pmi(int fd, int rank, int size, const deadline& until) {
+    static pmi_store store(fd, rank, size, until);
+    return store;
+}
+
+// Who else is on this rank's host, by the manager's own mapping. Leaves alone what it does not say.
+inline void read_pmi_locals(pmi_store& store, job_description& d) {
+    pmi_mapping mapping;
+    if (!mapping.read(store.of_manager("PMI_process_mapping"))) return;
+    const int node = mapping.node_of(d.rank);
+    d.local_rank = d.local_size = 0;
+    for (int r = 0; r < d.size; ++r) {
+        if (mapping.node_of(r) != node) continue;
+        ++d.local_size;
+        d.local_rank += r < d.rank ? 1 : 0;
     }
+}
+
+// The PMIx component as a store.
+struct pmix_by_component {
+    static constexpr bool is_collective = true;
+    void set(std::string_view key, std::string_view value) { pmix->set(key, value); }
+    std::string get(std::string_view key, const deadline& until) { return pmix->get(key, until); }
+    std::int64_t add(std::string_view, std::int64_t) {
+        fail(errc::unsupported, -1, -1, "use a tcp_store or a file_store", "PMIx has no sums");
+    }
+    void barrier(std::string_view name, int ranks, const deadline& until) { pmix->barrier(name, ranks, until); }
+    int next_turn() { return pmix->next_turn(); }
+};
+
+// Calls f(store) with the store that the description names; rank 0 of a tcp store runs the server meanwhile.
+template <class F>
+auto with_store(const job_description& d, const deadline& until, F&& f) {
+    const auto is_scheme = [&](const char* scheme) { return d.store.compare(0, std::strlen(scheme), scheme) == 0; };
     const std::size_t colon = d.store.rfind(':');
-    if (d.store.compare(0, 4, "tcp:") != 0 || colon <= 4)
-        fail(errc::environment, d.rank, -1, "set COLLX_JOB or COLLX_STORE",
-             "nothing says how the %d ranks find each other", d.size);
+    const char* after = d.store.c_str() + (colon != std::string::npos ? colon + 1 : 0);
+    if (is_scheme("file:")) {
+        file_store store(d.store.substr(5));
+        return f(store);
+    }
+    if (is_scheme("pmi:"))
+        return f(process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d.rank, d.size, until));
+    if (is_scheme("pmix:") && pmix != nullptr) {
+        pmix_by_component store;
+        return f(store);
+    }
+    if (!is_scheme("tcp:") || colon <= 4)
+        fail(errc::environment, d.rank, -1, d.remedy, "nothing says how the %d ranks find each other", d.size);
     const std::string host = d.store.substr(4, colon - 4);
-    const char* at = d.store.c_str() + colon + 1;
-    const int port = static_cast<int>(detail::read_digits(at, 65535));
+    const int port = static_cast<int>(read_digits(after, 65535));
     sole_ptr<tcp_server> server;
     if (d.rank == 0) server = make_sole<tcp_server>(host, port);
     tcp_store store(host, port, until);
-    std::string name = rendezvous(store, d.rank, d.size, until);
+    auto met = f(store);
     if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
-    return name;
+    return met;
+}
+
+} // namespace detail
+
+// Fills in the job's name, and the place on the host where only the meeting tells it. Collective among the ranks of a
+// job without a name; a process that is alone needs none. Errors: those of the stores and of rendezvous() · environment
+// when nothing says how to meet.
+inline void meet(job_description& d, const deadline& until) {
+    if (!d.job.empty() || d.size == 1) return;
+    d.job = detail::with_store(d, until, [&](auto& store) {
+        if constexpr (requires { store.of_manager(""); }) detail::read_pmi_locals(store, d);
+        return rendezvous(store, d.rank, d.size, until);
+    });
+}
+
+// The name alone.
+inline std::string agree_on_job(job_description d, const deadline& until) {
+    meet(d, until);
+    return d.job;
 }
 
 COLLX_END_NAMESPACE

@@ -9,6 +9,7 @@
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/meet.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
+#include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/job.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -33,6 +34,13 @@ inline counted_ptr<job> join_processes(const char* token, int rank, int size, co
     return j;
 }
 
+// Processes share memory, so far nothing else.
+inline void require_one_host(const job_description& d) {
+    if (d.local_size < d.size)
+        fail(errc::unsupported, d.rank, -1, "start all ranks on one host: this version has no transport between hosts",
+             "%s says that only %d of %d ranks are on this host", d.found_by, d.local_size, d.size);
+}
+
 // The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
 // come and go.
 inline counted_ptr<job> this_job() {
@@ -42,15 +50,18 @@ inline counted_ptr<job> this_job() {
         fail(errc::forked, process_job->rank, -1, "fork before the first communicator is made",
              "this process is a fork() of a rank");
     if (process_job) return process_job;
-    const job_description d = describe_job();
+    job_description d = describe_job();
+    require_one_host(d); // what the environment says
+    const deadline until = deadline::in_ns(d.timeout_ns);
+    meet(d, until);
+    require_one_host(d); // what the launcher said meanwhile
     job_settings s = settings_for(d.local_size);
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
     s.lend = static_cast<lending>(d.lending);
-    const std::string token = agree_on_job(d, deadline::in_ns(s.timeout_ns));
-    auto j = join_processes(token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by);
+    auto j = join_processes(d.job.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by);
     process_job = j;
     return j;
 }
@@ -61,6 +72,15 @@ counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t ti
     s.timeout_ns = timeout_ns;
     const std::string token = rendezvous(store, rank, size, deadline::in_ns(timeout_ns));
     return join_processes(token.c_str(), rank, size, s, 0, "store");
+}
+
+inline counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns, int local_size) {
+    if (size < 1 || rank < 0 || rank >= size)
+        fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
+    job_settings s = settings_for(local_size);
+    s.timeout_ns = timeout_ns;
+    const std::string name(id.job(rank));
+    return join_processes(name.c_str(), rank, size, s, 0, "unique id");
 }
 
 } // namespace detail
