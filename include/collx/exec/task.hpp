@@ -218,13 +218,14 @@ private:
                 return links_.read_private(
                     s.peer_from, const_cast<wire*>(mover_.output().data()) + cuts_.cut(cuts_.out, chunk, st.piece).at,
                     address, n * sizeof(wire));
-        std::vector<wire> part(n < cuts_.elems ? n : cuts_.elems);
+        const std::size_t most = n < cuts_.elems ? n : cuts_.elems;
+        std::vector<std::byte> room(most * sizeof(wire));
+        auto* const part = reinterpret_cast<wire*>(room.data());
         strand at = st;
-        for (std::size_t done = 0; done < n; done += part.size(), ++at.piece) {
-            const std::size_t m = n - done < part.size() ? n - done : part.size();
-            if (!links_.read_private(s.peer_from, part.data(), address + done * sizeof(wire), m * sizeof(wire)))
-                return false;
-            touch(s, at, 0, part.data(), nullptr);
+        for (std::size_t done = 0; done < n; done += most, ++at.piece) {
+            const std::size_t m = n - done < most ? n - done : most;
+            if (!links_.read_private(s.peer_from, part, address + done * sizeof(wire), m * sizeof(wire))) return false;
+            touch(s, at, 0, part, nullptr);
         }
         return true;
     }
