@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=address
+// collx-test: timeout=300 sanitize=nightly
 //
 // Hierarchical and aggregated algorithms on threads, with nodes that a map makes up, against serial results.
 #include <collx/algo/aggregated.hpp>
