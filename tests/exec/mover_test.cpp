@@ -142,6 +142,13 @@ TEST_CASE("results that go past the caches are the same") {
             }
             CHECK(good);
             CHECK(result[0] == (in_place ? 0 : -1));
+            if (!in_place) {
+                std::fill(also.begin(), also.end(), -1);
+                sum.combine(other.data(), true, place::in, 0, place::out, 0, also.data(), size);
+                good = true;
+                for (std::size_t i = 0; i < size; ++i) good &= out[i] == in[i] + other[i] && also[i] == out[i];
+                CHECK(good);
+            }
             moves.store(place::out, 1, other.data(), size - 1);
             CHECK(std::equal(other.begin(), other.end() - 1, result + 1));
             if (!in_place) {

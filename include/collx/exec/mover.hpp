@@ -89,6 +89,10 @@ public:
             if constexpr (plain) {
                 const Wire* mine = local(own) + own_at;
                 const Wire* both[2] = {received_left ? received : mine, received_left ? mine : received};
+                if (streams_ && to == sched::place::out) {
+                    Wire* const there = local(to) + to_at;
+                    return fold_past_caches(op_, &there, 1, forward, both, 2, n);
+                }
                 Wire* first = to == sched::place::none ? forward : local(to) + to_at;
                 fold_arrays(op_, first, to == sched::place::none ? nullptr : forward, both, 2, n);
             } else {

@@ -108,7 +108,7 @@ inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes,
         if (chunk_bytes <= (is_window ? 16u : 32u) * 1024) want = chunk_bytes;
         else if (chunk_bytes <= 128 * 1024) want = 16 * 1024;
         else if (chunk_bytes <= 256 * 1024) want = 32 * 1024;
-        else want = (is_window ? 128 : 64) * 1024;
+        else want = 128 * 1024;
     }
     return want < most ? want : most;
 }
