@@ -179,7 +179,11 @@ public:
                                                        "broadcast, all_gather and all_to_all can do that.");
         attached_ = attaches && !windows;
         const bool zero_copy =
-            (windows || attached_) && !f.private_counts && c.net.size() <= task_type::max_zero_copy_ranks;
+            (windows || attached_) && !f.private_counts && c.net.size() <= task_type::max_zero_copy_ranks &&
+            c.net.is_one_host();
+        if (attached_ && !c.net.is_one_host())
+            fail(errc::unsupported, c.net.rank(), -1, "drop the attach policy",
+                 "attach reads the memory of peers, and the ranks are on several hosts");
         if (c.settings.checked)
             compare_signatures(c,
                                {.count = f.count,
@@ -270,12 +274,21 @@ private:
                     if constexpr (requires { a.root; }) a.root = f.root;
                     return core_.schedules.bind(a, at_port);
                 }
+            constexpr bool is_ordered =
+                mover_type::reduces && (Policies::rank_order || !is_commutative_v<Op, element_of<In>>);
+            if constexpr ((C == collective::scan || C == collective::exclusive_scan) &&
+                          has_post_v<Op, typename mover_type::acc_type>)
+                if (!core_.net.is_one_host())
+                    fail(errc::unsupported, core_.net.rank(), -1, "apply the hook after the call",
+                         "a scan across hosts passes its results on as operands, so the operator may have no post hook");
             return select<C>(core_.schedules, {.bytes = f.total_elems * sizeof(wire_type),
                                                .ranks = core_.net.size(),
                                                .root = f.root,
                                                .at_port = at_port,
                                                .zero_copy = zero_copy && core_.net.size() > 1,
-                                               .oversubscribed = core_.is_oversubscribed()});
+                                               .oversubscribed = core_.is_oversubscribed(),
+                                               .windows = core_.net.is_one_host(),
+                                               .ordered = is_ordered});
         }
     }
 

@@ -10,6 +10,7 @@
 
 #include <collx/comm/count_table.hpp>
 #include <collx/comm/job.hpp>
+#include <collx/comm/tree_exchange.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/plan/schedules.hpp>
 
@@ -19,20 +20,22 @@ struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
         : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
 
-    // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
+    // parent: the communicator it is split from, whose end also ends the waiting for those who do not come. id: see
+    // job::make_links.
     communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_,
-                      communicator_core* parent = nullptr)
-        : home(std::move(j)), offset(at), settings(home->settings), net(*home->memory, at, rank, n), schedules(net),
-          members(std::move(members_)) {
+                      communicator_core* parent = nullptr, std::uint64_t id_ = 0)
+        : home(std::move(j)), offset(at), id(id_), settings(home->settings),
+          net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
         if (members.empty())
             for (int r = 0; r < n; ++r) members.push_back(r);
-        if (!home->is_threads) {
+        if (!home->is_threads && net.is_one_host()) {
             std::vector<int> pids;
-            for (int r : members) pids.push_back(home->memory->header().pid[r].load(std::memory_order_relaxed));
+            for (int r : members) pids.push_back(home->process_of(r));
             net.set_processes(std::move(pids));
         }
         try {
-            exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
+            if (net.is_one_host())
+                exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
             attach(parent);
         } catch (const error&) {
             net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
@@ -43,10 +46,12 @@ struct communicator_core {
     communicator_core(const communicator_core&) = delete;
     ~communicator_core() {
         if (!home->mark.is_child()) leave();
+        else if (net.remote() != nullptr) net.remote()->forget();
     }
     // The last of its ranks gives the memory back.
     void leave() {
-        const auto bytes = links_layout::for_ranks(net.size()).bytes();
+        const auto bytes = net.layout().bytes();
+        if (net.remote() != nullptr) net.remote()->say_bye();
         if (net.control().users.fetch_sub(1, std::memory_order_acq_rel) == 1) home->memory->give_back(offset, bytes);
     }
 
@@ -58,11 +63,32 @@ struct communicator_core {
         std::int64_t until = 0;
         for (;;) {
             const task_state p = op.advance();
-            if (p == task_state::done) return;
+            if (p == task_state::done) return flush(timeout_ns);
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
-            if (p == task_state::moved) wait.reset();
+            if (net.move() || p == task_state::moved) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
+        }
+    }
+
+    // Waits until the system has what was sent to other hosts: this rank may not call again for a long time.
+    void flush(std::int64_t timeout_ns) {
+        if (net.is_one_host()) return;
+        std::int64_t until = 0;
+        for (backoff wait(settings.waiting); !net.remote()->is_flushed();)
+            if (net.move()) wait.reset();
+            else if (wait.pause()) check(until, timeout_ns, net.remote()->find_unflushed());
+    }
+    template <class Condition>
+    void wait_until(Condition&& holds, std::int64_t timeout_ns, int waiting_for, communicator_core* parent = nullptr) {
+        std::int64_t until = 0;
+        for (backoff wait(settings.waiting); !holds();) {
+            if (net.move()) {
+                wait.reset();
+            } else if (wait.pause()) {
+                if (parent != nullptr) parent->require_alive();
+                check(until, timeout_ns, waiting_for);
+            }
         }
     }
 
@@ -73,7 +99,8 @@ struct communicator_core {
         if (until == 0) until = now + limit, next_watch_ns = 0, suspect = -1;
         if (now >= next_watch_ns) {
             next_watch_ns = now + 2'000'000;
-            net.say_waiting(waiting_word(now, waiting_for));
+            if (net.is_one_host()) net.say_waiting(waiting_word(now, waiting_for));
+            else net.say_waiting_far(now, limit, waiting_for);
             const int dead = find_dead(now, waiting_for);
             // Once more before giving up: what it sent before it ended may have come after our last look.
             if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
@@ -86,6 +113,7 @@ struct communicator_core {
     // wait. A stopped rank may have waited before, so what was said long ago does not count. In a circle nobody is to
     // blame more than the next.
     int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
+        if (!net.is_one_host()) return net.find_late(now, limit / 4, waiting_for);
         int r = waiting_for;
         for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
             const waiting_word w = net.waiting(r);
@@ -97,6 +125,7 @@ struct communicator_core {
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
     int find_dead(std::int64_t now, int waiting_for) {
+        if (net.remote() != nullptr && net.remote()->has_left(waiting_for)) return waiting_for;
         if (home->is_threads) return find_failed_thread();
         if (home->watch.watched() == 0) return -1;
         int guilty = -1;
@@ -123,6 +152,7 @@ struct communicator_core {
     // Makes the failure known to all ranks and throws the first one that anybody reported.
     [[noreturn, gnu::cold, gnu::noinline]] void give_up(failure f, int waiting_for) {
         net.report(f);
+        net.announce_failure();
         const failure first = net.failed();
         try {
             explain(first ? first : f, waiting_for);
@@ -179,6 +209,7 @@ struct communicator_core {
     // exchange proves that the one before has been read.
     template <class Visit>
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
+        if (!net.is_one_host()) return detail::exchange_over_tree(*this, mine, bytes, visit, timeout_ns);
         const std::uint64_t i = exchanges++;
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);
@@ -209,6 +240,7 @@ struct communicator_core {
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
             else ++i;
         }
+        (void)net.move();
         return pending.size();
     }
     bool is_queued(int queue) const {
@@ -227,7 +259,7 @@ struct communicator_core {
         std::int64_t until = 0;
         for (const std::int64_t end = now_ns() + limit;;) {
             progress_pending();
-            if (op.state == task_state::done) return true;
+            if (op.state == task_state::done) return flush(limit), true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
             if (!wait.pause()) continue;
             if (!may_fail && now_ns() >= end) return false;
@@ -237,6 +269,8 @@ struct communicator_core {
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
     void attach(communicator_core* parent) {
+        if (!net.is_one_host())
+            return detail::exchange_over_tree(*this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
         std::int64_t until = 0;
         for (backoff b(settings.waiting); net.control().attached.load(std::memory_order_acquire) < net.size();)
@@ -248,7 +282,7 @@ struct communicator_core {
     static constexpr int everybody = -2;
 
     counted_ptr<job> home;
-    std::uint64_t offset;
+    std::uint64_t offset, id;
     job_settings settings;
     links net;
     schedule_cache schedules;

@@ -5,6 +5,8 @@
 
 #include <collx/core/pointers.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/meet.hpp>
@@ -33,6 +35,63 @@ inline counted_ptr<job> join_processes(const char* token, int rank, int size, co
     return j;
 }
 
+// A rank's door to other hosts. Opened only when there are some.
+struct door {
+    descriptor listener;
+    socket_address address;
+
+    std::string open(const host_description& h) {
+        address = address_of(h.address, 0);
+        listener = socket_hub::listen_on(address);
+        return h.address + " " + std::to_string(address.port());
+    }
+    static socket_address address_of(const std::string& host, int port) {
+        const tcp_address a = numeric_address(host, port);
+        return {a.address, a.bytes};
+    }
+    // "ADDRESS PORT" as another rank published it.
+    static socket_address address_of(const std::string& card) {
+        const std::size_t blank = card.rfind(' ');
+        const char* at = card.c_str() + blank + 1;
+        return address_of(card.substr(0, blank == std::string::npos ? 0 : blank),
+                          static_cast<int>(read_digits(at, 65535)));
+    }
+};
+
+// The ranks of this one's host. host_of: by rank.
+inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
+    host_map m;
+    for (std::size_t r = 0; r < host_of.size(); ++r) {
+        const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
+        m.place_of.push_back(is_here ? static_cast<int>(m.rank_at.size()) : -1);
+        if (is_here) m.rank_at.push_back(static_cast<int>(r));
+    }
+    return m;
+}
+
+// Looking at sockets is a system call: there is no point in thousands of turns before others get the core.
+inline job_settings settings_across_hosts(job_settings s) {
+    if (s.waiting.spins > 50) s.waiting.spins = 50;
+    return s;
+}
+
+inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
+                                   std::size_t arena_bytes, const char* found_by) {
+    host_map here = map_of_host(m.host_of, rank);
+    const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
+    const std::string name = m.token + "-" + std::to_string(m.host_of[static_cast<std::size_t>(rank)]);
+    if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
+    auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
+                         : join_shm(name.c_str(), place, n, deadline::in_ns(s.timeout_ns), arena_bytes);
+    std::vector<socket_address> peers;
+    for (const std::string& card : m.addresses) peers.push_back(door::address_of(card));
+    auto hub = make_counted<socket_hub>(std::move(d.listener), m.token, std::move(peers), s.timeout_ns);
+    auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
+                               std::move(hub));
+    j->found_by = found_by;
+    return j;
+}
+
 // The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
 // come and go.
 inline counted_ptr<job> this_job() {
@@ -48,8 +107,13 @@ inline counted_ptr<job> this_job() {
     if (d.checked >= 0) s.checked = d.checked == 1;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
-    const std::string token = agree_on_job(d, deadline::in_ns(s.timeout_ns));
-    auto j = join_processes(token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by);
+    const host_description h = describe_host();
+    door to_others;
+    const meeting m =
+        agree_on_places(d, deadline::in_ns(s.timeout_ns), h, [&] { return to_others.open(h); });
+    auto j = m.is_one_host()
+                 ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by)
+                 : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by);
     process_job = j;
     return j;
 }
@@ -58,8 +122,12 @@ template <class Store>
 counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
-    const std::string token = rendezvous(store, rank, size, deadline::in_ns(timeout_ns));
-    return join_processes(token.c_str(), rank, size, s, 0, "store");
+    const host_description h = describe_host();
+    door to_others;
+    const meeting m =
+        meet_at(store, rank, size, deadline::in_ns(timeout_ns), h, [&] { return to_others.open(h); });
+    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store")
+                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store");
 }
 
 } // namespace detail

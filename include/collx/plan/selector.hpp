@@ -24,6 +24,8 @@ struct problem {
     int at_port = 0;
     bool zero_copy = false; // all buffers lie in windows
     bool oversubscribed = false;
+    bool windows = true;  // all ranks share memory
+    bool ordered = false; // operands must be combined in rank order
 };
 
 namespace detail {
@@ -37,7 +39,11 @@ constexpr std::size_t one_shot_limit(const problem& p) {
 } // namespace detail
 
 template <collective C>
+bound_schedule& select_over_channels(schedule_cache& cache, const problem& p);
+
+template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
+    if (!p.windows) return select_over_channels<C>(cache, p);
     if constexpr (C == collective::all_reduce) {
         if (p.bytes <= detail::one_shot_limit(p)) return cache.bind(algo::one_shot_all_reduce{}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_all_reduce{}, p.at_port);
@@ -99,3 +105,5 @@ inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes,
 }
 
 COLLX_END_NAMESPACE
+
+#include <collx/plan/channel_selector.hpp> // select_over_channels

@@ -41,6 +41,11 @@ public:
         }
     }
 
+    // Peers are called by other numbers from here on: rank_at[r] instead of r.
+    void rename(const std::vector<int>& rank_at) {
+        for (peer& p : peers_) p.rank = rank_at[static_cast<std::size_t>(p.rank)];
+    }
+
     // Rank of a dead peer (always the lowest), -1 if all live. Does not wait. Cost: one system call.
     int find_dead() {
         return find_dead([](int) { return true; });
