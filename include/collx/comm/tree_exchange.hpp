@@ -68,6 +68,12 @@ void exchange_over_tree(Core& c, const void* mine, std::size_t bytes, Visit&& vi
         return static_cast<std::size_t>(first + count < n ? count : n - first) * bytes;
     };
     std::memcpy(at(me), mine, bytes);
+    // All connections of the tree first: whoever gives up while it waits for one neighbour must reach the others.
+    for (int s = 1; s < n; s *= 2) {
+        if ((me & s) != 0) (void)c.net.tx(port::blocking, me - s);
+        else if (me + s < n) (void)c.net.rx(port::blocking, me + s);
+        if ((me & s) != 0) break;
+    }
     table_messages<Core> messages(c, timeout_ns, parent);
     int span = 1;
     for (; span < n && (me & span) == 0; span *= 2)

@@ -130,6 +130,7 @@ private:
     struct peer {
         sole_ptr<stream> connection;
         std::int64_t try_at_ns = 0; // a lower rank's next attempt
+        int refusals = 0;
     };
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
     static constexpr std::size_t few_streams = 4; // up to so many are asked one by one, which costs a call each
@@ -221,7 +222,7 @@ private:
         const std::uint64_t failed = failed_->load(std::memory_order_acquire);
         if (!wanted_.empty() || (++looks_ & 31) == 0) {
             hub_->look(id_, [&](const detail::stream_hello& h, descriptor s) { adopt(h, std::move(s)); });
-            knock();
+            knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }
         bool moved = false;
         const bool asks_first = poll_.is_open();
@@ -247,10 +248,12 @@ private:
         if (s.is_live()) return moved;
         remove(active_, p);
         if (s.state() == stream::phase::left) return true;
-        if (was_waiting && !s.is_nonsense() && !s.is_refused()) {
-            // It gave way to a connection that is to come; if its process has ended, the next attempt will tell.
+        peer& q = peers_[static_cast<std::size_t>(p)];
+        // It gave way to a connection that is to come. If its process has ended, that one may wait at our door with its
+        // last words: only the second refusal counts.
+        if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++q.refusals < 2)) {
+            q.try_at_ns = now_ns() + (s.is_refused() ? 1'000'000 : next_try_ns / 4);
             s.close();
-            peers_[static_cast<std::size_t>(p)].try_at_ns = now_ns() + next_try_ns / 4;
             wanted_.push_back(p);
             return true;
         }
@@ -258,11 +261,11 @@ private:
         return true;
     }
     // A lower rank that has waited for a while asks the higher one to notice.
-    void knock() {
+    void knock(bool at_once) {
         for (std::size_t i = 0; i < wanted_.size(); ++i) {
             const int p = wanted_[i];
             auto& at = peers_[static_cast<std::size_t>(p)].try_at_ns;
-            if (now_ns() < at) continue;
+            if (now_ns() < at && !at_once) continue;
             at = now_ns() + next_try_ns;
             wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i--));
             connect(p);

@@ -193,7 +193,9 @@ private:
     }
     // Lines up frames behind what is on its way. False when there is nothing to send.
     bool refill() {
-        if (last_ == most_entries || phase_ != phase::open || has_queued_bye_) return first_ != last_;
+        // Bad news needs no welcome.
+        const bool may_speak = phase_ == phase::open || (phase_ == phase::waiting && failure_ != 0);
+        if (last_ == most_entries || !may_speak || has_queued_bye_) return first_ != last_;
         if (owes_welcome_) owes_welcome_ = false, add_word({.what = kind::welcome});
         if (failure_ != said_failure_) {
             said_failure_ = failure_;
@@ -201,7 +203,7 @@ private:
                       .bytes = static_cast<std::uint32_t>(failure_),
                       .tag = static_cast<std::uint32_t>(failure_ >> 32)});
         }
-        if (base_ != nullptr) {
+        if (base_ != nullptr && phase_ == phase::open) {
             add_credits();
             if (failure_ == 0) add_messages();
         }
