@@ -77,8 +77,7 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
             w.set_checked(checked);
             for (std::size_t k = 0; k < calls.size(); ++k) {
                 at("n=%d per host %d%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,
-                   hosts.bad_day ? " bad day" : "", checked, k, calls[k].verb,
-                   calls[k].algorithm, calls[k].count);
+                   hosts.bad_day ? " bad day" : "", checked, k, calls[k].verb, calls[k].algorithm, calls[k].count);
                 make_call(w, calls[k]);
             }
             finish(w);

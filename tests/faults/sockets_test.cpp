@@ -135,7 +135,11 @@ TEST_CASE("a stopped rank is named by everybody when their time is over") {
 TEST_CASE("a rank that ends without a goodbye is named by everybody") {
     stopwatch watch{"_exit across hosts"};
     each_cell(
-        4, [&](const cell& c) { run_cell(c, collx::errc::peer_failed, watch, [](auto&, auto&) { ::_exit(3); }, 3); },
+        4,
+        [&](const cell& c) {
+            run_cell(
+                c, collx::errc::peer_failed, watch, [](auto&, auto&) { ::_exit(3); }, 3);
+        },
         4);
 }
 

@@ -30,9 +30,9 @@ inline std::vector<std::string> split_lines(const std::string& table, int lines,
 
 } // namespace detail
 
-// All cards, by rank. `round` names this exchange within the job `token`. Collective. Ensures: when it returns on rank 0
-// all ranks have them, so rank 0 may take the store away. Requires: no line break in a card. Errors: timeout, naming a
-// missing rank; whatever the store throws. Cost: two words and a table in the store per rank.
+// All cards, by rank. `round` names this exchange within the job `token`. Collective. Ensures: when it returns on rank
+// 0 all ranks have them, so rank 0 may take the store away. Requires: no line break in a card. Errors: timeout, naming
+// a missing rank; whatever the store throws. Cost: two words and a table in the store per rank.
 template <Store S>
 std::vector<std::string> exchange_cards(S& store, const std::string& token, const char* round, int rank, int size,
                                         const std::string& card, const deadline& until) {

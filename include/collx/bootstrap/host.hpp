@@ -32,10 +32,11 @@ inline std::string machine_id() {
     std::string id;
     const descriptor f(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
     char text[36];
-    if (f.is_open() && ::read(f.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text)) id.assign(text, sizeof text);
+    if (f.is_open() && ::read(f.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text))
+        id.assign(text, sizeof text);
     else if (::gethostname(text, sizeof text) == 0) text[sizeof text - 1] = '\0', id = text;
     for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
-        struct stat s{};
+        struct stat s {};
         id += ":" + std::to_string(::stat(space, &s) == 0 ? s.st_ino : 0);
     }
     for (char& c : id)

@@ -57,8 +57,7 @@ meeting agree_on_places(const job_description& d, const deadline& until, const h
                  "COLLX_HOST_ID says that ranks may be on several hosts, and COLLX_JOB is for one");
         return {d.job, {}, {}};
     }
-    return detail::with_store(
-        d, until, [&](auto& store) { return meet_at(store, d.rank, d.size, until, h, listen); });
+    return detail::with_store(d, until, [&](auto& store) { return meet_at(store, d.rank, d.size, until, h, listen); });
 }
 
 COLLX_END_NAMESPACE

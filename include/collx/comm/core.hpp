@@ -125,7 +125,8 @@ struct communicator_core {
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
     int find_dead(std::int64_t now, int waiting_for) {
-        if (net.remote() != nullptr && net.remote()->has_left(waiting_for)) return waiting_for;
+        if (net.remote() != nullptr)
+            if (const int gone = net.remote()->find_gone(waiting_for, now); gone >= 0) return gone;
         if (home->is_threads) return find_failed_thread();
         if (home->watch.watched() == 0) return -1;
         int guilty = -1;
@@ -270,7 +271,8 @@ struct communicator_core {
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
     void attach(communicator_core* parent) {
         if (!net.is_one_host())
-            return detail::exchange_over_tree(*this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
+            return detail::exchange_over_tree(
+                *this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
         std::int64_t until = 0;
         for (backoff b(settings.waiting); net.control().attached.load(std::memory_order_acquire) < net.size();)

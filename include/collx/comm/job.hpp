@@ -116,7 +116,7 @@ public:
     detail::fork_mark mark;
     std::uint64_t communicators_made = 0; // by the whole job, in step on all ranks
     const char* found_by = "alone";
-    host_map hosts;               // empty: one host
+    host_map hosts;              // empty: one host
     counted_ptr<socket_hub> hub; // null: one host
 
     // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
@@ -137,14 +137,14 @@ public:
         if (here.count == n) return links(*memory, at, my_rank, n);
         std::vector<int> ranks = members;
         for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
-        const auto layout = links_layout::across_hosts(here.count);
+        const auto layout = links_layout::across_hosts(here.count, n);
         return links(*memory, at, my_rank, n, layout, here.place_of,
                      make_sole<remote_links>(hub, id, my_rank, std::move(ranks), layout.channel, port::count));
     }
     links_layout layout_of(const std::vector<int>& members) const {
         const auto here = places_among(members);
         const int n = members.empty() ? size : static_cast<int>(members.size());
-        return here.count == n ? links_layout::for_ranks(n) : links_layout::across_hosts(here.count);
+        return here.count == n ? links_layout::for_ranks(n) : links_layout::across_hosts(here.count, n);
     }
 
     // The place of the next communicator of all ranks: the first rank of a host takes it, the others read it from the
@@ -169,8 +169,8 @@ public:
             if (!b.pause()) continue;
             // Twice: its number may have come after our last look.
             if (watch.find_dead([=](int r) { return r == leader; }) == leader && ++looks_at_the_dead == 2)
-                fail(errc::peer_failed, rank, leader, "see its output", "rank %d ended before it made communicator %llu",
-                     leader, static_cast<unsigned long long>(number));
+                fail(errc::peer_failed, rank, leader, "see its output",
+                     "rank %d ended before it made communicator %llu", leader, static_cast<unsigned long long>(number));
             if (until.passed())
                 fail(errc::timeout, rank, leader,
                      "is that rank alive, and do all ranks make the same communicators in the same order?",

@@ -75,8 +75,8 @@ inline std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of
         host_map here = map_of_host(host_of, r);
         auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
-        auto hub =
-            make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses, s.timeout_ns, calls);
+        auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
+                                            s.timeout_ns, calls);
         jobs.push_back(make_counted<job>(first, r, n, s, true, std::move(here), std::move(hub)));
     }
     return jobs;
@@ -132,9 +132,8 @@ void run_threads(const std::vector<int>& host_of, F&& f) {
         fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads on hosts: %zu", host_of.size());
     bool is_one_host = true;
     for (const int h : host_of) is_one_host = is_one_host && h == host_of[0];
-    detail::run_thread_jobs(is_one_host ? detail::thread_jobs(static_cast<int>(host_of.size()))
-                                        : detail::thread_jobs(host_of),
-                            f);
+    detail::run_thread_jobs(
+        is_one_host ? detail::thread_jobs(static_cast<int>(host_of.size())) : detail::thread_jobs(host_of), f);
 }
 
 COLLX_END_NAMESPACE

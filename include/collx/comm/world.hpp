@@ -109,11 +109,9 @@ inline counted_ptr<job> this_job() {
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
     const host_description h = describe_host();
     door to_others;
-    const meeting m =
-        agree_on_places(d, deadline::in_ns(s.timeout_ns), h, [&] { return to_others.open(h); });
-    auto j = m.is_one_host()
-                 ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by)
-                 : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by);
+    const meeting m = agree_on_places(d, deadline::in_ns(s.timeout_ns), h, [&] { return to_others.open(h); });
+    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by)
+                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by);
     process_job = j;
     return j;
 }
@@ -124,8 +122,7 @@ counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t ti
     s.timeout_ns = timeout_ns;
     const host_description h = describe_host();
     door to_others;
-    const meeting m =
-        meet_at(store, rank, size, deadline::in_ns(timeout_ns), h, [&] { return to_others.open(h); });
+    const meeting m = meet_at(store, rank, size, deadline::in_ns(timeout_ns), h, [&] { return to_others.open(h); });
     return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store")
                            : join_hosts(m, std::move(to_others), rank, size, s, 0, "store");
 }

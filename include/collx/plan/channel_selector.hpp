@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The default choice of algorithm where ranks do not all share memory: few rounds for short messages, few bytes for long
-// ones. docs/design/sockets.md has the measurements.
+// The default choice of algorithm where ranks do not all share memory: few rounds for short messages, few bytes for
+// long ones. docs/design/sockets.md has the measurements.
 #pragma once
 
 #include <cstddef>

@@ -89,9 +89,10 @@ inline std::size_t bytes_limit(const bound_schedule& b, std::size_t slot_bytes) 
 // How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
 // cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
 inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, std::size_t slot_bytes,
-                               bool oversubscribed) {
+                               bool oversubscribed, bool one_host = true) {
     if (b.zero_copy) return chunk_bytes;
     const std::size_t most = bytes_limit(b, slot_bytes);
+    if (!one_host) return chunk_bytes < most ? chunk_bytes : most; // the system cuts it into segments by itself
     std::size_t want = 64 * 1024;
     if (!oversubscribed) {
         const bool is_window =

@@ -50,9 +50,15 @@ struct links_layout {
             l.channel.slot_bytes /= 2;
         return l;
     }
-    // For `here` ranks of a communicator that spans hosts: one shape of channel for all, whatever the host.
-    static constexpr links_layout across_hosts(int here) {
-        return {.ranks = here, .channel = {.depth = 16, .slot_bytes = 64 * 1024}, .has_windows = false};
+    // For `here` of n ranks of a communicator that spans hosts: one shape of channel for all, whatever the host. Few
+    // large slots, because each message costs a round trip of a step; smaller ones where there are many peers
+    // (docs/design/sockets.md).
+    static constexpr links_layout across_hosts(int here, int n) {
+        links_layout l{.ranks = here, .channel = {.depth = 4, .slot_bytes = 512 * 1024}, .has_windows = false};
+        while (l.channel.slot_bytes > 64 * 1024 &&
+               l.channel.ring_bytes() * static_cast<std::size_t>(n - 1) > (std::size_t{64} << 20))
+            l.channel.slot_bytes /= 2;
+        return l;
     }
     constexpr std::size_t control_bytes() const {
         return page_bytes + round_up(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), page_bytes);
@@ -212,8 +218,7 @@ private:
     }
     [[gnu::cold, gnu::noinline]] receiving_end open_rx(int at_port, int peer) {
         if (!is_here(peer)) return remote_->rx(at_port, peer);
-        return receiving_end(base_ + layout_.channel_offset(at_port, place_of(peer), place_of(rank_)),
-                             layout_.channel);
+        return receiving_end(base_ + layout_.channel_offset(at_port, place_of(peer), place_of(rank_)), layout_.channel);
     }
     // The others wait for what this rank would have done with the memory: they must hear that it has none.
     void reserve(std::size_t at, std::size_t bytes) {

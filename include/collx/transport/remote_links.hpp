@@ -22,8 +22,8 @@ COLLX_BEGIN_NAMESPACE
 class remote_links final : detail::helped {
 public:
     // members: rank here -> rank of the job.
-    remote_links(counted_ptr<socket_hub> hub, std::uint64_t id, int rank, std::vector<int> members,
-                 channel_shape shape, int ports)
+    remote_links(counted_ptr<socket_hub> hub, std::uint64_t id, int rank, std::vector<int> members, channel_shape shape,
+                 int ports)
         : hub_(std::move(hub)), id_(id), rank_(rank), members_(std::move(members)), shape_(shape), ports_(ports),
           peers_(members_.size()) {}
     remote_links(const remote_links&) = delete;
@@ -72,12 +72,18 @@ public:
             if (!stream_to(p).is_flushed()) return p;
         return -1;
     }
-    // Whether this peer will never send or take anything again, though nobody failed: it has left.
-    bool has_left(int peer) {
-        if (peer < 0 || peer >= static_cast<int>(peers_.size())) return false;
+    // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
+    // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
+    // to end as well. -1: none.
+    int find_gone(int waiting_for, std::int64_t now) {
         const detail::turn_taken here(turn_);
-        const auto& s = peers_[static_cast<std::size_t>(peer)].connection;
-        return s && s->state() == stream::phase::left;
+        for (const int p : lost_) {
+            const std::int64_t since = peers_[static_cast<std::size_t>(p)].lost_at_ns;
+            if (p == waiting_for || now - since > missed_after_ns) return p;
+        }
+        if (waiting_for < 0 || waiting_for >= static_cast<int>(peers_.size())) return -1;
+        const auto& s = peers_[static_cast<std::size_t>(waiting_for)].connection;
+        return s && s->state() == stream::phase::left ? waiting_for : -1;
     }
 
     // Tells every connected peer; each passes it on. Gives up after some milliseconds: a peer that does not read hears
@@ -130,9 +136,11 @@ private:
     struct peer {
         sole_ptr<stream> connection;
         std::int64_t try_at_ns = 0; // a lower rank's next attempt
+        std::int64_t lost_at_ns = 0;
         int refusals = 0;
     };
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
+    static constexpr std::int64_t missed_after_ns = 100'000'000;
     static constexpr std::size_t few_streams = 4; // up to so many are asked one by one, which costs a call each
 
     void help() override {
@@ -173,7 +181,7 @@ private:
         descriptor s = hub_->connect_to(members_[static_cast<std::size_t>(p)]);
         if (!s.is_open()) {
             const bool is_mine = errno == EMFILE || errno == ENFILE || detail::would_block(errno);
-            return report(is_mine ? failure(errc::resource, rank_) : failure(errc::peer_failed, p));
+            return is_mine ? report(failure(errc::resource, rank_)) : lose(p);
         }
         stream_to(p).open(std::move(s), &h, p > rank_);
         activate(p);
@@ -257,7 +265,8 @@ private:
             wanted_.push_back(p);
             return true;
         }
-        lose(p, s.is_nonsense() ? errc::protocol : errc::peer_failed);
+        if (s.is_nonsense()) report(failure(errc::protocol, p));
+        else lose(p);
         return true;
     }
     // A lower rank that has waited for a while asks the higher one to notice.
@@ -271,7 +280,10 @@ private:
             connect(p);
         }
     }
-    void lose(int p, errc code) { report(failure(code, p)); }
+    void lose(int p) {
+        peers_[static_cast<std::size_t>(p)].lost_at_ns = now_ns();
+        if (!is_in(lost_, p)) lost_.push_back(p);
+    }
     // What another host says is checked like everything from outside.
     void hear(int p, failure f) {
         const bool is_sound = f.word >> 32 != 0 && f.word >> 32 <= static_cast<std::uint64_t>(errc::forked) + 1 &&
@@ -300,6 +312,7 @@ private:
     std::vector<peer> peers_;
     std::vector<int> active_; // with a connection
     std::vector<int> wanted_; // higher ranks that have not come
+    std::vector<int> lost_;   // ended without a goodbye
     descriptor poll_;
     unsigned idle_turns_ = 0, looks_ = 0;
 };

@@ -227,7 +227,8 @@ private:
         }
         char nothing[4096];
         ssize_t got;
-        while ((got = ::recv(l.socket.get(), nothing, sizeof nothing, MSG_DONTWAIT)) > 0) {}
+        while ((got = ::recv(l.socket.get(), nothing, sizeof nothing, MSG_DONTWAIT)) > 0) {
+        }
         if (got == 0 || !detail::would_block(errno)) return true;
         int held = 0; // bytes that the other end's system has not acknowledged
         return ::ioctl(l.socket.get(), SIOCOUTQ, &held) != 0 || held == 0;

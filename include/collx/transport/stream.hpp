@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One connection between two ranks of one communicator that share no memory. Either end has the channels of channel.hpp
-// in memory of its own, for every port and both directions; move() carries what one end has committed to the other end's
-// slots. So a task over sockets runs the very code that it runs over shared memory, and sends large messages from and
-// receives them into the slots themselves.
+// in memory of its own, for every port and both directions; move() carries what one end has committed to the other
+// end's slots. So a task over sockets runs the very code that it runs over shared memory, and sends large messages from
+// and receives them into the slots themselves.
 //
 //   slot of the sender → sendmsg, many frames at once → recvmsg into the slot of the receiver → taken → credit back
 //
@@ -25,7 +25,7 @@ class stream {
 public:
     static constexpr int most_ports = 8;
     // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
-    static constexpr std::size_t write_bytes = 256 * 1024;
+    static constexpr std::size_t write_bytes = 512 * 1024;
 
     enum class phase : unsigned char {
         closed,  // no connection
@@ -120,8 +120,8 @@ private:
     std::size_t mapped_bytes() const { return static_cast<std::size_t>(ports_) * 2 * shape_.bytes(); }
     bool map() {
         if (base_ != nullptr) return true;
-        void* p = ::mmap(nullptr, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                         -1, 0);
+        void* p =
+            ::mmap(nullptr, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p != MAP_FAILED) base_ = static_cast<std::byte*>(p);
         return base_ != nullptr;
     }
@@ -167,8 +167,8 @@ private:
             msghdr m{};
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
-            const ssize_t sent = detail::without_eintr(
-                [&] { return calls_->sendmsg(socket_.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
+            const ssize_t sent =
+                detail::without_eintr([&] { return calls_->sendmsg(socket_.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
             if (sent < 0) {
                 // The other end may have said why before it closed: receive() decides.
                 if (!detail::would_block(errno)) cannot_send_ = true, error_ = errno;
@@ -185,8 +185,8 @@ private:
         for (; first_ < last_ && done_bytes_ >= entries_[first_].bytes(); ++first_) {
             const entry& e = entries_[first_];
             done_bytes_ -= e.bytes();
-            if (e.is_message) tx_memory(e.head.at_port).taken().store(++out_[e.head.at_port].sent,
-                                                                      std::memory_order_release);
+            if (e.is_message)
+                tx_memory(e.head.at_port).taken().store(++out_[e.head.at_port].sent, std::memory_order_release);
             else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
         }
         if (first_ == last_) first_ = last_ = 0;

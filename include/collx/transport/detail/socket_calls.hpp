@@ -23,8 +23,7 @@ struct socket_calls {
     ssize_t (*recvmsg)(int, msghdr*, int);
     int (*epoll_wait)(int, epoll_event*, int, int);
 };
-inline constexpr socket_calls system_socket_calls{::socket,  ::connect, ::accept4,
-                                                  ::sendmsg, ::recvmsg, ::epoll_wait};
+inline constexpr socket_calls system_socket_calls{::socket, ::connect, ::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
 
 // Where somebody listens: IPv4 or IPv6. Numbers only; who reads texts is above this room.
 struct socket_address {
