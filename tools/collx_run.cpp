@@ -24,7 +24,8 @@ constexpr const char* footer =
     R"(Each rank finds COLLX_RANK, COLLX_SIZE, COLLX_LOCAL_RANK, COLLX_LOCAL_SIZE and COLLX_JOB in its environment.
 The exit status is that of the rank that failed first (128 + number for a signal), 124 after the time limit,
 126 or 127 if the program cannot be run, 2 for a wrong command line.
-Standard input goes to rank 0. Signals are passed on to all ranks. If a rank fails, the others are ended.)";
+Standard input goes to rank 0. Signals are passed on to all ranks. If a rank fails, the others are ended; with
+--keep-going they go on, and the status is 0 if at least one ends well.)";
 
 std::pair<std::string, std::string> parse_assignment(const std::string& text) {
     const auto equals = text.find('=');
@@ -57,6 +58,7 @@ void declare(CLI::App& app, arguments& a) {
     app.add_option("--timeout", a.timeout, "end everything after this time (10, 500ms, 2min) and say who still ran")
         ->type_name("S");
     app.add_option("--grace", a.grace, "time between SIGTERM and SIGKILL, 2 s if not given")->type_name("S");
+    app.add_flag("--keep-going", a.launch.keep_going, "do not end the others when a rank fails: they may shrink()");
     app.add_flag("--no-prefix", a.no_prefix,
                  "do not put [rank] before lines; ranks write to our descriptors themselves");
     app.add_option("--bind", a.bind, "none, or core: one processor for each rank, of different cores first")

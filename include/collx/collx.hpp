@@ -19,5 +19,6 @@
 #include <collx/comm/scatter.hpp>
 #include <collx/comm/send_recv.hpp>
 #include <collx/comm/shared_memory.hpp>
+#include <collx/comm/shrink.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/comm/work.hpp>

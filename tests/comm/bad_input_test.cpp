@@ -3,6 +3,7 @@
 //
 // Arguments that cannot be right: each is a typed error on the rank that passes them, before anything has moved, and
 // the communicator goes on.
+#include "every_verb.hpp"
 #include "support.hpp"
 
 #include <array>
@@ -43,6 +44,31 @@ TEST_CASE("null buffers") {
             check(w, "null", [&] { collx::all_gather(w, collx::view(null, 6)); });
             check(w, "null", [&] { collx::send(w, collx::view(null, 6), 0); });
             check(w, "null", [&] { collx::recv(w, collx::view(null, 6), 0); });
+            check(w, "null", [&] { collx::sendrecv(w, collx::view(null, 6), 0, x, 0); });
+            check(w, "null", [&] { collx::async::all_reduce(w, collx::view(null, 6)).wait(); });
+            check(w, "null", [&] { collx::exclusive_scan(w, collx::view(null, 6), x); });
+            // A reduce of which only the root has a result, and all kinds of parts.
+            check(w, "null", [&] { collx::reduce(w, collx::view(null, 6), x); });
+            const auto u = static_cast<std::size_t>(w.size());
+            std::vector<int> parts(6 * u), counts(u, 6);
+            const auto none = collx::view(null, 6 * u);
+            check(w, "null", [&] { collx::gather(w, collx::view(null, 6), parts); });
+            check(w, "null", [&] { collx::scatter(w, parts, collx::view(null, 6)); });
+            check(w, "null", [&] { collx::all_to_all(w, none, parts); });
+            check(w, "null", [&] { collx::all_to_all(w, parts, none); });
+            check(w, "null", [&] { collx::all_gather(w, x, none); });
+            check(w, "null", [&] { collx::reduce_scatter(w, none, x); });
+            check(w, "null", [&] { collx::all_gather_v(w, collx::view(null, 6), parts, counts); });
+            check(w, "null", [&] { collx::all_gather_v(w, x, none, counts); });
+            check(w, "null", [&] { collx::reduce_scatter_v(w, none, x, counts); });
+            check(w, "null", [&] { collx::gather_v(w, collx::view(null, 6), parts, counts); });
+            check(w, "null", [&] { collx::scatter_v(w, parts, collx::view(null, 6), counts); });
+            check(w, "null", [&] { collx::all_to_all_v(w, none, counts, parts, counts); });
+            check(w, "null", [&] { collx::all_to_all_v(w, parts, counts, none, counts); });
+            check(w, "null", [&] {
+                collx::group g(w);
+                g.all_reduce(collx::view(null, 6));
+            });
             // Nothing at all may be null.
             collx::all_reduce(w, collx::view(null, 0));
             collx::all_gather(w, collx::view(null, 0), collx::view(null, 0));
@@ -66,6 +92,20 @@ TEST_CASE("overlapping buffers") {
                 collx::reduce_scatter(w, collx::view(p, 10u * static_cast<unsigned>(n)), collx::view(p + part + 1, 10));
             });
             check(w, "overlap", [&] { collx::all_to_all(w, x, x); });
+            check(w, "overlap", [&] { collx::exclusive_scan(w, collx::view(p, 100), collx::view(p + 50, 100)); });
+            const std::vector<int> counts(static_cast<std::size_t>(n), 10);
+            const auto all = collx::view(p, 10u * static_cast<unsigned>(n)), own = collx::view(p + part + 1, 10);
+            check(w, "overlap", [&] { collx::all_gather_v(w, own, all, counts); });
+            check(w, "overlap", [&] { collx::reduce_scatter_v(w, all, own, counts); });
+            check(w, "overlap", [&] { collx::all_to_all_v(w, all, counts, all, counts); });
+            if (n == 1) { // only the root has both
+                check(w, "overlap", [&] { collx::reduce(w, collx::view(p, 100), collx::view(p + 1, 100)); });
+                check(w, "overlap", [&] { collx::gather(w, own, all); });
+                check(w, "overlap", [&] { collx::gather_v(w, own, all, counts); });
+                check(w, "overlap", [&] { collx::scatter(w, all, own); });
+                check(w, "overlap", [&] { collx::scatter_v(w, all, own, counts); });
+            }
+            check(w, "overlap", [&] { collx::sendrecv(w, x, w.rank(), x, w.rank()); });
             // Side by side is fine, and so is the same buffer twice.
             collx::all_reduce(w, collx::view(p, 100), collx::view(p + 100, 100));
             collx::all_reduce(w, collx::view(p, 100), collx::view(p, 100));
@@ -222,6 +262,10 @@ TEST_CASE("an empty communicator says so") {
         EXPECT(some.is_empty() == (w.rank() == 1));
         int x = 1;
         if (w.rank() == 1) {
+            with_every_verb(some, 1, [&](const char* name, auto&& call) {
+                at("%s", name);
+                EXPECT(says(thrown<invalid_argument>(w, call), "this communicator is empty"));
+            });
             EXPECT(says(thrown<invalid_argument>(w, [&] { collx::all_reduce(some, collx::value(x)); }),
                         "this communicator is empty"));
             EXPECT(says(thrown<invalid_argument>(w, [&] { (void)some.size(); }), "this communicator is empty"));

@@ -133,6 +133,31 @@ TEST_CASE("checked: calls that are under way, and groups") {
             if (odd) g.all_reduce(y);
             g.launch();
         });
+        std::vector<float> z(10);
+        check(w, {3}, {"element type"}, [&](bool odd) {
+            collx::group g(w);
+            g.all_reduce(x);
+            if (odd) g.all_reduce(z);
+            else g.all_reduce(y);
+            g.launch();
+        });
+        check(w, {1}, {"operator"}, [&](bool odd) {
+            collx::group g(w);
+            if (odd) g.all_reduce(x, collx::max{});
+            else g.all_reduce(x);
+            g.launch();
+        });
+        check(w, {2}, {"root"}, [&](bool odd) {
+            collx::group g(w);
+            g.broadcast(x, odd ? 1 : 0);
+            g.launch();
+        });
+        check(w, {1}, {"table of counts"}, [&](bool odd) { // the same bytes in all
+            collx::group g(w);
+            g.all_reduce(collx::view(x.data(), odd ? 4u : 6u));
+            g.all_reduce(collx::view(y.data(), odd ? 6u : 4u));
+            g.launch();
+        });
     });
 }
 

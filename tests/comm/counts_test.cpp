@@ -11,6 +11,8 @@ using collx::collective;
 
 namespace {
 
+std::atomic<int> algorithms_checked{0};
+
 // Runs `call` once to bind it, once more to count; compares the sums over all ranks with the facts of the schedule.
 template <class A, class F>
 void check_traffic(collx::communicator& w, const A& algorithm, std::uint64_t chunk_bytes, F&& call) {
@@ -34,6 +36,7 @@ void check_all(collx::communicator& w, std::size_t whole, F&& run) {
     for_each_copying_algorithm<C>([&](auto a) {
         const auto chunks = static_cast<std::size_t>(a.chunks(w.size()));
         if (whole % (chunks * 16) != 0) return;
+        algorithms_checked += w.rank() == 0;
         check_traffic(w, a, whole / chunks * sizeof(int), [&] { run(w.with(a)); });
     });
 }
@@ -41,7 +44,8 @@ void check_all(collx::communicator& w, std::size_t whole, F&& run) {
 } // namespace
 
 TEST_CASE("calls send the messages and bytes that the facts of their schedules say") {
-    for (const int n : {1, 2, 3, 4, 5, 8})
+    for (const int n : {1, 2, 3, 4, 5, 8}) {
+        algorithms_checked = 0;
         on_ranks(n, [n](collx::communicator& w) {
             const std::size_t whole = 16u * 3 * 5 * 8 * 2; // divides among all these ranks in multiples of 16 elements
             const auto u = static_cast<std::size_t>(n);
@@ -59,4 +63,15 @@ TEST_CASE("calls send the messages and bytes that the facts of their schedules s
             check_all<collective::scatter>(w, whole, [&](auto&& c) { collx::scatter(c, y, part); });
             check_all<collective::all_to_all>(w, whole, [&](auto&& c) { collx::all_to_all(c, x, y); });
         });
+        int algorithms = 0;
+        const auto count = [&]<collective... C>(std::integer_sequence<collective, C...>) {
+            (for_each_copying_algorithm<C>([&](auto) { ++algorithms; }), ...);
+        };
+        count(std::integer_sequence<collective, collective::all_reduce, collective::reduce, collective::broadcast,
+                                    collective::scan, collective::exclusive_scan, collective::all_gather,
+                                    collective::reduce_scatter, collective::gather, collective::scatter,
+                                    collective::all_to_all>{});
+        CHECK(algorithms_checked == algorithms); // none was left out because its chunks do not divide
+        CHECK(algorithms > 30);
+    }
 }

@@ -3,11 +3,13 @@
 //
 // Ranks that do not come, throw, abort, or drop what they began: the others receive a typed error in bounded time.
 // Times are bounded from above generously, since the machine may be busy, and from below exactly.
+#include "every_verb.hpp"
 #include "support.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ranges>
 #include <thread>
 
 using namespace collx_test;
@@ -67,6 +69,29 @@ TEST_CASE("an absent rank is named when the call's time is up") {
     });
 }
 
+TEST_CASE("with strands that wait for several ranks, the absent one is named") {
+    for (const int n : {5, 8})
+        for (int absent = 0; absent < n; ++absent) {
+            std::atomic<int> failed{0};
+            on_ranks(n, [&](collx::communicator& w) {
+                w.set_checked(false);
+                at("n=%d absent=%d", n, absent);
+                std::vector<int> x(20'000);
+                if (w.rank() == absent) {
+                    while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
+                    return EXPECT(true);
+                }
+                const auto e = thrown<timed_out>(w, [&] {
+                    for (int calls = 0; calls < 3; ++calls) // some ranks need nothing of the absent one at first
+                        collx::all_reduce(w.with(collx::algo::double_tree_all_reduce{}, collx::piece{4000}), x,
+                                          collx::plus{}, {.timeout = 300ms});
+                });
+                failed.fetch_add(1);
+                EXPECT_AT(e.peer(), e.peer() == absent);
+            });
+        }
+}
+
 TEST_CASE("a call does not give up before its time") {
     std::atomic<bool> over{false};
     on_ranks(2, [&](collx::communicator& w) {
@@ -96,6 +121,36 @@ TEST_CASE("set_timeout bounds every call") {
         over = true;
         EXPECT_AT(ms_since(begin), ms_since(begin) >= 100 && ms_since(begin) < 8000);
     });
+}
+
+TEST_CASE("a communicator's time is for standing still, a call's own for the whole call") {
+    for (const bool own : {false, true})
+        on_ranks(2, [&](collx::communicator& w) {
+            w.set_checked(false);
+            w.set_timeout(1s);
+            constexpr int n = 16'000;
+            auto slow = std::views::iota(0, n) | std::views::transform([](int i) {
+                            if (i % 1000 == 999) std::this_thread::sleep_for(100ms); // 1.6 s in all
+                            return i;
+                        });
+            std::vector<int> x(n);
+            const auto call = [&](collx::call_options o) {
+                if (w.rank() == 1) collx::reduce(w.with(collx::piece{4000}), slow, x, collx::plus{}, o);
+                else collx::reduce(w.with(collx::piece{4000}), std::vector<int>(n), x, collx::plus{}, o);
+            };
+            const std::int64_t begin = collx::now_ns();
+            if (!own) {
+                call({});
+                EXPECT(w.rank() != 0 || (x[n - 1] == n - 1 && ms_since(begin) > 1500));
+            } else if (w.rank() == 0) {
+                EXPECT(thrown<timed_out>(w, [&] { call({.timeout = 400ms}); }).peer() == 1);
+                EXPECT_AT(ms_since(begin), ms_since(begin) >= 400 && ms_since(begin) < 1500);
+            } else {
+                (void)thrown<timed_out>(w, [&] {
+                    for (;;) call({});
+                });
+            }
+        });
 }
 
 TEST_CASE("an exception on one rank reaches the others as peer_failed, and the caller as itself") {
@@ -174,6 +229,16 @@ TEST_CASE("abort from another thread ends every wait at once") {
     }
 }
 
+TEST_CASE("a communicator that all have come to is there, even if another rank ends it at once") {
+    std::atomic<int> made{0};
+    for (int round = 0; round < 300; ++round)
+        collx::run_threads(4, [&](collx::communicator& w) { // throws what the constructor of `w` throws
+            made.fetch_add(1);
+            if (w.rank() == round % 4) w.abort();
+        });
+    CHECK(made == 4 * 300);
+}
+
 TEST_CASE("work that is dropped before it is done aborts, instead of leaving others to write into dead buffers") {
     on_ranks(2, [](collx::communicator& w) {
         if (w.rank() == 0) {
@@ -213,6 +278,55 @@ TEST_CASE("errors know the number of their call") {
             for (;;) collx::barrier(w);
         });
         EXPECT(e.sequence() >= 6 && e.sequence() <= 7 && says(e, "(call "));
+    });
+}
+
+TEST_CASE("every verb refuses an aborted communicator and a fork of its rank") {
+    on_ranks(2, [](collx::communicator& w) {
+        auto c = w.split(0);
+        if (w.rank() == 0) c.abort();
+        collx::barrier(w);
+        int verbs = 0;
+        with_every_verb(c, 2, [&](const char* name, auto&& call) {
+            at("%s", name);
+            EXPECT(thrown<collx::aborted>(w, call).peer() == 0);
+            ++verbs;
+        });
+        EXPECT(verbs == 24);
+    });
+    on_ranks(1, [](collx::communicator& w) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            int right = 0;
+            with_every_verb(w, 1, [&](const char* name, auto&& call) {
+                try {
+                    call();
+                } catch (const collx::error& e) {
+                    if (e.code() == collx::errc::forked) return void(++right);
+                }
+                std::fprintf(stderr, "%s is not refused in a fork\n", name);
+            });
+            try {
+                (void)w.shrink();
+            } catch (const collx::error& e) {
+                right += e.code() == collx::errc::forked;
+            }
+            ::_exit(right == 25 ? 0 : 1);
+        }
+        int status = -1;
+        while (::waitpid(child, &status, 0) < 0) {
+        }
+        EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        int verbs = 0; // and on a communicator that lives all of them are right
+        with_every_verb(w, 1, [&](const char* name, auto&& call) {
+            at("%s", name);
+            if (std::string(name).find("recv") != std::string::npos) collx::send(w, std::vector<int>(2), 0);
+            if (std::string(name) == "sendrecv") collx::recv(w, std::vector<int>(2), 0);
+            call();
+            if (std::string(name) == "send") collx::recv(w, std::vector<int>(2), 0);
+            ++verbs;
+        });
+        EXPECT(verbs == 24);
     });
 }
 

@@ -95,11 +95,15 @@ TEST_CASE("communicators of one job leave nothing behind, however they end") {
         };
         for (int i = 0; i < 40; ++i) life(i);
         const auto space = free_space(w);
-        const belongings before = count_belongings();
-        collx::barrier(w);
+        const auto count = [&] { // by one rank alone: looking takes descriptors too
+            const belongings b = w.rank() == 0 ? count_belongings() : belongings{};
+            collx::barrier(w);
+            return b;
+        };
+        const belongings before = count();
         for (int i = 0; i < 600; ++i) life(i);
         EXPECT(free_space(w) == space);
-        const belongings after = count_belongings();
+        const belongings after = count();
         EXPECT_AT(after.descriptors - before.descriptors, after.descriptors == before.descriptors);
         EXPECT_AT(after.mappings - before.mappings, after.mappings <= before.mappings + 8);
         EXPECT_AT(after.resident_kib - before.resident_kib, after.resident_kib <= before.resident_kib + 4096);

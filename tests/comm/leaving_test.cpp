@@ -5,7 +5,9 @@
 #include <catch2/catch.hpp>
 
 #include <csignal>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include <collx/collx.hpp>
 
@@ -85,6 +87,168 @@ TEST_CASE("a rank that leaves without sending is named") {
     CHECK(all[1].code == collx::errc::peer_failed);
     CHECK(all[1].peer == 2);
     CHECK(all[1].took_ns < 5'000'000'000);
+}
+
+TEST_CASE("a program that only asks, and never waits, hears of a death and of time that has run out") {
+    collx_test::processes all;
+    run_three(all, [](collx::communicator& world) {
+        int x = 0, y = 0;
+        const auto told = [&](bool holds) {
+            if (!holds) throw collx::error(collx::errc::protocol, world.rank(), -1, "not told", "");
+        };
+        collx::barrier(world);
+        auto second = world.split(world.rank() == 2 ? -1 : 0), third = world.split(0);
+        third.set_timeout(200ms);
+        if (world.rank() == 0) { // nobody sends
+            auto mine = collx::async::recv(third, collx::value(x), 2);
+            const auto begin = collx::now_ns();
+            try {
+                while (!mine.test() && collx::now_ns() - begin < 5'000'000'000) ::usleep(1000);
+                told(false);
+            } catch (const collx::timed_out& e) {
+                told(e.peer() == 2 && collx::now_ns() - begin >= 200'000'000);
+            }
+        }
+        collx::barrier(world);
+        if (world.rank() == 1) ::raise(SIGKILL);
+        std::optional<collx::work<void>> second_work; // on rank 0
+        if (world.rank() == 0) second_work.emplace(collx::async::recv(second, collx::value(y), 1));
+        try {
+            auto first_work = collx::async::recv(world, collx::value(x), 1);
+            for (int i = 0; i < 5'000 && !first_work.test(); ++i) ::usleep(1000);
+            told(false);
+        } catch (const collx::peer_failed& e) {
+            told(e.peer() == 1);
+        }
+        if (world.rank() == 2) return;
+        for (int i = 0; i < 5'000 && second.progress() > 0; ++i) ::usleep(1000);
+        told(second.progress() == 0);
+        try {
+            (void)second_work->test();
+            told(false);
+        } catch (const collx::peer_failed& e) {
+            told(e.peer() == 1);
+        }
+    });
+    for (const int r : {0, 2}) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}
+
+TEST_CASE("survivors go on in a new communicator, and the memory of the old ones comes back") {
+    collx_test::processes all;
+    run_three(all, [](collx::communicator& world) {
+        const auto free_bytes = [&] {
+            std::uint64_t bytes = 0;
+            const auto& h = world.membership()->memory->header();
+            for (int i = 0; i < h.free_count; ++i) bytes += h.free[i].bytes;
+            return bytes;
+        };
+        const auto expect = [&](bool holds, const char* what) {
+            if (!holds) throw collx::error(collx::errc::protocol, world.rank(), -1, what, "");
+        };
+        int x = 1;
+        const auto at_first = free_bytes();
+        collx::barrier(world);
+        auto part = world.split(0);
+        collx::barrier(part);
+        if (world.rank() == 1) ::raise(SIGKILL);
+        try {
+            for (;;) collx::barrier(part);
+        } catch (const collx::peer_failed& e) {
+            expect(e.peer() == 1, "the dead rank's number");
+        }
+        // The whole job cannot come together any more, and the room for it is not lost.
+        auto home = world.internals().home;
+        try {
+            collx::communicator again(home);
+            expect(false, "a communicator with a dead rank");
+        } catch (const collx::peer_failed&) {
+        }
+        part = world.shrink();
+        expect(part.size() == 2 && part.rank() == world.rank() / 2, "ranks keep their order");
+        for (int i = 0; i < 50; ++i) {
+            auto next = part.shrink(); // nobody has died: the same ranks again
+            collx::all_reduce(next, collx::value(x = 1));
+            expect(x == 2, "two ranks");
+            auto both = next.split(0);
+            collx::all_reduce(both, collx::value(x = 1));
+            expect(x == 2, "two ranks");
+        }
+        collx::barrier(part);
+        collx::communicator last = part.shrink();
+        part = std::move(last);
+        collx::barrier(part);
+        const auto links = collx::round_up(collx::links_layout::for_ranks(2).bytes(), collx::page_bytes);
+        if (part.rank() == 0)
+            expect(free_bytes() == at_first - links, "free memory as at first, but for one communicator");
+        collx::barrier(part);
+    });
+    CHECK(all[1].exit_code == 128 + SIGKILL);
+    for (const int r : {0, 2}) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}
+
+TEST_CASE("who lives and does not come to shrink is named, and may come later") {
+    collx_test::processes all;
+    run_three(all, [](collx::communicator& world) {
+        if (world.rank() == 0) world.abort();
+        if (world.rank() == 2) ::usleep(400'000);
+        else world.set_timeout(100ms);
+        for (int tries = 0;; ++tries) {
+            try {
+                auto next = world.shrink();
+                next.set_timeout(10s);
+                collx::barrier(next);
+                if (next.size() == 3 && (tries > 0) == (world.rank() != 2)) return;
+                throw collx::error(collx::errc::protocol, world.rank(), -1, "too early, or without a rank", "");
+            } catch (const collx::timed_out& e) {
+                if (e.peer() != 2 || tries > 50) throw;
+            }
+        }
+    });
+    for (int r = 0; r < 3; ++r) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}
+
+TEST_CASE("communicators of one process may wait in several threads at once") {
+    collx_test::processes all;
+    run_three(all, [](collx::communicator& world) {
+        auto a = world.split(0), b = world.split(0);
+        const auto wait_long = [](collx::communicator& c) {
+            int x = 1;
+            for (int i = 0; i < 20; ++i) {
+                if (c.rank() == i % 3) ::usleep(5'000); // the others ask who lives
+                collx::all_reduce(c, collx::value(x = 1));
+                if (x != 3) throw collx::error(collx::errc::protocol, c.rank(), -1, "wrong sum", "");
+            }
+            if (c.rank() == 1) ::raise(SIGKILL);
+            for (;;) collx::barrier(c);
+        };
+        int told = 0;
+        const auto until_dead = [&](collx::communicator& c) {
+            try {
+                wait_long(c);
+            } catch (const collx::peer_failed& e) {
+                return e.peer() == 1;
+            }
+            return false;
+        };
+        bool other = false;
+        std::thread t([&] { other = until_dead(b); });
+        told += until_dead(a);
+        t.join();
+        if (told + other != 2) throw collx::error(collx::errc::protocol, world.rank(), 1, "not both were told", "");
+    });
+    for (const int r : {0, 2}) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+    }
 }
 
 TEST_CASE("a rank that is killed is named by those who wait for it, and by the others") {

@@ -4,8 +4,14 @@
 // Threads as ranks.
 #include "support.hpp"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <set>
 #include <thread>
+
+#include "support/skip.hpp"
 
 using namespace collx_test;
 
@@ -31,6 +37,38 @@ TEST_CASE("the exception of the lowest rank that failed by itself comes out") {
                                          }),
                       "rank 2");
     CHECK_THROWS_AS(collx::run_threads(2, [](collx::communicator&) { throw 5; }), int);
+}
+
+TEST_CASE("when not all threads can be started, those that were end, and the error says so") {
+    if (::getuid() != 0) return collx_test::skip("only root can become a user of its own, with few threads");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const rlimit few{5, 5};
+        if (::setuid(54'321) != 0 || ::setrlimit(RLIMIT_NPROC, &few) != 0) ::_exit(2);
+        int result = 3;
+        const std::int64_t begin = collx::now_ns();
+        std::atomic<int> ran{0};
+        try {
+            collx::run_threads(16, [&](collx::communicator&) { ++ran; });
+        } catch (const collx::error& e) {
+            result = e.code() == collx::errc::resource && says(e, "started 4 of 16 threads") && says(e, "ulimit -u") &&
+                             ran == 0 && collx::now_ns() - begin < 10'000'000'000
+                         ? 0
+                         : 4;
+            if (result != 0) std::fprintf(stderr, "%s\n", e.what());
+        }
+        try { // and nothing is left of them
+            collx::run_threads(3, [&](collx::communicator& w) { collx::barrier(w), ++ran; });
+        } catch (const collx::error&) {
+            result = 5;
+        }
+        ::_exit(result != 0 ? result : ran == 3 ? 0 : 6);
+    }
+    int status = -1;
+    while (::waitpid(child, &status, 0) < 0) {
+    }
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("jobs of threads may run side by side, and inside one another") {

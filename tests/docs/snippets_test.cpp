@@ -5,9 +5,11 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <stdexcept>
 #include <vector>
 
 #include <collx/algo/ring.hpp>
@@ -155,6 +157,38 @@ TEST_CASE("the snippets of the documentation do what their comments say") {
         errors(world); // last: it ends the communicator
     });
     SUCCEED();
+}
+
+namespace {
+
+void train_one_epoch(collx::communicator& world) {
+    if (world.size() == 4 && world.rank() == 2) throw std::runtime_error("no more memory");
+    for (int step = 0; step < 3 || world.size() == 4; ++step) collx::barrier(world);
+}
+void load_checkpoint(collx::communicator&) {}
+
+} // namespace
+
+TEST_CASE("the survivors of a failure go on") {
+    std::atomic<int> right{0};
+    CHECK_THROWS_WITH(collx::run_threads(4,
+                                         [&](collx::communicator& world) {
+                                             for (int epoch = 0; epoch < 2; ++epoch) {
+                                                 // [doc:shrink]
+                                                 try {
+                                                     train_one_epoch(world);
+                                                 } catch (const collx::peer_failed&) { // every survivor gets here
+                                                     world = world.shrink(); // the ranks that live, in the same order
+                                                     load_checkpoint(world);
+                                                 }
+                                                 // [doc:end]
+                                             }
+                                             int sum = 1;
+                                             collx::all_reduce(world, collx::value(sum));
+                                             right += sum == 3 && world.size() == 3;
+                                         }),
+                      "no more memory");
+    CHECK(right == 3);
 }
 
 TEST_CASE("a schedule can be asked what it costs") {

@@ -105,6 +105,79 @@ TEST_CASE("the order in which ranks are moved on does not matter") {
     SUCCEED();
 }
 
+namespace {
+
+// Where pieces must lie in a window's ring: one after the other, from the start again where the end is too near.
+struct ring_model {
+    std::size_t ring_bytes, position = 0;
+    std::vector<std::pair<std::size_t, std::size_t>> parts; // of all pieces so far: first byte, one past the last
+    void add_call(std::size_t pieces, std::size_t bytes) {
+        for (; pieces > 0; --pieces) {
+            if (position + bytes > ring_bytes) position = 0;
+            parts.emplace_back(position, position + bytes);
+            position += bytes;
+        }
+    }
+    bool lie_apart(std::size_t in_a_row) const {
+        for (std::size_t i = 0; i < parts.size(); ++i)
+            for (std::size_t j = i + 1; j < parts.size() && j < i + in_a_row; ++j)
+                if (parts[i].first < parts[j].second && parts[j].first < parts[i].second) return false;
+        return true;
+    }
+};
+
+} // namespace
+
+TEST_CASE("pieces of any size go round a window's ring, wherever its end falls") {
+    constexpr std::size_t stage_bytes = 4096;
+    std::mt19937 random(Catch::rngSeed() + 2);
+    for (const int n : {2, 3, 5})
+        for (const int depth : {1, 2, 3}) {
+            INFO(n << " ranks, depth " << depth);
+            ranks all(n);
+            const collx::algo::two_shot_all_reduce a{.depth = depth};
+            std::vector<collx::bound_window*> windows;
+            for (int r = 0; r < n; ++r) { // a ring that is soon full
+                auto& w = *all.cache[static_cast<std::size_t>(r)]->bind(a, 0).window;
+                auto shape = w.memory.shape();
+                shape.stage_bytes = stage_bytes;
+                w.memory = all.net[static_cast<std::size_t>(r)]->make_window(shape);
+                windows.push_back(&w);
+            }
+            ring_model model{windows[0]->memory.shape().ring_bytes()};
+            REQUIRE(model.ring_bytes == static_cast<std::size_t>(depth + 1) * stage_bytes);
+            const auto chunks = static_cast<std::size_t>(a.chunks(n)),
+                       most = stage_bytes / chunks / 64 * 64 / sizeof(int);
+            for (int round = 0; round < 150; ++round) {
+                // One piece in most rounds, or exactly as many as fill the ring, or many.
+                const std::size_t piece = round % 5 == 0 ? most : 1 + random() % most;
+                const std::size_t size = 1 + random() % (chunks * piece *
+                                                         (round % 3 == 0   ? 1
+                                                          : round % 3 == 1 ? 3
+                                                                           : 20));
+                call c(all, a, size, piece, 0);
+                const std::size_t longest = (size + chunks - 1) / chunks, bytes = piece * sizeof(int) * chunks;
+                if (bytes > collx::signal_line::inline_bytes)
+                    model.add_call((longest + piece - 1) / piece, collx::round_up(bytes, 64));
+                for (const auto* w : windows) REQUIRE(w->position == model.position);
+                std::vector<int> left;
+                for (int r = 0; r < n; ++r) left.push_back(r);
+                for (int idle = 0; !left.empty();) { // one rank runs as far ahead as it may, another lags
+                    const std::size_t k = random() % 4 == 0 ? random() % left.size() : 0;
+                    if (c.tasks[static_cast<std::size_t>(left[k])]->advance() != collx::task_state::done) {
+                        if (k == 0 && left.size() > 1) std::swap(left[0], left[1 + random() % (left.size() - 1)]);
+                        REQUIRE(++idle < 100'000);
+                        continue;
+                    }
+                    left.erase(left.begin() + static_cast<std::ptrdiff_t>(k));
+                }
+                REQUIRE(c.is_right());
+            }
+            CHECK(model.parts.size() > 500);
+            CHECK(model.lie_apart(static_cast<std::size_t>(depth)));
+        }
+}
+
 TEST_CASE("calls on different ports do not disturb each other, whoever is ahead") {
     std::mt19937 random(Catch::rngSeed() + 1);
     ranks all(4);

@@ -3,7 +3,7 @@
 // Mistakes around a program, seen from outside: variables that are wrong, ranks that never come, a rank that dies. What
 // the user reads must be one line per rank with a remedy, and the status must not be 0. This program is its own
 // subject: with FAULTS_PROGRAM set it is a tiny user program instead of the tests.
-// collx-test: serial timeout=120 env=COLLX_RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
+// collx-test: serial timeout=120 env=RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,11 +22,27 @@
 
 namespace {
 
+// Rank 1 dies. The others go on without it, fifty times; the sum of the last.
+int go_on(collx::communicator& world) {
+    int sum = 0;
+    try {
+        if (world.rank() == 1) ::raise(SIGKILL);
+        for (;;) collx::barrier(world);
+    } catch (const collx::peer_failed&) {
+        for (int i = 0; i < 50; ++i) {
+            auto left = world.shrink();
+            sum = 1;
+            collx::all_reduce(left, collx::value(sum));
+            if (i == 49) world = std::move(left);
+        }
+    }
+    return sum;
+}
+
 // Before main(), so that nothing of Catch2 shows in the output.
 const bool is_program = [] {
     const char* what = std::getenv("FAULTS_PROGRAM");
     if (what == nullptr) return false;
-    ::unsetenv("COLLX_RUN_BINARY"); // the name of a test's own variable, not of the library
     int status = 0;
     try {
         collx::communicator world;
@@ -34,6 +50,7 @@ const bool is_program = [] {
         collx::all_reduce(world, collx::value(x));
         if (world.rank() == 1 && std::strcmp(what, "dies") == 0) ::raise(SIGKILL);
         if (world.rank() == 1 && std::strcmp(what, "hangs") == 0) ::sleep(20);
+        if (std::strcmp(what, "survives") == 0) x = go_on(world);
         collx::barrier(world);
         std::printf("sum %d\n", x);
     } catch (const collx::error& e) {
@@ -73,15 +90,15 @@ result alone(const std::string& variables, const char* program = "sums") {
     return shell("timeout 30 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " " + self());
 }
 bool have_launcher() {
-    const char* path = std::getenv("COLLX_RUN_BINARY");
+    const char* path = std::getenv("RUN_BINARY");
     if (path != nullptr && *path != '\0') return true;
-    collx_test::skip("COLLX_RUN_BINARY does not name the tool collx_run, which was not built.");
+    collx_test::skip("RUN_BINARY does not name the tool collx_run, which was not built.");
     return false;
 }
 result launched(const std::string& options, const std::string& variables, const char* program = "sums") {
-    const std::string launcher = std::getenv("COLLX_RUN_BINARY");
-    return shell("timeout 30 env -u COLLX_RUN_BINARY FAULTS_PROGRAM=" + std::string(program) + " " + variables + " '" +
-                 launcher + "' " + options + " " + self());
+    const std::string launcher = std::getenv("RUN_BINARY");
+    return shell("timeout 30 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " '" + launcher + "' " +
+                 options + " " + self());
 }
 
 } // namespace
@@ -165,6 +182,17 @@ TEST_CASE("under the launcher a dead rank is named and its status returned") {
     CHECK(r.status == 128 + SIGKILL);
     CHECK(r.says("rank 1"));
     CHECK(r.says("SIGKILL"));
+}
+
+TEST_CASE("under the launcher the survivors of a dead rank go on if both want it") {
+    if (!have_launcher()) return;
+    const result r = launched("-n 4 --keep-going --no-prefix", "", "survives");
+    INFO(r.text);
+    CHECK(r.status == 0);
+    CHECK(r.says("SIGKILL"));
+    std::size_t sums = 0;
+    for (std::size_t at = r.text.find("sum 3"); at != std::string::npos; at = r.text.find("sum 3", at + 1)) ++sums;
+    CHECK(sums == 3);
 }
 
 TEST_CASE("under the launcher a rank that does not come is named by those who wait") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One-shot all-reduce for 1 to 17 ranks, and what they declare.
+// The one-shot collectives without a root for 1 to 17 ranks, and what they declare.
 #include <collx/algo/one_shot.hpp>
 
 #include "support/prove.hpp"
@@ -9,3 +9,5 @@ using namespace collx::sched;
 using namespace collx::algo;
 
 COLLX_PROVE(one_shot_all_reduce);
+COLLX_PROVE(one_shot_all_gather);
+COLLX_PROVE(one_shot_reduce_scatter);

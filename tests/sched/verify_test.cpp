@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The proofs go on at run time: every algorithm for every rank count to 64, larger ones where that is quick, and no
 // channel may be one message shallower than declared. What verify() refuses is in mutants_test.cpp.
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -87,6 +88,37 @@ TEST_CASE("parameters other than the root") {
     CHECK(verify(chain_broadcast{.root = 4, .chunk_count = 9}, 100).ok());
 }
 
+// verify() leaves the run in place out where it would repeat the other one.
+TEST_CASE("the verdict is that of a run in place and one that is not") {
+    int repeated = 0, left_out = 0;
+    const auto same = [&](auto a, int n) {
+        const schedule s = record_all(a, n);
+        const verdict v = verify(s), outside = verify_once(s, false), inside = verify_once(s, true);
+        CHECK(v.ok() == (outside.ok() && inside.ok()));
+        value_reader reads(s, false);
+        network<value_reader> run(s, reads);
+        (void)run.run();
+        ++(reads.depends_on_place() ? repeated : left_out);
+        if (reads.depends_on_place()) return;
+        CHECK(inside.ok());
+        CHECK((inside.order == outside.order && inside.same_bits == outside.same_bits));
+    };
+    const auto all_of = [&]<collective C>(std::integral_constant<collective, C>) {
+        if (may_be_in_place(C))
+            algorithms<C>::for_each([&](auto a) {
+                for (int n = 1; n <= 20; ++n) same(a, n);
+            });
+    };
+    all_of(std::integral_constant<collective, collective::all_reduce>{});
+    all_of(std::integral_constant<collective, collective::reduce>{});
+    all_of(std::integral_constant<collective, collective::broadcast>{});
+    all_of(std::integral_constant<collective, collective::all_gather>{});
+    all_of(std::integral_constant<collective, collective::reduce_scatter>{});
+    all_of(std::integral_constant<collective, collective::scan>{});
+    WARN(left_out << " schedules read alike in place, " << repeated << " do not");
+    CHECK(left_out > 100);
+}
+
 TEST_CASE("large rings and trees") {
     for (int n : {100, 256}) {
         CHECK(verify(ring_all_reduce{}, n).ok());
@@ -105,17 +137,21 @@ TEST_CASE("large rings and trees") {
     }
 }
 
-TEST_CASE("1024 ranks in a ring take less than a second") {
-    const auto start = std::chrono::steady_clock::now();
-    const schedule s = record_all(ring_all_reduce{}, 1024);
-    const auto recorded = std::chrono::steady_clock::now();
-    const verdict v = verify_once(s, false);
-    const auto verified = std::chrono::steady_clock::now();
-    CHECK(v.ok());
-    CHECK(v.order == reduction_order::rotated);
-    WARN("2.1 million steps: recorded in " << seconds(recorded - start) << " s, verified in "
-                                           << seconds(verified - recorded) << " s");
+TEST_CASE("1024 ranks in a ring, in place and not, take less than half a second") {
+    double best = 1e9;
+    for (int i = 0; i < 10 && best >= 0.5; ++i) { // tests share their cores
+        const auto start = std::chrono::steady_clock::now();
+        const schedule s = record_all(ring_all_reduce{}, 1024);
+        const auto recorded = std::chrono::steady_clock::now();
+        const verdict v = verify(s);
+        const auto verified = std::chrono::steady_clock::now();
+        REQUIRE(v.ok());
+        CHECK(v.order == reduction_order::rotated);
+        WARN("2.1 million steps: recorded in " << seconds(recorded - start) << " s, verified in "
+                                               << seconds(verified - recorded) << " s");
+        best = std::min(best, seconds(verified - recorded));
+    }
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    CHECK(seconds(verified - recorded) < 2.0); // 0.2 s on an idle core: loose, for tests share theirs
+    CHECK(best < 0.5); // 0.23 s on an idle core
 #endif
 }

@@ -26,14 +26,9 @@ constexpr Algorithm shallow(Algorithm a) {
     return a;
 }
 
-template <class Algorithm, int N, int Root, bool InPlace>
-constexpr bool
-    runs = collx::sched::verify_once(collx::sched::record_all(shallow(with_root(Algorithm{}, Root)), N), InPlace).ok();
-
-// In place for fewer ranks: the text is the same, and both kinds of run cost as much.
 template <class Algorithm, int N, int Root = 0>
-constexpr bool right = runs<Algorithm, N, Root, false>&&runs < Algorithm,
-               (N < 10 ? N : 1), N<10 ? Root : 0, collx::may_be_in_place(Algorithm::op)>;
+constexpr bool right =
+    collx::sched::verify(collx::sched::record_all(shallow(with_root(Algorithm{}, Root)), N)).ok(); // in place too
 
 template <class Algorithm, int N, int Root = 0>
 constexpr bool ordered = collx::sched::races(shallow(with_root(Algorithm{}, Root)), N).ok();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // collx_run as its users meet it: started as a program, judged by its output, its status and who is left afterwards.
-// collx-test: serial timeout=120 env=COLLX_RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
+// collx-test: serial timeout=120 env=RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -27,9 +27,9 @@ using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
 
 bool have_binary() {
-    const char* path = std::getenv("COLLX_RUN_BINARY");
+    const char* path = std::getenv("RUN_BINARY");
     if (path != nullptr && *path != '\0') return true;
-    collx_test::skip("COLLX_RUN_BINARY does not name the tool collx_run, which was not built.");
+    collx_test::skip("RUN_BINARY does not name the tool collx_run, which was not built.");
     return false;
 }
 
@@ -45,7 +45,7 @@ public:
         int out[2], err[2];
         REQUIRE(pipe2(out, O_CLOEXEC) == 0);
         REQUIRE(pipe2(err, O_CLOEXEC) == 0);
-        arguments.insert(arguments.begin(), std::getenv("COLLX_RUN_BINARY"));
+        arguments.insert(arguments.begin(), std::getenv("RUN_BINARY"));
         std::vector<char*> argv;
         for (auto& a : arguments) argv.push_back(a.data());
         argv.push_back(nullptr);
@@ -223,6 +223,21 @@ TEST_CASE("a crash is reported by the signal's name and as 128 + number") {
     CHECK(contains(r.err, "was killed by SIGSEGV (Segmentation fault)"));
 }
 
+TEST_CASE("with --keep-going a failed rank does not end the others") {
+    if (!have_binary()) return;
+    const char* const script =
+        "if [ $COLLX_RANK = 1 ]; then kill -KILL $$; fi; sleep 0.3; echo done; exit $((COLLX_RANK / 2 * 3))";
+    const result r = run_shell("3", script, {"--keep-going"});
+    CHECK(r.status == 0); // rank 0 ended well
+    CHECK(lines_of(r.out).size() == 2);
+    CHECK(contains(r.err, "rank 1"));
+    CHECK(contains(r.err, "SIGKILL"));
+    CHECK(contains(r.err, "ranks 0, 2 may go on"));
+    CHECK(contains(r.err, "rank 2"));
+    CHECK(run_shell("2", "exit $((COLLX_RANK + 5))", {"--keep-going"}).status >= 5); // nobody did
+    CHECK(run_shell("2", script, {}).status == 128 + SIGKILL);
+}
+
 TEST_CASE("who ignores SIGTERM is killed after the grace time") {
     if (!have_binary()) return;
     const auto r =
@@ -370,7 +385,7 @@ TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
     if (pid == 0) {
         dup2(out[1], 1);
         close(2), open("/dev/null", O_WRONLY);
-        execl(std::getenv("COLLX_RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c", "while echo y; do :; done", nullptr);
+        execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c", "while echo y; do :; done", nullptr);
         _exit(99);
     }
     close(out[1]);
@@ -396,7 +411,7 @@ TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches r
         if (pid == 0) {
             setenv("TERM", "xterm", 1);
             colour ? unsetenv("NO_COLOR") : setenv("NO_COLOR", "1", 1);
-            execl(std::getenv("COLLX_RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c",
+            execl(std::getenv("RUN_BINARY"), "collx_run", "-n", "2", "sh", "-c",
                   "trap 'echo interrupted; exit 0' INT; test $COLLX_RANK = 0 && read line && echo typed:$line; echo "
                   "ready;"
                   "while :; do sleep 0.05; done",

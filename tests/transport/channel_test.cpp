@@ -136,3 +136,64 @@ TEST_CASE("two directions between two ranks do not disturb each other") {
     CHECK(answer == 0);
     CHECK(tx.messages == rounds);
 }
+
+TEST_CASE("a cost comes down quickly and goes up slowly") {
+    piece_cost c;
+    CHECK(c.ns_per_mib == 0);
+    c.add(1000, 1 << 20);
+    CHECK(c.ns_per_mib == 1001);
+    c.add(1'000'000, 1 << 20); // the core was taken away
+    CHECK(c.ns_per_mib < 2000);
+    c.add(0, 1 << 20);
+    CHECK(c.ns_per_mib < 1000);
+    for (int i = 0; i < 20; ++i) c.add(50'000, 1 << 20);
+    CHECK(c.ns_per_mib > 40'000);
+    for (int i = 0; i < 200; ++i) c.add(INT64_MAX / (1 << 21), 1);
+    CHECK(c.ns_per_mib <= 1u << 30);
+}
+
+TEST_CASE("the sender goes by what both ways cost, and looks again") {
+    constexpr std::size_t bytes = 64 * 1024, mib = 1 << 20;
+    const channel_shape shape{.depth = 4, .slot_bytes = bytes};
+    for (const bool lending_is_cheap : {false, true}) {
+        thread_world world(shape);
+        sending_end tx = world.sender();
+        receiving_end rx = world.receiver();
+        CHECK(rx.proof_at() == 0);
+        tx.offer_to_lend();
+        CHECK(*reinterpret_cast<const std::uint64_t*>(rx.proof_at()) == collx::detail::proof_of_reading);
+        CHECK_FALSE(tx.prefers_to_lend(bytes)); // the receiver has not said that it can read
+        rx.say_can_borrow();
+        const std::vector<std::byte> mine(bytes);
+        std::uint64_t copied = 0, lent = 0;
+        for (int i = 0; i < 40'000; ++i) {
+            if (tx.prefers_to_lend(bytes)) {
+                tx.lend(mine.data(), bytes, 7);
+                REQUIRE(rx.has_message());
+                CHECK(rx.is_lent());
+                CHECK(rx.is_expected(bytes, 7));
+                CHECK_FALSE(rx.is_expected(bytes + 1, 7));
+                CHECK(rx.lent_at() == reinterpret_cast<std::uint64_t>(mine.data()));
+                CHECK_FALSE(tx.is_drained());
+                rx.say_cost(true, lending_is_cheap ? 1000 : 9000, bytes);
+                rx.release_lent();
+                ++lent;
+            } else {
+                REQUIRE(tx.try_acquire(bytes) != nullptr);
+                if (tx.is_sampled()) tx.add_cost(2000, bytes);
+                tx.commit(bytes, 7);
+                REQUIRE(rx.has_message());
+                CHECK_FALSE(rx.is_lent());
+                if (rx.is_sampled()) rx.say_cost(false, 2000, bytes);
+                rx.release(bytes);
+                ++copied;
+            }
+            CHECK(tx.is_drained());
+        }
+        CHECK(tx.messages == 40'000);
+        CHECK(tx.lent_messages == lent);
+        const std::uint64_t good = lending_is_cheap ? lent : copied, other = lending_is_cheap ? copied : lent;
+        CHECK(good > 36'000);
+        CHECK(other > 4 * (mib / bytes)); // looked again several times
+    }
+}

@@ -49,23 +49,23 @@ struct algorithms_of<collective::all_reduce> {
 };
 template <>
 struct algorithms_of<collective::reduce> {
-    using type = algorithm_list<linear_reduce, chain_reduce, binomial_reduce, double_tree_reduce, direct_reduce,
-                                zero_copy_reduce>;
+    using type = algorithm_list<linear_reduce, chain_reduce, binomial_reduce, double_tree_reduce, one_shot_reduce,
+                                direct_reduce, zero_copy_reduce>;
 };
 template <>
 struct algorithms_of<collective::broadcast> {
     using type = algorithm_list<linear_broadcast, chain_broadcast, binomial_broadcast, double_tree_broadcast,
-                                direct_broadcast, zero_copy_broadcast>;
+                                one_shot_broadcast, direct_broadcast, zero_copy_broadcast>;
 };
 template <>
 struct algorithms_of<collective::all_gather> {
     using type = algorithm_list<ring_all_gather, bruck_all_gather, recursive_doubling_all_gather, pairwise_all_gather,
-                                direct_all_gather, zero_copy_all_gather>;
+                                one_shot_all_gather, direct_all_gather, zero_copy_all_gather>;
 };
 template <>
 struct algorithms_of<collective::reduce_scatter> {
     using type = algorithm_list<ring_reduce_scatter, pairwise_reduce_scatter, halving_reduce_scatter,
-                                direct_reduce_scatter, zero_copy_reduce_scatter>;
+                                one_shot_reduce_scatter, direct_reduce_scatter, zero_copy_reduce_scatter>;
 };
 template <>
 struct algorithms_of<collective::gather> {

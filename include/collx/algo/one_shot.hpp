@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Direct all-reduce in one phase over windows: everybody publishes its whole contribution, everybody reduces all of
-// them. n times the arithmetic of two_shot for half the synchronisation: the choice for small messages.
+// Small messages in one phase over windows: everybody publishes what others need, everybody takes what it needs. One
+// strand and one signal per iteration instead of the two of direct.hpp and two_shot.hpp: half the synchronisation, and
+// no putting ahead while taking.
+//
+// Why one signal is enough: the signal of iteration i says two things, "what I put for i may be read" and "I have left
+// iteration i - 1". Who has seen all signals of one iteration may therefore reuse the stages of those before it.
 #pragma once
 
 #include <collx/sched/collective.hpp>
@@ -32,6 +36,116 @@ struct one_shot_all_reduce {
         ex.signal(0);
         ex.wait_all(0);
         ex.template step<fold | copy>(in(0), at_ranks(0, n, window(0, 0)), out(0));
+    }
+};
+
+// Shape: n chunks; rank r contributes chunk r.
+// Cost: one chunk put and n - 1 read per rank; one synchronisation; windows >= 2 deep.
+struct one_shot_all_gather {
+    static constexpr collective op = collective::all_gather;
+    static constexpr const char* name = "one_shot";
+    static constexpr int min_depth = 0;
+    static constexpr int window_depth = 2;
+    static constexpr int signals = 1;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int n) { return n; }
+    int depth = 2;
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        ex.template step<copy>(in(r), window(0, r));
+        ex.signal(0);
+        ex.template step<copy>(in(r), out(r));
+        for (int i = 1; i < n; ++i) {
+            const int k = (r + i) % n;
+            ex.wait(0, k);
+            ex.template step<get | copy>(at(k, window(0, k)), out(k));
+        }
+    }
+};
+
+// Shape: n chunks; rank r keeps chunk r.
+// Cost: n - 1 chunks put and n - 1 read per rank; one synchronisation; windows >= 2 deep.
+// Order: rank order; any associative operator.
+struct one_shot_reduce_scatter {
+    static constexpr collective op = collective::reduce_scatter;
+    static constexpr const char* name = "one_shot";
+    static constexpr int min_depth = 0;
+    static constexpr int window_depth = 2;
+    static constexpr int signals = 1;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int n) { return n; }
+    int depth = 2;
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        for (int i = 1; i < n; ++i) ex.template step<copy>(in((r + i) % n), window(0, (r + i) % n));
+        ex.signal(0);
+        ex.wait_all(0);
+        ex.template step<fold | copy>(in(r), at_ranks(0, n, window(0, r)), out(r));
+    }
+};
+
+// The root may be `depth` - 1 iterations ahead of its readers, whose signals it hears of in no other way than by asking
+// for old ones.
+// Shape: 1 chunk.
+// Cost: one buffer put by the root, read by n - 1 ranks; one synchronisation; windows >= 2 deep.
+struct one_shot_broadcast {
+    static constexpr collective op = collective::broadcast;
+    static constexpr const char* name = "one_shot";
+    static constexpr int min_depth = 0;
+    static constexpr int window_depth = 2;
+    static constexpr int signals = 1;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int) { return 1; }
+    int root = 0;
+    int depth = 4;
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int) const {
+        if (r == root) {
+            ex.wait_all(0, depth - 1);
+            ex.template step<copy>(in(0), window(0, 0));
+        }
+        ex.signal(0);
+        if (r == root) {
+            ex.template step<copy>(in(0), out(0));
+        } else {
+            ex.wait(0, root);
+            ex.template step<get | copy>(at(root, window(0, 0)), out(0));
+        }
+    }
+};
+
+// Shape: 1 chunk.
+// Cost: one buffer put per rank but the root, all read by the root; one synchronisation; windows >= 2 deep.
+// Order: rank order; any associative operator.
+struct one_shot_reduce {
+    static constexpr collective op = collective::reduce;
+    static constexpr const char* name = "one_shot";
+    static constexpr int min_depth = 0;
+    static constexpr int window_depth = 2;
+    static constexpr int signals = 1;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int) { return 1; }
+    int root = 0;
+    int depth = 4;
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        if (r != root) {
+            ex.wait_all(0, depth - 1);
+            ex.template step<copy>(in(0), window(0, 0));
+        }
+        ex.signal(0);
+        if (r == root) {
+            ex.wait_all(0);
+            ex.template step<fold | copy>(in(0), at_ranks(0, n, window(0, 0)), out(0));
+        }
     }
 };
 

@@ -12,6 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 
 enum class wait_choice { automatic, spin, yield };
+enum class lend_choice { automatic, never, always };
 enum class debug_level { warn, info, trace };
 
 // What the environment says about this process.
@@ -26,6 +27,7 @@ struct job_description {
     int checked = -1;            // 0 or 1 as the user says, -1: nothing said
     std::size_t arena_bytes = 0; // 0: nothing said
     wait_choice waiting = wait_choice::automatic;
+    lend_choice lending = lend_choice::automatic;
     debug_level debug = debug_level::warn;
 };
 
@@ -121,6 +123,7 @@ inline job_description describe_job(const environment& env = environment()) {
         "COLLX_CHECKED", [](const variable&, const char* value) { return value[0] - '0'; }, d.checked);
     read("COLLX_ARENA_BYTES", detail::read_bytes, d.arena_bytes);
     read("COLLX_WAIT", detail::read_choice, d.waiting);
+    read("COLLX_LENDING", detail::read_choice, d.lending);
     read("COLLX_DEBUG", detail::read_choice, d.debug);
 
     const char* forced = env.get("COLLX_BOOTSTRAP");

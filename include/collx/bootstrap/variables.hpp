@@ -47,6 +47,8 @@ inline constexpr variable variables[] = {
      1 << 20, std::int64_t{1} << 46},
     {"COLLX_WAIT", variable::kind::choice, "auto", "how to wait: auto yields when ranks share cores", 0, 0,
      "auto|spin|yield"},
+    {"COLLX_LENDING", variable::kind::choice, "auto", "whether peers read large messages where they are", 0, 0,
+     "auto|never|always"},
     {"COLLX_DEBUG", variable::kind::choice, "WARN", "what to print", 0, 0, "WARN|INFO|TRACE"},
     {"COLLX_BOOTSTRAP", variable::kind::choice, "the first that applies", "who says which rank this is", 0, 0,
      "env|single"},

@@ -36,7 +36,8 @@ public:
     int rank() const { return live().net.rank(); }
     int size() const { return live().net.size(); }
 
-    // How long calls wait for peers before they throw timed_out.
+    // How long a call may stand still, nothing arriving and nothing leaving, before it throws timed_out. A call's own
+    // .timeout is for the call as a whole.
     void set_timeout(std::chrono::nanoseconds t) { live().settings.timeout_ns = t.count(); }
     // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a
     // hang). Collective.
@@ -46,6 +47,12 @@ public:
     // A new communicator of all ranks with the same colour, in the order of (key, rank). A negative colour takes no
     // part and receives an empty one.
     communicator split(int color, int key = 0);
+    // A new communicator of the ranks that still live, in the same order: the way on after peer_failed, timed_out,
+    // mismatch or aborted has ended this one. All ranks that live call it, each after its own error.
+    // Errors: timed_out naming a rank that lives and does not come; resource.
+    // Ensures: all who get one get the same; if one of them has died meanwhile, its first call says so and it may be
+    // shrunk in turn.
+    communicator shrink();
     bool is_empty() const { return core_ == nullptr; }
 
     // Ends the communicator for all ranks: every call under way or to come throws aborted. Local, immediate, from any
@@ -55,8 +62,9 @@ public:
         (void)live().net.move();
     }
 
-    // Moves outstanding operations on without waiting. Returns how many are left.
-    std::size_t progress() { return live().progress_pending(); }
+    // Moves outstanding operations on without waiting. Returns how many are left; none after a failure, which test()
+    // and wait() of each then throw.
+    std::size_t progress() { return live().progress(); }
 
     links::traffic sent() const { return live().net.sent(); }
     std::uint64_t sequence() const { return live().sequence; }

@@ -20,10 +20,10 @@ struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
         : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
 
-    // parent: the communicator it is split from, whose end also ends the waiting for those who do not come. id: see
-    // job::make_links.
+    // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
+    // waits: for all of its ranks to come. id: see job::make_links.
     communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_,
-                      communicator_core* parent = nullptr, std::uint64_t id_ = 0)
+                      communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0)
         : home(std::move(j)), offset(at), id(id_), settings(home->settings),
           net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
         if (members.empty())
@@ -31,12 +31,12 @@ struct communicator_core {
         if (!home->is_threads && net.is_one_host()) {
             std::vector<int> pids;
             for (int r : members) pids.push_back(home->process_of(r));
-            net.set_processes(std::move(pids));
+            net.set_processes(std::move(pids), settings.lend);
         }
         try {
             if (net.is_one_host())
                 exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
-            attach(parent);
+            if (waits) attach(parent);
         } catch (const error&) {
             net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
             leave();
@@ -48,11 +48,21 @@ struct communicator_core {
         if (!home->mark.is_child()) leave();
         else if (net.remote() != nullptr) net.remote()->forget();
     }
-    // The last of its ranks gives the memory back.
+    // The last of its ranks gives the memory back. Who was killed cannot give up its share, so the others do it before
+    // their own.
     void leave() {
-        const auto bytes = net.layout().bytes();
         if (net.remote() != nullptr) net.remote()->say_bye();
-        if (net.control().users.fetch_sub(1, std::memory_order_acq_rel) == 1) home->memory->give_back(offset, bytes);
+        home->watch.find_dead([&](int world_rank) {
+            if (const int r = rank_of(world_rank); r >= 0) (void)net.give_up_share(r);
+            return false;
+        });
+        if (net.give_up_share(net.rank())) home->memory->give_back(offset, net.layout().bytes());
+    }
+    // Rank here of a rank of the job, -1 if it is none here.
+    int rank_of(int world_rank) const {
+        for (int r = 0; r < net.size(); ++r)
+            if (members[static_cast<std::size_t>(r)] == world_rank) return r;
+        return -1;
     }
 
     // ------------------------------------------------------------------ running operations
@@ -66,7 +76,9 @@ struct communicator_core {
             if (p == task_state::done) return flush(timeout_ns);
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
-            if (net.move() || p == task_state::moved) wait.reset();
+            const bool carried = net.move(); // bytes from and to other hosts; what is said beside them is no progress
+            if (p == task_state::moved) wait.reset(), note_progress(until, timeout_ns);
+            else if (carried) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
         }
     }
@@ -92,26 +104,40 @@ struct communicator_core {
         }
     }
 
-    // The slow questions of a wait.
+    // A call's own time limit is for the whole call. The communicator's is for the time in which nothing moves: it is
+    // there to notice that a peer does not come, not to limit how much data a call may have.
+    static void note_progress(std::int64_t& until, std::int64_t timeout_ns) {
+        if (until > 0 && timeout_ns <= 0) until = counts_again;
+    }
+    static constexpr std::int64_t counts_again = -1;
+
+    // The slow questions of a wait; `until` begins as 0.
     void check(std::int64_t& until, std::int64_t timeout_ns, int waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
         const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
-        if (until == 0) until = now + limit, next_watch_ns = 0, suspect = -1;
-        if (now >= next_watch_ns) {
-            next_watch_ns = now + 2'000'000;
-            if (net.is_one_host()) net.say_waiting(waiting_word(now, waiting_for));
-            else net.say_waiting_far(now, limit, waiting_for);
-            const int dead = find_dead(now, waiting_for);
-            // Once more before giving up: what it sent before it ended may have come after our last look.
-            if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
-            suspect = dead;
-            if (dead >= 0) next_watch_ns = now;
-        }
-        if (now >= until) give_up(failure(errc::timeout, find_late(now, limit, waiting_for)), waiting_for);
+        if (until == 0) next_watch_ns = 0, suspect = -1;
+        if (until <= 0) until = now + limit;
+        if (now >= next_watch_ns) look_around(now, limit, waiting_for);
+        if (now < until) return;
+        const int late = find_late(now, limit, waiting_for);
+        // Nobody to blame: perhaps the next strand of this rank, or of those it waits for, knows more.
+        if (late < 0 && waiting_for >= 0 && now < until + limit / 8) return;
+        give_up(failure(errc::timeout, late >= 0 || waiting_for < 0 ? late : waiting_for), waiting_for);
+    }
+    // Says whom this rank waits for, and asks whether that one lives.
+    void look_around(std::int64_t now, std::int64_t limit, int waiting_for) {
+        next_watch_ns = now + 2'000'000;
+        if (net.is_one_host()) net.say_waiting(waiting_word(now, waiting_for));
+        else net.say_waiting_far(now, limit, waiting_for);
+        const int dead = find_dead(now, waiting_for);
+        // Once more before giving up: what it sent before it ended may have come after our last look.
+        if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
+        suspect = dead;
+        if (dead >= 0) next_watch_ns = now;
     }
     // Who keeps everybody waiting: from the rank we wait for to the one it waits for and so on, up to one that does not
-    // wait. A stopped rank may have waited before, so what was said long ago does not count. In a circle nobody is to
-    // blame more than the next.
+    // wait. A stopped rank may have waited before, so what was said long ago does not count. -1: in a circle nobody is
+    // to blame more than the next.
     int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
         if (!net.is_one_host()) return net.find_late(now, limit / 4, waiting_for);
         int r = waiting_for;
@@ -120,7 +146,7 @@ struct communicator_core {
             if (now - w.said_at_ns() > limit / 4) return r;
             r = w.peer();
         }
-        return waiting_for < 0 ? -1 : waiting_for;
+        return -1;
     }
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
@@ -131,9 +157,8 @@ struct communicator_core {
         if (home->watch.watched() == 0) return -1;
         int guilty = -1;
         home->watch.find_dead([&](int world_rank) {
-            int r = 0;
-            while (r < net.size() && members[static_cast<std::size_t>(r)] != world_rank) ++r;
-            if (r == net.size()) return false;
+            const int r = rank_of(world_rank);
+            if (r < 0) return false;
             const bool died = !home->has_left(world_rank);
             if (died && died_since_ns == 0) died_since_ns = now;
             if (r != waiting_for && waiting_for != everybody && !(died && now - died_since_ns > 100'000'000))
@@ -167,7 +192,7 @@ struct communicator_core {
         const auto call = static_cast<unsigned long long>(sequence);
         switch (f.code()) {
             case errc::peer_failed:
-                fail(errc::peer_failed, me, who, "see its output; build a new communicator from the survivors",
+                fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
                      "rank %d died (call %llu)", who, call);
             case errc::timeout:
                 if (who < 0)
@@ -177,7 +202,7 @@ struct communicator_core {
                      "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer",
                      "timed out waiting for rank %d (call %llu)", who, call);
             case errc::aborted:
-                fail(errc::aborted, me, who, "make a new communicator to go on",
+                fail(errc::aborted, me, who, "shrink() makes a new communicator of all ranks that live",
                      "rank %d aborted the communicator (call %llu)", who, call);
             case errc::mismatch:
                 fail(errc::mismatch, me, who,
@@ -236,6 +261,7 @@ struct communicator_core {
             for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
             operation& op = *pending[i].op;
             if (is_first) op.state = op.advance();
+            moves += is_first && op.state != task_state::blocked;
             if (op.state == task_state::failed) net.report(op.error);
             if (op.state == task_state::done || op.state == task_state::failed)
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
@@ -256,16 +282,47 @@ struct communicator_core {
     // Waits for an operation that was started before.
     bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
         backoff wait(settings.waiting);
-        const std::int64_t limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
-        std::int64_t until = 0;
-        for (const std::int64_t end = now_ns() + limit;;) {
+        const std::int64_t end = may_fail ? 0 : now_ns() + timeout_ns;
+        for (looking l;;) {
             progress_pending();
-            if (op.state == task_state::done) return flush(limit), true;
+            if (op.state == task_state::done) return flush(timeout_ns), true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
-            if (!wait.pause()) continue;
+            if (moves != l.seen_moves) {
+                wait.reset();
+                l.note(moves, timeout_ns);
+                if (may_fail) continue;
+            } else if (!wait.pause()) {
+                continue;
+            }
             if (!may_fail && now_ns() >= end) return false;
-            check(until, limit, op.waiting_for);
+            check(l.until, timeout_ns, op.waiting_for);
         }
+    }
+    // A wait for outstanding operations; of those who only look from time to time, it goes on between their looks.
+    struct looking {
+        std::int64_t until = 0;
+        std::uint64_t seen_moves = 0;
+        void note(std::uint64_t moves, std::int64_t timeout_ns) {
+            if (seen_moves != moves) note_progress(until, timeout_ns);
+            seen_moves = moves;
+        }
+    };
+    void look(looking& l, std::int64_t timeout_ns, int waiting_for) {
+        l.note(moves, timeout_ns);
+        check(l.until, timeout_ns, waiting_for);
+    }
+    // progress_pending(), and the news of failures: after one, outstanding operations have failed too.
+    std::size_t progress() {
+        if (progress_pending() == 0) return 0;
+        try {
+            look(progress_look, 0, pending.front().op->waiting_for);
+            return pending.size();
+        } catch (const error&) { // for whoever asks the operations
+        }
+        const failure f = net.failed();
+        for (auto& p : pending) p.op->state = task_state::failed, p.op->error = f;
+        pending.clear();
+        return 0;
     }
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
@@ -274,12 +331,17 @@ struct communicator_core {
             return detail::exchange_over_tree(
                 *this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
+        const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
         std::int64_t until = 0;
-        for (backoff b(settings.waiting); net.control().attached.load(std::memory_order_acquire) < net.size();)
-            if (b.pause()) {
-                if (parent != nullptr) parent->require_alive();
-                check(until, 0, everybody);
-            }
+        try {
+            for (backoff b(settings.waiting); !have_all_come();)
+                if (b.pause()) {
+                    if (parent != nullptr) parent->require_alive();
+                    check(until, 0, everybody);
+                }
+        } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
+            if (!have_all_come()) throw;
+        }
     }
     static constexpr int everybody = -2;
 
@@ -292,7 +354,10 @@ struct communicator_core {
     std::vector<outstanding> pending;
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
+    std::uint32_t shrinks = 0;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
+    std::uint64_t moves = 0; // times that an outstanding operation got further
+    looking progress_look;
     std::int64_t next_watch_ns = 0, died_since_ns = 0;
     int suspect = -1; // found dead at the last look
 };

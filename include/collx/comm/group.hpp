@@ -27,8 +27,20 @@ struct grouped_call {
     virtual std::size_t bytes() const = 0;
     virtual void publish(std::byte* to) = 0;
     virtual void finish(const std::byte* const* ranks, std::size_t at, int n, int me) = 0;
-    virtual void run_alone() = 0;
+    virtual void run_alone(const call_options&) = 0;
+    virtual void sign(signature&) const = 0;
 };
+
+// Adds one call to what ranks must agree on: all of them, in order.
+template <class Element, class Op>
+void sign_call(signature& s, collective what, std::size_t bytes, int root = -1) {
+    constexpr std::uint32_t odd = 0x9e37'79b9;
+    s.counts_hash = (s.counts_hash ^ bytes) * odd + 1;
+    s.type_hash =
+        (s.type_hash ^ static_cast<std::uint32_t>(type_hash<Element>()) ^ static_cast<std::uint32_t>(what)) * odd;
+    s.op_hash = (s.op_hash ^ static_cast<std::uint32_t>(op_hash<Op>())) * odd;
+    if (root >= 0) s.root = s.root * 31 + root;
+}
 
 // Operands that need more than 8-byte alignment go by themselves.
 template <class T>
@@ -88,9 +100,12 @@ struct grouped_all_reduce final : grouped_call {
         for (int k = 0; k < n; ++k) sources.push_back(reinterpret_cast<const element*>(ranks[k] + at));
         move.fold_ranks(sources.data(), n, me, sched::place::in, 0, sched::place::out, 0, nullptr, view.size());
     }
-    void run_alone() override {
-        if (root >= 0) detail::reduce_fn<blocking>{}(*comm, view, op, {.root = root});
-        else detail::all_reduce_fn<blocking>{}(*comm, view, op);
+    void run_alone(const call_options& o) override {
+        if (root >= 0) detail::reduce_fn<blocking>{}(*comm, view, op, {.timeout = o.timeout, .root = root});
+        else detail::all_reduce_fn<blocking>{}(*comm, view, op, o);
+    }
+    void sign(signature& s) const override {
+        sign_call<element, Op>(s, root >= 0 ? collective::reduce : collective::all_reduce, bytes(), root);
     }
     communicator* comm;
     View view;
@@ -112,7 +127,10 @@ struct grouped_broadcast final : grouped_call {
         if (me != root)
             move.store(sched::place::out, 0, reinterpret_cast<const element*>(ranks[root] + at), view.size());
     }
-    void run_alone() override { detail::broadcast_fn<blocking>{}(*comm, view, {.root = root}); }
+    void run_alone(const call_options& o) override {
+        detail::broadcast_fn<blocking>{}(*comm, view, {.timeout = o.timeout, .root = root});
+    }
+    void sign(signature& s) const override { sign_call<element, no_op>(s, collective::broadcast, bytes(), root); }
     communicator* comm;
     View view;
     int root;
@@ -130,7 +148,8 @@ struct grouped_all_gather final : grouped_call {
             move.store(sched::place::out, static_cast<std::size_t>(k) * in.size(),
                        reinterpret_cast<const element*>(ranks[k] + at), in.size());
     }
-    void run_alone() override { detail::all_gather_fn<blocking>{}(*comm, in, out); }
+    void run_alone(const call_options& o) override { detail::all_gather_fn<blocking>{}(*comm, in, out, o); }
+    void sign(signature& s) const override { sign_call<element, no_op>(s, collective::all_gather, bytes()); }
     communicator* comm;
     In in;
     Out out;
@@ -149,26 +168,29 @@ public:
     template <Buffer X, class Op = plus>
     void all_reduce(X&& x, Op op = {}) {
         require_output<X>();
-        add<detail::grouped_all_reduce<buffer_t<X>, Op>>(buffer(x), op, -1);
+        add<detail::grouped_all_reduce<buffer_t<X>, Op>>(checked(buffer(x)), op, -1);
     }
     template <Buffer X, class Op = plus>
     void reduce(X&& x, int root, Op op = {}) {
         require_output<X>();
         detail::require_root(comm_->internals(), root);
-        add<detail::grouped_all_reduce<buffer_t<X>, Op>>(buffer(x), op, root);
+        add<detail::grouped_all_reduce<buffer_t<X>, Op>>(checked(buffer(x)), op, root);
     }
     template <Buffer X>
     void broadcast(X&& x, int root) {
         require_output<X>();
         detail::require_root(comm_->internals(), root);
-        add<detail::grouped_broadcast<buffer_t<X>>>(buffer(x), root);
+        add<detail::grouped_broadcast<buffer_t<X>>>(checked(buffer(x)), root);
     }
     template <Buffer In, Buffer Out>
     void all_gather(In&& in, Out&& out) {
         require_output<Out>();
-        detail::require_size(comm_->internals(), "output", buffer(out).size(),
-                             buffer(in).size() * static_cast<std::size_t>(comm_->size()));
-        add<detail::grouped_all_gather<buffer_t<In>, buffer_t<Out>>>(buffer(in), buffer(out));
+        const auto a = checked(buffer(in));
+        const auto b = checked(buffer(out));
+        auto& c = comm_->internals();
+        detail::require_size(c, "output", b.size(), a.size() * static_cast<std::size_t>(c.net.size()));
+        detail::require_apart(c, a, b, a.size() * static_cast<std::size_t>(c.net.rank()));
+        add<detail::grouped_all_gather<buffer_t<In>, buffer_t<Out>>>(a, b);
     }
     std::size_t size() const { return calls_.size(); }
 
@@ -181,13 +203,18 @@ public:
             while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room)
                 bytes += round_up(calls[last++]->bytes(), 8);
             if (!comm_->internals().net.is_one_host()) last = first; // there is no memory to see all operands in
-            if (last == first) calls[last++]->run_alone();
+            if (last == first) calls[last++]->run_alone(o);
             else exchange(calls, first, last, bytes, o);
             first = last;
         }
     }
 
 private:
+    template <class View>
+    View checked(View v) const {
+        detail::require_memory(comm_->internals(), v, "group's");
+        return v;
+    }
     template <class Call, class... Args>
     void add(Args&&... args) {
         calls_.push_back(make_sole<Call>(*comm_, std::forward<Args>(args)...));
@@ -197,10 +224,11 @@ private:
                   const call_options& o) {
         auto& c = comm_->internals();
         c.begin_collective();
-        if (c.settings.checked)
-            detail::compare_signatures(
-                c, {.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2},
-                o.timeout.count());
+        if (c.settings.checked) {
+            signature s{.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2};
+            for (std::size_t i = first; i < last; ++i) calls[i]->sign(s);
+            detail::compare_signatures(c, s, o.timeout.count());
+        }
         auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);
         const auto l = chunk_layout::even(bytes, 1);
         task<links, detail::group_mover> t(c.net, plan, detail::group_mover(calls, first, last), l, l, bytes);

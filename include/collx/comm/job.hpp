@@ -32,6 +32,7 @@ struct job_settings {
     std::int64_t timeout_ns = 60'000'000'000;
     bool checked = checked_by_default;
     wait_policy waiting{};
+    lending lend = lending::automatic;
     bool oversubscribed = false; // more ranks than cores on this host
     bool operator==(const job_settings&) const = default;
 };
@@ -78,16 +79,16 @@ struct host_map {
 class job {
 public:
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads)
-        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads) {
-        if (!threads && size > 1) watch = peer_watch(*memory, rank, size);
-    }
+        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
+          watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {}
     // A job on several hosts: `a` is shared by those of this one.
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
         counted_ptr<socket_hub> door)
-        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads), hosts(std::move(here)),
-          hub(std::move(door)) {
-        if (threads || hosts.rank_at.size() < 2) return;
-        watch = peer_watch(*memory, place(rank), static_cast<int>(hosts.rank_at.size()));
+        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
+          watch(!threads && here.rank_at.size() > 1 ? peer_watch(*memory, here.place_of[static_cast<std::size_t>(rank)],
+                                                                 static_cast<int>(here.rank_at.size()))
+                                                    : peer_watch()),
+          hosts(std::move(here)), hub(std::move(door)) {
         watch.rename(hosts.rank_at);
     }
     job(const job&) = delete;
@@ -125,6 +126,12 @@ public:
     bool has_failed(int other) const {
         return place(other) >= 0 &&
                memory->header().pid[place(other)].load(std::memory_order_acquire) == arena_header::has_failed;
+    }
+
+    // Whether a rank will do nothing more: its process has ended or left the job, or its thread has failed. Once false
+    // it may still be so; once true it stays so.
+    bool is_gone(int other) {
+        return has_left(other) || has_failed(other) || watch.find_dead([&](int r) { return r == other; }) == other;
     }
 
     detail::notice_board& board() const { return *reinterpret_cast<detail::notice_board*>(memory->board()); }

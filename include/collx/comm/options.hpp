@@ -11,7 +11,8 @@
 COLLX_BEGIN_NAMESPACE
 
 struct call_options {
-    // How long the call may wait for its peers; 0 takes the communicator's.
+    // How long the call may take as a whole, from its first wait on, whatever moves meanwhile. 0: as long as something
+    // moves, see communicator::set_timeout().
     std::chrono::nanoseconds timeout{0};
     // For rooted collectives.
     int root = 0;

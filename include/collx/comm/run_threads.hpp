@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include <cstring>
 #include <exception>
 #include <type_traits>
 #include <vector>
@@ -25,18 +26,16 @@ struct thread_rank {
     static void* start(void* self) {
         auto& me = *static_cast<thread_rank*>(self);
         thread_job = me.home;
-        communicator::core* world_core = nullptr;
         try {
             communicator world;
-            world_core = &world.internals();
             try {
                 if constexpr (std::is_invocable_v<F&, communicator&>) (*me.body)(world);
                 else (*me.body)();
             } catch (...) {
                 me.error = std::current_exception();
                 me.home->say_failed();
-                world_core->net.report(
-                    failure(errc::peer_failed, me.home->rank)); // the others must not wait for this rank
+                // The others must not wait for this rank. (The body may have put another communicator into `world`.)
+                if (!world.is_empty()) world.internals().net.report(failure(errc::peer_failed, world.rank()));
             }
         } catch (...) {
             if (!me.error) me.error = std::current_exception();
@@ -92,10 +91,21 @@ void run_thread_jobs(std::vector<counted_ptr<job>> jobs, F&& f) {
         ranks[static_cast<std::size_t>(r)].home->found_by = "run_threads";
         ranks[static_cast<std::size_t>(r)].body = &f;
     }
-    for (auto& r : ranks)
-        if (::pthread_create(&r.thread, nullptr, &rank_type::start, &r) != 0)
-            fail(errc::resource, -1, -1, "raise the thread limit", "cannot start %d threads", n);
-    for (auto& r : ranks) ::pthread_join(r.thread, nullptr);
+    int started = 0, reason = 0;
+    while (started < n && reason == 0) {
+        auto& r = ranks[static_cast<std::size_t>(started)];
+        reason = ::pthread_create(&r.thread, nullptr, &rank_type::start, &r);
+        started += reason == 0;
+    }
+    // Those who started wait for all in their first communicator, where they hear that some will not come.
+    for (int r = started; r < n; ++r) {
+        ranks[static_cast<std::size_t>(r)].home->say_failed();
+        ranks[static_cast<std::size_t>(r)].home.reset(); // closes its door
+    }
+    for (int r = 0; r < started; ++r) ::pthread_join(ranks[static_cast<std::size_t>(r)].thread, nullptr);
+    if (started < n)
+        fail(errc::resource, -1, started, "raise the limit of threads (ulimit -u, pids.max) or of memory, or use fewer",
+             "started %d of %d threads: %s", started, n, std::strerror(reason));
     std::exception_ptr first;
     for (auto& r : ranks) {
         if (!r.error) continue;

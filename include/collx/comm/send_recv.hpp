@@ -19,17 +19,19 @@ inline void require_peer(const communicator_core& c, int peer) {
 inline int message_queue(int peer, bool outgoing) { return port::count + 2 * peer + (outgoing ? 1 : 0); }
 
 template <class View, class Algorithm>
-auto make_message(communicator_core& c, const View& v, const Algorithm& a) {
+auto make_message(communicator_core& c, const View& v, const Algorithm& a, bool until_taken) {
     using mover_type = mover<View, View, no_op, element_of<View>>;
     auto& plan = c.schedules.bind(a, port::messages);
     const auto l = chunk_layout::even(v.size(), 1);
     const std::size_t bytes = piece_bytes(plan, v.size() * sizeof(element_of<View>), c.net.slot_bytes(),
                                           c.is_oversubscribed(), c.net.is_one_host());
-    return task<links, mover_type>(c.net, plan, mover_type(v, v, no_op{}, c.net.size()), l, l,
-                                   bytes / sizeof(element_of<View>));
+    task<links, mover_type> t(c.net, plan, mover_type(v, v, no_op{}, c.net.size()), l, l,
+                              bytes / sizeof(element_of<View>));
+    if (until_taken) t.wait_for_readers();
+    return t;
 }
 
-template <class Mode, bool Outgoing>
+template <class Mode, bool Outgoing, bool UntilTaken = Outgoing>
 struct message_fn {
     template <Communicates Comm, Buffer X>
     auto operator()(Comm&& comm, X&& x, int peer, const call_options& o = {}) const {
@@ -47,7 +49,7 @@ struct message_fn {
             } else if (c.is_queued(queue)) {
                 c.wait_for(*enqueue(c, v, algorithm{.peer = peer}, queue), o.timeout.count(), true);
             } else {
-                auto t = make_message(c, v, algorithm{.peer = peer});
+                auto t = make_message(c, v, algorithm{.peer = peer}, UntilTaken);
                 c.run(t, o.timeout.count());
             }
         });
@@ -56,7 +58,7 @@ struct message_fn {
 private:
     template <class View, class Algorithm>
     static counted_ptr<operation> enqueue(communicator_core& c, const View& v, const Algorithm& a, int queue) {
-        auto t = make_counted<decltype(make_message(c, v, a))>(make_message(c, v, a));
+        auto t = make_counted<decltype(make_message(c, v, a, true))>(make_message(c, v, a, UntilTaken));
         c.pending.push_back({t, queue});
         c.progress_pending();
         return t;
@@ -67,7 +69,8 @@ struct sendrecv_fn {
     template <Communicates Comm, Buffer Out, Buffer In>
     void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const call_options& o = {}) const {
-        message_fn<nonblocking, true> start;
+        require_apart(base_of(comm).internals(), buffer(outgoing), buffer(incoming), SIZE_MAX);
+        message_fn<nonblocking, true, false> start; // everybody receives, so nobody need wait for that
         message_fn<blocking, false> finish;
         auto sending = start(comm, outgoing, to_rank, o);
         finish(comm, incoming, from_rank, o);
@@ -78,13 +81,14 @@ struct sendrecv_fn {
 } // namespace detail
 
 // Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again; small messages are
-// on their way by then, large ones have been taken. Cost: one message per 64 KiB; no system call. Errors: as
+// on their way by then, those of 32 KiB and more have been taken. Cost: one message per 64 KiB, through shared memory
+// or, where that is cheaper at the moment, read by the receiver through the kernel (docs/design/lending.md). Errors: as
 // all_reduce; mismatch if the receiver expects another size. Example: if (world.rank() == 0) collx::send(world, x, 1);
 // else if (world.rank() == 1) collx::recv(world, x, 0);
 inline constexpr detail::message_fn<detail::blocking, true> send{};
 inline constexpr detail::message_fn<detail::blocking, false> recv{};
 // Sends to one rank while receiving from another (or the same): safe in rings, where everybody sending first would wait
-// for ever.
+// for ever. The two buffers may not overlap.
 inline constexpr detail::sendrecv_fn sendrecv{};
 namespace async {
 inline constexpr detail::message_fn<detail::nonblocking, true> send{};

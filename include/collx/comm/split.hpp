@@ -60,7 +60,7 @@ inline communicator communicator::split(int color, int key) {
     const std::uint64_t origin[] = {c.id, c.sequence, static_cast<std::uint64_t>(color)};
     const std::uint64_t id = detail::hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12) | 1;
     const int n_there = static_cast<int>(members.size());
-    auto made = make_sole<communicator_core>(c.home, offset, rank_there, n_there, std::move(members), &c, id);
+    auto made = make_sole<communicator_core>(c.home, offset, rank_there, n_there, std::move(members), &c, true, id);
     made->settings = c.settings;
     return communicator(std::move(made));
 }

@@ -26,24 +26,24 @@ public:
         : core_(&c), op_(std::move(op)), held_(std::move(held)), timeout_ns_(timeout_ns) {}
     work(work&& o) noexcept
         : core_(std::exchange(o.core_, nullptr)), op_(std::move(o.op_)), held_(std::move(o.held_)),
-          timeout_ns_(o.timeout_ns_) {}
+          timeout_ns_(o.timeout_ns_), look_(o.look_) {}
     work& operator=(work&& o) noexcept {
         if (this != &o) {
             leave();
             core_ = std::exchange(o.core_, nullptr), op_ = std::move(o.op_), held_ = std::move(o.held_),
-            timeout_ns_ = o.timeout_ns_;
+            timeout_ns_ = o.timeout_ns_, look_ = o.look_;
         }
         return *this;
     }
     ~work() { leave(); }
 
-    // True once the call is done. Never waits. Throws what ended the call.
+    // True once the call is done. Never waits. Throws what ended the call: a peer that died and time that has run out
+    // are noticed here as in wait().
     bool test() {
         if (op_ == nullptr || op_->state == task_state::done) return true;
         core_->progress_pending();
         if (op_->state == task_state::failed) core_->give_up(op_->error, op_->waiting_for);
-        if (op_->state != task_state::done)
-            if (const failure f = core_->net.failed()) core_->give_up(f, -1);
+        if (op_->state != task_state::done) core_->look(look_, timeout_ns_, op_->waiting_for);
         return op_->state == task_state::done;
     }
     // Waits until the call is done and returns the buffer, if the call owns it. Throws what ended the call, or
@@ -68,6 +68,7 @@ private:
     counted_ptr<operation> op_;
     counted_ptr<detail::held_operation<R>> held_;
     std::int64_t timeout_ns_;
+    communicator::core::looking look_;
 };
 
 COLLX_END_NAMESPACE

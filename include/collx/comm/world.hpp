@@ -107,6 +107,7 @@ inline counted_ptr<job> this_job() {
     if (d.checked >= 0) s.checked = d.checked == 1;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
+    s.lend = static_cast<lending>(d.lending);
     const host_description h = describe_host();
     door to_others;
     const meeting m = agree_on_places(d, deadline::in_ns(s.timeout_ns), h, [&] { return to_others.open(h); });

@@ -61,21 +61,38 @@ private:
 // The ones that programs catch by type.
 struct peer_failed : error {
     using error::error;
+    explicit peer_failed(const error& e) : error(e) {}
 };
 struct timed_out : error {
     using error::error;
+    explicit timed_out(const error& e) : error(e) {}
 };
 struct mismatch : error {
     using error::error;
+    explicit mismatch(const error& e) : error(e) {}
 };
 struct aborted : error {
     using error::error;
+    explicit aborted(const error& e) : error(e) {}
 };
 struct invalid_argument : error {
     using error::error;
+    explicit invalid_argument(const error& e) : error(e) {}
 };
 
-// Throws the type that belongs to the code. Format as printf; kept out of line so that hot paths carry only a call.
+// Throws the type that belongs to the error's code.
+[[noreturn, gnu::cold, gnu::noinline]] inline void raise(const error& e) {
+    switch (e.code()) {
+        case errc::peer_failed: throw peer_failed(e);
+        case errc::timeout: throw timed_out(e);
+        case errc::mismatch: throw mismatch(e);
+        case errc::aborted: throw aborted(e);
+        case errc::invalid_argument: throw invalid_argument(e);
+        default: throw e;
+    }
+}
+
+// The same for a new error. Format as printf; kept out of line so that hot paths carry only a call.
 [[noreturn, gnu::cold, gnu::noinline, gnu::format(printf, 5, 6)]] inline void
 fail(errc code, int rank, int peer, const char* remedy, const char* format, ...) {
     char text[400];
@@ -83,14 +100,7 @@ fail(errc code, int rank, int peer, const char* remedy, const char* format, ...)
     va_start(args, format);
     std::vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    switch (code) {
-        case errc::peer_failed: throw peer_failed(code, rank, peer, text, remedy);
-        case errc::timeout: throw timed_out(code, rank, peer, text, remedy);
-        case errc::mismatch: throw mismatch(code, rank, peer, text, remedy);
-        case errc::aborted: throw aborted(code, rank, peer, text, remedy);
-        case errc::invalid_argument: throw invalid_argument(code, rank, peer, text, remedy);
-        default: throw error(code, rank, peer, text, remedy);
-    }
+    raise(error(code, rank, peer, text, remedy));
 }
 
 COLLX_END_NAMESPACE

@@ -29,7 +29,7 @@ public:
 
 private:
     void check() const {
-        if (!value_) throw *error_;
+        if (!value_) raise(*error_);
     }
     std::optional<T> value_;
     std::optional<collx::error> error_;
@@ -45,7 +45,7 @@ public:
     bool has_value() const { return !error_.has_value(); }
     explicit operator bool() const { return has_value(); }
     void value() const {
-        if (error_) throw *error_;
+        if (error_) raise(*error_);
     }
     const collx::error& error() const { return *error_; }
 

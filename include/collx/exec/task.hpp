@@ -11,48 +11,14 @@
 #include <cstring>
 #include <vector>
 
-#include <collx/exec/layout.hpp>
+#include <collx/core/clock.hpp>
+#include <collx/exec/bound_schedule.hpp>
 #include <collx/exec/mover.hpp>
-#include <collx/sched/recorder.hpp>
+#include <collx/exec/operation.hpp>
+#include <collx/exec/pieces.hpp>
 #include <collx/transport/links.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-// The window of one algorithm on one port, and how many pieces have run over it: stages and signal numbers go on where
-// the last call stopped. Rooted algorithms share one window for all roots.
-struct bound_window {
-    window_memory memory;
-    std::uint64_t iteration = 0;
-    std::size_t position = 0; // in the rings: the same on all ranks
-};
-
-// A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
-struct bound_schedule {
-    sched::program steps;
-    int chunks = 1;
-    int max_message_chunks = 1;
-    int tmp_chunks = 0;
-    int at_port = 0;
-    bool zero_copy = false;         // peers read and write the user's own buffers
-    bound_window* window = nullptr; // null where channels alone are used
-    std::byte* scratch = nullptr;   // tmp chunks
-    std::size_t scratch_bytes = 0;
-    std::vector<std::byte> scratch_memory;
-    std::vector<std::vector<std::byte>> outgrown;
-    std::vector<const void*> sources; // operands of a fold
-};
-
-enum class task_state : unsigned char { blocked, moved, done, failed };
-
-// Something under way on a communicator.
-class operation {
-public:
-    virtual ~operation() = default;
-    virtual task_state advance() = 0;
-    task_state state = task_state::blocked; // kept by the progress engine for whoever waits
-    failure error{};
-    int waiting_for = -1; // the peer that the first blocked strand waits for, -1: several
-};
 
 template <class Links, class Mover>
 class task final : public operation {
@@ -64,16 +30,17 @@ public:
     // attached: a zero-copy schedule on private buffers, read through the kernel.
     task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out,
          std::size_t piece_elems, bool attached = false)
-        : links_(links), plan_(plan), mover_(mover), in_(in), out_(out),
-          piece_elems_(piece_elems == 0 ? 1 : piece_elems), attached_(attached) {
-        const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
-        pieces_ = most == 0 ? 1 : (most + piece_elems_ - 1) / piece_elems_;
-        stride_bytes_ = round_up(piece_elems_ * sizeof(wire), alignof(wire));
+        : links_(links), plan_(plan), mover_(mover), cuts_(in, out, plan.chunks, piece_elems), attached_(attached) {
+        stride_bytes_ = round_up(cuts_.elems * sizeof(wire), alignof(wire));
         if (plan.window != nullptr) enter_window(*plan.window);
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)
-            strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0};
+            strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0, nullptr};
     }
+
+    // Large messages are done when they were taken, lent or not: what a program may rely on must not depend on which
+    // was cheaper at the moment.
+    void wait_for_readers() { must_return_ = cuts_.in.largest() * sizeof(wire) >= least_lent_bytes; }
 
     task_state advance() override {
         bool moved = false, again;
@@ -81,14 +48,15 @@ public:
             again = false;
             int left = 0;
             for (int s = 0; s < count_; ++s) {
-                strand& st = strands_[s];
-                if (st.piece == pieces_) continue;
+                strand& st = strands_[s + turn_ < count_ ? s + turn_ : s + turn_ - count_];
+                if (st.piece == cuts_.count) continue;
                 if (run_iteration(st)) again = moved = true;
                 if (error) return task_state::failed;
-                left += st.piece != pieces_;
+                left += st.piece != cuts_.count;
             }
-            if (left == 0) return task_state::done;
+            if (left == 0) return must_return_ && !is_returned() ? task_state::blocked : task_state::done;
         } while (again);
+        if (++turn_ >= count_) turn_ = 0;
         return moved ? task_state::moved : task_state::blocked;
     }
 
@@ -98,10 +66,9 @@ private:
         std::size_t piece;
         std::size_t position; // of this iteration in the window's rings
         int seen;             // wait_all: peers already found
+        std::size_t* covered; // by step: the first piece that has not gone with an earlier one; null while none has
     };
-    struct part {
-        std::size_t at, count;
-    };
+    using part = pieces::part;
 
     // Runs to the end of this iteration or until blocked. True if anything was done.
     bool run_iteration(strand& st) {
@@ -132,7 +99,7 @@ private:
     void enter_window(bound_window& w) {
         window_ = w.memory;
         base_ = w.iteration;
-        w.iteration += pieces_;
+        w.iteration += cuts_.count;
         const std::size_t bytes = stride_bytes_ * static_cast<std::size_t>(plan_.chunks);
         inline_window_ = bytes <= signal_line::inline_bytes && alignof(wire) <= 8;
         if (inline_window_ || plan_.zero_copy || bytes == 0 || window_.shape().ring_bytes() == 0)
@@ -140,38 +107,14 @@ private:
         iteration_bytes_ = round_up(bytes, cache_line_bytes);
         first_position_ = fitting(w.position);
         const std::size_t ring = window_.shape().ring_bytes(), until_end = (ring - first_position_) / iteration_bytes_;
-        w.position = pieces_ <= until_end
-                         ? first_position_ + pieces_ * iteration_bytes_
-                         : ((pieces_ - until_end - 1) % (ring / iteration_bytes_) + 1) * iteration_bytes_;
+        w.position = cuts_.count <= until_end
+                         ? first_position_ + cuts_.count * iteration_bytes_
+                         : ((cuts_.count - until_end - 1) % (ring / iteration_bytes_) + 1) * iteration_bytes_;
     }
     std::size_t fitting(std::size_t position) const {
         return position + iteration_bytes_ > window_.shape().ring_bytes() ? 0 : position;
     }
 
-    // -------------------------------------------------------------- chunks and pieces
-    part cut(const chunk_layout& l, int chunk, std::size_t piece) const {
-        const std::size_t size = l.size(chunk), begin = piece * piece_elems_;
-        if (begin >= size) return {l.offset(chunk), 0};
-        return {l.offset(chunk) + begin, size - begin < piece_elems_ ? size - begin : piece_elems_};
-    }
-    part local(sched::place p, int chunk, std::size_t piece) const {
-        if (p == sched::place::out) return cut(out_, chunk, piece);
-        part in = cut(in_, chunk, piece);
-        if (p == sched::place::tmp || p == sched::place::none) in.at = static_cast<std::size_t>(chunk) * piece_elems_;
-        return in;
-    }
-    std::size_t message_elems(sched::place p, const sched::chunk_set& set, std::size_t piece) const {
-        std::size_t n = 0;
-        for (int i = 0; i < set.count; ++i) n += local(p, set.at(i, plan_.chunks), piece).count;
-        return n;
-    }
-    // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message.
-    std::uint32_t transfer_tag(const sched::ref& r) const {
-        const chunk_layout& l = r.where == sched::place::out ? out_ : in_;
-        std::size_t n = 0;
-        for (int i = 0; i < r.chunks.count; ++i) n += l.size(r.chunks.at(i, plan_.chunks));
-        return static_cast<std::uint32_t>(n);
-    }
     wire* window_at(int rank, int segment, const strand& st, int chunk) const {
         std::byte* at = inline_window_ ? window_.line(rank, segment, base_ + st.piece).payload
                                        : window_.segment(rank, segment, st.position);
@@ -180,33 +123,118 @@ private:
 
     // -------------------------------------------------------------- channels
     bool run_channel(const sched::step& s, strand& st) {
+        if (st.covered != nullptr && st.piece < st.covered[&s - st.begin]) return true; // went with an earlier piece
         const bool receives = (s.what & sched::recv) != 0, sends = (s.what & sched::send) != 0;
         const sched::ref& shape =
             (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
-        const std::size_t n = message_elems(shape.where, shape.chunks, st.piece);
+        const std::size_t n = cuts_.message_elems(shape.where, shape.chunks, st.piece);
         if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
         const std::size_t bytes = framed(n * sizeof(wire));
-        const std::uint32_t tag = transfer_tag(shape);
+        const std::uint32_t tag = cuts_.transfer_tag(shape);
+        const bool measures = plan_.lends && bytes >= least_measured_bytes;
+        receiving_end* rx = nullptr;
+        sending_end* tx = nullptr;
         const wire* in = nullptr;
         wire* out = nullptr;
         if (receives) {
-            auto& rx = links_.rx(plan_.at_port, s.peer_from);
-            if (!rx.has_message()) return blocked_on(s.peer_from);
-            if (!rx.is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
-            in = reinterpret_cast<const wire*>(rx.peek(bytes));
+            rx = &links_.rx(plan_.at_port, s.peer_from);
+            if (!rx->has_message()) return blocked_on(s.peer_from);
+            if (rx->is_lent()) return borrow(s, st, *rx, tag);
+            if (!rx->is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
+            if (measures) links_.ask_to_borrow(*rx, s.peer_from);
+            in = reinterpret_cast<const wire*>(rx->peek(bytes));
         }
         if (sends) {
-            std::byte* slot = links_.tx(plan_.at_port, s.peer_to).try_acquire(bytes);
-            if (slot == nullptr) return blocked_on(s.peer_to);
-            out = reinterpret_cast<wire*>(slot);
+            tx = &links_.tx(plan_.at_port, s.peer_to);
+            if (!tx->has_room()) return blocked_on(s.peer_to);
+            if (may_lend(s) && tx->prefers_to_lend(bytes)) return lend(s, st, *tx, tag);
+            out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
         }
+        const bool samples = measures && (tx != nullptr ? tx->is_sampled() : rx->is_sampled());
+        const std::int64_t began = samples ? now_ns() : 0;
         for (int i = 0; i < shape.chunks.count; ++i) {
             const std::size_t done = touch(s, st, i, in, out);
             if (in != nullptr) in += done;
             if (out != nullptr) out += done;
         }
-        if (sends) links_.tx(plan_.at_port, s.peer_to).commit(bytes, tag);
-        if (receives) links_.rx(plan_.at_port, s.peer_from).release(bytes);
+        if (samples && tx != nullptr) tx->add_cost(now_ns() - began, bytes);
+        if (samples && tx == nullptr) rx->say_cost(false, now_ns() - began, bytes);
+        if (tx != nullptr) tx->commit(bytes, tag);
+        if (rx != nullptr) rx->release(bytes);
+        return true;
+    }
+
+    // -------------------------------------------------------------- lending: see channel.hpp
+    // A system call costs about as much as copying 16 KiB. A lent message takes several pieces at once, up to so many
+    // bytes: with more ranks than cores each message more is another switch.
+    static constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512 * 1024,
+                                 least_measured_bytes = 8 * 1024;
+
+    // Only what nobody overwrites before it was read, and only plain memory: what hooks or a wire type would change on
+    // the way cannot be read at its place.
+    bool may_lend(const sched::step& s) const {
+        return plan_.lends && s.what == sched::send && s.src.where == sched::place::in && s.src.chunks.count == 1 &&
+               cuts_.in.size(s.src.chunks.at(0, plan_.chunks)) * sizeof(wire) >= least_lent_bytes && can_lend();
+    }
+    bool can_lend() const {
+        if constexpr (Mover::plain && !Mover::reduces && alignof(wire) <= 16) {
+            if (!links_.may_lend()) return false;
+            const wire *in = mover_.input().data(), *out = mover_.output().data();
+            return !plan_.writes_out || in + mover_.input().size() <= out || out + mover_.output().size() <= in;
+        }
+        return false;
+    }
+    void cover(const sched::step& s, strand& st, std::size_t elems) {
+        if (st.covered == nullptr) {
+            covered_.emplace_back(static_cast<std::size_t>(st.end - st.begin));
+            st.covered = covered_.back().data();
+        }
+        st.covered[&s - st.begin] = st.piece + (elems + cuts_.elems - 1) / cuts_.elems;
+    }
+    bool lend(const sched::step& s, strand& st, sending_end& tx, std::uint32_t tag) {
+        if constexpr (Mover::plain) {
+            const int chunk = s.src.chunks.at(0, plan_.chunks);
+            const std::size_t n = cuts_.several(cuts_.in, chunk, st.piece, most_lent_bytes / sizeof(wire));
+            tx.lend(mover_.input().data() + cuts_.cut(cuts_.in, chunk, st.piece).at, n * sizeof(wire), tag);
+            cover(s, st, n);
+            must_return_ = true;
+        }
+        return true;
+    }
+    bool borrow(const sched::step& s, strand& st, receiving_end& rx, std::uint32_t tag) {
+        const int chunk = s.dst.chunks.at(0, plan_.chunks), peer = s.peer_from;
+        const std::size_t n = cuts_.several(cuts_.out, chunk, st.piece, most_lent_bytes / sizeof(wire));
+        if (!plan_.lends || !rx.is_expected(n * sizeof(wire), tag)) return broken(errc::mismatch, peer);
+        const std::int64_t began = now_ns();
+        if (!read_lent(peer, rx.lent_at(), cuts_.cut(cuts_.out, chunk, st.piece).at, n))
+            return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
+        rx.say_cost(true, now_ns() - began, n * sizeof(wire));
+        // A lender that gave up has said so before its memory became something else.
+        if (const failure f = links_.failed()) return error = f, false;
+        cover(s, st, n);
+        rx.release_lent();
+        return true;
+    }
+    bool read_lent(int peer, std::uint64_t address, std::size_t at, std::size_t n) {
+        if constexpr (Mover::plain) {
+            return links_.read_private(peer, const_cast<wire*>(mover_.output().data()) + at, address, n * sizeof(wire));
+        } else { // the sender's tensor is plain, this one is not
+            std::vector<wire> part(n < cuts_.elems ? n : cuts_.elems);
+            for (std::size_t done = 0; done < n; done += part.size()) {
+                const std::size_t m = n - done < part.size() ? n - done : part.size();
+                if (!links_.read_private(peer, part.data(), address + done * sizeof(wire), m * sizeof(wire)))
+                    return false;
+                mover_.store(sched::place::out, at + done, part.data(), m);
+            }
+            return true;
+        }
+    }
+    // Whether the peers have read what was lent to them; until then the user must not write it.
+    bool is_returned() {
+        for (const auto& strand : plan_.steps.strands)
+            for (const auto& s : strand)
+                if ((s.what & sched::send) != 0 && !links_.tx(plan_.at_port, s.peer_to).is_drained())
+                    return blocked_on(s.peer_to);
         return true;
     }
 
@@ -219,13 +247,13 @@ private:
     std::size_t touch(const sched::step& s, strand& st, int i, const wire* in, wire* out) {
         const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
         if (in == nullptr) {
-            const part p = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            const part p = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
             mover_.load(out, s.src.where, p.at, p.count);
             return p.count;
         }
-        const part to = local(s.dst.where, dst_chunk, st.piece);
+        const part to = cuts_.local(s.dst.where, dst_chunk, st.piece);
         if ((s.what & (sched::reduce | sched::reduce_after)) != 0) {
-            const part own = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            const part own = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
             mover_.combine(in, (s.what & sched::reduce) != 0, s.src.where, own.at, s.dst.where, to.at, out, own.count);
             return own.count;
         }
@@ -262,7 +290,7 @@ private:
     bool run_get(const sched::step& s, strand& st) {
         for (int i = 0; i < s.dst.chunks.count; ++i) {
             const int chunk = s.src.chunks.at(i, plan_.chunks);
-            const part to = local(s.dst.where, s.dst.chunks.at(i, plan_.chunks), st.piece);
+            const part to = cuts_.local(s.dst.where, s.dst.chunks.at(i, plan_.chunks), st.piece);
             if (attached_) {
                 if (!read_attached(s, chunk, to, st))
                     return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, s.peer_from);
@@ -278,8 +306,8 @@ private:
         for (int i = 0; i < s.dst.chunks.count; ++i) {
             const int src_chunk = s.src.chunks.at(i, plan_.chunks), dst_chunk = s.dst.chunks.at(i, plan_.chunks);
             for (int k = 0; k < count; ++k) sources[k] = remote_at(s.src.where, s.peer_from + k, src_chunk, st);
-            const part own = local(sched::is_window(s.own) ? sched::place::in : s.own, src_chunk, st.piece);
-            const part to = local(s.dst.where, dst_chunk, st.piece);
+            const part own = cuts_.local(sched::is_window(s.own) ? sched::place::in : s.own, src_chunk, st.piece);
+            const part to = cuts_.local(s.dst.where, dst_chunk, st.piece);
             if ((s.what & sched::to_all) != 0) {
                 fold_into_all(sources, count, dst_chunk, st, to);
                 continue;
@@ -294,12 +322,12 @@ private:
     bool run_copy(const sched::step& s, strand& st) {
         for (int i = 0; i < s.src.chunks.count; ++i) {
             const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
-            const part p = local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            const part p = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
             if (sched::is_window(s.dst.where)) {
                 mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st, dst_chunk), s.src.where, p.at,
                             p.count);
             } else {
-                mover_.move(s.src.where, p.at, s.dst.where, local(s.dst.where, dst_chunk, st.piece).at, p.count);
+                mover_.move(s.src.where, p.at, s.dst.where, cuts_.local(s.dst.where, dst_chunk, st.piece).at, p.count);
             }
         }
         return true;
@@ -324,14 +352,14 @@ private:
         if (sched::is_window(where)) return window_at(rank, sched::segment_of(where), st, chunk);
         const user_buffers b = buffers_of(rank, st);
         const auto* base = reinterpret_cast<const wire*>(links_.memory().at(where == sched::place::in ? b.in : b.out));
-        return base + cut(where == sched::place::in ? in_ : out_, chunk, st.piece).at;
+        return base + cuts_.cut(where == sched::place::in ? cuts_.in : cuts_.out, chunk, st.piece).at;
     }
     bool read_attached(const sched::step& s, int chunk, part to, const strand& st) {
         if constexpr (Mover::plain) {
             const user_buffers b = buffers_of(s.peer_from, st);
             const bool is_in = s.src.where == sched::place::in;
             const std::uint64_t from =
-                (is_in ? b.in : b.out) + cut(is_in ? in_ : out_, chunk, st.piece).at * sizeof(wire);
+                (is_in ? b.in : b.out) + cuts_.cut(is_in ? cuts_.in : cuts_.out, chunk, st.piece).at * sizeof(wire);
             return links_.read_private(s.peer_from, const_cast<wire*>(mover_.output().data()) + to.at, from,
                                        to.count * sizeof(wire));
         }
@@ -361,13 +389,14 @@ private:
     Links& links_;
     bound_schedule& plan_;
     Mover mover_;
-    chunk_layout in_, out_;
-    std::size_t piece_elems_, pieces_, stride_bytes_;
+    pieces cuts_;
+    std::size_t stride_bytes_;
     window_memory window_;
     std::uint64_t base_ = 0; // iterations of the window before this call
     std::size_t first_position_ = 0, iteration_bytes_ = 0;
-    bool inline_window_ = false, attached_ = false;
-    int count_ = 0;
+    bool inline_window_ = false, attached_ = false, must_return_ = false;
+    std::vector<std::vector<std::size_t>> covered_;
+    int count_ = 0, turn_ = 0; // turn_: the strand that is asked first
     strand strands_[max_strands];
 };
 

@@ -49,11 +49,14 @@ constexpr int tmp_chunks_of(const Algorithm& a, int n) {
 struct footprint {
     int max_message_chunks = 1, segments = 0;
     bool zero_copy = false;
+    bool lends = true; // whoever receives puts single chunks into its output and does nothing else with them
     void add(const sched::program& p) {
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {
                 if ((s.what & (sched::recv | sched::send)) != 0) {
                     const int m = (s.what & sched::recv) != 0 ? s.dst.chunks.count : s.src.chunks.count;
+                    if ((s.what & sched::recv) != 0)
+                        lends &= s.what == (sched::recv | sched::copy) && m == 1 && s.dst.where == sched::place::out;
                     max_message_chunks = m > max_message_chunks ? m : max_message_chunks;
                 }
                 for (sched::place w : {s.src.where, s.dst.where, s.also})
@@ -134,6 +137,9 @@ private:
         b->at_port = at_port;
         b->sources.resize(static_cast<std::size_t>(n));
         b->zero_copy = f.zero_copy;
+        b->lends = f.lends;
+        for (const auto& strand : b->steps.strands)
+            for (const auto& s : strand) b->writes_out |= s.dst.where == sched::place::out;
         if constexpr (requires { Algorithm::signals; })
             b->window = &window_for(
                 &detail::algorithm_id<Algorithm>, at_port,

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <collx/transport/arena.hpp>
 
@@ -20,9 +21,10 @@ struct slot_header {
     static constexpr std::size_t inline_bytes = 112;
     std::atomic<std::uint64_t>
         number;          // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed
+    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus lent_bit
     std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
+    static constexpr std::uint32_t lent_bit = 1u << 31; // the payload is an address in the sender's process
 };
 static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
 
@@ -38,13 +40,44 @@ struct channel_shape {
     constexpr bool operator==(const channel_shape&) const = default;
 };
 
+// Whether large messages between processes may be read where they are: where that is cheaper, never, or wherever the
+// kernel allows it.
+enum class lending : unsigned char { automatic, never, always };
+
+// What a way of moving large messages costs, in nanoseconds per MiB: a running mean that comes down quickly and that
+// one outlier (the core was taken away) cannot drive up far.
+struct piece_cost {
+    std::uint32_t ns_per_mib = 0; // 0: not measured yet
+    void add(std::int64_t ns, std::size_t bytes) {
+        constexpr std::uint64_t longest = 1u << 30;
+        std::uint64_t now = static_cast<std::uint64_t>(ns) * (1 << 20) / bytes + 1;
+        if (now > longest) now = longest;
+        const std::uint64_t old = ns_per_mib;
+        if (old == 0) ns_per_mib = static_cast<std::uint32_t>(now);
+        else if (now < old) ns_per_mib = static_cast<std::uint32_t>((old + now) / 2);
+        else ns_per_mib = static_cast<std::uint32_t>((3 * old + (now < 4 * old ? now : 4 * old)) / 4);
+    }
+};
+
 namespace detail {
+// Written by the receiver, read by the sender.
+struct receiver_line {
+    std::atomic<std::uint64_t> taken;
+    std::atomic<std::uint32_t> from_ring, from_lender; // piece_cost of the two; from_lender 0: it cannot read
+    static constexpr std::uint32_t unmeasured = 1;     // it can, but has not yet
+};
+// Written once by the sender before its first message, read by the receiver.
+struct sender_line {
+    std::atomic<std::uint64_t> proof_at; // address of proof_of_reading in the sender's own memory
+};
+inline constexpr std::uint64_t proof_of_reading = 0x636f'6c6c'782d'6f6b;
+
 struct channel_memory {
     std::byte* base = nullptr;
     channel_shape shape{};
-    std::atomic<std::uint64_t>& taken() const {
-        return *reinterpret_cast<std::atomic<std::uint64_t>*>(base);
-    } // written by the receiver
+    receiver_line& receiver() const { return *reinterpret_cast<receiver_line*>(base); }
+    sender_line& sender() const { return *reinterpret_cast<sender_line*>(base + 2 * cache_line_bytes); }
+    std::atomic<std::uint64_t>& taken() const { return receiver().taken; }
     slot_header& slot(std::uint64_t i) const {
         return reinterpret_cast<slot_header*>(base + page_bytes)[i % static_cast<std::uint64_t>(shape.depth)];
     }
@@ -67,16 +100,19 @@ public:
     sending_end() = default;
     sending_end(std::byte* base, channel_shape shape) : memory_{base, shape} {
         next_ = taken_ = memory_.taken().load(std::memory_order_relaxed);
+        bytes_left_ = shape.ring_bytes() + sampled_bytes;
     }
 
     bool is_open() const { return memory_.base != nullptr; }
+    bool has_room() {
+        const auto depth = static_cast<std::uint64_t>(memory_.shape.depth);
+        if (next_ - taken_ < depth) return true;
+        taken_ = memory_.taken().load(std::memory_order_acquire);
+        return next_ - taken_ < depth;
+    }
     // Where to put the next message of `bytes` (at most slot_bytes), or nullptr while all slots are full.
     std::byte* try_acquire(std::size_t bytes) {
-        const auto depth = static_cast<std::uint64_t>(memory_.shape.depth);
-        if (next_ - taken_ >= depth) {
-            taken_ = memory_.taken().load(std::memory_order_acquire);
-            if (next_ - taken_ >= depth) return nullptr;
-        }
+        if (!has_room()) return nullptr;
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
         return memory_.ring() + memory_.place(position_, bytes);
     }
@@ -89,12 +125,73 @@ public:
         ++messages;
         payload_bytes += bytes;
     }
+
+    // ------------------------------------------------------------------ lending
+    // Lets the receiver find out whether it can read this process.
+    void offer_to_lend(lending when = lending::automatic) {
+        always_ = when == lending::always;
+        memory_.sender().proof_at.store(reinterpret_cast<std::uint64_t>(&detail::proof_of_reading),
+                                        std::memory_order_release);
+    }
+    // Whether the next large message had better be lent. From time to time the other way is tried, long enough to see
+    // what it costs when it is in use: a ring that has rested lies in nobody's cache.
+    bool prefers_to_lend(std::size_t bytes) {
+        const std::uint32_t lent = memory_.receiver().from_lender.load(std::memory_order_relaxed);
+        if (lent == 0 || always_) return lent != 0;
+        if (bytes_left_ > bytes) {
+            bytes_left_ -= bytes;
+        } else if (is_trying_ && !(lent == unmeasured && !is_lending_)) {
+            const std::uint64_t taken = memory_.receiver().from_ring.load(std::memory_order_relaxed);
+            const bool is_cheaper = std::uint64_t{lent} * 9 / 8 < to_ring_.ns_per_mib + taken;
+            settled_bytes_ = is_cheaper != was_lending_            ? least_settled_bytes
+                             : settled_bytes_ < most_settled_bytes ? settled_bytes_ * 2
+                                                                   : most_settled_bytes;
+            is_lending_ = was_lending_ = is_cheaper;
+            is_trying_ = false;
+            bytes_left_ = settled_bytes_;
+        } else {
+            is_lending_ = !is_lending_;
+            is_trying_ = true;
+            bytes_left_ = is_lending_ ? sampled_bytes : memory_.shape.ring_bytes() + sampled_bytes;
+        }
+        return is_lending_;
+    }
+    // Sends the address instead of the bytes. They must stay as they are until is_drained(). Requires has_room().
+    void lend(const void* from, std::size_t bytes, std::uint32_t tag) {
+        auto& slot = memory_.slot(next_);
+        const auto address = reinterpret_cast<std::uint64_t>(from);
+        std::memcpy(slot.payload, &address, sizeof address);
+        slot.bytes = static_cast<std::uint32_t>(bytes) | slot_header::lent_bit;
+        slot.tag = tag;
+        slot.number.store(++next_, std::memory_order_release);
+        ++messages, ++lent_messages;
+        payload_bytes += bytes;
+    }
+    // Whether everything sent has been taken.
+    bool is_drained() {
+        taken_ = memory_.taken().load(std::memory_order_acquire);
+        return taken_ == next_;
+    }
+    // Whether to measure the copying of this message: while trying all, once the ring is warm; else one in four.
+    bool is_sampled() const { return is_trying_ ? bytes_left_ <= sampled_bytes : messages % 4 == 0; }
+    void add_cost(std::int64_t ns, std::size_t bytes) { to_ring_.add(ns, bytes); }
+    std::uint64_t lent_messages = 0;
     std::uint64_t messages = 0, payload_bytes = 0; // facts are checked against these
 
 private:
+    static constexpr std::size_t sampled_bytes = std::size_t{1} << 20, least_settled_bytes = std::size_t{8} << 20,
+                                 most_settled_bytes = std::size_t{256} << 20;
+    static constexpr std::uint32_t unmeasured = detail::receiver_line::unmeasured;
+
     detail::channel_memory memory_;
     std::uint64_t next_ = 0, taken_ = 0;
     std::size_t position_ = 0;
+    piece_cost to_ring_;
+    bool is_lending_ = false, was_lending_ = false; // now; when last settled
+    bool always_ = false;
+    bool is_trying_ = true;      // at first the ring, whose pages are not even there
+    std::size_t bytes_left_ = 0; // until the next choice
+    std::size_t settled_bytes_ = least_settled_bytes;
 };
 
 class receiving_end {
@@ -110,7 +207,7 @@ public:
     // Whether it is the one that this end's schedule expects. Requires has_message().
     bool is_expected(std::size_t bytes, std::uint32_t tag = 0) const {
         const auto& slot = memory_.slot(next_);
-        return slot.bytes == bytes && slot.tag == tag;
+        return (slot.bytes & ~slot_header::lent_bit) == bytes && slot.tag == tag;
     }
     // Where the expected message lies.
     const std::byte* peek(std::size_t bytes) const {
@@ -119,13 +216,46 @@ public:
     }
     void release(std::size_t bytes) {
         if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
+        was_lent_ = false;
         memory_.taken().store(++next_, std::memory_order_release);
     }
+
+    // ------------------------------------------------------------------ lending
+    // Requires has_message().
+    bool is_lent() const { return (memory_.slot(next_).bytes & slot_header::lent_bit) != 0; }
+    // Where the message lies in the sender's process. Requires is_lent().
+    std::uint64_t lent_at() const {
+        std::uint64_t address;
+        std::memcpy(&address, memory_.slot(next_).payload, sizeof address);
+        return address;
+    }
+    void release_lent() {
+        was_lent_ = true;
+        memory_.taken().store(++next_, std::memory_order_release);
+    }
+    // Where to read, once, to find out whether this process may read the sender's memory; 0: it does not lend.
+    std::uint64_t proof_at() const { return memory_.sender().proof_at.load(std::memory_order_acquire); }
+    // Lets the sender know that lent messages can be read here.
+    void say_can_borrow() {
+        memory_.receiver().from_lender.store(detail::receiver_line::unmeasured, std::memory_order_relaxed);
+    }
+    // Whether to measure the taking of this message: all lent ones, one in four others, and those that come in between.
+    bool is_sampled() const { return next_ % 4 == 0 || was_lent_; }
+    // Says what taking a message costs here.
+    void say_cost(bool lent, std::int64_t ns, std::size_t bytes) {
+        piece_cost& cost = lent ? from_lender_ : from_ring_;
+        cost.add(ns, bytes);
+        (lent ? memory_.receiver().from_lender : memory_.receiver().from_ring)
+            .store(cost.ns_per_mib, std::memory_order_relaxed);
+    }
+    bool knows_lending = false; // whether the question was asked
 
 private:
     detail::channel_memory memory_;
     std::uint64_t next_ = 0;
     std::size_t position_ = 0;
+    bool was_lent_ = false;
+    piece_cost from_ring_, from_lender_;
 };
 
 COLLX_END_NAMESPACE

@@ -33,6 +33,15 @@ inline constexpr int messages = 4;
 inline constexpr int count = 5;
 } // namespace port
 
+// One rank's part in the end of a communicator: whether its share of the memory is given up, and what it proposes to be
+// the communicator of the survivors (comm/shrink.hpp).
+struct alignas(cache_line_bytes) survival_note {
+    std::atomic<std::uint32_t> gave_up; // exchanged to 1 once, by its rank or, when that is dead, by a survivor
+    std::atomic<std::uint32_t> round;   // of shrinking, that it takes part in; written by its rank, read by all
+    std::uint64_t place;                // proposed; written by its rank before `decided`, like the members
+    std::uint64_t members[max_local_ranks / 64];
+};
+
 // Address map of one communicator inside the arena, the same on all its ranks by construction.
 struct links_layout {
     int ranks = 1; // that share the arena
@@ -61,7 +70,12 @@ struct links_layout {
         return l;
     }
     constexpr std::size_t control_bytes() const {
-        return page_bytes + round_up(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), page_bytes);
+        return page_bytes +
+               round_up(notes_offset() + static_cast<std::size_t>(ranks) * sizeof(survival_note), page_bytes);
+    }
+    // Behind the first page: a word per rank that says whom it waits for, then the notes.
+    constexpr std::size_t notes_offset() const {
+        return round_up(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), cache_line_bytes);
     }
     constexpr std::size_t channels_bytes() const {
         return static_cast<std::size_t>(port::count) * static_cast<std::size_t>(ranks) *
@@ -82,6 +96,7 @@ struct links_control {
     std::atomic<std::uint64_t> failed;              // written once by whoever notices first; read by all waits
     alignas(64) std::atomic<std::int32_t> users;    // ranks that still hold this communicator
     alignas(64) std::atomic<std::int32_t> attached; // ranks that have begun to use it
+    std::atomic<std::uint64_t> decided; // round of shrinking << 32 | rank whose proposal holds + 1; once a round
 };
 
 class links {
@@ -162,7 +177,12 @@ public:
 
     // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no
     // permission.
-    void set_processes(std::vector<int> pid_of_rank) { pids_ = std::move(pid_of_rank); }
+    void set_processes(std::vector<int> pid_of_rank, lending lend = lending::automatic) {
+        pids_ = std::move(pid_of_rank);
+        lending_ = lend;
+    }
+    // Threads would have to be sure that a peer which gave up does not free what they read.
+    bool may_lend() const { return !pids_.empty() && lending_ != lending::never; }
     // False where the kernel refuses (errno says why).
     bool read_private(int peer, void* to, std::uint64_t address, std::size_t bytes) const {
         if (pids_.empty()) return std::memcpy(to, reinterpret_cast<const void*>(address), bytes), true;
@@ -174,6 +194,15 @@ public:
             bytes -= static_cast<std::size_t>(got);
         }
         return true;
+    }
+
+    // Called when a large message is taken: finds out, once per peer, whether messages may be lent.
+    void ask_to_borrow(receiving_end& rx, int peer) const {
+        if (rx.knows_lending || !may_lend()) return;
+        rx.knows_lending = true;
+        std::uint64_t proof = 0;
+        if (const std::uint64_t at = rx.proof_at(); at != 0 && read_private(peer, &proof, at, sizeof proof))
+            if (proof == detail::proof_of_reading) rx.say_can_borrow();
     }
 
     links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
@@ -198,6 +227,16 @@ public:
         control().failed.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
     }
 
+    survival_note& note(int of_rank) const {
+        return reinterpret_cast<survival_note*>(base_ + page_bytes + layout_.notes_offset())[place_of(of_rank)];
+    }
+    // Gives up one rank's share of this memory: its own at the end, or that of a dead rank while the own is still held.
+    // True for the last share: nobody uses the memory any more.
+    bool give_up_share(int of_rank) const {
+        if (!is_here(of_rank) || note(of_rank).gave_up.exchange(1, std::memory_order_acq_rel) != 0) return false;
+        return control().users.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
+
     struct traffic {
         std::uint64_t messages = 0, bytes = 0;
     };
@@ -214,7 +253,9 @@ private:
         if (!is_here(peer)) return remote_->tx(at_port, peer);
         const auto at = layout_.channel_offset(at_port, place_of(rank_), place_of(peer));
         reserve(at, layout_.channel.bytes());
-        return sending_end(base_ + at, layout_.channel);
+        sending_end end(base_ + at, layout_.channel);
+        if (may_lend()) end.offer_to_lend(lending_);
+        return end;
     }
     [[gnu::cold, gnu::noinline]] receiving_end open_rx(int at_port, int peer) {
         if (!is_here(peer)) return remote_->rx(at_port, peer);
@@ -243,6 +284,7 @@ private:
     std::vector<receiving_end> receiving_;
     std::vector<int> pids_; // empty: threads
     std::int64_t told_at_ns_ = 0;
+    lending lending_ = lending::automatic;
     sole_ptr<remote_links> remote_; // null: all are here
 };
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // News of death among ranks that are processes of one host: a pidfd per peer, asked without waiting. Ranks that are
-// threads, and processes whose numbers mean nothing here (another pid namespace), are never found dead.
+// threads, and processes whose numbers mean nothing here (another pid namespace), are never found dead. All
+// communicators of a process ask the same watch, from whatever threads they belong to.
 #pragma once
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <vector>
 
@@ -41,12 +44,14 @@ public:
         }
     }
 
-    // Peers are called by other numbers from here on: rank_at[r] instead of r.
+    // Peers are called by other numbers from here on: rank_at[r] instead of r; empty: as they are.
     void rename(const std::vector<int>& rank_at) {
-        for (peer& p : peers_) p.rank = rank_at[static_cast<std::size_t>(p.rank)];
+        for (peer& p : peers_)
+            if (!rank_at.empty()) p.rank = rank_at[static_cast<std::size_t>(p.rank)];
     }
 
-    // Rank of a dead peer (always the lowest), -1 if all live. Does not wait. Cost: one system call.
+    // Rank of a dead peer (always the lowest), -1 if all live. Waits for nothing but other threads that ask the same.
+    // Cost: one system call.
     int find_dead() {
         return find_dead([](int) { return true; });
     }
@@ -54,6 +59,7 @@ public:
     template <class Counts>
     int find_dead(Counts&& counts) {
         if (peers_.empty()) return -1;
+        const turn mine(asking_.flag);
         (void)::poll(polled_.data(), polled_.size(), 0); // after EINTR: the next question finds it
         for (std::size_t i = 0; i < peers_.size(); ++i) {
             peer& p = peers_[i];
@@ -68,6 +74,15 @@ public:
     std::size_t watched() const { return peers_.size(); }
 
 private:
+    // Held during one question, and given back also when Counts throws.
+    struct turn {
+        explicit turn(std::atomic_flag& f) : flag(f) {
+            while (flag.test_and_set(std::memory_order_acquire)) sched_yield();
+        }
+        turn(const turn&) = delete;
+        ~turn() { flag.clear(std::memory_order_release); }
+        std::atomic_flag& flag;
+    };
     struct peer {
         descriptor pidfd;
         int rank, pid;
@@ -75,6 +90,13 @@ private:
     };
     std::vector<peer> peers_;
     std::vector<pollfd> polled_; // same order
+    // Set while a thread reads and writes the two. A watch is moved before anybody asks it.
+    struct asking {
+        asking() = default;
+        asking(asking&&) noexcept {}
+        asking& operator=(asking&&) noexcept { return *this; }
+        std::atomic_flag flag;
+    } asking_;
 };
 
 COLLX_END_NAMESPACE

@@ -66,7 +66,7 @@ public:
             if (pids_[r] == pid && running_[r]) return static_cast<int>(r);
         return -1;
     }
-    [[nodiscard]] int exit_status() const { return status_; }
+    [[nodiscard]] int exit_status() const { return status_ != 0 || somebody_succeeded_ ? status_ : forgiven_status_; }
     [[nodiscard]] bool is_ending() const { return kill_at_ns_.has_value(); }
 
     /// When on_time() wants to be called, if ever.
@@ -83,17 +83,21 @@ public:
         const ended_rank* first = nullptr;
         for (const auto& e : ended) {
             running_[static_cast<std::size_t>(e.rank)] = false;
+            if (e.status == 0) somebody_succeeded_ = true;
             if (e.status == 0) continue;
             if (first == nullptr || (WIFSIGNALED(e.status) && !WIFSIGNALED(first->status))) first = &e;
         }
         if (first == nullptr || status_ != 0) return {};
-        status_ = shell_status(first->status);
+        const bool goes_on = options_.keep_going && !is_ending();
+        if (!goes_on) status_ = shell_status(first->status);
+        else if (forgiven_status_ == 0) forgiven_status_ = shell_status(first->status);
         std::string text = "rank " + std::to_string(first->rank) + " (pid " + std::to_string(pid_of(first->rank)) +
                            ") " + ending_text(first->status) + " after " + elapsed(now_ns);
         for (const auto& e : ended)
             if (&e != first && e.status != 0)
                 text += "; at the same time rank " + std::to_string(e.rank) + " " + ending_text(e.status);
-        return text + end_the_rest(now_ns);
+        if (!goes_on) return text + end_the_rest(now_ns);
+        return anybody_runs() ? text + "; " + ranks_text(running()) + " may go on" : text;
     }
 
     std::string cannot_run(const exec_failure& failure, std::int64_t now_ns) {
@@ -167,6 +171,8 @@ private:
     bool killed_ = false;
     bool term_sent_ = false;
     int status_ = 0;
+    int forgiven_status_ = 0; // with keep_going: of the first that failed
+    bool somebody_succeeded_ = false;
 };
 
 } // namespace collx::tools::launch

@@ -29,6 +29,7 @@ struct launch_options {
     bool bind_cores = false;
     int hosts = 1;               // above 1: as if on so many hosts, for trying out what several machines do
     std::string store;           // then: the directory where ranks meet
+    bool keep_going = false;     // when a rank fails, the others are not ended
     std::int64_t timeout_ns = 0; // 0: none
     std::int64_t grace_ns = 2'000'000'000;
 };

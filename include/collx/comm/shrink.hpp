@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// communicator::shrink: after a failure, a communicator of those who live. The old one carries no message any more, so
+// its ranks agree through words in its memory: each says that it has come and waits until every other has come or is
+// gone; whoever sees that first proposes members and a place, and one compare-exchange decides whose proposal holds. So
+// a rank that dies at any moment in between changes nothing but the members.
+#pragma once
+
+#include <collx/comm/communicator.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class survivors {
+public:
+    explicit survivors(communicator_core& c) : c_(c), round_(++c.shrinks) {}
+
+    // The proposal that holds. Throws timed_out.
+    const survival_note& agree() {
+        mine().round.store(round_, std::memory_order_release);
+        const deadline until = deadline::in_ns(c_.settings.timeout_ns);
+        backoff b(c_.settings.waiting);
+        for (int r = 0; r < c_.net.size() && !is_decided(); ++r)
+            while (!has_come(r) && !is_decided()) {
+                if (!b.pause()) continue;
+                if (is_gone(r)) break;
+                if (until.passed()) withdraw(r);
+            }
+        if (!is_decided()) propose();
+        const auto winner = static_cast<int>(decided().load(std::memory_order_acquire) & 0xffff'ffff) - 1;
+        return c_.net.note(winner);
+    }
+
+private:
+    // As if this rank had not come yet, so that it may come again.
+    [[noreturn, gnu::cold]] void withdraw(int late) {
+        --c_.shrinks;
+        mine().round.store(round_ - 1, std::memory_order_release);
+        fail(errc::timeout, c_.net.rank(), late, "all ranks that live must call shrink()",
+             "rank %d lives, but did not come to shrink the communicator", late);
+    }
+
+    void propose() {
+        auto& note = mine();
+        std::uint64_t before = decided().load(std::memory_order_acquire);
+        int count = 0;
+        for (auto& word : note.members) word = 0;
+        for (int r = 0; r < c_.net.size(); ++r)
+            if (has_come(r) && !is_gone(r)) note.members[r / 64] |= std::uint64_t{1} << (r % 64), ++count;
+        note.place = job::no_place;
+        try {
+            note.place = job::take_links(*c_.home->memory, links_layout::for_ranks(count));
+        } catch (const error&) { // all of them hear of it
+        }
+        const std::uint64_t proposal = std::uint64_t{round_} << 32 | static_cast<std::uint64_t>(c_.net.rank() + 1);
+        while (!is_decided())
+            if (decided().compare_exchange_weak(before, proposal, std::memory_order_acq_rel)) return;
+        if (note.place != job::no_place) c_.home->memory->give_back(note.place, links_layout::for_ranks(count).bytes());
+    }
+
+    bool has_come(int r) const { return c_.net.note(r).round.load(std::memory_order_acquire) >= round_; }
+    bool is_gone(int r) const {
+        return r != c_.net.rank() && c_.home->is_gone(c_.members[static_cast<std::size_t>(r)]);
+    }
+    bool is_decided() const { return decided().load(std::memory_order_acquire) >> 32 == round_; }
+    std::atomic<std::uint64_t>& decided() const { return c_.net.control().decided; }
+    survival_note& mine() const { return c_.net.note(c_.net.rank()); }
+
+    communicator_core& c_;
+    std::uint32_t round_;
+};
+
+} // namespace detail
+
+inline communicator communicator::shrink() {
+    auto& c = live();
+    if (c.home->mark.is_child()) c.require_alive(); // throws forked
+    if (!c.net.is_one_host())
+        fail(errc::unsupported, rank(), -1, "start the job again without the failed rank",
+             "shrink() agrees through shared memory, and the ranks are on several hosts");
+    const survival_note& chosen = detail::survivors(c).agree();
+    const int me = rank();
+    int rank_there = -1;
+    std::vector<int> members;
+    for (int r = 0; r < size(); ++r) {
+        if ((chosen.members[r / 64] >> (r % 64) & 1) == 0) continue;
+        if (r == me) rank_there = static_cast<int>(members.size());
+        members.push_back(c.members[static_cast<std::size_t>(r)]);
+    }
+    if (chosen.place == job::no_place) job::fail_no_place(me, me);
+    if (rank_there < 0)
+        fail(errc::peer_failed, me, me, "start again: this rank came too late", "the others went on without this rank");
+    const std::uint64_t place = chosen.place;
+    // Nobody waits here for the others: a rank that dies now must not split those who have seen all from those who have
+    // not.
+    auto made = make_sole<communicator_core>(c.home, place, rank_there, static_cast<int>(members.size()),
+                                             std::move(members), nullptr, false);
+    made->settings = c.settings;
+    return communicator(std::move(made));
+}
+
+COLLX_END_NAMESPACE

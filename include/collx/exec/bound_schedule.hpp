@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What an algorithm becomes on one communicator and port: recorded steps, a window to run them over, scratch. plan/
+// makes and keeps them; a task runs one, again and again, with other buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <collx/sched/recorder.hpp>
+#include <collx/transport/window.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// The window of one algorithm on one port, and how many pieces have run over it: stages and signal numbers go on where
+// the last call stopped. Rooted algorithms share one window for all roots.
+struct bound_window {
+    window_memory memory;
+    std::uint64_t iteration = 0;
+    std::size_t position = 0; // in the rings: the same on all ranks
+};
+
+// A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
+struct bound_schedule {
+    sched::program steps;
+    int chunks = 1;
+    int max_message_chunks = 1;
+    int tmp_chunks = 0;
+    int at_port = 0;
+    bool zero_copy = false;         // peers read and write the user's own buffers
+    bool writes_out = false;        // this rank's steps write the output
+    bool lends = false;             // all messages go straight to an output: they may be read where they are
+    bound_window* window = nullptr; // null where channels alone are used
+    std::byte* scratch = nullptr;   // tmp chunks
+    std::size_t scratch_bytes = 0;
+    std::vector<std::byte> scratch_memory;
+    std::vector<std::vector<std::byte>> outgrown;
+    std::vector<const void*> sources; // operands of a fold
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One right call of every verb and way to call, by name: for tests of what none of them may do.
+#pragma once
+
+#include <vector>
+
+#include "support.hpp"
+
+namespace collx_test {
+
+// f(name, call) for each. Every call is one that would be right on n ranks, with these numbers of elements.
+template <class F>
+void with_every_verb(collx::communicator& w, int n, F&& f) {
+    const auto u = static_cast<std::size_t>(n);
+    std::vector<int> all(2 * u, 1), all_out(2 * u), part(2, 1), part_out(2);
+    const std::vector<int> counts(u, 2);
+    f("all_reduce", [&] { collx::all_reduce(w, all); });
+    f("reduce", [&] { collx::reduce(w, all, all_out); });
+    f("broadcast", [&] { collx::broadcast(w, all); });
+    f("all_gather", [&] { collx::all_gather(w, part, all_out); });
+    f("all_gather_v", [&] { collx::all_gather_v(w, part, all_out, counts); });
+    f("reduce_scatter", [&] { collx::reduce_scatter(w, all, part_out); });
+    f("reduce_scatter_v", [&] { collx::reduce_scatter_v(w, all, part_out, counts); });
+    f("gather", [&] { collx::gather(w, part, all_out); });
+    f("gather_v", [&] { collx::gather_v(w, part, all_out, counts); });
+    f("scatter", [&] { collx::scatter(w, all, part_out); });
+    f("scatter_v", [&] { collx::scatter_v(w, all, part_out, counts); });
+    f("all_to_all", [&] { collx::all_to_all(w, all, all_out); });
+    f("all_to_all_v", [&] { collx::all_to_all_v(w, all, counts, all_out, counts); });
+    f("scan", [&] { collx::scan(w, all); });
+    f("exclusive_scan", [&] { collx::exclusive_scan(w, all, all_out); });
+    f("barrier", [&] { collx::barrier(w); });
+    f("send", [&] { collx::send(w, part, 0); });
+    f("recv", [&] { collx::recv(w, part, 0); });
+    f("sendrecv", [&] { collx::sendrecv(w, part, 0, part_out, 0); });
+    f("async::all_reduce", [&] { collx::async::all_reduce(w, all).wait(); });
+    f("async::recv", [&] { collx::async::recv(w, part, 0).wait(); });
+    f("try_::all_reduce", [&] { collx::try_::all_reduce(w, all).value(); });
+    f("group", [&] {
+        collx::group g(w);
+        g.all_reduce(all);
+        g.launch();
+    });
+    f("split", [&] { (void)w.split(0); });
+}
+
+} // namespace collx_test

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Large messages between processes, copied through shared memory or read where they are: the same results either way,
+// buffers free when a call returns, and what ends badly ends with an error.
+//
+// collx-test: timeout=120
+#include <collx/collx.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <sys/uio.h>
+
+#include <span>
+
+#include "faults/support.hpp"
+#include "support/skip.hpp"
+
+using namespace collx_test;
+using collx::lending;
+
+namespace {
+
+// Whether the kernel lets a process read one that is not its child.
+bool is_reading_allowed() {
+    int there = 4711, here = 0;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const iovec local{&here, sizeof here}, remote{&there, sizeof there};
+        ::_exit(::process_vm_readv(::getppid(), &local, 1, &remote, 1, 0) == sizeof here && here == there ? 0 : 1);
+    }
+    int status = 1;
+    return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+// Runs f(world) in n processes that lend as told. The exit code is f's.
+template <class F>
+void on_processes(int n, lending lend, F&& f) {
+    const std::string name = new_job();
+    processes p;
+    for (int r = 0; r < n; ++r)
+        p.start(r, [&, r] {
+            auto s = collx::detail::settings_for(n);
+            s.timeout_ns = 20'000 * ms;
+            s.lend = lend;
+            collx::communicator w(collx::make_counted<collx::job>(
+                collx::join_shm(name.c_str(), r, n, collx::deadline::in_ns(s.timeout_ns)), r, n, s, false));
+            return f(w);
+        });
+    p.wait();
+    for (int r = 0; r < n; ++r) {
+        INFO("rank " << r << " of " << n << ", lending " << static_cast<int>(lend) << ": " << p[r].what);
+        CHECK(p[r].exit_code == 0);
+    }
+}
+
+std::uint64_t lent_by(collx::communicator& w) {
+    std::uint64_t lent = 0;
+    for (int at_port = 0; at_port < collx::port::count; ++at_port)
+        for (int r = 0; r < w.size(); ++r)
+            if (r != w.rank()) lent += w.internals().net.tx(at_port, r).lent_messages;
+    return lent;
+}
+
+// All verbs that lend, with sizes around the limits, several times with other data. 0 or the number of what was wrong.
+int exchange_everything(collx::communicator& w) {
+    const int n = w.size(), me = w.rank();
+    const auto u = static_cast<std::size_t>(n);
+    for (const std::size_t m : {8'191u, 8'192u, 100'003u, 500'000u})
+        for (int round = 0; round < 6; ++round) {
+            const auto value = [&](int from, int to, std::size_t i) {
+                return from * 1000 + to * 100 + round + static_cast<int>(i % 7919);
+            };
+            std::vector<int> in(m * u), out(m * u, -1);
+            for (int k = 0; k < n; ++k)
+                for (std::size_t i = 0; i < m; ++i) in[static_cast<std::size_t>(k) * m + i] = value(me, k, i);
+            const auto is_from_all = [&](const std::vector<int>& got) {
+                for (int k = 0; k < n; ++k)
+                    for (std::size_t i = 0; i < m; ++i)
+                        if (got[static_cast<std::size_t>(k) * m + i] != value(k, me, i)) return false;
+                return true;
+            };
+            collx::all_to_all(w, in, out);
+            if (!is_from_all(out)) return 1;
+            std::fill(in.begin(), in.end(), -2); // at once: nobody may still be reading
+
+            // Receiving where one sends from: what is there must have left before it is overwritten.
+            std::vector<int> ring(m);
+            for (std::size_t i = 0; i < m; ++i) ring[i] = value(me, 0, i);
+            collx::sendrecv(w, ring, (me + 1) % n, std::span(out).first(m), (me + n - 1) % n);
+            for (std::size_t i = 0; i < m; ++i)
+                if (out[i] != value((me + n - 1) % n, 0, i)) return 2;
+
+            // The receiver's tensor is not plain memory although the sender's is.
+            std::vector<int> wide(2 * m * u, -1);
+            for (int k = 0; k < n; ++k)
+                for (std::size_t i = 0; i < m; ++i) in[static_cast<std::size_t>(k) * m + i] = value(me, k, i);
+            if (me % 2 == 0) collx::all_to_all(w, in, out);
+            else {
+                collx::all_to_all(w, in, collx::strided(wide.data(), m * u, 2));
+                for (std::size_t i = 0; i < m * u; ++i) out[i] = wide[2 * i];
+            }
+            if (!is_from_all(out)) return 3;
+
+            std::vector<int> all(me == 0 ? m * u : 0), mine(m, me + round);
+            collx::gather(w, mine, all);
+            if (me == 0)
+                for (std::size_t i = 0; i < m * u; ++i)
+                    if (all[i] != static_cast<int>(i / m) + round) return 4;
+            collx::scatter(w, all, mine);
+            for (const int x : mine)
+                if (x != me + round) return 5;
+        }
+    return 0;
+}
+
+} // namespace
+
+TEST_CASE("lent or copied, the same arrives") {
+    const bool is_allowed = is_reading_allowed();
+    for (const int n : {2, 3}) {
+        on_processes(n, lending::automatic, exchange_everything);
+        on_processes(n, lending::never, [](collx::communicator& w) {
+            const int wrong = exchange_everything(w);
+            return wrong != 0 ? wrong : lent_by(w) == 0 ? 0 : 100;
+        });
+        if (!is_allowed) return skip("process_vm_readv is not allowed here");
+        on_processes(n, lending::always, [](collx::communicator& w) {
+            const int wrong = exchange_everything(w);
+            return wrong != 0 ? wrong : lent_by(w) != 0 ? 0 : 100;
+        });
+    }
+}
+
+TEST_CASE("a large send returns when it was taken, whichever way it went") {
+    for (const lending lend : {lending::never, lending::always}) {
+        shared_page<report> page;
+        on_processes(2, lend, [&](collx::communicator& w) {
+            std::vector<int> x(100'000, 1);
+            for (int i = 0; i < 5; ++i) {
+                collx::barrier(w);
+                if (w.rank() == 0) {
+                    collx::send(w, x, 1);
+                    if (page->ready.load() != i + 1) return 1;
+                } else {
+                    ::usleep(20'000);
+                    page->ready.store(i + 1);
+                    collx::recv(w, x, 0);
+                }
+            }
+            return 0;
+        });
+    }
+}
+
+TEST_CASE("ranks that disagree on a count find out, also when the message is lent") {
+    for (const lending lend : {lending::never, lending::always})
+        on_processes(2, lend, [](collx::communicator& w) {
+            std::vector<int> x(100'000, 1);
+            for (int i = 0; i < 3; ++i) // the first ones tell the sender that it may lend
+                if (w.rank() == 0) collx::send(w, x, 1);
+                else collx::recv(w, x, 0);
+            try {
+                if (w.rank() == 0) collx::send(w, x, 1);
+                else collx::recv(w, std::span(x).first(99'000), 0);
+            } catch (const collx::mismatch&) {
+                return 0;
+            }
+            return 1;
+        });
+}
+
+TEST_CASE("a lender that dies while its message waits is named") {
+    for (const lending lend : {lending::never, lending::always}) {
+        const std::string name = new_job();
+        processes p;
+        for (int r = 0; r < 2; ++r)
+            p.start(r, [&, r] {
+                auto s = collx::detail::settings_for(2);
+                s.timeout_ns = 10'000 * ms;
+                s.lend = lend;
+                collx::communicator w(collx::make_counted<collx::job>(
+                    collx::join_shm(name.c_str(), r, 2, collx::deadline::in_ns(s.timeout_ns)), r, 2, s, false));
+                std::vector<int> x(4'000'000, 1);
+                for (int i = 0; i < 3; ++i)
+                    if (r == 0) collx::send(w, x, 1);
+                    else collx::recv(w, x, 0);
+                if (r == 0) {
+                    auto sending = collx::async::send(w, x, 1);
+                    (void)sending.test();
+                    ::raise(SIGKILL);
+                }
+                ::usleep(50'000);
+                try {
+                    collx::recv(w, x, 0);
+                } catch (const collx::peer_failed& e) {
+                    return e.peer() == 0 ? 0 : 2;
+                }
+                return 1;
+            });
+        p.wait();
+        INFO("lending " << static_cast<int>(lend) << ": " << p[1].what);
+        CHECK(p[1].exit_code == 0);
+    }
+}
