@@ -67,7 +67,6 @@ public:
     }
     // Gives up a connection over which nothing was said but hello.
     void close() { socket_.close(), phase_ = phase::closed; }
-
     phase state() const { return phase_; }
     bool is_nonsense() const { return is_nonsense_; }
     bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
@@ -103,15 +102,9 @@ public:
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
 
 private:
-    // A hello (no head) or a frame, with the payload of a message.
-    struct entry {
-        detail::stream_frame head;
-        const std::byte* payload;
-        std::size_t payload_bytes;
-        std::size_t head_bytes;
-        bool is_message;
-        std::size_t bytes() const { return head_bytes + payload_bytes; }
-    };
+    using entry = detail::stream_entry;
+    using outgoing = detail::stream_outgoing;
+    using incoming = detail::stream_incoming;
     static constexpr int most_entries = 32;
     static constexpr std::size_t stage_bytes = 4096;
     using kind = detail::stream_frame::kind;
@@ -285,7 +278,7 @@ private:
             const std::size_t direct = bytes < payload_left_ ? bytes : payload_left_;
             if (direct != 0) advance_payload(direct);
             staged_ += bytes - direct;
-            if (!read_frames()) return nonsense(), true;
+            if (!read_frames()) return is_nonsense_ = true, end(), true;
             if (bytes < room) return true; // the system had no more
         }
         return moved;
@@ -373,23 +366,9 @@ private:
         return true;
     }
     void end() {
-        phase_ = has_heard_bye_ ? phase::left : phase::lost;
+        phase_ = has_heard_bye_ && !is_nonsense_ ? phase::left : phase::lost;
         socket_.close();
     }
-    void nonsense() {
-        is_nonsense_ = true;
-        phase_ = phase::lost;
-        socket_.close();
-    }
-
-    struct outgoing {
-        std::uint64_t queued = 0, sent = 0, taken = 0; // taken: by the other end, as it said
-        std::size_t position = 0;
-    };
-    struct incoming {
-        std::uint64_t put = 0, told = 0; // told: how many were taken, as the other end knows
-        std::size_t position = 0;
-    };
 
     const socket_calls* calls_;
     channel_shape shape_;

@@ -60,6 +60,25 @@ struct stream_frame {
 };
 static_assert(sizeof(stream_frame) == 16);
 
+// What lies in line to be sent: a hello (no head) or a frame, with the payload of a message.
+struct stream_entry {
+    stream_frame head;
+    const std::byte* payload;
+    std::size_t payload_bytes;
+    std::size_t head_bytes;
+    bool is_message;
+    std::size_t bytes() const { return head_bytes + payload_bytes; }
+};
+// One port, this way and that. position: in the ring of the channel.
+struct stream_outgoing {
+    std::uint64_t queued = 0, sent = 0, taken = 0; // taken: by the other end, as it said
+    std::size_t position = 0;
+};
+struct stream_incoming {
+    std::uint64_t put = 0, told = 0; // told: how many were taken, as the other end knows
+    std::size_t position = 0;
+};
+
 } // namespace detail
 
 COLLX_END_NAMESPACE
