@@ -51,6 +51,7 @@ std::pair<descriptor, descriptor> connection(int family) {
     if (::connect(one.get(), a.get(), a.bytes) != 0) std::abort();
     descriptor other(::accept4(door.get(), nullptr, nullptr, SOCK_NONBLOCK));
     detail::tune_socket(one.get(), true);
+    detail::tune_socket(other.get(), true);
     return {std::move(one), std::move(other)};
 }
 
@@ -235,7 +236,7 @@ TEST_CASE("a goodbye waits for the messages before it") {
 TEST_CASE("what no schedule allows ends the stream and nothing else") {
     const auto is_refused = [](const char* what, auto&& speak) {
         half_open h;
-        auto tx = h.s.tx(0); // memory is there
+        (void)h.s.tx(0); // memory is there
         speak(h);
         const bool ended = wait_until([&] { return h.s.move(), !h.s.is_live(); });
         INFO(what);
@@ -276,13 +277,14 @@ TEST_CASE("random bytes, and good frames with random bits turned, never do harm"
         for (int f = 0; f < 30; ++f) {
             stream_frame frame{.what = static_cast<kind>(below(5) == 0 ? 2 + below(5) : 1),
                                .at_port = static_cast<std::uint8_t>(below(5)),
-                               .bytes = below(4) == 0 ? below(4097) : below(120)};
+                               .bytes = static_cast<std::uint32_t>(below(4) == 0 ? below(4097) : below(120))};
             if (frame.what != kind::message) frame.bytes = 1;
             const auto* head = reinterpret_cast<const std::byte*>(&frame);
             bytes.insert(bytes.end(), head, head + sizeof frame);
             if (frame.what == kind::message) bytes.resize(bytes.size() + frame.bytes, std::byte{1});
         }
-        for (unsigned i = below(4); i > 0; --i) bytes[below(static_cast<unsigned>(bytes.size()))] ^= std::byte(1u << below(8));
+        for (unsigned i = below(4); i > 0; --i)
+            bytes[below(static_cast<unsigned>(bytes.size()))] ^= std::byte(1u << below(8));
         for (std::size_t at = 0; at < bytes.size() && h.s.is_live();) {
             const std::size_t n = std::min<std::size_t>(bytes.size() - at, 1 + below(3000));
             (void)::send(h.test.get(), bytes.data() + at, n, MSG_NOSIGNAL);
@@ -341,10 +343,8 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         look(43); // it waited until somebody asked for it
         CHECK(came == 2);
         for (int i = 0; i < 200; ++i) knock("x", 1);
-        ::usleep(2'100'000); // those who say nothing more have had their time
-        look(42);
         changed([](auto& x) { x.communicator = 44; });
-        look(44);
+        look(44); // the most silent had to go
         CHECK(came == 3);
     }
     CHECK(open_descriptors() == before);
