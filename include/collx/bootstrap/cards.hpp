@@ -14,7 +14,7 @@ namespace detail {
 
 inline constexpr std::size_t table_part_bytes = most_value_bytes - 1024;
 
-inline std::vector<std::string> split_lines(const std::string& table, int lines, int rank) {
+[[gnu::cold]] inline std::vector<std::string> split_lines(const std::string& table, int lines, int rank) {
     std::vector<std::string> cards;
     for (std::size_t at = 0; at < table.size();) {
         const std::size_t end = table.find('\n', at);
@@ -34,8 +34,8 @@ inline std::vector<std::string> split_lines(const std::string& table, int lines,
 // 0 all ranks have them, so rank 0 may take the store away. Requires: no line break in a card. Errors: timeout, naming
 // a missing rank; whatever the store throws. Cost: two words and a table in the store per rank.
 template <Store S>
-std::vector<std::string> exchange_cards(S& store, const std::string& token, const char* round, int rank, int size,
-                                        const std::string& card, const deadline& until) {
+[[gnu::cold]] std::vector<std::string> exchange_cards(S& store, const std::string& token, const char* round, int rank,
+                                                      int size, const std::string& card, const deadline& until) {
     const std::string base = "collx/" + token + "/" + round + "/", me = std::to_string(rank);
     const auto get = [&](const std::string& key, int who) {
         try {

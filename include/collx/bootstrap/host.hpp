@@ -28,7 +28,7 @@ namespace detail {
 
 // Which kernel, and which of its namespaces: processes that cannot meet by name or see each other's numbers are on
 // different hosts, whatever the hostname says.
-inline std::string machine_id() {
+[[gnu::cold]] inline std::string machine_id() {
     std::string id;
     const descriptor f(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
     char text[36];
@@ -55,7 +55,7 @@ inline bool is_loopback(const tcp_address& a) {
 
 // Errors: environment. A rank whose address others could reach needs COLLX_INSECURE=1: nothing on the connections is
 // encrypted, and whoever can read along can also join in.
-inline host_description describe_host(const environment& env = environment()) {
+[[gnu::cold]] inline host_description describe_host(const environment& env = environment()) {
     check_variables(env);
     host_description h;
     h.machine = detail::machine_id();
@@ -84,7 +84,7 @@ struct meeting {
 namespace detail {
 
 // Hosts by number. "ID MACHINE WHETHER-AN-ADDRESS-WAS-GIVEN" by rank.
-inline std::vector<int> number_hosts(const std::vector<std::string>& cards, int rank) {
+[[gnu::cold]] inline std::vector<int> number_hosts(const std::vector<std::string>& cards, int rank) {
     std::vector<std::string> ids;
     std::vector<int> host_of;
     const std::string* stranger = nullptr; // without an address, on another machine than rank 0
@@ -119,7 +119,8 @@ inline std::vector<int> number_hosts(const std::vector<std::string>& cards, int 
 // it is called only if the ranks are on several hosts. Collective. Errors: as rendezvous(); environment if hosts cannot
 // reach each other.
 template <Store S, class Listen>
-meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h, Listen&& listen) {
+[[gnu::cold]] meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
+                              Listen&& listen) {
     meeting m;
     m.token = rendezvous(store, rank, size, until);
     if (size == 1) return m;

@@ -19,7 +19,7 @@ namespace detail {
 
 // Calls f(store) with the store that the description names; rank 0 of a tcp store runs the server meanwhile.
 template <class F>
-auto with_store(const job_description& d, const deadline& until, F&& f) {
+[[gnu::cold]] auto with_store(const job_description& d, const deadline& until, F&& f) {
     if (d.store.compare(0, 5, "file:") == 0) {
         file_store store(d.store.substr(5));
         return f(store);
@@ -43,14 +43,15 @@ auto with_store(const job_description& d, const deadline& until, F&& f) {
 
 // Empty for a process that is alone. Collective among the ranks of a job with a store. Errors: those of the stores and
 // of rendezvous().
-inline std::string agree_on_job(const job_description& d, const deadline& until) {
+[[gnu::cold]] inline std::string agree_on_job(const job_description& d, const deadline& until) {
     if (!d.job.empty() || d.size == 1) return d.job;
     return detail::with_store(d, until, [&](auto& store) { return rendezvous(store, d.rank, d.size, until); });
 }
 
 // The same, and who is on which host. A job that its launcher named is on one. See meet_at().
 template <class Listen>
-meeting agree_on_places(const job_description& d, const deadline& until, const host_description& h, Listen&& listen) {
+[[gnu::cold]] meeting agree_on_places(const job_description& d, const deadline& until, const host_description& h,
+                                      Listen&& listen) {
     if (!d.job.empty() || d.size == 1) {
         if (d.size > 1 && h.id != h.machine)
             fail(errc::environment, d.rank, -1, "name a store in COLLX_STORE instead of COLLX_JOB",

@@ -85,14 +85,17 @@ struct communicator_core {
 
     // Waits until the system has what was sent to other hosts: this rank may not call again for a long time.
     void flush(std::int64_t timeout_ns) {
-        if (net.is_one_host()) return;
+        if (!net.is_one_host()) flush_far(timeout_ns);
+    }
+    [[gnu::cold, gnu::noinline]] void flush_far(std::int64_t timeout_ns) {
         std::int64_t until = 0;
         for (backoff wait(settings.waiting); !net.remote()->is_flushed();)
             if (net.move()) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, net.remote()->find_unflushed());
     }
     template <class Condition>
-    void wait_until(Condition&& holds, std::int64_t timeout_ns, int waiting_for, communicator_core* parent = nullptr) {
+    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, int waiting_for,
+                                  communicator_core* parent = nullptr) {
         std::int64_t until = 0;
         for (backoff wait(settings.waiting); !holds();) {
             if (net.move()) {
@@ -125,7 +128,7 @@ struct communicator_core {
         give_up(failure(errc::timeout, late >= 0 || waiting_for < 0 ? late : waiting_for), waiting_for);
     }
     // Says whom this rank waits for, and asks whether that one lives.
-    void look_around(std::int64_t now, std::int64_t limit, int waiting_for) {
+    [[gnu::cold]] void look_around(std::int64_t now, std::int64_t limit, int waiting_for) {
         next_watch_ns = now + 2'000'000;
         if (net.is_one_host()) net.say_waiting(waiting_word(now, waiting_for));
         else net.say_waiting_far(now, limit, waiting_for);

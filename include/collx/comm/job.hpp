@@ -138,7 +138,8 @@ public:
 
     // What a communicator of these ranks of the job (empty: all) holds: shared memory only where they are on one host.
     // id: the same on all of them and on no other communicator of the job (0: made of the number of the world).
-    links make_links(std::uint64_t at, int my_rank, int n, const std::vector<int>& members, std::uint64_t& id) const {
+    [[gnu::cold]] links make_links(std::uint64_t at, int my_rank, int n, const std::vector<int>& members,
+                                   std::uint64_t& id) const {
         if (id == 0) id = detail::hash_bytes(reinterpret_cast<const char*>(&communicators_made), 8, 11) | 1;
         const auto here = places_among(members);
         if (here.count == n) return links(*memory, at, my_rank, n);
@@ -148,7 +149,7 @@ public:
         return links(*memory, at, my_rank, n, layout, here.place_of,
                      make_sole<remote_links>(hub, id, my_rank, std::move(ranks), layout.channel, port::count));
     }
-    links_layout layout_of(const std::vector<int>& members) const {
+    [[gnu::cold]] links_layout layout_of(const std::vector<int>& members) const {
         const auto here = places_among(members);
         const int n = members.empty() ? size : static_cast<int>(members.size());
         return here.count == n ? links_layout::for_ranks(n) : links_layout::across_hosts(here.count, n);
@@ -212,7 +213,7 @@ private:
         std::vector<int> place_of; // rank of the communicator -> place among its ranks on this host
         int count = 0;
     };
-    places places_among(const std::vector<int>& members) const {
+    [[gnu::cold]] places places_among(const std::vector<int>& members) const {
         places p;
         const int n = members.empty() ? size : static_cast<int>(members.size());
         for (int r = 0; r < n; ++r) {

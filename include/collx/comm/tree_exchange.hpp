@@ -59,8 +59,8 @@ private:
 
 // Cost: 2 log2(n) messages one after the other, of up to n * bytes.
 template <class Core, class Visit>
-void exchange_over_tree(Core& c, const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns,
-                        Core* parent = nullptr) {
+[[gnu::cold]] void exchange_over_tree(Core& c, const void* mine, std::size_t bytes, Visit&& visit,
+                                      std::int64_t timeout_ns, Core* parent = nullptr) {
     const int n = c.net.size(), me = c.net.rank();
     std::vector<std::byte> table(static_cast<std::size_t>(n) * bytes);
     const auto at = [&](int r) { return table.data() + static_cast<std::size_t>(r) * bytes; };

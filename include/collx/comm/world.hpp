@@ -25,8 +25,8 @@ inline job_settings settings_for(int local_ranks) {
     return s;
 }
 
-inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
-                                       std::size_t arena_bytes, const char* found_by) {
+[[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
+                                                     std::size_t arena_bytes, const char* found_by) {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
     auto memory = size == 1 ? make_memory_arena(1, arena_bytes)
                             : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
@@ -40,17 +40,17 @@ struct door {
     descriptor listener;
     socket_address address;
 
-    std::string open(const host_description& h) {
+    [[gnu::cold]] std::string open(const host_description& h) {
         address = address_of(h.address, 0);
         listener = socket_hub::listen_on(address);
         return h.address + " " + std::to_string(address.port());
     }
-    static socket_address address_of(const std::string& host, int port) {
+    [[gnu::cold]] static socket_address address_of(const std::string& host, int port) {
         const tcp_address a = numeric_address(host, port);
         return {a.address, a.bytes};
     }
     // "ADDRESS PORT" as another rank published it.
-    static socket_address address_of(const std::string& card) {
+    [[gnu::cold]] static socket_address address_of(const std::string& card) {
         const std::size_t blank = card.rfind(' ');
         const char* at = card.c_str() + blank + 1;
         return address_of(card.substr(0, blank == std::string::npos ? 0 : blank),
@@ -59,7 +59,7 @@ struct door {
 };
 
 // The ranks of this one's host. host_of: by rank.
-inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
+[[gnu::cold]] inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
     host_map m;
     for (std::size_t r = 0; r < host_of.size(); ++r) {
         const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
@@ -71,12 +71,12 @@ inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
 
 // Looking at sockets is a system call: there is no point in thousands of turns before others get the core.
 inline job_settings settings_across_hosts(job_settings s) {
-    if (s.waiting.spins > 50) s.waiting.spins = 50;
+    if (s.waiting.spins > 4 && s.waiting.spins != UINT32_MAX) s.waiting.spins = 4;
     return s;
 }
 
-inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
-                                   std::size_t arena_bytes, const char* found_by) {
+[[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
+                                                 std::size_t arena_bytes, const char* found_by) {
     host_map here = map_of_host(m.host_of, rank);
     const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
     const std::string name = m.token + "-" + std::to_string(m.host_of[static_cast<std::size_t>(rank)]);
@@ -94,7 +94,7 @@ inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int siz
 
 // The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
 // come and go.
-inline counted_ptr<job> this_job() {
+[[gnu::cold]] inline counted_ptr<job> this_job() {
     if (thread_job) return thread_job;
     static counted_ptr<job> process_job;
     if (process_job && process_job->mark.is_child())
@@ -118,7 +118,7 @@ inline counted_ptr<job> this_job() {
 }
 
 template <class Store>
-counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns) {
+[[gnu::cold]] counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
     const host_description h = describe_host();

@@ -25,7 +25,7 @@ inline constexpr std::size_t long_message_bytes = 32 * 1024;
 } // namespace detail
 
 template <collective C>
-bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
+[[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
     [[maybe_unused]] const bool is_long = p.bytes > detail::long_message_bytes;
     if constexpr (C == collective::all_reduce) {
         if (!is_long) return cache.bind(algo::recursive_doubling_all_reduce{}, p.at_port);

@@ -125,7 +125,7 @@ private:
     };
 
     template <class Algorithm>
-    sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
+    [[gnu::cold, gnu::noinline]] sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
         const int n = links_.size();
         auto b = make_sole<bound_schedule>();
         b->steps = sched::record(algorithm, links_.rank(), n);

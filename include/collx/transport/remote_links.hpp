@@ -36,11 +36,11 @@ public:
         hub_->enter(*this);
     }
 
-    sending_end tx(int port, int peer) {
+    [[gnu::cold]] sending_end tx(int port, int peer) {
         const detail::turn_taken here(turn_);
         return wanted(peer).tx(port);
     }
-    receiving_end rx(int port, int peer) {
+    [[gnu::cold]] receiving_end rx(int port, int peer) {
         const detail::turn_taken here(turn_);
         return wanted(peer).rx(port);
     }
@@ -88,7 +88,7 @@ public:
 
     // Tells every connected peer; each passes it on. Gives up after some milliseconds: a peer that does not read hears
     // nothing.
-    void announce_failure(std::int64_t limit_ns = 20'000'000) {
+    [[gnu::cold]] void announce_failure(std::int64_t limit_ns = 20'000'000) {
         for (const deadline until = deadline::in_ns(limit_ns); !until.passed();) {
             (void)move();
             if (is_flushed_or_stuck()) return;
@@ -111,7 +111,7 @@ public:
     }
 
     // Says goodbye to all, without waiting. What the system has not sent yet it goes on sending.
-    void say_bye() {
+    [[gnu::cold]] void say_bye() {
         const detail::turn_taken here(turn_);
         const bool has_failed = failed_->load(std::memory_order_acquire) != 0;
         for (const int p : active_) stream_to(p).say_bye();
@@ -151,12 +151,12 @@ private:
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
     // ------------------------------------------------------------------ connecting
-    stream& made(int p) {
+    [[gnu::cold]] stream& made(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
         if (!c) c = make_sole<stream>(hub_->calls(), shape_, ports_);
         return *c;
     }
-    stream& wanted(int p) {
+    [[gnu::cold]] stream& wanted(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
         if (c && (c->state() != stream::phase::closed || is_in(wanted_, p))) return *c;
         stream& s = made(p);
@@ -168,7 +168,7 @@ private:
         }
         return s;
     }
-    void connect(int p) {
+    [[gnu::cold]] void connect(int p) {
         using side = detail::stream_hello::side;
         detail::stream_hello h;
         h.from_side = p < rank_ ? side::higher : side::lower;
@@ -186,7 +186,7 @@ private:
         stream_to(p).open(std::move(s), &h, p > rank_);
         activate(p);
     }
-    void adopt(const detail::stream_hello& h, descriptor socket) {
+    [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket) {
         using side = detail::stream_hello::side;
         const int p = h.from;
         if (p < 0 || p >= static_cast<int>(peers_.size()) || p == rank_ || h.to != rank_ ||
@@ -202,7 +202,7 @@ private:
         if (p < rank_) s.say_welcome();
         activate(p);
     }
-    void activate(int p) {
+    [[gnu::cold]] void activate(int p) {
         active_.push_back(p);
         if (poll_.is_open()) return watch(p);
         if (active_.size() <= few_streams) return;
@@ -270,7 +270,7 @@ private:
         return true;
     }
     // A lower rank that has waited for a while asks the higher one to notice.
-    void knock(bool at_once) {
+    [[gnu::cold]] void knock(bool at_once) {
         for (std::size_t i = 0; i < wanted_.size(); ++i) {
             const int p = wanted_[i];
             auto& at = peers_[static_cast<std::size_t>(p)].try_at_ns;
@@ -285,7 +285,7 @@ private:
         if (!is_in(lost_, p)) lost_.push_back(p);
     }
     // What another host says is checked like everything from outside.
-    void hear(int p, failure f) {
+    [[gnu::cold]] void hear(int p, failure f) {
         const bool is_sound = f.word >> 32 != 0 && f.word >> 32 <= static_cast<std::uint64_t>(errc::forked) + 1 &&
                               f.rank() >= -1 && f.rank() < static_cast<int>(peers_.size());
         report(is_sound ? f : failure(errc::protocol, p));

@@ -59,7 +59,8 @@ protected:
 class socket_hub {
 public:
     // A listening socket on a free port of this address (its own port is ignored), known by `address` afterwards.
-    static descriptor listen_on(socket_address& address, const socket_calls& calls = system_socket_calls) {
+    [[gnu::cold]] static descriptor listen_on(socket_address& address,
+                                              const socket_calls& calls = system_socket_calls) {
         descriptor s(calls.socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (!s.is_open())
             fail(errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make a socket: %s",
@@ -73,8 +74,8 @@ public:
 
     // peers: where each rank of the job listens. linger_ns: how long the end waits for what the system has not yet
     // delivered.
-    socket_hub(descriptor listener, std::string token, std::vector<socket_address> peers, std::int64_t linger_ns,
-               const socket_calls& calls = system_socket_calls)
+    [[gnu::cold]] socket_hub(descriptor listener, std::string token, std::vector<socket_address> peers,
+                             std::int64_t linger_ns, const socket_calls& calls = system_socket_calls)
         : listener_(std::move(listener)), peers_(std::move(peers)), linger_ns_(linger_ns), calls_(&calls) {
         detail::stream_hello h;
         h.set_token(token.data(), token.size());
@@ -83,7 +84,7 @@ public:
     socket_hub(const socket_hub&) = delete;
     // Waits while the system still holds bytes that nobody has received: a socket closed over unread answers would
     // throw them away. They were sent by calls that have returned, so their receivers are on their way to them.
-    ~socket_hub() {
+    [[gnu::cold]] ~socket_hub() {
         listener_.close();
         for (const deadline until = deadline::in_ns(linger_ns_); !lingering_.empty() && !until.passed();) {
             drain();
@@ -98,7 +99,7 @@ public:
     const char (&token() const)[detail::stream_hello::token_bytes] { return token_; }
 
     // A socket on its way to a rank. Not open when the system refuses (errno says why).
-    descriptor connect_to(int job_rank) {
+    [[gnu::cold]] descriptor connect_to(int job_rank) {
         const socket_address& a = peers_[static_cast<std::size_t>(job_rank)];
         descriptor s(calls_->socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (!s.is_open()) return s;
@@ -126,18 +127,18 @@ public:
     }
 
     // A connection whose communicator has gone: it still has to say goodbye, and the system to send what it has.
-    void linger(sole_ptr<stream> s) {
+    [[gnu::cold]] void linger(sole_ptr<stream> s) {
         const detail::turn_taken here(turn_);
         lingering_.push_back({std::move(s), descriptor()});
         drain();
     }
 
     // Communicators of this rank. Whoever waits in one moves the others on: a peer may wait for what they have to say.
-    void enter(detail::helped& h) {
+    [[gnu::cold]] void enter(detail::helped& h) {
         const detail::turn_taken here(helping_);
         helped_.push_back(&h);
     }
-    void leave(detail::helped& h) {
+    [[gnu::cold]] void leave(detail::helped& h) {
         const detail::turn_taken here(helping_);
         for (std::size_t i = 0; i < helped_.size(); ++i)
             if (helped_[i] == &h) return void(helped_.erase(helped_.begin() + static_cast<std::ptrdiff_t>(i)));
@@ -169,7 +170,7 @@ private:
     // Half-open guests are few, so that strangers cannot use up the descriptors.
     std::size_t most_guests() const { return 64 + peers_.size(); }
 
-    void accept_all() {
+    [[gnu::cold]] void accept_all() {
         for (int turn = 0; turn < 256; ++turn) {
             descriptor s(detail::without_eintr(
                 [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
@@ -183,7 +184,7 @@ private:
             guests_.push_back(std::move(g));
         }
     }
-    void read_hellos() {
+    [[gnu::cold]] void read_hellos() {
         for (std::size_t i = 0; i < guests_.size();) {
             guest& g = guests_[i];
             iovec part{reinterpret_cast<char*>(&g.hello) + g.got, sizeof g.hello - g.got};
@@ -219,7 +220,7 @@ private:
             if (has_gone(lingering_[i])) lingering_.erase(lingering_.begin() + static_cast<std::ptrdiff_t>(i));
             else ++i;
     }
-    static bool has_gone(leaver& l) {
+    [[gnu::cold]] static bool has_gone(leaver& l) {
         if (l.connection) {
             (void)l.connection->move();
             if (!l.connection->is_live()) return true;
