@@ -6,6 +6,7 @@
 #
 # name | how it is found | what to look for | target to link | Debian package
 set(COLLX_OPTIONAL_LIBRARIES
+    "benchmark|config|benchmark|benchmark::benchmark|libbenchmark-dev"
     "catch2|config|Catch2|Catch2::Catch2|catch2"
     "cli11|config|CLI11|CLI11::CLI11|libcli11-dev"
     "cuda|module|CUDAToolkit|CUDA::cudart|nvidia-cuda-toolkit, or NVIDIA's cuda-toolkit"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 //
 // What the environment may say, and the answer to each way of saying it wrongly. No test touches the real environment.
 #include <collx/bootstrap/environment.hpp>

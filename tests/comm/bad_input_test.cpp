@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300
+// collx-test: timeout=300 sanitize=address
 //
 // Arguments that cannot be right: each is a typed error on the rank that passes them, before anything has moved, and
 // the communicator goes on.

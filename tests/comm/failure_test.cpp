@@ -70,8 +70,8 @@ TEST_CASE("an absent rank is named when the call's time is up") {
 }
 
 TEST_CASE("with strands that wait for several ranks, the absent one is named") {
-    for (const int n : {5, 8})
-        for (int absent = 0; absent < n; ++absent) {
+    for (const int n : {5, 7})
+        for (const int absent : {1, 3, n - 1}) {
             std::atomic<int> failed{0};
             on_ranks(n, [&](collx::communicator& w) {
                 w.set_checked(false);
@@ -84,7 +84,7 @@ TEST_CASE("with strands that wait for several ranks, the absent one is named") {
                 const auto e = thrown<timed_out>(w, [&] {
                     for (int calls = 0; calls < 3; ++calls) // some ranks need nothing of the absent one at first
                         collx::all_reduce(w.with(collx::algo::double_tree_all_reduce{}, collx::piece{4000}), x,
-                                          collx::plus{}, {.timeout = 300ms});
+                                          collx::plus{}, {.timeout = 800ms});
                 });
                 failed.fetch_add(1);
                 EXPECT_AT(e.peer(), e.peer() == absent);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 needs=ranges
+// collx-test: timeout=300 needs=ranges sanitize=address
 //
 // Inputs that are computed as they are read: views of the standard library and of range-v3, iterators; and outputs of
 // another type than the input.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 // The plain reading against a sum that is known, for every channel algorithm whose strands may run one after the other.
 #include <collx/exec/inline_host.hpp>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 // The loops: any number of sources, length, alignment and destination, against a fold element by element.
 #include <collx/exec/kernels.hpp>
+#include <collx/exec/streaming.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -50,6 +52,10 @@ void check(Op op) {
             collx::fold_to_arrays(op, to, 3, s.data(), sources, n);
             if (!is_right(first, 2) || !is_right(second, 0) || !is_right(third, 1))
                 FAIL("three destinations, sources " << sources << " n " << n);
+            std::fill(first.begin(), first.end(), T(77)), std::fill(second.begin(), second.end(), T(77));
+            collx::fold_past_caches(op, to, 2, third.data() + 1, s.data(), sources, n);
+            if (!is_right(first, 2) || !is_right(second, 0) || !is_right(third, 1))
+                FAIL("past the caches, sources " << sources << " n " << n);
             // In place: the destination is one of the sources.
             std::vector<T> own(s[0], s[0] + n);
             own.push_back(T(77));
@@ -96,4 +102,20 @@ TEST_CASE("minima and maxima of vectors and of single elements agree on NaN and 
             for (const float x : out) CHECK(!std::signbit(x));
         }
     }
+}
+
+TEST_CASE("copies past the caches copy what was asked for and nothing else") {
+    std::vector<unsigned char> from(3000), to(3000);
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 13 + i / 256 + 1);
+    for (const std::size_t n : {0u, 1u, 15u, 63u, 64u, 127u, 128u, 255u, 256u, 257u, 300u, 1000u, 2047u, 2500u})
+        for (std::size_t a = 0; a < 66; a += n < 300 ? 1 : 13)
+            for (const std::size_t b : {0u, 1u, 7u, 32u, 61u}) {
+                std::fill(to.begin(), to.end(), static_cast<unsigned char>(0));
+                collx::copy_past_caches(to.data() + a, from.data() + b, n);
+                bool good = true;
+                for (std::size_t i = 0; i < to.size(); ++i)
+                    good &= to[i] == (i >= a && i < a + n ? from[b + i - a] : 0);
+                if (!good) FAIL("n " << n << " to " << a << " from " << b);
+            }
+    SUCCEED();
 }

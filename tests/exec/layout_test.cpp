@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 // Chunks: they cover the buffer once, in order, whatever its size.
 #include <collx/exec/layout.hpp>
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 // What one step does to elements: hooks, types and views on one side, wire elements on the other.
 #include <collx/exec/mover.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -116,4 +118,35 @@ TEST_CASE("nothing may lie nowhere") {
     m.store(place::out, 0, null, 0);
     m.move(place::in, 0, place::out, 0, 0);
     SUCCEED();
+}
+
+TEST_CASE("results that go past the caches are the same") {
+    using int_view = decltype(collx::view(static_cast<int*>(nullptr), 0));
+    const std::size_t large = (std::size_t{4} << 20) / sizeof(int) + 100;
+    for (const std::size_t n : {large - 200, large})
+        for (const bool in_place : {false, true}) {
+            const std::size_t size = in_place ? 8 * n : n; // in place the limits are higher: 16 and 32 MiB
+            std::vector<int> in(size), other(size), out(size, -1), also(size, -1);
+            for (std::size_t i = 0; i < size; ++i)
+                in[i] = static_cast<int>(i % 1000), other[i] = static_cast<int>(i % 77);
+            int_view from = collx::view(in.data(), size), to = in_place ? from : collx::view(out.data(), size);
+            auto sum = make<int>(from, to, collx::plus{});
+            auto moves = make<int>(from, to, collx::no_op{});
+            const int* sources[] = {other.data(), nullptr};
+            sum.fold_ranks(sources, 2, 1, place::in, 3, place::out, 3, also.data() + 3, size - 3);
+            const int* result = to.data();
+            bool good = true;
+            for (std::size_t i = 3; i < size; ++i) {
+                const int expected = static_cast<int>(i % 1000) + other[i - 3];
+                good &= result[i] == expected && also[i] == expected;
+            }
+            CHECK(good);
+            CHECK(result[0] == (in_place ? 0 : -1));
+            moves.store(place::out, 1, other.data(), size - 1);
+            CHECK(std::equal(other.begin(), other.end() - 1, result + 1));
+            if (!in_place) {
+                moves.move(place::in, 0, place::out, 0, size);
+                CHECK(in == out);
+            }
+        }
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 // Policies: plain values, in any order, folded into one.
 #include <collx/plan/policy.hpp>
 

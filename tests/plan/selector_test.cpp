@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 // What is chosen when nothing is bound: always something that is right for the call, from facts that all ranks share.
 #include <collx/plan/selector.hpp>
 

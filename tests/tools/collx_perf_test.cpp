@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -216,6 +218,22 @@ TEST_CASE("a sample lasts from the first start to the last end, and nobody waits
     ::munmap(memory, bytes);
 }
 
+TEST_CASE("who waits keeps a library's traffic going, spinning and napping") {
+    for (const int cores : {1, 2}) {
+        void* memory = ::mmap(nullptr, harness::bytes(2), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(memory != MAP_FAILED);
+        std::atomic<int> calls{0};
+        std::thread waiting([&] { harness(memory, 0, 2, cores).barrier([&] { ++calls; }, 100'000); });
+        // The other comes only when it has seen two calls, or after ten seconds.
+        for (int ms = 0; ms < 10'000 && calls < 2; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const int seen = calls;
+        harness(memory, 1, 2, cores).barrier();
+        waiting.join();
+        CHECK(seen >= 2);
+        ::munmap(memory, harness::bytes(2));
+    }
+}
+
 // ---------------------------------------------------------------------------------------------- the program
 
 TEST_CASE("mistakes on the command line are answered with a sentence and status 2") {
@@ -236,6 +254,7 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"all_reduce --ranks 2 --threads 2", "give one of them"},
         {"all_reduce --ranks 2 -r 2", "-r 2 is no rank: there are 2"},
         {"all_reduce --place above", "'above' is no place; there are out, in and both"},
+        {"broadcast --in-place", "broadcast is not measured in place; all_reduce"},
         {"all_reduce --csv - --json -", "cannot both be written to standard output"},
         {"broadcast --attach --shared", "--attach goes alone"},
         {"all_reduce --nonsense", "--nonsense"},

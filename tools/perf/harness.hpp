@@ -52,6 +52,12 @@ public:
     // Spins while each rank has a core of its own, else sleeps. Errors: std::runtime_error when another rank gave up or
     // does not come for minutes.
     void barrier() {
+        barrier([] {}, 500'000'000);
+    }
+    // The same, calling `progress` now and then: a library whose sends go on only inside its own calls would hold back
+    // ranks that still wait for its data.
+    template <class Progress>
+    void barrier(Progress&& progress, long nap_ns) {
         const auto generation = block_->generation.load(std::memory_order_acquire);
         if (block_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<unsigned>(ranks_)) {
             block_->arrived.store(0, std::memory_order_relaxed);
@@ -60,20 +66,23 @@ public:
             return;
         }
         const auto passed = [&] { return block_->generation.load(std::memory_order_acquire) != generation; };
-        for (int i = 0; spins_ && i < 40'000; ++i) {
+        for (int i = 1; spins_ && i <= 40'000; ++i) {
             if (passed()) return;
+            if (i % 64 == 0) progress();
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #endif
         }
-        for (int half_seconds = 0; !passed();) {
-            const timespec t{0, 500'000'000};
+        constexpr std::int64_t patience_ns = 300'000'000'000;
+        for (std::int64_t napped_ns = 0; !passed();) {
+            progress();
+            const timespec t{0, nap_ns};
             block_->sleepers.fetch_add(1, std::memory_order_seq_cst);
             const long woken = futex(FUTEX_WAIT, static_cast<int>(generation), &t);
             block_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
             if (!passed() && block_->gave_up.load(std::memory_order_acquire) != 0)
                 throw std::runtime_error("Another rank gave up.");
-            if (woken != 0 && ++half_seconds > 600)
+            if (woken != 0 && (napped_ns += nap_ns) > patience_ns)
                 throw std::runtime_error("The other ranks did not come within five minutes.");
         }
     }

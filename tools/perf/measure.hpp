@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -27,6 +26,7 @@
 #include "harness.hpp"
 #include "options.hpp"
 #include "pattern.hpp"
+#include "sampling.hpp"
 #include "support/stats.hpp"
 
 namespace collx::tools::perf {
@@ -93,10 +93,10 @@ public:
         // Sums in place must not grow without bound.
         std::memset(memory_.send(), 0, bytes);
         std::memset(memory_.recv(), 0, std::min(2 * bytes, memory_.recv_bytes()));
-        const auto [batch, samples] = plan(*calls);
-        for (int s = 0; s < samples; ++s) run_batch(*calls, batch, s);
-        if (meeting_.rank() == 0) evaluate(batch, samples, out);
-        meeting_.barrier();
+        out.scale = op == operation::pingpong ? 0.5 : 1;
+        sampler samples(meeting_, rules_of(o_), [this] { meeting_.barrier(); });
+        const timing t = samples.measure([&](int count) { calls->run(count); }, out.scale);
+        if (meeting_.rank() == 0) evaluate(t, out);
         return out;
     }
 
@@ -188,63 +188,18 @@ private:
         meeting_.barrier();
     }
 
-    // ------------------------------------------------------------------ timing
-    void run_batch(timed_calls& calls, int count, int sample) {
-        meeting_.barrier();
-        const auto start = monotonic_ns();
-        calls.run(count);
-        const auto end = monotonic_ns();
-        meeting_.stamp(sample, start, end);
-        meeting_.barrier();
+    static sampling_rules rules_of(const options& o) {
+        return {.budget_ms = o.budget_ms,
+                .sample_us = o.sample_us,
+                .min_samples = o.min_samples,
+                .max_samples = o.max_samples,
+                .iterations = o.iterations,
+                .warmups = o.warmups};
     }
-
-    struct shape {
-        int batch, samples;
-    };
-    // Warms up, estimates one call, and decides on rank 0 for all how many calls make a sample and how many samples
-    // there are.
-    shape plan(timed_calls& calls) {
-        int count = 1, called = 0;
-        double estimate = 1e18, spent = 0;
-        for (int round = 1;; ++round) {
-            run_batch(calls, count, 0);
-            called += count;
-            if (meeting_.rank() == 0) {
-                const double t = meeting_.span_ns(0);
-                estimate = std::min(estimate, t / count);
-                spent += t;
-                const bool enough =
-                    o_.warmups > 0 ? called >= o_.warmups : (spent >= 2e6 && round >= 4) || spent >= 100e6;
-                const int next = std::clamp(static_cast<int>(1e6 / estimate), 1, std::min(count * 4, 4096));
-                meeting_.plan(0) = enough ? 0 : o_.warmups > 0 ? std::min(next, o_.warmups - called) : next;
-            }
-            meeting_.barrier();
-            if (meeting_.plan(0) == 0) break;
-            count = static_cast<int>(meeting_.plan(0));
-        }
-        if (meeting_.rank() == 0) {
-            auto batch = static_cast<int>(std::clamp(std::ceil(o_.sample_us * 1e3 / estimate), 1.0, 4096.0));
-            const double fit = o_.budget_ms * 1e6 / (batch * estimate);
-            auto samples = static_cast<int>(std::clamp(fit, double(o_.min_samples), double(o_.max_samples)));
-            if (samples * (batch * estimate) > 20e9) samples = std::min(samples, 3);
-            if (o_.iterations > 0) {
-                batch = std::min(batch, o_.iterations);
-                samples = (o_.iterations + batch - 1) / batch;
-            }
-            meeting_.plan(1) = batch;
-            meeting_.plan(2) = std::min(samples, harness::sample_limit);
-        }
-        meeting_.barrier();
-        return {static_cast<int>(meeting_.plan(1)), static_cast<int>(meeting_.plan(2))};
-    }
-
-    void evaluate(int batch, int samples, result& out) const {
-        out.scale = out.op == operation::pingpong ? 0.5 : 1;
-        std::vector<double> us;
-        for (int s = 0; s < samples; ++s) us.push_back(out.scale * meeting_.span_ns(s) / batch / 1e3);
-        out.batch = batch;
-        out.samples = samples;
-        out.us = summarize(us);
+    void evaluate(const timing& t, result& out) const {
+        out.us = t.us;
+        out.batch = t.batch;
+        out.samples = t.samples;
         out.algbw = static_cast<double>(out.bytes) / out.us.median / 1e3;
         out.busbw = out.algbw * bus_factor(out.op, meeting_.size());
     }

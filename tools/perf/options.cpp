@@ -126,6 +126,11 @@ void read_rest(const words& w, options& o) {
         throw std::invalid_argument("'" + place + "' is no place; there are out, in and both.");
     o.out_of_place = place != "in";
     o.in_place = place != "out";
+    if (!o.out_of_place && !o.operations.empty() &&
+        std::none_of(o.operations.begin(), o.operations.end(), has_in_place))
+        throw std::invalid_argument(std::string(long_name(o.operations.front())) +
+                                    " is not measured in place; all_reduce, reduce_scatter and all_gather are. Leave "
+                                    "--in-place out.");
     o.root = w.root;
     if (w.root < -1) throw std::invalid_argument("-r must be a rank, or -1 for a new root in every call.");
     o.iterations = w.iterations;

@@ -62,15 +62,17 @@ std::string half_line(const run_report& report, const result* r) {
 
 } // namespace
 
-std::string csv_header() {
-    return "op,bytes,ranks,transport,peer,algo,median_us,p95_us,algbw_GBps,busbw_GBps,place,batch,samples,min_us,p25_"
-           "us\n";
-}
-
 std::string csv_line(const run_report& report, const result& r) {
-    return formatted("%s,%zu,%d,%s,collx,%s,%.3f,%.3f,%.4f,%.4f,%s,%d,%d,%.3f,%.3f\n", short_name(r.op), r.bytes,
-                     report.ranks, report.transport(), variant_of(report.run).c_str(), r.us.median, r.us.p95, r.algbw,
-                     r.busbw, r.in_place ? "in" : "out", r.batch, r.samples, r.us.min, r.us.lower_quartile);
+    return csv_text({.op = r.op,
+                     .bytes = r.bytes,
+                     .ranks = report.ranks,
+                     .transport = report.transport(),
+                     .peer = "collx",
+                     .variant = variant_of(report.run),
+                     .in_place = r.in_place,
+                     .batch = r.batch,
+                     .samples = r.samples,
+                     .us = r.us});
 }
 
 std::string text_header(const run_report& report) {

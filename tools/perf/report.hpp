@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "csv.hpp"
 #include "measure.hpp"
 
 namespace collx::tools::perf {
@@ -23,7 +24,6 @@ struct run_report {
     [[nodiscard]] const char* transport() const { return run.threads ? "memory" : across_hosts ? "sockets" : "shm"; }
 };
 
-std::string csv_header();
 std::string csv_line(const run_report& report, const result& r);
 
 /// The lines before the first result, one line for a size (either place may be missing), the lines after the last.

@@ -20,6 +20,11 @@ struct bound_window {
     std::size_t position = 0; // in the rings: the same on all ranks
 };
 
+// Where a rank's own buffers are: offsets in the arena, or addresses in its process where ranks attach to each other.
+struct user_buffers {
+    std::uint64_t in, out;
+};
+
 // A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
 struct bound_schedule {
     sched::program steps;

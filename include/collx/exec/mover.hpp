@@ -14,6 +14,7 @@
 #include <collx/core/element.hpp>
 #include <collx/core/op.hpp>
 #include <collx/exec/kernels.hpp>
+#include <collx/exec/streaming.hpp>
 #include <collx/sched/step.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -34,7 +35,9 @@ public:
     static constexpr bool plain = In::is_contiguous && Out::is_contiguous && std::is_same_v<in_type, out_type> &&
                                   std::is_same_v<in_type, Wire> && std::is_same_v<in_type, acc_type> && !hooked;
 
-    mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {}
+    mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {
+        if constexpr (plain) streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes();
+    }
 
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
     const In& input() const { return in_; }
@@ -55,7 +58,7 @@ public:
     // Received elements into a local operand, as they are: what recv | copy and get | copy do.
     void store(sched::place to, std::size_t at, const Wire* from, std::size_t n) {
         if constexpr (plain) {
-            if (n != 0) std::memcpy(static_cast<void*>(local(to) + at), from, n * sizeof(Wire));
+            if (n != 0) copy(to, local(to) + at, from, n);
         } else if (to == sched::place::tmp) {
             for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = static_cast<acc_type>(from[k]);
         } else {
@@ -68,7 +71,7 @@ public:
     void move(sched::place from, std::size_t from_at, sched::place to, std::size_t to_at, std::size_t n) {
         if constexpr (plain) {
             if (n != 0 && local(to) + to_at != local(from) + from_at)
-                std::memmove(static_cast<void*>(local(to) + to_at), local(from) + from_at, n * sizeof(Wire));
+                copy(to, local(to) + to_at, local(from) + from_at, n);
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                 read(acc, from, from_at + i, m);
@@ -110,6 +113,10 @@ public:
             if constexpr (plain) {
                 if (own_index >= 0 && own != sched::place::none && !sched::is_window(own))
                     sources[own_index] = local(own) + own_at;
+                if (streams_ && to == sched::place::out && count <= 64) {
+                    Wire* const there = local(to) + to_at;
+                    return fold_past_caches(op_, &there, 1, also, sources, count, n);
+                }
                 fold_arrays(op_, to == sched::place::none ? also : local(to) + to_at,
                             to == sched::place::none ? nullptr : also, sources, count, n);
             } else {
@@ -133,7 +140,10 @@ public:
 
     // Zero copy: the rank-ordered reduction of everybody's buffers into everybody's.
     void fold_everywhere(const Wire* const* sources, Wire* const* to, int count, std::size_t n) const requires plain {
-        if constexpr (reduces) fold_to_arrays(op_, to, count, sources, count, n);
+        if constexpr (reduces) {
+            if (streams_) fold_past_caches(op_, to, count, static_cast<Wire*>(nullptr), sources, count, n);
+            else fold_to_arrays(op_, to, count, sources, count, n);
+        }
     }
 
 private:
@@ -143,6 +153,19 @@ private:
         if (p == sched::place::out) return const_cast<in_type*>(out_.data());
         if (p == sched::place::tmp) return tmp_;
         return const_cast<in_type*>(in_.data());
+    }
+
+    // Results from this size on go past the caches. In place they replace what is still in the third-level cache and
+    // will be read there by the next call, up to a larger size; sums, which read all of it, up to a larger one still.
+    // (2 ranks, 4 MiB: all_reduce 314 us before and 255 after, in place 190 and 418; 16 MiB: all_gather 1726 and 770.)
+    std::size_t least_streamed_bytes() const requires plain {
+        const in_type *a = in_.data(), *b = out_.data();
+        if (a + in_.size() <= b || b + out_.size() <= a) return std::size_t{4} << 20;
+        return (reduces ? std::size_t{32} : std::size_t{16}) << 20;
+    }
+    void copy(sched::place to, in_type* out, const in_type* in, std::size_t n) const requires plain {
+        if (streams_ && to == sched::place::out) copy_past_caches(out, in, n * sizeof(Wire));
+        else std::memmove(static_cast<void*>(out), in, n * sizeof(Wire));
     }
 
     template <class F>
@@ -197,6 +220,7 @@ private:
     Op op_;
     acc_type* tmp_ = nullptr;
     int ranks_;
+    bool streams_ = false;
 };
 
 COLLX_END_NAMESPACE

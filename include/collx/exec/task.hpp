@@ -131,7 +131,7 @@ private:
         if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
         const std::size_t bytes = framed(n * sizeof(wire));
         const std::uint32_t tag = cuts_.transfer_tag(shape);
-        const bool measures = plan_.lends && bytes >= least_measured_bytes;
+        const bool measures = !Mover::reduces && plan_.lends && bytes >= least_measured_bytes;
         receiving_end* rx = nullptr;
         sending_end* tx = nullptr;
         const wire* in = nullptr;
@@ -139,7 +139,8 @@ private:
         if (receives) {
             rx = &links_.rx(plan_.at_port, s.peer_from);
             if (!rx->has_message()) return blocked_on(s.peer_from);
-            if (rx->is_lent()) return borrow(s, st, *rx, tag);
+            if constexpr (!Mover::reduces)
+                if (rx->is_lent()) return borrow(s, st, *rx, tag);
             if (!rx->is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
             if (measures) links_.ask_to_borrow(*rx, s.peer_from);
             in = reinterpret_cast<const wire*>(rx->peek(bytes));
@@ -147,7 +148,8 @@ private:
         if (sends) {
             tx = &links_.tx(plan_.at_port, s.peer_to);
             if (!tx->has_room()) return blocked_on(s.peer_to);
-            if (may_lend(s) && tx->prefers_to_lend(bytes)) return lend(s, st, *tx, tag);
+            if constexpr (!Mover::reduces)
+                if (may_lend(s) && tx->prefers_to_lend(bytes)) return lend(s, st, *tx, tag);
             out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
         }
         const bool samples = measures && (tx != nullptr ? tx->is_sampled() : rx->is_sampled());
@@ -165,8 +167,8 @@ private:
     }
 
     // -------------------------------------------------------------- lending: see channel.hpp
-    // A system call costs about as much as copying 16 KiB. A lent message takes several pieces at once, up to so many
-    // bytes: with more ranks than cores each message more is another switch.
+    // A system call costs as much as copying 16 KiB. With more ranks than cores each message is another switch, so a
+    // lent one takes several pieces at once.
     static constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512 * 1024,
                                  least_measured_bytes = 8 * 1024;
 
@@ -177,7 +179,7 @@ private:
                cuts_.in.size(s.src.chunks.at(0, plan_.chunks)) * sizeof(wire) >= least_lent_bytes && can_lend();
     }
     bool can_lend() const {
-        if constexpr (Mover::plain && !Mover::reduces && alignof(wire) <= 16) {
+        if constexpr (Mover::plain && alignof(wire) <= 16) {
             if (!links_.may_lend()) return false;
             const wire *in = mover_.input().data(), *out = mover_.output().data();
             return !plan_.writes_out || in + mover_.input().size() <= out || out + mover_.output().size() <= in;
@@ -263,11 +265,6 @@ private:
     }
 
     // -------------------------------------------------------------- windows
-    struct user_buffers {
-        std::uint64_t in,
-            out; // offsets in the arena; addresses in the owner's process where ranks attach to each other
-    };
-
     bool run_signal(const sched::step& s, strand& st) {
         auto& line = window_.line(links_.rank(), s.index, base_ + st.piece);
         if (plan_.zero_copy) publish_buffers(line);

@@ -124,29 +124,49 @@ private:
         bound_window state;
     };
 
+    // What binding needs of an algorithm, whatever its type: compiled once, not once per algorithm.
+    struct recipe {
+        const void* algorithm;
+        const void* id;
+        sched::program (*record)(const void* algorithm, int rank, int n);
+        int chunks, tmp_chunks, signals, depth; // signals 0: no window
+    };
+    template <class Algorithm>
+    static sched::program record(const void* algorithm, int rank, int n) {
+        return sched::record(*static_cast<const Algorithm*>(algorithm), rank, n);
+    }
     template <class Algorithm>
     [[gnu::cold, gnu::noinline]] sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
         const int n = links_.size();
+        int signals = 0;
+        if constexpr (requires { Algorithm::signals; }) signals = Algorithm::signals;
+        return make({&algorithm, &detail::algorithm_id<Algorithm>, &record<Algorithm>, algorithm.chunks(n),
+                     detail::tmp_chunks_of(algorithm, n), signals, detail::window_depth_of(algorithm)},
+                    at_port);
+    }
+    sole_ptr<bound_schedule> make(const recipe& a, int at_port) {
+        const int n = links_.size();
         auto b = make_sole<bound_schedule>();
-        b->steps = sched::record(algorithm, links_.rank(), n);
+        b->steps = a.record(a.algorithm, links_.rank(), n);
         detail::footprint f;
-        for (int r = 0; r < n; ++r) f.add(r == links_.rank() ? b->steps : sched::record(algorithm, r, n));
-        b->chunks = algorithm.chunks(n);
+        for (int r = 0; r < n; ++r)
+            if (r == links_.rank()) f.add(b->steps);
+            else f.add(a.record(a.algorithm, r, n));
+        b->chunks = a.chunks;
         b->max_message_chunks = f.max_message_chunks;
-        b->tmp_chunks = detail::tmp_chunks_of(algorithm, n);
+        b->tmp_chunks = a.tmp_chunks;
         b->at_port = at_port;
         b->sources.resize(static_cast<std::size_t>(n));
         b->zero_copy = f.zero_copy;
         b->lends = f.lends;
         for (const auto& strand : b->steps.strands)
             for (const auto& s : strand) b->writes_out |= s.dst.where == sched::place::out;
-        if constexpr (requires { Algorithm::signals; })
-            b->window = &window_for(
-                &detail::algorithm_id<Algorithm>, at_port,
-                {.signals = Algorithm::signals,
-                 .segments = f.segments,
-                 .depth = detail::window_depth_of(algorithm),
-                 .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, detail::window_depth_of(algorithm)) : 0});
+        if (a.signals != 0)
+            b->window = &window_for(a.id, at_port,
+                                    {.signals = a.signals,
+                                     .segments = f.segments,
+                                     .depth = a.depth,
+                                     .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.depth) : 0});
         return b;
     }
     // One window per algorithm, port and shape, whatever the root.

@@ -79,7 +79,9 @@ struct channel_memory {
     sender_line& sender() const { return *reinterpret_cast<sender_line*>(base + 2 * cache_line_bytes); }
     std::atomic<std::uint64_t>& taken() const { return receiver().taken; }
     slot_header& slot(std::uint64_t i) const {
-        return reinterpret_cast<slot_header*>(base + page_bytes)[i % static_cast<std::uint64_t>(shape.depth)];
+        const auto depth = static_cast<std::uint64_t>(shape.depth);
+        const std::uint64_t at = (depth & (depth - 1)) == 0 ? i & (depth - 1) : i % depth;
+        return reinterpret_cast<slot_header*>(base + page_bytes)[at];
     }
     std::byte* ring() const {
         return base + page_bytes + round_up(static_cast<std::size_t>(shape.depth) * sizeof(slot_header), page_bytes);

@@ -59,8 +59,10 @@ public:
 
 private:
     std::byte* block(int rank) const { return base_ + static_cast<std::size_t>(rank) * shape_.bytes_per_rank(); }
+    // Depths are powers of two but for those that somebody chose otherwise; a division would take longer than the rest.
     int stage(std::uint64_t iteration) const {
-        return static_cast<int>(iteration % static_cast<std::uint64_t>(shape_.depth));
+        const auto depth = static_cast<std::uint64_t>(shape_.depth);
+        return static_cast<int>((depth & (depth - 1)) == 0 ? iteration & (depth - 1) : iteration % depth);
     }
 
     std::byte* base_ = nullptr;

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""bench/side_by_side must compare only lines of one state of the cores, name missing peers, and compute what it
+says. Its programs are played by scripts with known numbers: no time is measured here."""
+import csv
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "side_by_side"
+
+# Prints a line of CSV for each size: TIME us, by whichever name it is called with.
+PROGRAM = """#!{python}
+import sys
+words = dict(zip(sys.argv, sys.argv[1:]))
+if {exit_code}: sys.exit({exit_code})
+for size in words["--sizes"].split(","):
+    print(f"{{words['--ops']}},{{size}},2,shm,{{words.get('--peer', 'collx')}},{{words.get('--variant', 'default')}},"
+          "{time},{time},1,1,out,1,7,{time},{time}")
+"""
+# Answers --probe with the next line of a file, and else with limits.
+LIMITS = """#!{python}
+import pathlib, sys
+if "--probe" in sys.argv:
+    states = pathlib.Path(__file__).with_name("states")
+    first, *rest = states.read_text().split()
+    states.write_text(" ".join(rest or [first]))
+    print(first + ",50.0")
+else:
+    print("name,bytes,procs,median,best,worst,unit")
+    print("line_pingpong_one_line,4,2,50,50,50,ns one way")
+    for procs in (1, 2):
+        print(f"mem_memcpy,8192,{{procs}},5,10,1,GB/s")
+        print(f"mem_add3,8192,{{procs}},5,20,1,GB/s")
+"""
+# Stands for mpiexec.hydra and mpirun.openmpi: runs the program at the end of its own words.
+LAUNCHER = """#!{python}
+import os, sys
+at = next(i for i, w in enumerate(sys.argv) if "peer_mpi" in w)
+os.execv(sys.argv[at], sys.argv[at:])
+"""
+
+
+class SideBySide(unittest.TestCase):
+    def setUp(self):
+        keep = tempfile.TemporaryDirectory()
+        self.addCleanup(keep.cleanup)
+        self.folder = pathlib.Path(keep.name)
+
+    def program(self, name, text, **words):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(python=sys.executable, **words))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def run_it(self, *words, states="50", peers=("mpich",), exit_code=0):
+        self.program("tree/bench/limits", LIMITS)
+        (self.folder / "tree/bench/states").write_text(states)
+        self.program("tree/tools/collx_perf", PROGRAM, time=2.0, exit_code=0)
+        for peer in peers:
+            self.program(f"peer_mpi.{peer}", PROGRAM, time=3.0, exit_code=exit_code)
+            self.program(f"bin/mpicxx.{peer}", "")
+            self.program("bin/" + {"mpich": "mpiexec.hydra", "openmpi": "mpirun.openmpi"}[peer], LAUNCHER)
+        (self.folder / "bin").mkdir(exist_ok=True)
+        done = subprocess.run([sys.executable, SCRIPT, "--no-build", "--build", self.folder, "-r", "1", "--ops",
+                               "allreduce,allgather", "--sizes", "8,8192", "-o", self.folder / "out.csv", *words],
+                              capture_output=True, text=True, env={**os.environ, "PATH": str(self.folder / "bin")})
+        self.text = done.stdout + done.stderr
+        self.rows = list(csv.DictReader((self.folder / "out.csv").read_text().splitlines()))
+        return done.returncode
+
+    def test_ratio_and_turns(self):
+        self.assertEqual(self.run_it(), 0, self.text)
+        self.assertIn("| allreduce | 2.00 (**1.50** mpich posix) | 2.00 (**1.50** mpich posix) |", self.text)
+        self.assertIn("at 4 of 4 points", self.text)
+        self.assertEqual([r["peer"] for r in self.rows], ["collx", "collx", "mpich", "mpich"] * 2)
+
+    def test_roofline_follows_from_bytes_and_best_rates(self):
+        # 2 ranks of 8 KiB. all_reduce: copies 4(n-1)S at 2 x 10 GB/s, sums (n+2)S at 3 x 20 GB/s.
+        self.run_it()
+        procs = min(2, len(os.sched_getaffinity(0)))
+        sums = (4 * 8192 / 20 + 4 * 8192 / 60) / procs / 1e3
+        copies = (6 * 8192 / 20) / procs / 1e3
+        self.assertIn(f"| allreduce 8 KiB | 2.00 | {sums:.2f} | {100 * sums / 2:.0f} % | 3.00 |", self.text)
+        self.assertIn(f"| allgather 8 KiB | 2.00 | {copies:.2f} | {100 * copies / 2:.0f} % | 3.00 |", self.text)
+
+    def test_lines_of_different_states_are_not_compared(self):
+        # Looks: two around the limits, then two around each block. collx near, mpich far.
+        self.run_it("--ops", "allreduce", states="50 50  50 50  200 200")
+        self.assertIn("cores near", self.text)
+        self.assertIn("cores far", self.text)
+        self.assertNotIn("mpich posix)", self.text)
+        self.assertIn("at 0 of 0 points", self.text)
+
+    def test_lines_during_which_the_cores_moved_are_left_out(self):
+        self.run_it("--ops", "allreduce", states="50 50  50 50  50 200")
+        self.assertIn("2 lines are in no table", self.text)
+        self.assertNotIn("mpich posix)", self.text)
+        self.assertEqual({r["state"] for r in self.rows}, {"near", "mixed"})
+
+    def test_no_roofline_from_limits_of_another_state(self):
+        self.run_it(states="200 200  50")
+        self.assertIn("No roofline: the limits were measured with the cores far", self.text)
+
+    def test_missing_peers_are_named(self):
+        self.assertEqual(self.run_it("--peers", "mpich.posix,openmpi.ucx"), 0, self.text)
+        self.assertIn("Not measured: Open MPI: no mpirun.openmpi", self.text)
+        self.assertIn("Not measured: openmpi.ucx: asked for", self.text)
+
+    def test_collx_alone(self):
+        self.assertEqual(self.run_it(peers=()), 0, self.text)
+        self.assertIn("at 0 of 0 points", self.text)
+
+    def test_every_open_mpi_configuration_runs(self):
+        self.run_it("--ops", "allreduce", peers=("openmpi",))
+        self.assertEqual({r["algo"] for r in self.rows}, {"default", "copy", "cma"})
+        self.assertIn("Open MPI ucx: no ompi_info", self.text)
+
+    def test_a_peer_that_fails_is_said_and_fails_the_run(self):
+        self.assertEqual(self.run_it(exit_code=3), 1, self.text)
+        self.assertIn("- Failed: mpich posix, allreduce, 2 ranks: exit 3", self.text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The CSV lines in which collx and other libraries are compared: one writer, so that columns cannot drift apart.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+
+#include "operation.hpp"
+#include "support/stats.hpp"
+
+namespace collx::tools::perf {
+
+inline std::string csv_header() {
+    return "op,bytes,ranks,transport,peer,algo,median_us,p95_us,algbw_GBps,busbw_GBps,place,batch,samples,min_us,p25_"
+           "us\n";
+}
+
+struct csv_row {
+    operation op;
+    std::size_t bytes;
+    int ranks;
+    std::string transport, peer, variant;
+    bool in_place;
+    int batch, samples;
+    summary us;
+};
+
+inline std::string csv_text(const csv_row& r) {
+    const double algbw = static_cast<double>(r.bytes) / r.us.median / 1e3; // GB/s
+    char numbers[256];
+    std::snprintf(numbers, sizeof numbers, "%.3f,%.3f,%.4f,%.4f,%s,%d,%d,%.3f,%.3f\n", r.us.median, r.us.p95, algbw,
+                  algbw * bus_factor(r.op, r.ranks), r.in_place ? "in" : "out", r.batch, r.samples, r.us.min,
+                  r.us.lower_quartile);
+    return std::string(short_name(r.op)) + "," + std::to_string(r.bytes) + "," + std::to_string(r.ranks) + "," +
+           r.transport + "," + r.peer + "," + r.variant + "," + numbers;
+}
+
+} // namespace collx::tools::perf
