@@ -216,7 +216,7 @@ int run(options o, char** argv) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     ::sched_getaffinity(0, sizeof allowed, &allowed);
-    const bool is_rank = std::getenv("COLLX_RANK") != nullptr;
+    const bool is_rank = std::getenv("COLLX_RANK") != nullptr || collx::describe_job().size > 1;
     if (o.threads && is_rank)
         throw std::invalid_argument("Ranks are processes here, because a launcher started this one: leave --threads "
                                     "and --transport memory out.");

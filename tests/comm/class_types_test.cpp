@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 needs=eigen sanitize=address
+// collx-test: timeout=300 needs=eigen sanitize=nightly
 //
 // Elements that are classes: complex, pair, tuple, Eigen's fixed vectors.
 #include "class_support.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=address
+// collx-test: timeout=300 sanitize=nightly
 //
 // What calls send: messages and bytes as the verifier derives them from the schedules.
 #include "support.hpp"

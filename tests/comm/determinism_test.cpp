@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=address
+// collx-test: timeout=300 sanitize=nightly
 //
 // Floating-point sums: the same bits on all ranks whatever the algorithm, and with deterministic{} the bits of the
 // serial left fold whatever the size, the number of ranks, the pieces and the run.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=address
+// collx-test: timeout=300 sanitize=nightly
 //
 // Hooks of operators and narrower types on the wire: applied once, in the right place, with the same bits on all ranks,
 // whatever the algorithm.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=address
+// collx-test: timeout=300 sanitize=nightly
 //
 // Sums of all arithmetic element types through all_reduce, against a left fold on one thread. Operators:
 // operators_test.cpp.

@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include <collx/algo/aggregated.hpp>
+#include <collx/algo/hierarchical.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
 #include <collx/sched/facts.hpp>
@@ -49,6 +51,18 @@ using namespace std::chrono_literals;
 
 void expect(bool right) {
     if (!right) throw collx::error(collx::errc::protocol, -1, -1, "a documented snippet is wrong", "");
+}
+
+void calls_on_nodes(collx::communicator& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    std::vector<float> x(10, 1), parts(10 * n, static_cast<float>(world.rank())), received(10 * n);
+    // [doc:nodes]
+    const auto nodes = collx::node_map::blocks(world.size(), 2); // or say where each rank is: {0, 0, 1, 1, 1}
+    collx::all_reduce(world.with(collx::algo::hierarchical_all_reduce<>{nodes}), x);
+    collx::broadcast(world.with(collx::algo::hierarchical_broadcast<collx::algo::trees>{nodes}), x, {.root = 1});
+    collx::all_to_all(world.with(collx::algo::aggregated_all_to_all{nodes}), parts, received);
+    // [doc:end]
+    expect(x[9] == static_cast<float>(n) && received.back() == static_cast<float>(n - 1));
 }
 
 void calls(collx::communicator& world) {
@@ -152,6 +166,7 @@ void errors(collx::communicator& world) {
 TEST_CASE("the snippets of the documentation do what their comments say") {
     collx::run_threads(4, [](collx::communicator& world) {
         calls(world);
+        calls_on_nodes(world);
         operators(world);
         tensors(world);
         errors(world); // last: it ends the communicator
@@ -197,4 +212,16 @@ TEST_CASE("a schedule can be asked what it costs") {
     static_assert(ring.ok && ring.messages == 2 * (5 - 1) && ring.min_depth == 2);
     // [doc:end]
     CHECK(ring.rounds == 8);
+}
+
+TEST_CASE("ranks join with an id that the program ships") {
+    const int rank = 0, size = 1;
+    const auto ship = [](void*, std::size_t) {};
+    // [doc:unique_id]
+    collx::unique_id id;
+    if (rank == 0) id = collx::unique_id::make();
+    ship(&id, sizeof id); // from rank 0 to all, by what the program has
+    collx::communicator world(id, rank, size);
+    // [doc:end]
+    CHECK(world.size() == 1);
 }

@@ -5,7 +5,8 @@
 #   - each ```cpp block follows a line `<!-- source: FILE#REGION -->` and equals the lines between `// [doc:REGION]` and
 #     `// [doc:end]` of that file, or the whole file after its comment header where no region is named;
 #   - each relative link leads to a file, and each #heading to a heading.
-# `docs_test.py --fix` puts the present code into the pages.
+#   - the table after `<!-- variables -->` says what include/collx/bootstrap/variables.hpp says.
+# `docs_test.py --fix` puts the present code and variables into the pages.
 import pathlib
 import re
 import sys
@@ -32,6 +33,30 @@ def anchor(heading):
     return text.replace(" ", "-")
 
 
+def variable_table():
+    text = (root / "include/collx/bootstrap/variables.hpp").read_text()
+    rows = re.findall(r'\{"(COLLX_\w+)", variable::kind::(\w+), "([^"]*)",\s+"([^"]*)"(.*?)\},\n', text, flags=re.S)
+    lines = ["| variable | if not set | meaning |", "|---|---|---|"]
+    for name, kind, fallback, meaning, rest in rows:
+        if kind == "foreign":
+            continue
+        choices = re.search(r'"([^"]*)"', rest)
+        if choices:
+            meaning += ": " + ", ".join(f"`{c}`" for c in choices[1].split("|"))
+        lines.append(f"| `{name}` | {fallback or '-'} | {meaning} |")
+    return lines
+
+
+def variable_places(lines):
+    """(first, last + 1) of the table after each marker."""
+    for i, line in enumerate(lines):
+        if line.strip() == "<!-- variables -->":
+            end = i + 1
+            while end < len(lines) and lines[end].startswith("|"):
+                end += 1
+            yield i + 1, end
+
+
 def blocks(lines):
     """(first, last + 1, source match) of the code in each ```cpp block."""
     i = 0
@@ -49,6 +74,8 @@ def fix():
         for first, end, source in reversed(list(blocks(lines))):
             if source is not None:
                 lines[first:end] = region(*source.groups()).strip("\n").splitlines()
+        for first, end in reversed(list(variable_places(lines))):
+            lines[first:end] = variable_table()
         page.write_text("\n".join(lines) + "\n")
 
 
@@ -67,6 +94,16 @@ class Docs(unittest.TestCase):
                 self.assertEqual(shown.strip(), region(*source.groups()).strip(), where)
                 count += 1
         self.assertGreater(count, 10)
+
+    def test_variables_are_those_of_the_library(self):
+        self.assertGreater(len(variable_table()), 12)
+        count = 0
+        for page in pages:
+            lines = page.read_text().splitlines()
+            for first, end in variable_places(lines):
+                self.assertEqual(lines[first:end], variable_table(), page.relative_to(root))
+                count += 1
+        self.assertEqual(count, 1)
 
     def test_links_lead_somewhere(self):
         for page in pages:

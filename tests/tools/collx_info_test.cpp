@@ -89,3 +89,64 @@ TEST_CASE("limits that hurt are named with a remedy") {
     CHECK(typo.status == 2);
     CHECK(typo.complains("--jsn"));
 }
+
+TEST_CASE("which launcher was found, why, and which others were there") {
+    std::string info;
+    if (!collx_test::find_program("collx_info", info)) return;
+    const std::string clean = "env -i PATH=/usr/bin:/bin ";
+    const auto alone = run_program(info, "--quick", clean);
+    CHECK(alone.status == 0);
+    CHECK(alone.prints("alone: no launcher's variables are set"));
+    CHECK(alone.prints("also there             no other"));
+
+    const std::string slurm = "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 ";
+    const std::string torch = "TORCHELASTIC_RUN_ID=a RANK=1 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=1 ";
+    const auto both = run_program(info, "--quick", clean + slurm + torch);
+    INFO(both.out);
+    CHECK(both.status == 0);
+    CHECK(both.prints("found by               torchrun: TORCHELASTIC_RUN_ID=a, RANK=1, WORLD_SIZE=2\n"));
+    CHECK(
+        both.prints("torch variables (RANK=1, WORLD_SIZE=2, MASTER_ADDR=h, MASTER_PORT=1); Slurm (SLURM_STEP_ID=0, "));
+    CHECK(both.prints("lost: outer launchers are asked last"));
+    CHECK(both.prints("the name torch-"));
+    const auto forced =
+        nlohmann::json::parse(run_program(info, "--quick --json", clean + slurm + torch + "COLLX_BOOTSTRAP=slurm").out);
+    CHECK(forced["job"]["found_by"] == "Slurm");
+    CHECK(forced["job"]["also_there"] == nlohmann::json({"torchrun", "torch variables"}));
+
+    const auto unknown = run_program(info, "--quick", clean + "COLLX_BOOTSTRAP=pmx");
+    CHECK(unknown.status == 1);
+    CHECK(unknown.prints(
+        "ERROR    COLLX_BOOTSTRAP=pmx makes no sense\n           remedy: give it one of env|torch|pmi|pmix|"));
+    const auto missing = run_program(info, "--quick", clean + "COLLX_BOOTSTRAP=pmi PMI_RANK=1");
+    CHECK(missing.status == 1);
+    CHECK(missing.prints("looked for PMI_FD PMI_RANK PMI_SIZE; not set: PMI_FD PMI_SIZE\n           remedy: unset"));
+}
+
+TEST_CASE("one remedy for each problem with a launcher") {
+    std::string info;
+    if (!collx_test::find_program("collx_info", info)) return;
+    const struct {
+        const char *variables, *level, *what, *remedy;
+    } table[] = {
+        {"SLURM_JOB_ID=1 SLURM_PROCID=0 SLURM_NTASKS=4", "warning", "alone although SLURM_PROCID=0 is set",
+         "with srun"},
+        {"JOB_COMPLETION_INDEX=0", "warning", "alone although JOB_COMPLETION_INDEX=0 is set: COLLX_SIZE not",
+         "COLLX_SIZE and COLLX_STORE"},
+        {"RANK=0 WORLD_SIZE=2", "warning", "MASTER_ADDR, MASTER_PORT not", "or use torchrun"},
+        {"PMI_RANK=0 PMI_SIZE=2", "warning", "PMI_FD not", "inherit PMI_FD"},
+        {"PMI_RANK=0 PMI_SIZE=2 PMI_FD=77", "ERROR", "PMI_FD=77 is not a socket", "COLLX_BOOTSTRAP=single"},
+        {"JOB_COMPLETION_INDEX=0 COLLX_SIZE=2", "ERROR", "only 1 of 2 ranks are on this host", "on one host"},
+        {"PMIX_NAMESPACE=a PMIX_RANK=0", "ERROR", "no variable says how many ranks", "link collx::pmix"},
+    };
+    for (const auto& t : table) {
+        const auto f = run_program(info, "--quick", std::string("env -i PATH=/usr/bin:/bin ") + t.variables);
+        INFO(t.variables << "\n" << f.out);
+        CHECK(f.status == (t.level == std::string("ERROR") ? 1 : 0));
+        const auto line = f.out.find(t.what);
+        REQUIRE(line != std::string::npos);
+        const auto start = f.out.rfind('\n', line) + 1, end = f.out.find('\n', line);
+        CHECK(f.out.compare(start, 2 + std::string(t.level).size(), std::string("  ") + t.level) == 0);
+        CHECK(f.out.substr(end, f.out.find('\n', end + 1) - end).find(t.remedy) != std::string::npos);
+    }
+}

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// docs/algorithms.md shows what collx_facts derives from the schedules, to the letter.
+// docs/algorithms.md shows what collx_facts derives from the schedules, docs/design/hierarchy.md what the renderer
+// draws of them, to the letter.
 #include <catch2/catch.hpp>
 
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include <collx/sched/render.hpp>
 
 #include "support/facts_table.hpp"
 
@@ -14,12 +17,16 @@ namespace {
 constexpr const char* begin_mark = "<!-- collx_facts begin -->\n";
 constexpr const char* end_mark = "<!-- collx_facts end -->";
 
-std::string documented() {
+std::string page(const char* name) {
     const std::string here = __FILE__;
-    std::ifstream page(here.substr(0, here.rfind("tests/tools/")) + "docs/algorithms.md");
+    std::ifstream file(here.substr(0, here.rfind("tests/tools/")) + "docs/" + name);
     std::stringstream text;
-    text << page.rdbuf();
-    const std::string all = text.str();
+    text << file.rdbuf();
+    return text.str();
+}
+
+std::string documented() {
+    const std::string all = page("algorithms.md");
     const auto from = all.find(begin_mark), to = all.find(end_mark);
     if (from == std::string::npos || to == std::string::npos) return {};
     return all.substr(from + std::string(begin_mark).size(), to - from - std::string(begin_mark).size());
@@ -36,6 +43,26 @@ TEST_CASE("the documented costs are the derived ones") {
 TEST_CASE("rows say what is known of a ring") {
     const auto tables = collx::tools::facts_tables(4);
     CHECK(tables.find("| `ring` | 4 | 7 | 6 | 6 | 3/2 S | – | – | 2 | – | – | rotated |") != std::string::npos);
+}
+
+TEST_CASE("rows say what crosses between nodes") {
+    const auto tables = collx::tools::facts_tables(4);
+    CHECK(tables.find("| `pairwise` | 2 + 2 | 4 | 7 | 3 | 3 | 3/4 S | 8 | 2 S | 1 | – | – |") != std::string::npos);
+    CHECK(tables.find("| `aggregated` | 2 + 2 | 4 | 8 | 3 | 3 | S | 4 | 2 S | 1 | 1/2 S | – |") != std::string::npos);
+    CHECK(collx::tools::nodes_tables(3).empty());
+}
+
+TEST_CASE("the documented pictures are the rendered ones") {
+    const collx::node_map nodes = collx::node_map::blocks(4, 2);
+    const std::string design = page("design/hierarchy.md");
+    const auto shows = [&](auto algorithm) {
+        algorithm.nodes = nodes;
+        return design.find(std::string("<!-- table: ") + name_of(algorithm.op) + " -->\n```\n" +
+                           to_table(collx::sched::record_all(algorithm, 4)) + "```\n") != std::string::npos;
+    };
+    CHECK(shows(collx::algo::hierarchical_all_reduce<>{}));
+    CHECK(shows(collx::algo::hierarchical_all_gather<>{}));
+    CHECK(shows(collx::algo::aggregated_all_to_all{}));
 }
 
 TEST_CASE("shares of a buffer are reduced fractions") {

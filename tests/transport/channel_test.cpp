@@ -162,12 +162,12 @@ TEST_CASE("the sender goes by what both ways cost, and looks again") {
         CHECK(rx.proof_at() == 0);
         tx.offer_to_lend();
         CHECK(*reinterpret_cast<const std::uint64_t*>(rx.proof_at()) == collx::detail::proof_of_reading);
-        CHECK_FALSE(tx.prefers_to_lend(bytes)); // the receiver has not said that it can read
+        CHECK_FALSE(tx.prefers_to_lend(bytes, bytes)); // the receiver has not said that it can read
         rx.say_can_borrow();
         const std::vector<std::byte> mine(bytes);
         std::uint64_t copied = 0, lent = 0;
         for (int i = 0; i < 40'000; ++i) {
-            if (tx.prefers_to_lend(bytes)) {
+            if (tx.prefers_to_lend(bytes, bytes)) {
                 tx.lend(mine.data(), bytes, 7);
                 REQUIRE(rx.has_message());
                 CHECK(rx.is_lent());

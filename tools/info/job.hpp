@@ -9,6 +9,7 @@
 #include <collx/comm/run_threads.hpp>
 #include <collx/core/clock.hpp>
 
+#include "launchers.hpp"
 #include "machine.hpp"
 
 namespace collx::tools::info {
@@ -43,22 +44,21 @@ inline section job_section(findings& out, const environment& env = environment()
     section s{"job", "Job"};
     try {
         const job_description d = describe_job(env);
-        const bool from_variables = std::strcmp(d.found_by, "environment") == 0;
-        s.add("found_by", "found by",
-              std::string(d.found_by) + (from_variables
-                                             ? ": COLLX_RANK and COLLX_SIZE are set"
-                                             : ": COLLX_RANK is not set, so this process is a job of its own"),
-              d.found_by);
+        s.add("found_by", "found by", why_found(d, env), d.found_by);
+        add_losers(s, d, env);
         s.add("rank", "rank", std::to_string(d.rank), d.rank);
         s.add("size", "ranks", std::to_string(d.size), d.size);
         s.add("local_size", "ranks on this host", std::to_string(d.local_size), d.local_size);
         s.add("meets", "ranks meet by",
-              d.size == 1      ? "nothing: there is one"
-              : !d.job.empty() ? "the name " + d.job
-                               : "the store " + d.store);
+              d.size == 1                          ? "nothing: there is one"
+              : !d.job.empty()                     ? "the name " + d.job
+              : d.store.empty()                    ? std::string("nothing: ") + d.remedy
+              : d.store.compare(0, 4, "pmi:") == 0 ? "the process manager at descriptor " + d.store.substr(4)
+                                                   : "the store " + d.store);
         s.add("timeout_ns", "timeout", duration_text(static_cast<double>(d.timeout_ns)), d.timeout_ns);
         const int cores = collx::usable_cores();
         const bool shares = d.local_size > cores;
+        find_launcher_problems(out, d, env);
         s.add("oversubscribed", "more ranks than cores", shares ? "yes: ranks yield while they wait" : "no", shares);
         if (shares)
             out.problems.push_back({std::to_string(d.local_size) + " ranks share " + std::to_string(cores) +
@@ -70,12 +70,6 @@ inline section job_section(findings& out, const environment& env = environment()
         out.problems.push_back(problem_from(e.what(), true));
     }
     return s;
-}
-
-inline std::string probes_text() {
-    std::string text;
-    for (const auto& p : bootstrap_probes) text += (text.empty() ? "" : ", ") + std::string(p.name);
-    return text;
 }
 
 /// Every COLLX_* variable: value, where it comes from, meaning. Only those that are set, unless `all`.

@@ -25,7 +25,7 @@ struct binomial_broadcast {
     static constexpr const char* name = "binomial";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
+    COLLX_HD static constexpr int chunks(int) { return 1; }
     int root = 0;
 
     COLLX_EXEC_CHECK_DISABLE
@@ -50,7 +50,7 @@ struct binomial_reduce {
     static constexpr const char* name = "binomial";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
+    COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
     int root = 0;
 
@@ -91,7 +91,7 @@ struct binomial_all_reduce {
     static constexpr const char* name = "binomial";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
+    COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
 
     COLLX_EXEC_CHECK_DISABLE
@@ -144,7 +144,7 @@ struct binomial_gather {
     static constexpr const char* name = "binomial";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
     constexpr int tmp_chunks(int n) const { return subtree_scratch(n, root); }
     int root = 0;
 
@@ -172,7 +172,7 @@ struct binomial_scatter {
     static constexpr const char* name = "binomial";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
     constexpr int tmp_chunks(int n) const { return subtree_scratch(n, root); }
     int root = 0;
 

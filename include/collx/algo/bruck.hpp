@@ -21,7 +21,7 @@ struct bruck_all_gather {
     static constexpr const char* name = "bruck";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -46,7 +46,7 @@ struct bruck_all_to_all {
     static constexpr const char* name = "bruck";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
     static constexpr int tmp_chunks(int n) { return n > 1 ? n : 0; }
 
     COLLX_EXEC_CHECK_DISABLE

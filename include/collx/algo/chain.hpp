@@ -23,7 +23,7 @@ struct chain_broadcast {
     static constexpr const char* name = "chain";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    constexpr int chunks(int) const { return chunk_count; }
+    COLLX_HD constexpr int chunks(int) const { return chunk_count; }
     int root = 0;
     int chunk_count = 4;
 
@@ -51,7 +51,7 @@ struct chain_reduce {
     static constexpr const char* name = "chain";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    constexpr int chunks(int) const { return chunk_count; }
+    COLLX_HD constexpr int chunks(int) const { return chunk_count; }
     constexpr int tmp_chunks(int n) const { return root > 0 && root < n - 1 ? chunk_count : 0; }
     int root = 0;
     int chunk_count = 4;

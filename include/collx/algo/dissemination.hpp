@@ -19,7 +19,7 @@ struct dissemination_barrier {
     static constexpr const char* name = "dissemination";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
+    COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 1 ? 1 : 0; }
 
     COLLX_EXEC_CHECK_DISABLE
@@ -42,7 +42,7 @@ struct flag_barrier {
     static constexpr int window_depth = 1;
     static constexpr int signals = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 0; }
+    COLLX_HD static constexpr int chunks(int) { return 0; }
     int depth = 2;
 
     COLLX_EXEC_CHECK_DISABLE

@@ -23,7 +23,7 @@ struct halving_doubling_all_reduce {
     static constexpr const char* name = "halving_doubling";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return power_below(n); }
+    COLLX_HD static constexpr int chunks(int n) { return power_below(n); }
     static constexpr int tmp_chunks(int n) { return n > 2 ? power_below(n) : 0; }
 
     COLLX_EXEC_CHECK_DISABLE
@@ -80,7 +80,7 @@ struct halving_reduce_scatter {
     static constexpr const char* name = "halving";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = true;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }
 
     COLLX_EXEC_CHECK_DISABLE

@@ -20,7 +20,7 @@ struct pairwise_all_to_all {
     static constexpr const char* name = "pairwise";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -41,7 +41,7 @@ struct pairwise_all_gather {
     static constexpr const char* name = "pairwise";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -66,7 +66,7 @@ struct pairwise_reduce_scatter {
     static constexpr const char* name = "pairwise";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }
 
     COLLX_EXEC_CHECK_DISABLE

@@ -23,7 +23,7 @@ struct recursive_doubling_all_reduce {
     static constexpr const char* name = "recursive_doubling";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
+    COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
 
     COLLX_EXEC_CHECK_DISABLE
@@ -67,7 +67,7 @@ struct recursive_doubling_all_gather {
     static constexpr const char* name = "recursive_doubling";
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>

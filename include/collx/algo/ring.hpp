@@ -24,7 +24,7 @@ struct ring_all_reduce {
     static constexpr const char* name = "ring";
     static constexpr int min_depth = 2;
     static constexpr bool needs_commutative = true;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -48,7 +48,7 @@ struct ring_reduce_scatter {
     static constexpr const char* name = "ring";
     static constexpr int min_depth = 2;
     static constexpr bool needs_commutative = true;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -68,7 +68,7 @@ struct ring_all_gather {
     static constexpr const char* name = "ring";
     static constexpr int min_depth = 2;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
+    COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>

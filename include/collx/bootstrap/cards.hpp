@@ -34,8 +34,10 @@ inline constexpr std::size_t table_part_bytes = most_value_bytes - 1024;
 // 0 all ranks have them, so rank 0 may take the store away. Requires: no line break in a card. Errors: timeout, naming
 // a missing rank; whatever the store throws. Cost: two words and a table in the store per rank.
 template <Store S>
-[[gnu::cold]] std::vector<std::string> exchange_cards(S& store, const std::string& token, const char* round, int rank,
-                                                      int size, const std::string& card, const deadline& until) {
+requires(!CollectiveStore<S>)
+    [[gnu::cold]] std::vector<std::string> exchange_cards(S& store, const std::string& token, const char* round,
+                                                          int rank, int size, const std::string& card,
+                                                          const deadline& until) {
     const std::string base = "collx/" + token + "/" + round + "/", me = std::to_string(rank);
     const auto get = [&](const std::string& key, int who) {
         try {
@@ -63,6 +65,19 @@ template <Store S>
     }
     for (int r = 1; r < size; ++r) (void)get("got/" + std::to_string(r), r);
     return detail::split_lines(table, size, 0);
+}
+
+// As above, where a process manager lets everybody see everything after a barrier. Cost: one word and n - 1 looks per
+// rank.
+template <CollectiveStore S>
+[[gnu::cold]] std::vector<std::string> exchange_cards(S& store, const std::string& token, const char* round, int rank,
+                                                      int size, const std::string& card, const deadline& until) {
+    const std::string base = "collx/" + token.substr(0, 8) + "/" + round + "/";
+    store.set(base + std::to_string(rank), card);
+    store.barrier(base, size, until);
+    std::vector<std::string> cards;
+    for (int r = 0; r < size; ++r) cards.push_back(r == rank ? card : store.get(base + std::to_string(r), until));
+    return cards;
 }
 
 COLLX_END_NAMESPACE

@@ -1,35 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Who is in the job, as the launcher says: the only place of collx that reads the environment. A list of probes is
-// asked in order, one per launcher; the first that recognises its variables decides. Knows no transport and joins
-// nothing.
+// Who is in the job, as the environment says: the only place of collx that reads it. A list of probes is asked in
+// order, one per launcher; the first that recognises its variables decides. Knows no transport and joins nothing.
 #pragma once
 
 #include <string>
 #include <type_traits>
 
-#include <collx/bootstrap/variables.hpp>
+#include <collx/bootstrap/launchers.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-enum class wait_choice { automatic, spin, yield };
-enum class lend_choice { automatic, never, always };
-enum class debug_level { warn, info, trace };
-
-// What the environment says about this process.
-struct job_description {
-    int rank = 0, size = 1;
-    int local_rank = 0, local_size = 1;
-    std::string job;                // the launch's name; empty: alone, or still to be agreed on through `store`
-    std::string store;              // file:DIR or tcp:HOST:PORT, or empty
-    const char* found_by = "alone"; // the probe that decided
-
-    std::int64_t timeout_ns = 60'000'000'000;
-    int checked = -1;            // 0 or 1 as the user says, -1: nothing said
-    std::size_t arena_bytes = 0; // 0: nothing said
-    wait_choice waiting = wait_choice::automatic;
-    lend_choice lending = lend_choice::automatic;
-    debug_level debug = debug_level::warn;
-};
 
 namespace detail {
 
@@ -53,8 +32,25 @@ inline void fail_half(const char* present, const char* absent) {
          present, absent);
 }
 
+// What the user says about meeting goes before what a launcher offers.
+inline void read_meeting(const environment& env, job_description& d) {
+    const char *job = env.get("COLLX_JOB"), *store = env.get("COLLX_STORE");
+    if (job != nullptr && store != nullptr)
+        fail(errc::environment, d.rank, -1, "unset one",
+             "COLLX_JOB and COLLX_STORE both say how ranks find each other");
+    if (job == nullptr && store == nullptr) return;
+    d.job = job != nullptr ? job : "";
+    d.store = store != nullptr ? store : "";
+}
+
 // COLLX_RANK and COLLX_SIZE: set by collx_run, usable by any script.
-inline bool find_in_variables(const environment& env, job_description& d) {
+inline bool are_variables(const environment& env) {
+    if (env.get("COLLX_RANK") != nullptr) return true;
+    if (is_kubernetes(env)) return false; // there the size alone is ours
+    return env.get("COLLX_SIZE") != nullptr || env.get("COLLX_LOCAL_RANK") != nullptr ||
+           env.get("COLLX_LOCAL_SIZE") != nullptr;
+}
+inline void describe_variables(const environment& env, job_description& d) {
     const int rank = number_in(env, variable_named("COLLX_RANK")), size = number_in(env, variable_named("COLLX_SIZE"));
     const int local_rank = number_in(env, variable_named("COLLX_LOCAL_RANK"));
     const int local_size = number_in(env, variable_named("COLLX_LOCAL_SIZE"));
@@ -62,8 +58,7 @@ inline bool find_in_variables(const environment& env, job_description& d) {
     if (rank < 0 && size >= 0) fail_half("COLLX_SIZE", "COLLX_RANK");
     if (local_rank >= 0 && local_size < 0) fail_half("COLLX_LOCAL_RANK", "COLLX_LOCAL_SIZE");
     if (local_rank < 0 && local_size >= 0) fail_half("COLLX_LOCAL_SIZE", "COLLX_LOCAL_RANK");
-    if (rank < 0 && local_rank >= 0) fail_half("COLLX_LOCAL_RANK", "COLLX_RANK");
-    if (rank < 0) return false;
+    if (rank < 0) fail_half("COLLX_LOCAL_RANK", "COLLX_RANK");
     if (rank >= size)
         fail(errc::environment, -1, -1, "ranks count from 0 to COLLX_SIZE - 1",
              "COLLX_RANK=%d is not below COLLX_SIZE=%d", rank, size);
@@ -77,37 +72,89 @@ inline bool find_in_variables(const environment& env, job_description& d) {
     d.size = size;
     d.local_rank = local_rank >= 0 ? local_rank : rank;
     d.local_size = local_size >= 0 ? local_size : size;
-    const char *job = env.get("COLLX_JOB"), *store = env.get("COLLX_STORE");
-    if (job != nullptr && store != nullptr)
-        fail(errc::environment, rank, -1, "unset one", "COLLX_JOB and COLLX_STORE both say how ranks find each other");
-    if (size > 1 && job == nullptr && store == nullptr)
+    if (size > 1 && env.get("COLLX_JOB") == nullptr && env.get("COLLX_STORE") == nullptr)
         fail(errc::environment, rank, -1,
              "start the ranks with collx_run, or set COLLX_JOB to one new name for all of them",
              "COLLX_SIZE=%d, but neither COLLX_JOB nor COLLX_STORE says how ranks find each other", size);
-    if (job != nullptr) d.job = job;
-    if (store != nullptr) d.store = store;
-    return true;
 }
 
-inline bool find_alone(const environment&, job_description&) { return true; }
+inline bool is_any(const environment&) { return true; }
+inline void describe_alone(const environment&, job_description&) {}
 
 } // namespace detail
 
-// One launcher. `find` says whether its variables are there, and fills in rank, size, local_rank, local_size, job or
-// store; what contradicts itself it refuses with errc::environment.
+// One launcher. `recognises` says whether its variables are there; `describe` fills in rank, size, local_rank,
+// local_size and job or store, and refuses with errc::environment what contradicts itself.
 struct bootstrap_probe {
-    const char* name;     // word for COLLX_BOOTSTRAP
+    const char* name;     // word for COLLX_BOOTSTRAP; rows may share one
     const char* found_by; // what job_description says afterwards
-    bool (*find)(const environment&, job_description&);
+    const char* wanted;   // the variables it cannot do without, with blanks between
+    bool (*recognises)(const environment&);
+    void (*describe)(const environment&, job_description&);
+    const char* rank = nullptr; // variables that must not contradict those of another probe with such
+    const char* size = nullptr;
 };
 
-// Asked in this order. The next launchers (torch, pmi, pmix, slurm) plug in here, between the two, together with their
-// words in COLLX_BOOTSTRAP's row: what inherits its variables from an outer launcher (slurm) after what may run inside
-// it.
+// Asked in this order: what may run inside another launcher, and so inherits its variables, before that launcher.
+// collx_run and scripts run inside anything. torchrun's workers may come from srun or mpirun. MPICH's and Open MPI's
+// launchers start their daemons with srun, so that all their ranks inherit one SLURM_PROCID.
 inline constexpr bootstrap_probe bootstrap_probes[] = {
-    {"env", "environment", detail::find_in_variables},
-    {"single", "alone", detail::find_alone},
+    {"env", "environment", "COLLX_RANK COLLX_SIZE", detail::are_variables, detail::describe_variables},
+    {"torch", "torchrun", "TORCHELASTIC_RUN_ID RANK WORLD_SIZE", detail::is_torchrun, detail::describe_torch},
+    {"pmi", "PMI", "PMI_FD PMI_RANK PMI_SIZE", detail::is_pmi, detail::describe_pmi, "PMI_RANK", "PMI_SIZE"},
+    {"pmix", "PMIx", "PMIX_NAMESPACE PMIX_RANK", detail::is_pmix, detail::describe_pmix, "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE"},
+    {"torch", "torch variables", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT", detail::is_torch_by_hand,
+     detail::describe_torch, "RANK", "WORLD_SIZE"},
+    {"slurm", "Slurm", "SLURM_STEP_ID SLURM_PROCID SLURM_STEP_NUM_TASKS", detail::is_slurm_step,
+     detail::describe_slurm},
+    {"kubernetes", "Kubernetes", "JOB_COMPLETION_INDEX COLLX_SIZE", detail::is_kubernetes, detail::describe_kubernetes},
+    {"single", "alone", "", detail::is_any, detail::describe_alone},
 };
+
+namespace detail {
+
+// Calls visit(name) for each of the variables that a probe wants.
+template <class Visit>
+void each_wanted(const bootstrap_probe& p, Visit&& visit) {
+    for (std::string_view left = p.wanted; !left.empty();) {
+        const std::size_t end = left.find(' ');
+        visit(std::string(left.substr(0, end)));
+        left.remove_prefix(end == std::string_view::npos ? left.size() : end + 1);
+    }
+}
+
+[[noreturn, gnu::cold]] inline void fail_forced(const environment& env, const char* forced) {
+    std::string looked_for, absent;
+    for (const bootstrap_probe& p : bootstrap_probes) {
+        if (std::strcmp(forced, p.name) != 0) continue;
+        looked_for += looked_for.empty() ? "" : ", or ";
+        looked_for += p.wanted;
+        each_wanted(p, [&](const std::string& name) {
+            if (env.get(name.c_str()) == nullptr && absent.find(name) == std::string::npos) absent += " " + name;
+        });
+    }
+    fail(errc::environment, -1, -1, "unset COLLX_BOOTSTRAP or start the program with that launcher",
+         "COLLX_BOOTSTRAP=%s looked for %s; %s%s", forced, looked_for.c_str(),
+         absent.empty() ? "their values are not those of a rank" : "not set:", absent.c_str());
+}
+
+// Two launchers that each say who this is and say it differently: one of them is stale, and nobody can know which.
+inline void check_agreement(const environment& env, const bootstrap_probe& found, const job_description& d) {
+    if (found.rank == nullptr) return;
+    for (const bootstrap_probe* p = &found + 1; p != std::end(bootstrap_probes); ++p) {
+        if (p->rank == nullptr || !p->recognises(env) || !are_set(env, {p->rank, p->size})) continue;
+        job_description other;
+        read_ranks(env, p->found_by, p->rank, p->size, other);
+        if (other.rank == d.rank && other.size == d.size) continue;
+        char remedy[80];
+        std::snprintf(remedy, sizeof remedy, "set COLLX_BOOTSTRAP=%s or COLLX_BOOTSTRAP=%s", found.name, p->name);
+        fail(errc::environment, -1, -1, remedy, "%s says rank %d of %d, but %s=%d and %s=%d", found.found_by, d.rank,
+             d.size, p->rank, other.rank, p->size, other.size);
+    }
+}
+
+} // namespace detail
 
 // Errors: environment, with what is wrong and a remedy.
 inline job_description describe_job(const environment& env = environment()) {
@@ -128,14 +175,14 @@ inline job_description describe_job(const environment& env = environment()) {
 
     const char* forced = env.get("COLLX_BOOTSTRAP");
     for (const bootstrap_probe& p : bootstrap_probes) {
-        if (forced != nullptr && std::strcmp(forced, p.name) != 0) continue;
-        if (p.find(env, d)) {
-            d.found_by = p.found_by;
-            return d;
-        }
+        if ((forced != nullptr && std::strcmp(forced, p.name) != 0) || !p.recognises(env)) continue;
+        p.describe(env, d);
+        if (forced == nullptr) detail::check_agreement(env, p, d);
+        if (p.recognises != detail::is_any) detail::read_meeting(env, d);
+        d.found_by = p.found_by;
+        return d;
     }
-    fail(errc::environment, -1, -1, "unset COLLX_BOOTSTRAP or start the program with that launcher",
-         "COLLX_BOOTSTRAP=%s, but nothing of it is set here", forced);
+    detail::fail_forced(env, forced);
 }
 
 COLLX_END_NAMESPACE

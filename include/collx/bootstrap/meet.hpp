@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From what the environment says to the name of the job: given by the launcher, or agreed on through the store that
-// COLLX_STORE names.
+// From what the environment says to the name of the job: given or derived, or agreed on through what the launcher or
+// the user offers: a store, the process manager's sockets.
 #pragma once
 
 #include <string>
+#include <type_traits>
 
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/host.hpp>
+#include <collx/bootstrap/pmi_store.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
@@ -17,20 +19,58 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
+// The process's end of PMI. It lives until the program ends: an MPI library may come and use the same socket, and the
+// manager takes a rank that has said goodbye for done, one that leaves without for failed.
+inline pmi_store& process_pmi(int fd, int rank, int size, const deadline& until) {
+    static pmi_store store(fd, rank, size, until);
+    return store;
+}
+
+// Who else is on this rank's host, by the manager's own mapping. Leaves alone what it does not say.
+inline void read_pmi_locals(pmi_store& store, job_description& d) {
+    pmi_mapping mapping;
+    if (!mapping.read(store.of_manager("PMI_process_mapping"))) return;
+    const int node = mapping.node_of(d.rank);
+    d.local_rank = d.local_size = 0;
+    for (int r = 0; r < d.size; ++r) {
+        if (mapping.node_of(r) != node) continue;
+        ++d.local_size;
+        d.local_rank += r < d.rank ? 1 : 0;
+    }
+}
+
+// The PMIx component as a store.
+struct pmix_by_component {
+    static constexpr bool is_collective = true;
+    void set(std::string_view key, std::string_view value) { pmix->set(key, value); }
+    std::string get(std::string_view key, const deadline& until) { return pmix->get(key, until); }
+    std::int64_t add(std::string_view, std::int64_t) {
+        fail(errc::unsupported, -1, -1, "use a tcp_store or a file_store", "PMIx has no sums");
+    }
+    void barrier(std::string_view name, int ranks, const deadline& until) { pmix->barrier(name, ranks, until); }
+    int next_turn() { return pmix->next_turn(); }
+};
+
 // Calls f(store) with the store that the description names; rank 0 of a tcp store runs the server meanwhile.
 template <class F>
-[[gnu::cold]] auto with_store(const job_description& d, const deadline& until, F&& f) {
-    if (d.store.compare(0, 5, "file:") == 0) {
+auto with_store(const job_description& d, const deadline& until, F&& f) {
+    const auto is_scheme = [&](const char* scheme) { return d.store.compare(0, std::strlen(scheme), scheme) == 0; };
+    const std::size_t colon = d.store.rfind(':');
+    const char* after = d.store.c_str() + (colon != std::string::npos ? colon + 1 : 0);
+    if (is_scheme("file:")) {
         file_store store(d.store.substr(5));
         return f(store);
     }
-    const std::size_t colon = d.store.rfind(':');
-    if (d.store.compare(0, 4, "tcp:") != 0 || colon <= 4)
-        fail(errc::environment, d.rank, -1, "set COLLX_JOB or COLLX_STORE",
-             "nothing says how the %d ranks find each other", d.size);
+    if (is_scheme("pmi:"))
+        return f(process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d.rank, d.size, until));
+    if (is_scheme("pmix:") && pmix != nullptr) {
+        pmix_by_component store;
+        return f(store);
+    }
+    if (!is_scheme("tcp:") || colon <= 4)
+        fail(errc::environment, d.rank, -1, d.remedy, "nothing says how the %d ranks find each other", d.size);
     const std::string host = d.store.substr(4, colon - 4);
-    const char* at = d.store.c_str() + colon + 1;
-    const int port = static_cast<int>(detail::read_digits(at, 65535));
+    const int port = static_cast<int>(read_digits(after, 65535));
     sole_ptr<tcp_server> server;
     if (d.rank == 0) server = make_sole<tcp_server>(host, port);
     tcp_store store(host, port, until);
@@ -41,24 +81,50 @@ template <class F>
 
 } // namespace detail
 
-// Empty for a process that is alone. Collective among the ranks of a job with a store. Errors: those of the stores and
-// of rendezvous().
-[[gnu::cold]] inline std::string agree_on_job(const job_description& d, const deadline& until) {
-    if (!d.job.empty() || d.size == 1) return d.job;
-    return detail::with_store(d, until, [&](auto& store) { return rendezvous(store, d.rank, d.size, until); });
+// Fills in the job's name, and the place on the host where only the meeting tells it. Collective among the ranks of a
+// job without a name; a process that is alone needs none. Errors: those of the stores and of rendezvous() · environment
+// when nothing says how to meet.
+[[gnu::cold]] inline void meet(job_description& d, const deadline& until) {
+    if (!d.job.empty() || d.size == 1) return;
+    d.job = detail::with_store(d, until, [&](auto& store) {
+        if constexpr (requires { store.of_manager(""); }) detail::read_pmi_locals(store, d);
+        return rendezvous(store, d.rank, d.size, until);
+    });
 }
 
-// The same, and who is on which host. A job that its launcher named is on one. See meet_at().
+// The name alone.
+[[gnu::cold]] inline std::string agree_on_job(job_description d, const deadline& until) {
+    meet(d, until);
+    return d.job;
+}
+
+// The same as meet(), and who is on which host. A job that its launcher named is on one. See meet_at().
 template <class Listen>
-[[gnu::cold]] meeting agree_on_places(const job_description& d, const deadline& until, const host_description& h,
+[[gnu::cold]] meeting agree_on_places(job_description& d, const deadline& until, const host_description& h,
                                       Listen&& listen) {
+    const bool is_asked = h.id != h.machine;
     if (!d.job.empty() || d.size == 1) {
-        if (d.size > 1 && h.id != h.machine)
+        if (d.size > 1 && is_asked)
             fail(errc::environment, d.rank, -1, "name a store in COLLX_STORE instead of COLLX_JOB",
                  "COLLX_HOST_ID says that ranks may be on several hosts, and COLLX_JOB is for one");
         return {d.job, {}, {}};
     }
-    return detail::with_store(d, until, [&](auto& store) { return meet_at(store, d.rank, d.size, until, h, listen); });
+    meeting m = detail::with_store(d, until, [&](auto& store) -> meeting {
+        if constexpr (requires { store.of_manager(""); }) detail::read_pmi_locals(store, d);
+        // A process manager that knows all ranks to be on one host need not carry their cards.
+        if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
+            if (d.local_size == d.size && !is_asked) return {rendezvous(store, d.rank, d.size, until), {}, {}};
+        return meet_at(store, d.rank, d.size, until, h, listen);
+    });
+    d.job = m.token;
+    if (m.is_one_host()) return m;
+    d.local_rank = d.local_size = 0;
+    for (int r = 0; r < d.size; ++r) {
+        if (m.host_of[static_cast<std::size_t>(r)] != m.host_of[static_cast<std::size_t>(d.rank)]) continue;
+        ++d.local_size;
+        d.local_rank += r < d.rank ? 1 : 0;
+    }
+    return m;
 }
 
 COLLX_END_NAMESPACE

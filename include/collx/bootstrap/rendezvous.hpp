@@ -60,7 +60,8 @@ template <class S>
 // timeout (names the missing ranks) · mismatch (sizes differ) · whatever the store throws. Cost: three words in the
 // store per rank.
 template <Store S>
-[[gnu::cold]] std::string rendezvous(S& store, int rank, int size, const deadline& until) {
+requires(!CollectiveStore<S>) [[gnu::cold]] std::string
+    rendezvous(S& store, int rank, int size, const deadline& until) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     const std::string me = std::to_string(rank);
@@ -93,6 +94,19 @@ template <Store S>
     }
     store.set(turn + "got/" + me, "");
     return detail::read_verdict(verdict, rank);
+}
+
+// As above. Cost: one value, one barrier. Errors: as the store's; who is missing, only its process manager knows.
+template <CollectiveStore S>
+std::string rendezvous(S& store, int rank, int size, const deadline& until) {
+    const std::string key = "collx/job/" + std::to_string(store.next_turn());
+    if (rank == 0) store.set(key, detail::random_token());
+    store.barrier(key, size, until);
+    std::string name = store.get(key, until);
+    if (name.size() != 32)
+        fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
+             "rank 0 left something unknown in the store");
+    return name;
 }
 
 COLLX_END_NAMESPACE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A store: the few words that processes exchange before they have any other way to talk. Four functions, so that a
 // program can bring its own (Redis, etcd, a test's map). Here are the concept and what is built on it; models are
-// memory_store, file_store and tcp_store.
+// memory_store, file_store, tcp_store, and with the order of process managers pmi_store and pmix_store.
 #pragma once
 
 #include <sys/random.h>
@@ -31,6 +31,14 @@ concept Store = requires(S& s, std::string_view text, std::int64_t delta, int ra
     { s.get(text, until) } -> std::same_as<std::string>;
     { s.add(text, delta) } -> std::same_as<std::int64_t>;
     s.barrier(text, ranks, until);
+};
+
+// A store in which others see what was set after a barrier of all ranks, as with PMI and PMIx. Its process manager
+// knows the ranks and their number, so nothing is left to judge.
+template <class S>
+concept CollectiveStore = Store<S> && requires(S& s) {
+    requires S::is_collective;
+    { s.next_turn() } -> std::same_as<int>; // counts the meetings of this store, on all ranks alike
 };
 
 namespace detail {

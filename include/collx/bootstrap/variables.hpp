@@ -51,7 +51,7 @@ inline constexpr variable variables[] = {
      "auto|never|always"},
     {"COLLX_DEBUG", variable::kind::choice, "WARN", "what to print", 0, 0, "WARN|INFO|TRACE"},
     {"COLLX_BOOTSTRAP", variable::kind::choice, "the first that applies", "who says which rank this is", 0, 0,
-     "env|single"},
+     "env|torch|pmi|pmix|slurm|kubernetes|single"},
     {"COLLX_EXAMPLE_SHORT", variable::kind::foreign, "0", "examples run their short form"},
 };
 

@@ -29,6 +29,9 @@ public:
     template <class Store>
     communicator(int rank, int size, Store& store, std::chrono::nanoseconds timeout = std::chrono::seconds(60))
         : communicator(detail::join_by_store(rank, size, store, timeout.count())) {}
+    // Ranks that have shipped a unique_id among themselves; each id makes one communicator.
+    communicator(const unique_id& id, int rank, int size, std::chrono::nanoseconds timeout = std::chrono::seconds(60))
+        : communicator(detail::join_by_id(id, rank, size, timeout.count(), size)) {}
 
     communicator(communicator&&) noexcept = default;
     communicator& operator=(communicator&&) noexcept = default;

@@ -11,6 +11,7 @@
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/meet.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
+#include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/job.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -92,6 +93,13 @@ inline job_settings settings_across_hosts(job_settings s) {
     return j;
 }
 
+// A job that its launcher named has no store to exchange addresses, so it is on one host.
+inline void require_one_host(const job_description& d) {
+    if (d.local_size < d.size && !d.job.empty())
+        fail(errc::unsupported, d.rank, -1, "name a store in COLLX_STORE, so that hosts can exchange their addresses",
+             "%s says that only %d of %d ranks are on this host", d.found_by, d.local_size, d.size);
+}
+
 // The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
 // come and go.
 [[gnu::cold]] inline counted_ptr<job> this_job() {
@@ -101,16 +109,17 @@ inline job_settings settings_across_hosts(job_settings s) {
         fail(errc::forked, process_job->rank, -1, "fork before the first communicator is made",
              "this process is a fork() of a rank");
     if (process_job) return process_job;
-    const job_description d = describe_job();
+    job_description d = describe_job();
+    require_one_host(d);
+    const host_description h = describe_host();
+    door to_others;
+    const meeting m = agree_on_places(d, deadline::in_ns(d.timeout_ns), h, [&] { return to_others.open(h); });
     job_settings s = settings_for(d.local_size);
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
     s.lend = static_cast<lending>(d.lending);
-    const host_description h = describe_host();
-    door to_others;
-    const meeting m = agree_on_places(d, deadline::in_ns(s.timeout_ns), h, [&] { return to_others.open(h); });
     auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by)
                              : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by);
     process_job = j;
@@ -126,6 +135,15 @@ template <class Store>
     const meeting m = meet_at(store, rank, size, deadline::in_ns(timeout_ns), h, [&] { return to_others.open(h); });
     return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store")
                            : join_hosts(m, std::move(to_others), rank, size, s, 0, "store");
+}
+
+inline counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns, int local_size) {
+    if (size < 1 || rank < 0 || rank >= size)
+        fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
+    job_settings s = settings_for(local_size);
+    s.timeout_ns = timeout_ns;
+    const std::string name(id.job(rank));
+    return join_processes(name.c_str(), rank, size, s, 0, "unique id");
 }
 
 } // namespace detail

@@ -28,13 +28,13 @@ struct user_buffers {
 // A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
 struct bound_schedule {
     sched::program steps;
+    std::vector<std::vector<int>> orders; // that chunk sets of the steps refer to
     int chunks = 1;
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
     bool zero_copy = false;         // peers read and write the user's own buffers
-    bool writes_out = false;        // this rank's steps write the output
-    bool lends = false;             // all messages go straight to an output: they may be read where they are
+    bool lends = false;             // all messages go straight to an output: they may be read where they lie
     bound_window* window = nullptr; // null where channels alone are used
     std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;

@@ -13,6 +13,7 @@
 
 #include <collx/core/clock.hpp>
 #include <collx/exec/bound_schedule.hpp>
+#include <collx/exec/lending.hpp>
 #include <collx/exec/mover.hpp>
 #include <collx/exec/operation.hpp>
 #include <collx/exec/pieces.hpp>
@@ -131,7 +132,7 @@ private:
         if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
         const std::size_t bytes = framed(n * sizeof(wire));
         const std::uint32_t tag = cuts_.transfer_tag(shape);
-        const bool measures = !Mover::reduces && plan_.lends && bytes >= least_measured_bytes;
+        const bool measures = plan_.lends && bytes >= least_measured_bytes;
         receiving_end* rx = nullptr;
         sending_end* tx = nullptr;
         const wire* in = nullptr;
@@ -139,8 +140,7 @@ private:
         if (receives) {
             rx = &links_.rx(plan_.at_port, s.peer_from);
             if (!rx->has_message()) return blocked_on(s.peer_from);
-            if constexpr (!Mover::reduces)
-                if (rx->is_lent()) return borrow(s, st, *rx, tag);
+            if (rx->is_lent()) return borrow(s, st, *rx, tag);
             if (!rx->is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
             if (measures) links_.ask_to_borrow(*rx, s.peer_from);
             in = reinterpret_cast<const wire*>(rx->peek(bytes));
@@ -148,8 +148,7 @@ private:
         if (sends) {
             tx = &links_.tx(plan_.at_port, s.peer_to);
             if (!tx->has_room()) return blocked_on(s.peer_to);
-            if constexpr (!Mover::reduces)
-                if (may_lend(s) && tx->prefers_to_lend(bytes)) return lend(s, st, *tx, tag);
+            if (may_lend(s) && tx->prefers_to_lend(bytes, lent_bytes(s, st))) return lend(s, st, *tx, tag);
             out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
         }
         const bool samples = measures && (tx != nullptr ? tx->is_sampled() : rx->is_sampled());
@@ -167,24 +166,19 @@ private:
     }
 
     // -------------------------------------------------------------- lending: see channel.hpp
-    // A system call costs as much as copying 16 KiB. With more ranks than cores each message is another switch, so a
-    // lent one takes several pieces at once.
-    static constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512 * 1024,
-                                 least_measured_bytes = 8 * 1024;
-
-    // Only what nobody overwrites before it was read, and only plain memory: what hooks or a wire type would change on
-    // the way cannot be read at its place.
+    // Only plain memory: what hooks or a wire type would change on the way cannot be read at its place.
     bool may_lend(const sched::step& s) const {
-        return plan_.lends && s.what == sched::send && s.src.where == sched::place::in && s.src.chunks.count == 1 &&
-               cuts_.in.size(s.src.chunks.at(0, plan_.chunks)) * sizeof(wire) >= least_lent_bytes && can_lend();
-    }
-    bool can_lend() const {
-        if constexpr (Mover::plain && alignof(wire) <= 16) {
-            if (!links_.may_lend()) return false;
-            const wire *in = mover_.input().data(), *out = mover_.output().data();
-            return !plan_.writes_out || in + mover_.input().size() <= out || out + mover_.output().size() <= in;
-        }
+        if constexpr (Mover::plain && alignof(wire) <= 16)
+            return plan_.lends && s.what == sched::send && s.src.where == sched::place::in && s.src.chunks.count == 1 &&
+                   cuts_.in.size(s.src.chunks.at(0, plan_.chunks)) * sizeof(wire) >= least_lent_bytes &&
+                   links_.may_lend() &&
+                   stays_as_it_is(plan_.steps, cuts_, mover_.input().data(), mover_.output().data(),
+                                  s.src.chunks.at(0, plan_.chunks));
         return false;
+    }
+    std::size_t lent_bytes(const sched::step& s, const strand& st) const {
+        return cuts_.several(cuts_.in, s.src.chunks.at(0, plan_.chunks), st.piece, most_lent_bytes / sizeof(wire)) *
+               sizeof(wire);
     }
     void cover(const sched::step& s, strand& st, std::size_t elems) {
         if (st.covered == nullptr) {
@@ -208,7 +202,7 @@ private:
         const std::size_t n = cuts_.several(cuts_.out, chunk, st.piece, most_lent_bytes / sizeof(wire));
         if (!plan_.lends || !rx.is_expected(n * sizeof(wire), tag)) return broken(errc::mismatch, peer);
         const std::int64_t began = now_ns();
-        if (!read_lent(peer, rx.lent_at(), cuts_.cut(cuts_.out, chunk, st.piece).at, n))
+        if (!take_lent(s, st, rx.lent_at(), chunk, n))
             return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
         rx.say_cost(true, now_ns() - began, n * sizeof(wire));
         // A lender that gave up has said so before its memory became something else.
@@ -217,19 +211,23 @@ private:
         rx.release_lent();
         return true;
     }
-    bool read_lent(int peer, std::uint64_t address, std::size_t at, std::size_t n) {
-        if constexpr (Mover::plain) {
-            return links_.read_private(peer, const_cast<wire*>(mover_.output().data()) + at, address, n * sizeof(wire));
-        } else { // the sender's tensor is plain, this one is not
-            std::vector<wire> part(n < cuts_.elems ? n : cuts_.elems);
-            for (std::size_t done = 0; done < n; done += part.size()) {
-                const std::size_t m = n - done < part.size() ? n - done : part.size();
-                if (!links_.read_private(peer, part.data(), address + done * sizeof(wire), m * sizeof(wire)))
-                    return false;
-                mover_.store(sched::place::out, at + done, part.data(), m);
-            }
-            return true;
+    // All at once where it only has to be put into plain memory, else piece by piece through the cache.
+    bool take_lent(const sched::step& s, const strand& st, std::uint64_t address, int chunk, std::size_t n) {
+        if constexpr (Mover::plain)
+            if (s.what == (sched::recv | sched::copy))
+                return links_.read_private(
+                    s.peer_from, const_cast<wire*>(mover_.output().data()) + cuts_.cut(cuts_.out, chunk, st.piece).at,
+                    address, n * sizeof(wire));
+        const std::size_t most = n < cuts_.elems ? n : cuts_.elems;
+        std::vector<std::byte> room(most * sizeof(wire));
+        auto* const part = reinterpret_cast<wire*>(room.data());
+        strand at = st;
+        for (std::size_t done = 0; done < n; done += most, ++at.piece) {
+            const std::size_t m = n - done < most ? n - done : most;
+            if (!links_.read_private(s.peer_from, part, address + done * sizeof(wire), m * sizeof(wire))) return false;
+            touch(s, at, 0, part, nullptr);
         }
+        return true;
     }
     // Whether the peers have read what was lent to them; until then the user must not write it.
     bool is_returned() {

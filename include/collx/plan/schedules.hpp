@@ -20,12 +20,14 @@ template <class Algorithm>
 inline constexpr char algorithm_id = 0; // its address is the algorithm's identity in this process
 
 // The parameters of an algorithm value (root, chunk count, depth) as bits; two values with equal bits record the same
-// steps.
+// steps. An algorithm that refers to something outside (a node map) says its bits itself: addresses differ between
+// processes and may come back with other content.
 template <class Algorithm>
 std::uint64_t parameter_bits(const Algorithm& a) {
     static_assert(std::is_trivially_copyable_v<Algorithm> && sizeof(Algorithm) <= 64,
                   "collx: an algorithm is a small value of plain parameters");
     if constexpr (std::is_empty_v<Algorithm>) return 0;
+    if constexpr (requires { a.parameter_bits(); }) return a.parameter_bits();
     unsigned char raw[sizeof(Algorithm)];
     std::memcpy(raw, &a, sizeof raw);
     std::uint64_t h = 0xcbf2'9ce4'8422'2325;
@@ -49,14 +51,14 @@ constexpr int tmp_chunks_of(const Algorithm& a, int n) {
 struct footprint {
     int max_message_chunks = 1, segments = 0;
     bool zero_copy = false;
-    bool lends = true; // whoever receives puts single chunks into its output and does nothing else with them
+    bool lends = true; // whoever receives works single chunks into its output and sends nothing on
     void add(const sched::program& p) {
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {
                 if ((s.what & (sched::recv | sched::send)) != 0) {
                     const int m = (s.what & sched::recv) != 0 ? s.dst.chunks.count : s.src.chunks.count;
                     if ((s.what & sched::recv) != 0)
-                        lends &= s.what == (sched::recv | sched::copy) && m == 1 && s.dst.where == sched::place::out;
+                        lends &= (s.what & sched::send) == 0 && m == 1 && s.dst.where == sched::place::out;
                     max_message_chunks = m > max_message_chunks ? m : max_message_chunks;
                 }
                 for (sched::place w : {s.src.where, s.dst.where, s.also})
@@ -66,6 +68,23 @@ struct footprint {
             }
     }
 };
+
+// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from.
+inline void own_orders(bound_schedule& b) {
+    std::vector<const int*> seen;
+    const auto own = [&](sched::chunk_set& c) {
+        if (c.order == nullptr) return;
+        std::size_t i = 0;
+        while (i < seen.size() && seen[i] != c.order) ++i;
+        if (i == seen.size()) {
+            seen.push_back(c.order);
+            b.orders.emplace_back(c.order, c.order + b.chunks);
+        }
+        c.order = b.orders[i].data();
+    };
+    for (auto& strand : b.steps.strands)
+        for (auto& s : strand) own(s.src.chunks), own(s.dst.chunks);
+}
 
 } // namespace detail
 
@@ -138,6 +157,11 @@ private:
     template <class Algorithm>
     [[gnu::cold, gnu::noinline]] sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
         const int n = links_.size();
+        if constexpr (requires { algorithm.fits(n); })
+            if (!algorithm.fits(n))
+                fail(errc::invalid_argument, links_.rank(), -1,
+                     "make the node map or rank order for the ranks of this communicator, each once",
+                     "algorithm %s was given a map or an order that is not one of these %d ranks", Algorithm::name, n);
         int signals = 0;
         if constexpr (requires { Algorithm::signals; }) signals = Algorithm::signals;
         return make({&algorithm, &detail::algorithm_id<Algorithm>, &record<Algorithm>, algorithm.chunks(n),
@@ -153,14 +177,13 @@ private:
             if (r == links_.rank()) f.add(b->steps);
             else f.add(a.record(a.algorithm, r, n));
         b->chunks = a.chunks;
+        detail::own_orders(*b);
         b->max_message_chunks = f.max_message_chunks;
         b->tmp_chunks = a.tmp_chunks;
         b->at_port = at_port;
         b->sources.resize(static_cast<std::size_t>(n));
         b->zero_copy = f.zero_copy;
         b->lends = f.lends;
-        for (const auto& strand : b->steps.strands)
-            for (const auto& s : strand) b->writes_out |= s.dst.where == sched::place::out;
         if (a.signals != 0)
             b->window = &window_for(a.id, at_port,
                                     {.signals = a.signals,

@@ -41,6 +41,9 @@ constexpr std::size_t one_shot_limit(const problem& p) {
 // for reduce. Level from 16 KiB.)
 inline constexpr std::size_t short_limit = 16 * 1024;
 
+// Two ranks put and take as much through a channel as through windows, and a channel may lend.
+constexpr bool prefers_channels(const problem& p) { return p.ranks == 2 && !p.zero_copy; }
+
 } // namespace detail
 
 template <collective C>
@@ -56,14 +59,17 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
     } else if constexpr (C == collective::reduce) {
         if (p.bytes <= detail::short_limit) return cache.bind(algo::one_shot_reduce{.root = p.root}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_reduce{.root = p.root}, p.at_port);
+        if (detail::prefers_channels(p)) return cache.bind(algo::linear_reduce{.root = p.root}, p.at_port);
         return cache.bind(algo::direct_reduce{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::broadcast) {
         if (p.bytes <= detail::short_limit) return cache.bind(algo::one_shot_broadcast{.root = p.root}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_broadcast{.root = p.root}, p.at_port);
+        if (detail::prefers_channels(p)) return cache.bind(algo::linear_broadcast{.root = p.root}, p.at_port);
         return cache.bind(algo::direct_broadcast{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::all_gather) {
         if (p.bytes <= detail::short_limit) return cache.bind(algo::one_shot_all_gather{}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_all_gather{}, p.at_port);
+        if (detail::prefers_channels(p)) return cache.bind(algo::pairwise_all_gather{}, p.at_port);
         return cache.bind(algo::direct_all_gather{}, p.at_port);
     } else if constexpr (C == collective::reduce_scatter) {
         if (p.bytes <= detail::short_limit) return cache.bind(algo::one_shot_reduce_scatter{}, p.at_port);

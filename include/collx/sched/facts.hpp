@@ -126,6 +126,32 @@ constexpr void count(facts& f, const schedule& s, int rank) {
     f.total_chunks_sent += sent;
 }
 
+// What crosses from one node to another.
+struct crossings {
+    std::int64_t total_messages = 0, total_chunks = 0; // of all ranks
+    int messages = 0, chunks_sent = 0;                 // of the rank that sends most
+};
+
+// Counts the messages between ranks of different nodes: node_of(rank) says where a rank is.
+template <class NodeOf>
+constexpr crossings messages_between(const schedule& s, NodeOf&& node_of) {
+    crossings all;
+    for (int r = 0; r < s.ranks; ++r) {
+        int messages = 0, chunks = 0;
+        for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
+            for (const step& st : strand) {
+                if ((st.what & send) == 0 || node_of(r) == node_of(st.peer_to)) continue;
+                ++messages;
+                chunks += st.src.where != place::none ? st.src.chunks.count : st.dst.chunks.count;
+            }
+        all.total_messages += messages;
+        all.total_chunks += chunks;
+        all.messages = messages > all.messages ? messages : all.messages;
+        all.chunks_sent = chunks > all.chunks_sent ? chunks : all.chunks_sent;
+    }
+    return all;
+}
+
 constexpr facts facts_of(const schedule& s) {
     facts f;
     for (int r = 0; r < s.ranks; ++r) count(f, s, r);

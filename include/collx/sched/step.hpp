@@ -29,19 +29,32 @@ enum class place : unsigned char { none, in, out, tmp, window0, window1 };
 
 // A list of chunks that travel as one message: count chunks in runs of `run` neighbours, one run every `period` chunks,
 // all modulo the number of chunks. {c} is one chunk, {c, m} are m neighbours, {c, m, b, 2 * b} is every second block of
-// b.
+// b. Two members narrow what is counted, for algorithms that are made of smaller ones (sub_executor.hpp): `size`
+// chunks from `base` on take the place of all chunks, and positions are looked up in `order`, a permutation of all
+// chunks that must live as long as the steps do (a plan keeps its own copy).
 struct chunk_set {
     int first = 0;
     int count = 1;
     int run = 1;
     int period = 1;
+    int base = 0;
+    int size = 0;               // 0: all chunks
+    const int* order = nullptr; // null: position p is chunk p
     constexpr chunk_set() = default;
     COLLX_HD constexpr chunk_set(int one) : first(one) {}
     COLLX_HD constexpr chunk_set(int first_, int count_)
         : first(first_), count(count_), run(count_ > 0 ? count_ : 1), period(run) {}
     COLLX_HD constexpr chunk_set(int first_, int count_, int run_, int period_)
         : first(first_), count(count_), run(run_), period(period_) {}
-    COLLX_HD constexpr int at(int i, int chunks) const { return (first + i / run * period + i % run) % chunks; }
+    COLLX_HD constexpr int at(int i, int chunks) const {
+        const int p = base + (first + i / run * period + i % run) % (size == 0 ? chunks : size);
+        return order == nullptr ? p : order[p];
+    }
+    COLLX_HD constexpr chunk_set in_order(const int* table) const {
+        chunk_set c = *this;
+        c.order = table;
+        return c;
+    }
     constexpr bool operator==(const chunk_set&) const = default;
 };
 

@@ -136,7 +136,9 @@ private:
     constexpr bool is_set_of_chunks(const chunk_set& c) const {
         if (c.count == 0) return true;
         if (chunks_ == 0 || c.first < 0 || c.count < 0 || c.run < 1 || c.period < c.run) return false;
-        return c.count == 1 || (c.count - 1) / c.run * c.period + (c.count - 1) % c.run < chunks_;
+        if (c.base < 0 || c.size < 0 || c.base + c.size > chunks_) return false;
+        const int within = c.size == 0 ? chunks_ : c.size;
+        return c.count == 1 || (c.count - 1) / c.run * c.period + (c.count - 1) % c.run < within;
     }
 
     // What the step computes for one chunk, which the step calls `chunk`.

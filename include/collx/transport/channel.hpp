@@ -136,8 +136,10 @@ public:
                                         std::memory_order_release);
     }
     // Whether the next large message had better be lent. From time to time the other way is tried, long enough to see
-    // what it costs when it is in use: a ring that has rested lies in nobody's cache.
-    bool prefers_to_lend(std::size_t bytes) {
+    // what it costs when it is in use: a ring that has rested lies in nobody's cache. The next message is `bytes` long,
+    // or `lent_bytes` if it is lent.
+    bool prefers_to_lend(std::size_t bytes, std::size_t lent_bytes) {
+        if (is_lending_) bytes = lent_bytes;
         const std::uint32_t lent = memory_.receiver().from_lender.load(std::memory_order_relaxed);
         if (lent == 0 || always_) return lent != 0;
         if (bytes_left_ > bytes) {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the hierarchical algorithms share: questions about the algorithms they are made of, and the value that says
+// where the ranks are. No algorithm here.
+#pragma once
+
+#include <cstdint>
+
+#include <collx/sched/schedule.hpp>
+#include <collx/sched/sub_executor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace algo {
+
+// What combinators ask about their parts.
+struct parts {
+    template <class... Algorithms>
+    static constexpr int min_depth() {
+        int most = 0;
+        ((most = sched::min_depth_of(Algorithms{}) > most ? sched::min_depth_of(Algorithms{}) : most), ...);
+        return most;
+    }
+    template <class... Algorithms>
+    static constexpr bool need_commutative() {
+        return ((Algorithms::needs_commutative || requires { Algorithms{}.needs_commutative_for(1); }) || ...);
+    }
+    template <class Algorithm>
+    static constexpr int tmp_chunks(const Algorithm& a, int n) {
+        if constexpr (requires { a.tmp_chunks(n); }) return a.tmp_chunks(n);
+        else return 0;
+    }
+    // Data that is only passed on needs no scratch, and the combinators declare none for it.
+    template <class... Algorithms>
+    static constexpr bool keep_nothing = !(requires { Algorithms{}.tmp_chunks(1); } || ...);
+    COLLX_HD static constexpr int common_multiple(int a, int b) {
+        int x = a, y = b;
+        while (y != 0) {
+            const int rest = x % y;
+            x = y;
+            y = rest;
+        }
+        return x == 0 ? 1 : a / x * b;
+    }
+    // A number of chunks that the algorithms of all nodes can divide.
+    template <class... Algorithms>
+    COLLX_HD static constexpr int chunks_inside(const node_view& at, int chunks) {
+        for (int k = 0; k < at.nodes(); ++k) ((chunks = common_multiple(chunks, Algorithms{}.chunks(at.size(k)))), ...);
+        return chunks;
+    }
+    // The messages of all n ranks in one phase.
+    template <class Algorithm>
+    static constexpr int messages_across(const Algorithm& a, int n) {
+        sched::tally count;
+        for (int r = 0; r < n; ++r) a.across(count, a.nodes.over(n), r, n);
+        return count.messages;
+    }
+};
+
+// What all of them share: where the ranks are, and what it takes to be one value of a few parameters.
+struct hierarchical_base {
+    static constexpr const char* name = "hierarchical";
+    node_view nodes{}; // of as many ranks as the communicator has; default: one node
+    constexpr bool fits(int n) const { return nodes.fits(n); }
+    constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
+
+    // One of the two algorithms has nothing to do.
+    COLLX_HD static constexpr bool is_flat(const node_view& at) { return at.nodes() == 1 || at.largest() == 1; }
+    template <class In, class Out>
+    COLLX_HD static constexpr int flat_chunks(const node_view& at, const In& inner, const Out& outer, int n) {
+        return at.nodes() == 1 ? inner.chunks(n) : outer.chunks(n);
+    }
+    template <class In, class Out>
+    static constexpr int flat_tmp_chunks(const node_view& at, const In& inner, const Out& outer, int n) {
+        return at.nodes() == 1 ? parts::tmp_chunks(inner, n) : parts::tmp_chunks(outer, n);
+    }
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex, class In, class Out>
+    COLLX_HD static constexpr void run_flat(Ex& ex, const node_view& at, const In& inner, const Out& outer, int r,
+                                            int n) {
+        if (at.nodes() == 1) inner(ex, r, n);
+        else outer(ex, r, n);
+    }
+};
+struct rooted_hierarchical_base : hierarchical_base {
+    int root = 0;
+    constexpr std::uint64_t parameter_bits() const {
+        return nodes.hash() ^ static_cast<std::uint64_t>(root) * 0x9e37'79b9'7f4a'7c15;
+    }
+    // The rank that stands for its node: the root for its own, elsewhere the one of the same local index, counted round
+    // in smaller nodes.
+    COLLX_HD constexpr int stands_for(const node_view& at, int node) const { return at.local_of(root) % at.size(node); }
+};
+
+} // namespace algo
+COLLX_END_NAMESPACE

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Any algorithm over channels, its ranks in another order: a ring along the links that there are, a tree whose
+// neighbours are near. The text does not know. Order matters most to rings; plan/ring_order.hpp finds one for them.
+#pragma once
+
+#include <cstdint>
+
+#include <collx/sched/rank_order.hpp>
+#include <collx/sched/schedule.hpp>
+#include <collx/sched/sub_executor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace algo {
+
+// Shape, Cost: those of Inner, whose strands become one.
+// Order: operands are combined in the order of the positions: reductions need a commutative operator.
+//   comm.with(in_order<ring_all_reduce>{order})
+template <class Inner>
+struct in_order {
+    static_assert(!is_rooted(Inner::op), "collx: in_order is for collectives without a root; rotate the tree instead.");
+    static constexpr collective op = Inner::op;
+    static constexpr const char* name = Inner::name;
+    static constexpr int min_depth = sched::min_depth_of(Inner{});
+    static constexpr bool needs_commutative = reduces(op);
+    order_view order{}; // of as many ranks as the communicator has
+
+    constexpr bool fits(int n) const { return order.fits(n); }
+    constexpr std::uint64_t parameter_bits() const { return order.hash(); }
+    COLLX_HD constexpr int chunks(int n) const { return Inner{}.chunks(n); }
+    constexpr int tmp_chunks(int n) const {
+        if constexpr (requires { Inner{}.tmp_chunks(n); })
+            return moves_chunks && Inner{}.tmp_chunks(n) > 0 ? chunks(n) : Inner{}.tmp_chunks(n);
+        else return 0;
+    }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        const int all = chunks(n);
+        sched::run_inside(ex, Inner{}, order.position_of(r), n, team{.list = order.ranks()},
+                          {all, all, 0, all, moves_chunks ? order.ranks() : nullptr});
+    }
+
+private:
+    // Chunks that belong to ranks follow them to their positions.
+    static constexpr bool moves_chunks =
+        op == collective::all_gather || op == collective::reduce_scatter || op == collective::all_to_all;
+};
+
+} // namespace algo
+COLLX_END_NAMESPACE

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The text of PMI-1, as functions of text alone: reading a reply, names and values as words, the process mapping. What
+// arrives is not believed: a number is a number within bounds or it is refused. After MPICH's description of the wire
+// protocol, src/pmi/maint/pmi-1.1.txt.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include <collx/bootstrap/variables.hpp>
+#include <collx/core/descriptor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// The value of `key` in a line such as "cmd=get_result rc=0 value=x", empty if it is not there. `is_there` may say
+// which.
+inline std::string_view pmi_value(std::string_view line, std::string_view key, bool* is_there = nullptr) {
+    for (std::size_t at = 0; at < line.size();) {
+        std::size_t end = line.find(' ', at);
+        if (end == std::string_view::npos) end = line.size();
+        const std::string_view word = line.substr(at, end - at);
+        if (word.size() > key.size() && word[key.size()] == '=' && word.substr(0, key.size()) == key) {
+            if (is_there != nullptr) *is_there = true;
+            return word.substr(key.size() + 1);
+        }
+        at = end + 1;
+    }
+    if (is_there != nullptr) *is_there = false;
+    return {};
+}
+
+// A number from 0 to `most` that is all of the text, else -1.
+inline std::int64_t pmi_number(std::string_view text, std::int64_t most) {
+    const std::string copy(text);
+    const char* at = copy.c_str();
+    const std::int64_t n = read_digits(at, most);
+    return at == copy.c_str() + copy.size() ? n : -1;
+}
+
+// Any bytes as one word without blanks, equals signs and line ends: letters, digits and ._- stay, the rest is %xx. The
+// first letter makes sure that there is one.
+inline std::string pmi_word(std::string_view bytes) {
+    std::string word = "c";
+    for (const char c : bytes) {
+        const bool stays = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+                           c == '_' || c == '-';
+        char escaped[4];
+        std::snprintf(escaped, sizeof escaped, "%%%02x", static_cast<unsigned char>(c));
+        if (stays) word += c;
+        else word += escaped;
+    }
+    return word;
+}
+// The way back. False for what pmi_word() has not made.
+inline bool read_pmi_word(std::string_view word, std::string& bytes) {
+    const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+    bytes.clear();
+    if (word.empty() || word[0] != 'c') return false;
+    for (std::size_t i = 1; i < word.size(); ++i) {
+        if (word[i] != '%') {
+            bytes += word[i];
+            continue;
+        }
+        if (i + 2 >= word.size()) return false;
+        const int high = digit(word[i + 1]), low = digit(word[i + 2]);
+        if (high < 0 || low < 0) return false;
+        bytes += static_cast<char>(high * 16 + low);
+        i += 2;
+    }
+    return true;
+}
+
+// A key as a word of at most `most` letters; what gets too long becomes a hash.
+inline std::string pmi_key(std::string_view key, std::size_t most) {
+    std::string word = pmi_word(key);
+    if (word.size() <= most) return word;
+    char hashed[40];
+    std::snprintf(hashed, sizeof hashed, "h%016llx%016llx",
+                  static_cast<unsigned long long>(hash_bytes(key.data(), key.size(), 1)),
+                  static_cast<unsigned long long>(hash_bytes(key.data(), key.size(), 2)));
+    return hashed;
+}
+
+// Where each rank runs, as process managers say it: (vector,(FIRST,NODES,RANKS),…) puts RANKS on each of NODES nodes
+// from number FIRST on, block after block, and begins again until all ranks have a place. False for text that is no
+// such mapping.
+struct pmi_block {
+    int first = 0, nodes = 0, ranks = 0;
+};
+class pmi_mapping {
+public:
+    static constexpr int most_blocks = 256;
+
+    bool read(std::string_view text) {
+        count_ = 0;
+        cycle_ = 0;
+        const std::string copy(text);
+        const char* at = copy.c_str();
+        if (copy.compare(0, 8, "(vector,") != 0) return false;
+        for (at += 7; *at == ',' && count_ < most_blocks; ++count_) {
+            ++at;
+            pmi_block& b = blocks_[count_];
+            if (!(skip(at, '(') && number(at, b.first) && skip(at, ',') && number(at, b.nodes) && skip(at, ',') &&
+                  number(at, b.ranks) && skip(at, ')')))
+                return false;
+            cycle_ += std::int64_t{b.nodes} * b.ranks;
+        }
+        return skip(at, ')') && at == copy.c_str() + copy.size() && cycle_ > 0;
+    }
+    // The node of a rank, after read() has said yes.
+    int node_of(int rank) const {
+        std::int64_t place = rank % cycle_;
+        for (int i = 0; i < count_; ++i) {
+            const std::int64_t here = std::int64_t{blocks_[i].nodes} * blocks_[i].ranks;
+            if (place < here) return blocks_[i].first + static_cast<int>(place / blocks_[i].ranks);
+            place -= here;
+        }
+        return -1; // not reached: the blocks add up to the cycle
+    }
+
+private:
+    static bool skip(const char*& at, char c) { return *at == c && (++at, true); }
+    static bool number(const char*& at, int& n) { return (n = static_cast<int>(read_digits(at, most_ranks))) >= 0; }
+    pmi_block blocks_[most_blocks];
+    int count_ = 0;
+    std::int64_t cycle_ = 0; // ranks until the pattern repeats
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

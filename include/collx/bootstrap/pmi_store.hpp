@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The store that a process manager keeps: a client of PMI-1 over the socket that it leaves in PMI_FD (MPICH's mpiexec,
+// srun --mpi=pmi2, Flux). One rank's end; used by one thread at a time, and not while another library of the program
+// talks over the same socket. Knows no job and no transport.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+
+#include <collx/bootstrap/detail/pmi_text.hpp>
+#include <collx/bootstrap/store.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// A Store with the order of PMI: what a rank sets, the others see after a barrier of all ranks, and a key is set once.
+// So all ranks set, all come to the barrier, all get. There are no sums. The connection is said goodbye to when the
+// object goes, as process managers end a job whose ranks leave without.
+class pmi_store {
+public:
+    static constexpr bool is_collective = true; // rendezvous() then uses the barrier instead of sums
+    static constexpr std::size_t most_line_bytes = 4096;
+    static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that wait for nobody
+    static constexpr std::int64_t goodbye_limit_ns = 1'000'000'000;
+
+    // `fd` stays the caller's (an MPI library may use it, too). Errors: environment when it is no socket · protocol ·
+    // peer_failed when the manager hangs up · timeout.
+    pmi_store(int fd, int rank, int size, const deadline& until) : rank_(rank), size_(size), owner_(::getpid()) {
+        int type = 0;
+        socklen_t bytes = sizeof type;
+        if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) != 0 || type != SOCK_STREAM)
+            fail(errc::environment, rank, -1,
+                 "the launcher leaves it to its direct children only; COLLX_BOOTSTRAP=single runs without it",
+                 "PMI_FD=%d is not a socket of a process manager", fd);
+        socket_ = descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+        if (!socket_.is_open())
+            fail(errc::resource, rank, -1, "raise the limit of open files (ulimit -n)", "cannot use PMI_FD: %s",
+                 std::strerror(errno));
+        check_rc(ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", until));
+        const std::string maxes = ask("cmd=get_maxes", "maxes", until);
+        most_key_bytes_ = limit(maxes, "keylen_max", 40);
+        most_value_bytes_ = limit(maxes, "vallen_max", 64);
+        const std::string name = ask("cmd=get_my_kvsname", "my_kvsname", until);
+        space_ = pmi(name, "kvsname");
+        if (space_.empty() || space_.size() > 1024) fail_nonsense(name);
+    }
+    pmi_store(const pmi_store&) = delete;
+    pmi_store& operator=(const pmi_store&) = delete;
+    ~pmi_store() {
+        if (owner_ != ::getpid() || !socket_.is_open()) return; // a fork() is no rank
+        try {
+            (void)ask("cmd=finalize", "finalize_ack", deadline::in_ns(goodbye_limit_ns));
+        } catch (const error&) { // it has gone, or an MPI library has said goodbye already
+        }
+    }
+
+    // Errors: invalid_argument for a value that is longer than the manager takes (1023 bytes as a rule, three for each
+    // that is not a letter, a digit or one of ._-).
+    void set(std::string_view key, std::string_view value) {
+        detail::check_store_key(key);
+        const std::string word = detail::pmi_word(value);
+        if (word.size() > most_value_bytes_)
+            fail(errc::invalid_argument, rank_, -1, "split it, or use a tcp_store",
+                 "a value of %zu bytes is too long for PMI, which takes %zu", word.size(), most_value_bytes_);
+        check_rc(ask("cmd=put kvsname=" + space_ + " key=" + detail::pmi_key(key, most_key_bytes_) + " value=" + word,
+                     "put_result", deadline::in_ns(answer_limit_ns)));
+    }
+    std::string get(std::string_view key, const deadline& until) {
+        detail::check_store_key(key);
+        std::string word, value;
+        for (detail::retry_pause pause(20'000'000); !look_up(detail::pmi_key(key, most_key_bytes_), word);)
+            if (!pause.sleep(until)) detail::fail_store_timeout(key);
+        if (!detail::read_pmi_word(word, value)) fail_nonsense(word);
+        return value;
+    }
+    std::int64_t add(std::string_view, std::int64_t) {
+        fail(errc::unsupported, rank_, -1, "use a tcp_store or a file_store", "PMI has no sums");
+    }
+    // Of all ranks of the job; names only say what is waited for.
+    void barrier(std::string_view name, int ranks, const deadline& until) {
+        if (ranks != size_)
+            fail(errc::invalid_argument, rank_, -1, "", "a PMI barrier is of all %d ranks, not of %d", size_, ranks);
+        waits_for_ = name;
+        (void)ask("cmd=barrier_in", "barrier_out", until);
+        waits_for_.clear();
+    }
+
+    int next_turn() { return turn_++; }
+
+    // What the manager itself has put there, as it is; empty if nothing.
+    std::string of_manager(std::string_view key) {
+        std::string value;
+        return look_up(std::string(key), value) ? value : std::string();
+    }
+
+private:
+    static std::string pmi(const std::string& line, const char* key) {
+        return std::string(detail::pmi_value(line, key));
+    }
+
+    [[noreturn, gnu::cold]] void fail_nonsense(const std::string& line) {
+        socket_.close();
+        fail(errc::protocol, rank_, -1, "does another library of this program use PMI at the same time?",
+             "the process manager says '%s', which is no answer to the question", detail::printable(line.c_str()).text);
+    }
+    void check_rc(const std::string& line) {
+        if (detail::pmi_value(line, "rc") != "0") fail_nonsense(line);
+    }
+    // A limit that the manager names: at least what we need, and not more than our line takes. Its zero byte is in it.
+    std::size_t limit(const std::string& line, const char* key, std::int64_t least) {
+        const std::int64_t n = detail::pmi_number(detail::pmi_value(line, key), INT32_MAX);
+        if (n < least) fail_nonsense(line);
+        return n < 2048 ? static_cast<std::size_t>(n) - 1 : 2047;
+    }
+
+    bool look_up(const std::string& word, std::string& value) {
+        const std::string line =
+            ask("cmd=get kvsname=" + space_ + " key=" + word, "get_result", deadline::in_ns(answer_limit_ns));
+        if (detail::pmi_value(line, "rc") != "0") return false;
+        bool is_there = false;
+        value = detail::pmi_value(line, "value", &is_there);
+        if (!is_there) fail_nonsense(line);
+        return true;
+    }
+
+    // One question, one line as the answer. After anything else the connection is not usable any more.
+    std::string ask(std::string question, std::string_view answer, const deadline& until) {
+        if (!socket_.is_open())
+            fail(errc::peer_failed, rank_, -1, "see the first error", "the connection to the process manager is lost");
+        question += '\n';
+        send_all(question, until);
+        std::string line = receive_line(until);
+        if (detail::pmi_value(line, "cmd") != answer) fail_nonsense(line);
+        return line;
+    }
+    void send_all(const std::string& text, const deadline& until) {
+        for (std::size_t done = 0; done < text.size();) {
+            const ssize_t n = detail::without_eintr([&] {
+                return ::send(socket_.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+            });
+            if (n > 0) done += static_cast<std::size_t>(n);
+            else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) fail_lost();
+            else if (!detail::wait_for_event(socket_.get(), POLLOUT, until)) fail_late();
+        }
+    }
+    std::string receive_line(const deadline& until) {
+        for (std::size_t seen = 0;;) {
+            const std::size_t end = in_.find('\n', seen);
+            if (end != std::string::npos) {
+                std::string line = in_.substr(0, end);
+                in_.erase(0, end + 1);
+                return line;
+            }
+            if (in_.size() > most_line_bytes) fail_nonsense(in_);
+            seen = in_.size();
+            char part[1024];
+            const ssize_t n =
+                detail::without_eintr([&] { return ::recv(socket_.get(), part, sizeof part, MSG_DONTWAIT); });
+            if (n > 0) in_.append(part, static_cast<std::size_t>(n));
+            else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) fail_lost();
+            else if (!detail::wait_for_event(socket_.get(), POLLIN, until)) fail_late();
+        }
+    }
+    [[noreturn, gnu::cold]] void fail_lost() {
+        socket_.close();
+        fail(errc::peer_failed, rank_, -1,
+             "see its output; a rank that runs several programs in turn has PMI only in the first",
+             "the process manager has closed its connection");
+    }
+    [[noreturn, gnu::cold]] void fail_late() {
+        socket_.close();
+        if (waits_for_.empty())
+            fail(errc::timeout, rank_, -1, "is mpiexec or srun stopped?", "the process manager does not answer");
+        fail(errc::timeout, rank_, -1, "do all ranks make a communicator, and are they alive?",
+             "not all %d ranks came to the PMI barrier '%s'", size_, waits_for_.c_str());
+    }
+
+    descriptor socket_;
+    int rank_, size_;
+    pid_t owner_;
+    int turn_ = 0;
+    std::size_t most_key_bytes_ = 0, most_value_bytes_ = 0;
+    std::string space_, in_, waits_for_;
+};
+
+COLLX_END_NAMESPACE

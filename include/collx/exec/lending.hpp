@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What may be lent: see docs/design/lending.md. Reads schedules, touches no data.
+#pragma once
+
+#include <cstddef>
+
+#include <collx/exec/pieces.hpp>
+#include <collx/sched/schedule.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// A system call costs as much as copying 16 KiB. With more ranks than cores each message is another switch, so a lent
+// one takes several pieces at once.
+inline constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512 * 1024;
+inline constexpr std::size_t least_measured_bytes = 8 * 1024;
+
+// Whether no step of this rank writes where a chunk of its input lies. In place, copying it to itself does not count.
+template <class T>
+bool stays_as_it_is(const sched::program& p, const pieces& cuts, const T* in, const T* out, int chunk) {
+    const T *from = in + cuts.in.offset(chunk), *to = from + cuts.in.size(chunk);
+    for (const auto& strand : p.strands)
+        for (const auto& s : strand) {
+            if (s.dst.where != sched::place::out) continue;
+            for (int i = 0; i < s.dst.chunks.count; ++i) {
+                const int c = s.dst.chunks.at(i, cuts.chunks);
+                const T *begin = out + cuts.out.offset(c), *end = begin + cuts.out.size(c);
+                if (end <= from || to <= begin) continue;
+                const bool is_itself = s.what == sched::copy && s.src.where == sched::place::in &&
+                                       in + cuts.in.offset(s.src.chunks.at(i, cuts.chunks)) == begin;
+                if (!is_itself) return false;
+            }
+        }
+    return true;
+}
+
+COLLX_END_NAMESPACE

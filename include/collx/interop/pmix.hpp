@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Starting under PMIx (Open MPI's mpirun, PRRTE's prterun, srun --mpi=pmix) by its client library. A program that
+// includes this header anywhere and links collx::pmix meets through PMIx; without it ranks of one host still meet, see
+// launchers.hpp. Compiled against the library's own header: its structures differ between versions.
+// collx-header: needs=pmix
+#pragma once
+
+#include <pmix.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+
+#include <collx/bootstrap/description.hpp>
+#include <collx/bootstrap/rendezvous.hpp>
+#include <collx/bootstrap/store.hpp>
+#include <collx/core/pointers.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// This process as PMIx knows it, and a Store with PMIx's order: what a rank sets, the others see after a barrier of all
+// ranks. There are no sums. PMIx counts its users, so an MPI library may come and go beside it. Errors: environment
+// when no PMIx server answers · protocol · timeout.
+class pmix_store {
+public:
+    static constexpr bool is_collective = true;
+
+    pmix_store() : owner_(::getpid()) {
+        check(PMIx_Init(&me_, nullptr, 0), "PMIx_Init");
+        rank = static_cast<int>(me_.rank);
+        try {
+            size = number(PMIX_JOB_SIZE, everybody());
+            local_size = number(PMIX_LOCAL_SIZE, everybody());
+            local_rank = number(PMIX_LOCAL_RANK, me_);
+            if (size < 1 || rank < 0 || rank >= size || local_size < 1 || local_size > size || local_rank < 0 ||
+                local_rank >= local_size)
+                fail(errc::protocol, rank, -1, "", "PMIx says rank %d of %d, %d of %d on this host", rank, size,
+                     local_rank, local_size);
+        } catch (...) {
+            (void)PMIx_Finalize(nullptr, 0);
+            throw;
+        }
+    }
+    pmix_store(const pmix_store&) = delete;
+    pmix_store& operator=(const pmix_store&) = delete;
+    ~pmix_store() {
+        if (owner_ == ::getpid()) (void)PMIx_Finalize(nullptr, 0); // a fork() is no rank
+    }
+
+    int rank = 0, size = 1, local_rank = 0, local_size = 1;
+
+    void set(std::string_view key, std::string_view value) {
+        detail::check_store_key(key);
+        detail::check_store_value(value);
+        pmix_value_t v;
+        std::memset(&v, 0, sizeof v);
+        v.type = PMIX_BYTE_OBJECT;
+        v.data.bo.bytes = const_cast<char*>(value.data()); // only read
+        v.data.bo.size = value.size();
+        check(PMIx_Put(PMIX_GLOBAL, name(key).c_str(), &v), "PMIx_Put");
+        check(PMIx_Commit(), "PMIx_Commit");
+    }
+    // PMIx keeps values by the rank that has set them, so a key is looked for at all: first at the rank whose number it
+    // ends with, if it does. (Asking for no rank in particular finds nothing under Open MPI 4.1.)
+    std::string get(std::string_view key, const deadline& until) {
+        detail::check_store_key(key);
+        std::size_t digits = 0;
+        while (digits < key.size() && digits < 9 && key[key.size() - 1 - digits] >= '0' &&
+               key[key.size() - 1 - digits] <= '9')
+            ++digits;
+        int likely = 0;
+        for (const char c : key.substr(key.size() - digits)) likely = likely * 10 + (c - '0');
+        for (detail::retry_pause pause(20'000'000);;) {
+            for (int r = -1; r < size; ++r) {
+                std::string value;
+                const int asked = r >= 0 ? r : likely;
+                if (asked < size && look_up(asked, key, value)) return value;
+            }
+            if (!pause.sleep(until)) detail::fail_store_timeout(key);
+        }
+    }
+    std::int64_t add(std::string_view, std::int64_t) {
+        fail(errc::unsupported, rank, -1, "use a tcp_store or a file_store", "PMIx has no sums");
+    }
+    // Of all ranks of the job; names only say what is waited for.
+    void barrier(std::string_view what, int ranks, const deadline& until) {
+        if (ranks != size)
+            fail(errc::invalid_argument, rank, -1, "", "a PMIx barrier is of all %d ranks, not of %d", size, ranks);
+        // Not PMIx's own waiting: not every server knows its time limit.
+        pmix_info_t options[1];
+        std::memset(options, 0, sizeof options);
+        std::strcpy(options[0].key, PMIX_COLLECT_DATA);
+        options[0].value.type = PMIX_BOOL;
+        options[0].value.data.flag = true;
+        const auto answer = make_counted<fence_answer>();
+        auto* held = new counted_ptr<fence_answer>(answer); // PMIx's share: its answer may come after we have gone
+        const pmix_proc_t all = everybody();
+        const pmix_status_t started = PMIx_Fence_nb(&all, 1, options, 1, &take_answer, held);
+        if (started != PMIX_SUCCESS) delete held;
+        if (started == PMIX_OPERATION_SUCCEEDED) return; // done already, and there is no answer to come
+        check(started, "PMIx_Fence_nb");
+        for (detail::retry_pause pause(1'000'000); !answer->is_there.load(std::memory_order_acquire);)
+            if (!pause.sleep(until))
+                fail(errc::timeout, rank, -1, "do all ranks make a communicator, and are they alive?",
+                     "not all %d ranks came to the PMIx barrier '%.*s'", size, static_cast<int>(what.size()),
+                     what.data());
+        check(answer->status, "PMIx_Fence");
+    }
+    int next_turn() { return turn_++; }
+
+private:
+    struct fence_answer {
+        pmix_status_t status = PMIX_SUCCESS; // written by: PMIx's thread, before is_there
+        std::atomic<bool> is_there{false};   // written by: PMIx's thread (release); read by: who waits (acquire)
+    };
+    static void take_answer(pmix_status_t status, void* held) {
+        auto* answer = static_cast<counted_ptr<fence_answer>*>(held);
+        (*answer)->status = status;
+        (*answer)->is_there.store(true, std::memory_order_release);
+        delete answer;
+    }
+
+    pmix_proc_t proc(pmix_rank_t r) const {
+        pmix_proc_t p;
+        std::memset(&p, 0, sizeof p);
+        std::memcpy(p.nspace, me_.nspace, sizeof p.nspace);
+        p.rank = r;
+        return p;
+    }
+    pmix_proc_t everybody() const { return proc(PMIX_RANK_WILDCARD); }
+    // Keys of our own kind, and each rank's apart from the others'.
+    static std::string name(std::string_view key) { return "collx." + std::string(key); }
+
+    void check(pmix_status_t status, const char* call) const {
+        if (status == PMIX_SUCCESS) return;
+        const bool is_nobody = status == PMIX_ERR_UNREACH || status == PMIX_ERR_INVALID_NAMESPACE;
+        fail(status == PMIX_ERR_TIMEOUT ? errc::timeout : errc::environment, rank, -1,
+             is_nobody ? "start the program with mpirun, prterun or srun --mpi=pmix, or set COLLX_BOOTSTRAP"
+                       : "see the launcher's messages",
+             "%s failed: %s", call, PMIx_Error_string(status));
+    }
+
+    int number(const char* key, const pmix_proc_t& of) const {
+        pmix_value_t* v = nullptr;
+        check(PMIx_Get(&of, key, nullptr, 0, &v), key);
+        const std::uint32_t n = v->type == PMIX_UINT32   ? v->data.uint32
+                                : v->type == PMIX_UINT16 ? v->data.uint16
+                                                         : UINT32_MAX;
+        PMIX_VALUE_RELEASE(v);
+        return n < (1u << 20) ? static_cast<int>(n) : -1;
+    }
+
+    bool look_up(int r, std::string_view key, std::string& value) const {
+        pmix_info_t options[1];
+        std::memset(options, 0, sizeof options);
+        std::strcpy(options[0].key, PMIX_IMMEDIATE); // do not wait for who has not set it
+        options[0].value.type = PMIX_BOOL;
+        options[0].value.data.flag = true;
+        pmix_value_t* v = nullptr;
+        const pmix_proc_t of = proc(static_cast<pmix_rank_t>(r));
+        if (PMIx_Get(&of, name(key).c_str(), options, 1, &v) != PMIX_SUCCESS || v == nullptr) return false;
+        const bool is_ours = v->type == PMIX_BYTE_OBJECT && v->data.bo.size <= most_value_bytes;
+        if (is_ours) value.assign(v->data.bo.bytes, v->data.bo.size);
+        PMIX_VALUE_RELEASE(v);
+        return is_ours;
+    }
+
+    pmix_proc_t me_{};
+    pid_t owner_;
+    int turn_ = 0;
+};
+
+namespace detail {
+
+// Until the program ends: PMIx takes a rank that leaves without a word for failed.
+inline pmix_store& process_pmix() {
+    static pmix_store store;
+    return store;
+}
+inline void describe_by_pmix(job_description& d) {
+    const pmix_store& s = process_pmix();
+    d.rank = s.rank;
+    d.size = s.size;
+    d.local_rank = s.local_rank;
+    d.local_size = s.local_size;
+}
+inline constexpr pmix_component pmix_of_library{
+    describe_by_pmix, [](std::string_view key, std::string_view value) { process_pmix().set(key, value); },
+    [](std::string_view key, const deadline& until) { return process_pmix().get(key, until); },
+    [](std::string_view name, int ranks, const deadline& until) { process_pmix().barrier(name, ranks, until); },
+    [] { return process_pmix().next_turn(); }};
+inline const bool has_pmix = (pmix = &pmix_of_library, true);
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

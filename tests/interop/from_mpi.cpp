@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A rank of an MPI program that takes its communicators to collx, before and after it uses collx's own way to start.
+// Started by ctest as four ranks of each MPI that is installed: from_mpi (collx_first|mpi_first) RANKS.
+#define OMPI_SKIP_MPICXX // the C++ bindings that Open MPI still ships
+#define MPICH_SKIP_MPICXX
+#include <collx/collx.hpp>
+#include <collx/interop/mpi.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace {
+
+int failures = 0;
+void expect(bool holds, const char* what, int line) {
+    if (holds) return;
+    std::fprintf(stderr, "from_mpi.cpp:%d: %s\n", line, what);
+    ++failures;
+}
+#define EXPECT(...) expect((__VA_ARGS__), #__VA_ARGS__, __LINE__)
+
+template <class F>
+std::string refusal(collx::errc code, F&& f) {
+    try {
+        f();
+    } catch (const collx::error& e) {
+        return e.code() == code ? e.what() : std::string("wrong code: ") + e.what();
+    }
+    return "";
+}
+int sum_of_ranks(collx::communicator& c) {
+    int x = c.rank() + 1;
+    collx::all_reduce(c, collx::value(x));
+    return x;
+}
+
+void check(int ranks, bool is_first, int argc, char** argv) {
+    const std::string early = refusal(collx::errc::environment, [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
+    EXPECT(early.find("MPI is not running (call from_mpi between MPI_Init and MPI_Finalize)") != std::string::npos);
+    const int sum = ranks * (ranks + 1) / 2;
+    if (is_first) {
+        collx::communicator world;
+        EXPECT(sum_of_ranks(world) == sum);
+    }
+    MPI_Init(&argc, &argv);
+    int rank = -1, size = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    EXPECT(size == ranks);
+    {
+        auto c = collx::from_mpi(MPI_COMM_WORLD);
+        EXPECT(c.rank() == rank && c.size() == ranks);
+        EXPECT(sum_of_ranks(c) == sum);
+
+        // Half of the ranks, backwards.
+        MPI_Comm half;
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+        int half_rank = -1;
+        MPI_Comm_rank(half, &half_rank);
+        auto h = collx::from_mpi(half, std::chrono::seconds(20));
+        MPI_Comm_free(&half); // is not needed any more
+        EXPECT(h.rank() == half_rank && h.size() == ranks / 2);
+        int first = rank;
+        collx::broadcast(h, collx::value(first));
+        EXPECT(first == ranks - 2 + rank % 2);
+
+        auto self = collx::from_mpi(MPI_COMM_SELF);
+        EXPECT(self.size() == 1 && sum_of_ranks(self) == 1);
+        EXPECT(!refusal(collx::errc::invalid_argument, [] { (void)collx::from_mpi(MPI_COMM_NULL); }).empty());
+    }
+    collx::communicator world; // the launcher's, beside MPI
+    EXPECT(world.rank() == rank && sum_of_ranks(world) == sum);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    EXPECT(sum_of_ranks(world) == sum); // needs MPI no more
+    EXPECT(!refusal(collx::errc::environment, [] { (void)collx::from_mpi(MPI_COMM_WORLD); }).empty());
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) return 2;
+    try {
+        check(std::atoi(argv[2]), std::strcmp(argv[1], "collx_first") == 0, argc, argv);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "from_mpi: %s\n", e.what());
+        return 1;
+    }
+    return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rings along the links that there are, and algorithms in that order.
+#include <collx/algo/bruck.hpp>
+#include <collx/algo/dissemination.hpp>
+#include <collx/algo/in_order.hpp>
+#include <collx/algo/pairwise.hpp>
+#include <collx/algo/recursive_doubling.hpp>
+#include <collx/algo/ring.hpp>
+#include <collx/plan/ring_order.hpp>
+#include <collx/sched/facts.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+using collx::algo::in_order;
+
+namespace {
+
+// A hybrid cube mesh of 8: two quads, each fully linked, and every place linked to its mirror in the other quad.
+bool cube_mesh(int a, int b) { return a != b && (a / 4 == b / 4 || a % 4 == b % 4); }
+// A cube: places are corners, linked where one bit differs.
+bool cube(int a, int b) { return a != b && ((a ^ b) & ((a ^ b) - 1)) == 0; }
+
+// Messages between ranks that have no link, where rank r is at places[r].
+template <class Algorithm, class Linked>
+int unlinked_messages(const Algorithm& a, const std::vector<int>& places, Linked&& linked) {
+    int count = 0;
+    const auto s = sched::record_all(a, static_cast<int>(places.size()));
+    for (std::size_t r = 0; r < places.size(); ++r)
+        for (const auto& strand : s.programs[r].strands)
+            for (const auto& st : strand)
+                count +=
+                    (st.what & sched::send) != 0 && !linked(places[r], places[static_cast<std::size_t>(st.peer_to)]);
+    return count;
+}
+
+// Hops without a link and relayed hops of the best of all rings, by trying all.
+template <class Linked>
+std::pair<int, int> best_by_trying(const std::vector<int>& places, int count, Linked&& linked) {
+    std::vector<int> p(places);
+    std::sort(p.begin(), p.end());
+    std::pair<int, int> best{99, 99};
+    do {
+        std::pair<int, int> now{0, 0};
+        for (std::size_t i = 0; i < p.size(); ++i) {
+            const int a = p[i], b = p[(i + 1) % p.size()];
+            if (a == b || linked(a, b)) continue;
+            bool joined = false;
+            for (int v = 0; v < count; ++v) joined |= v != a && v != b && linked(a, v) && linked(v, b);
+            ++(joined ? now.second : now.first);
+        }
+        best = std::min(best, now);
+    } while (std::next_permutation(p.begin() + 1, p.end()));
+    return best;
+}
+
+} // namespace
+
+TEST_CASE("the even places of a cube mesh make a ring of links, those of a cube need neighbours") {
+    const std::vector<int> even{0, 2, 4, 6};
+    const auto mesh = ring_through(even, 8, cube_mesh);
+    CHECK(mesh.relayed == 0);
+    CHECK(mesh.unlinked == 0);
+    CHECK(unlinked_messages(algo::ring_all_reduce{}, even, cube_mesh) == 2 * 6); // 2 to 4 and 6 to 0
+    const rank_order order(mesh.order);
+    CHECK(unlinked_messages(in_order<algo::ring_all_reduce>{order}, even, cube_mesh) == 0);
+
+    // Opposite corners of a face: each hop takes one of the two places between, and none is taken twice.
+    const auto corners = ring_through({0, 3, 5, 6}, 8, cube);
+    CHECK(corners.relayed == 4);
+    CHECK(corners.unlinked == 0);
+    std::vector<int> via = corners.via;
+    std::sort(via.begin(), via.end());
+    CHECK(via == std::vector<int>{1, 2, 4, 7});
+    // A neighbour that is a member itself stands between only where nobody else can.
+    const auto line = ring_through({0, 1, 2}, 3, [](int a, int b) { return a - b == 1 || b - a == 1; });
+    CHECK(line.relayed == 1);
+    CHECK(std::count(line.via.begin(), line.via.end(), 1) == 1);
+    const auto apart = ring_through({0, 1, 4}, 8, [](int a, int b) { return a / 4 == b / 4 && a != b; });
+    CHECK(apart.unlinked == 2);
+    CHECK(std::count(apart.via.begin(), apart.via.end(), -2) == 2);
+}
+
+TEST_CASE("no ring has fewer hops without links") {
+    int tried = 0;
+    for (unsigned members = 1; members < 256; ++members) {
+        std::vector<int> places;
+        for (int v = 0; v < 8; ++v)
+            if ((members >> v & 1) != 0) places.push_back(v);
+        for (const auto& linked : {cube_mesh, cube}) {
+            const auto route = ring_through(places, 8, linked);
+            CHECK(std::pair(route.unlinked, route.relayed) == best_by_trying(places, 8, linked));
+            CHECK(rank_order(route.order).view().fits(static_cast<int>(places.size())));
+            ++tried;
+        }
+    }
+    CHECK(tried == 510);
+}
+
+TEMPLATE_TEST_CASE("algorithms are right in any order", "", algo::ring_all_reduce, algo::ring_all_gather,
+                   algo::ring_reduce_scatter, algo::recursive_doubling_all_reduce, algo::bruck_all_gather,
+                   algo::pairwise_reduce_scatter, algo::pairwise_all_to_all, algo::bruck_all_to_all,
+                   algo::dissemination_barrier) {
+    std::vector<int> p(5);
+    std::iota(p.begin(), p.end(), 0);
+    do {
+        const rank_order order(p);
+        const in_order<TestType> a{order};
+        const auto s = sched::record_all(a, 5);
+        const auto f = sched::facts_of(s);
+        CHECK(f.ok);
+        CHECK(f.same_on_all_ranks);
+        CHECK(f.tmp_chunks <= a.tmp_chunks(5));
+        CHECK(f.min_depth <= a.min_depth);
+    } while (std::next_permutation(p.begin(), p.end()));
+    CHECK(sched::record(in_order<TestType>{}, 2, 5).strands[0].size() >=
+          sched::record(TestType{}, 2, 5).strands[0].size());
+}
+
+TEST_CASE("what is no order fits nobody") {
+    CHECK(rank_order({1, 0, 2}).view().fits(3));
+    CHECK(!rank_order({1, 0, 2}).view().fits(4));
+    CHECK(!rank_order({1, 1, 2}).view().fits(3));
+    CHECK(!rank_order({0, 3, 1}).view().fits(3));
+    CHECK(rank_order({1, 0, 2}).view().hash() != rank_order({0, 1, 2}).view().hash());
+    CHECK(order_view{}.fits(7));
+    const rank_order order{2, 0, 1};
+    CHECK(order.view().position_of(0) == 1);
+    CHECK(order.view().rank_at(0) == 2);
+    // A ring that is not told its order breaks: the order is what makes the difference.
+    CHECK(sched::record(in_order<algo::ring_all_reduce>{order}, 0, 3).strands[0][0].peer_to == 1);
+    CHECK(sched::record(in_order<algo::ring_all_reduce>{order}, 1, 3).strands[0][0].peer_to == 2);
+}
