@@ -93,9 +93,9 @@ inline job_settings settings_across_hosts(job_settings s) {
     return j;
 }
 
-// A job that its launcher named has no store to exchange addresses, so it is on one host.
+// Without a store hosts cannot exchange addresses.
 inline void require_one_host(const job_description& d) {
-    if (d.local_size < d.size && !d.job.empty())
+    if (d.local_size < d.size && d.store.empty())
         fail(errc::unsupported, d.rank, -1, "name a store in COLLX_STORE, so that hosts can exchange their addresses",
              "%s says that only %d of %d ranks are on this host", d.found_by, d.local_size, d.size);
 }
