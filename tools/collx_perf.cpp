@@ -2,11 +2,16 @@
 //
 // collx_perf: how long collective operations take, and whether their results are right. With the letters and columns of
 // nccl-tests, or as one side of a comparison with other libraries (--ops). Its parts are in tools/perf/.
+#include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string>
 
 #include <collx/collx.hpp>
@@ -43,8 +48,28 @@ bool pin_rank(const options& o, int rank, int ranks, const cpu_set_t& allowed) {
     return false;
 }
 
+// The same where ranks take themselves for several hosts (collx_run --hosts): a file that all of them can map, because
+// in truth they are on one machine. Between machines there is no clock to measure with.
+void* meeting_file(collx::communicator& world) {
+    const std::size_t bytes = harness::bytes(world.size());
+    std::array<char, 64> path{"/dev/shm/collx_perf-XXXXXX"};
+    int fd = -1;
+    if (world.rank() == 0 && (fd = ::mkstemp(path.data())) >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+        path = {};
+    collx::broadcast(world, path);
+    if (world.rank() != 0) fd = ::open(path.data(), O_RDWR | O_CLOEXEC);
+    void* at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0) ::close(fd);
+    int missing = at == MAP_FAILED ? 1 : 0;
+    collx::all_reduce(world, collx::value(missing));
+    if (world.rank() == 0) ::unlink(path.data());
+    if (missing != 0) throw std::runtime_error("The ranks are on several machines; collx_perf measures on one.");
+    return at;
+}
+
 // The block where the ranks meet: memory that collx shares between ranks, but none of its calls.
 void* meeting_memory(collx::communicator& world) {
+    if (!world.internals().net.is_one_host()) return meeting_file(world);
     collx::shared_allocator<std::byte> allocator(world);
     const std::size_t bytes = harness::bytes(world.size());
     std::uint64_t offset = 0;
@@ -146,8 +171,12 @@ int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allo
         throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " + std::to_string(n) +
                                     ".");
     harness meeting(meeting_memory(world), world.rank(), n, cores);
-    run_report report{
-        .run = o, .ranks = n, .cores = cores, .pinned = pin_rank(o, world.rank(), n, allowed), .results = {}};
+    run_report report{.run = o,
+                      .ranks = n,
+                      .cores = cores,
+                      .pinned = pin_rank(o, world.rank(), n, allowed),
+                      .across_hosts = !world.internals().net.is_one_host(),
+                      .results = {}};
     try {
         std::size_t top = 64;
         for (std::size_t s : o.sizes_bytes) top = std::max(top, s);

@@ -64,6 +64,9 @@ void declare(CLI::App& app, arguments& a) {
     app.add_option("--bind", a.bind, "none, or core: one processor for each rank, of different cores first")
         ->check(CLI::IsMember({"none", "core"}))
         ->type_name("WHAT");
+    app.add_option("--hosts", a.launch.hosts,
+                   "let the ranks take themselves for so many hosts, which talk over sockets on this machine")
+        ->type_name("H");
     app.add_option("--env", a.assignments, "set a variable for the ranks; may be repeated")
         ->type_name("NAME=VALUE")
         ->allow_extra_args(false);

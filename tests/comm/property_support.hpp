@@ -50,6 +50,7 @@ inline rc::Gen<random_call> any_call(int verbs) {
 }
 
 inline std::atomic<long> calls_made{0};
+inline long sequences_here = 0, sequences_over_sockets = 0;
 
 // Checks `make_call(w, call)` for random sequences of calls. RC_PARAMS in the environment takes precedence, so that a
 // printed seed can be run again. Every rank calls finish(w) at the end.
@@ -67,21 +68,28 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
     const bool holds = rc::check(what, [&] {
         const int n = *rc::gen::element(1, 2, 3, 4, 5, 6, 7, 8);
         const bool checked = *rc::gen::arbitrary<bool>();
+        // Most of them share memory, the others are on as many hosts as there are ranks, or two, three or four a host.
+        const spread hosts{*rc::gen::element(0, 0, 0, 0, 0, 0, 0, 1, 2, 3), *rc::gen::element(false, false, true)};
         const auto calls = *rc::gen::container<std::vector<random_call>>(any_call(verbs));
-        collx::run_threads(n, [&](collx::communicator& w) {
+        // Over sockets calls take their time, on a busy machine most of all.
+        const std::size_t count = hosts.is_one_host(n) || calls.size() < 50 ? calls.size() : 50;
+        (hosts.is_one_host(n) ? sequences_here : sequences_over_sockets) += 1;
+        run_spread(n, hosts, [&](collx::communicator& w) {
             w.set_timeout(std::chrono::seconds(20));
             w.set_checked(checked);
-            for (std::size_t k = 0; k < calls.size(); ++k) {
-                at("n=%d checked=%d call %zu: verb %d algorithm %d count %u", n, checked, k, calls[k].verb,
-                   calls[k].algorithm, calls[k].count);
+            for (std::size_t k = 0; k < count; ++k) {
+                at("n=%d per host %d%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,
+                   hosts.bad_day ? " bad day" : "", checked, k, calls[k].verb, calls[k].algorithm, calls[k].count);
                 make_call(w, calls[k]);
             }
             finish(w);
         });
-        calls_made += static_cast<long>(calls.size());
+        calls_made += static_cast<long>(count);
     });
     CHECK(holds);
-    WARN(calls_made << " calls");
+    WARN(calls_made << " calls in " << sequences_here << " sequences on one host and " << sequences_over_sockets
+                    << " over sockets");
+    if (holds && std::getenv("RC_PARAMS") == std::string(params)) CHECK(sequences_over_sockets >= 3);
     if (holds && std::getenv("RC_PARAMS") == std::string(params)) CHECK(calls_made >= at_least);
 }
 
@@ -93,6 +101,8 @@ void run_with(collx::communicator& w, const random_call& c, Accept&& accept, Run
     bool has_run = false;
     for_each_copying_algorithm<C>([&](auto a) {
         if (++index != c.algorithm || !accept(a)) return;
+        if constexpr (requires { a.signals; })
+            if (!w.internals().net.is_one_host()) return; // needs a window
         has_run = true;
         run(w.with(a, collx::piece{c.piece}, more...));
     });

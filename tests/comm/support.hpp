@@ -18,6 +18,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/faulty_sockets.hpp"
+
 namespace collx_test {
 
 struct wrong : std::runtime_error {
@@ -54,6 +56,35 @@ void on_ranks(int n, F&& f) {
     const long before = checks.load();
     collx::run_threads(n, [&](collx::communicator& w) {
         w.set_timeout(std::chrono::seconds(50)); // a rank that is not scheduled for a while is no failure
+        f(w);
+    });
+    CHECK(checks.load() - before >= n);
+}
+
+// How ranks are spread: ranks_per_host of them share memory, the others are reached over sockets; 0: one host.
+struct spread {
+    int ranks_per_host = 0;
+    bool bad_day = false; // system calls come up short, are interrupted, say "not now"
+    bool is_one_host(int n) const { return ranks_per_host == 0 || n <= ranks_per_host; }
+    std::vector<int> host_of(int n) const {
+        std::vector<int> hosts;
+        for (int r = 0; r < n; ++r) hosts.push_back(ranks_per_host == 0 ? 0 : r / ranks_per_host);
+        return hosts;
+    }
+};
+// Runs f(world) on n threads that are spread like this.
+template <class F>
+void run_spread(int n, const spread& s, F&& f) {
+    if (s.is_one_host(n)) return collx::run_threads(n, f);
+    if (!s.bad_day) return collx::run_threads(s.host_of(n), f);
+    collx::detail::run_thread_jobs(collx::detail::thread_jobs(s.host_of(n), bad_day_calls), f);
+}
+// The same as on_ranks().
+template <class F>
+void on_hosts(int n, const spread& s, F&& f) {
+    const long before = checks.load();
+    run_spread(n, s, [&](collx::communicator& w) {
+        w.set_timeout(std::chrono::seconds(50));
         f(w);
     });
     CHECK(checks.load() - before >= n);

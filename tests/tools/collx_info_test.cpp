@@ -136,7 +136,7 @@ TEST_CASE("one remedy for each problem with a launcher") {
         {"RANK=0 WORLD_SIZE=2", "warning", "MASTER_ADDR, MASTER_PORT not", "or use torchrun"},
         {"PMI_RANK=0 PMI_SIZE=2", "warning", "PMI_FD not", "inherit PMI_FD"},
         {"PMI_RANK=0 PMI_SIZE=2 PMI_FD=77", "ERROR", "PMI_FD=77 is not a socket", "COLLX_BOOTSTRAP=single"},
-        {"JOB_COMPLETION_INDEX=0 COLLX_SIZE=2", "ERROR", "only 1 of 2 ranks are on this host", "on one host"},
+        {"JOB_COMPLETION_INDEX=0 COLLX_SIZE=2", "ERROR", "only 1 of 2 ranks are on this host", "COLLX_STORE"},
         {"PMIX_NAMESPACE=a PMIX_RANK=0", "ERROR", "no variable says how many ranks", "link collx::pmix"},
     };
     for (const auto& t : table) {

@@ -466,3 +466,24 @@ TEST_CASE("--bind core gives each rank a processor of its own, or says why not")
     CHECK(many.status == 2);
     CHECK(contains(many.err, "--bind core needs a processor for each"));
 }
+
+TEST_CASE("--hosts lets the ranks take themselves for several hosts, and leaves nothing behind") {
+    if (!have_binary()) return;
+    const auto r =
+        run_shell("5", "echo $COLLX_HOST_ID $COLLX_LOCAL_RANK/$COLLX_LOCAL_SIZE ${COLLX_JOB-none} $COLLX_STORE",
+                  {"--hosts", "2"});
+    CHECK(r.status == 0);
+    std::string directory;
+    int first = 0;
+    for (const auto& line : lines_of(r.out)) {
+        const auto at = line.find("none file:");
+        REQUIRE(at != std::string::npos);
+        directory = line.substr(at + 10);
+        first += contains(line, "host0");
+        CHECK((contains(line, "host0 0/3") || contains(line, "host0 1/3") || contains(line, "host0 2/3") ||
+               contains(line, "host1 0/2") || contains(line, "host1 1/2")));
+    }
+    CHECK(first == 3);
+    CHECK(access(directory.c_str(), F_OK) != 0);
+    CHECK(run_shell("2", "true", {"--hosts", "3"}).status == 2);
+}

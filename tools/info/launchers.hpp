@@ -85,10 +85,14 @@ inline void find_half_sets(findings& out, const environment& env) {
 /// What would stop a job of several ranks before they meet.
 inline void find_launcher_problems(findings& out, const job_description& d, const environment& env) {
     if (d.found_by == std::string("alone") && env.get("COLLX_BOOTSTRAP") == nullptr) find_half_sets(out, env);
-    if (d.local_size < d.size)
-        out.problems.push_back({"only " + std::to_string(d.local_size) + " of " + std::to_string(d.size) +
-                                    " ranks are on this host, and this version has no transport between hosts",
-                                "start all ranks on one host", true});
+    const std::string here =
+        "only " + std::to_string(d.local_size) + " of " + std::to_string(d.size) + " ranks are on this host";
+    if (d.local_size < d.size && d.store.empty())
+        out.problems.push_back({here + ", and a job without a store cannot exchange addresses between hosts",
+                                "name a store in COLLX_STORE", true});
+    else if (d.local_size < d.size && env.get("COLLX_ADDRESS") == nullptr && env.get("COLLX_HOST_ID") == nullptr)
+        out.problems.push_back({here + ", and nothing says where others can reach this one",
+                                "set COLLX_ADDRESS to this host's own address, and COLLX_INSECURE=1", true});
     if (d.store.compare(0, 4, "pmi:") != 0 || d.size == 1) return;
     int type = 0;
     socklen_t bytes = sizeof type;

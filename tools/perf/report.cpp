@@ -41,8 +41,9 @@ std::uint64_t wrong_elements(const run_report& report) {
 bool is_checked(const run_report& report) { return report.run.check; }
 
 std::string ranks_text(const run_report& report) {
-    std::string text = std::to_string(report.ranks) + (report.run.threads ? " threads (memory)" : " processes (shm)") +
-                       " on " + std::to_string(report.cores) + (report.cores == 1 ? " core" : " cores");
+    std::string text = std::to_string(report.ranks) + (report.run.threads ? " threads (" : " processes (") +
+                       report.transport() + ") on " + std::to_string(report.cores) +
+                       (report.cores == 1 ? " core" : " cores");
     if (report.ranks > report.cores) text += ", more ranks than cores";
     else if (report.pinned) text += ", each on a core of its own";
     return text;

@@ -18,9 +18,10 @@ struct run_report {
     options run;
     int ranks = 0, cores = 0;
     bool pinned = false;
+    bool across_hosts = false;
     std::vector<result> results;
 
-    [[nodiscard]] const char* transport() const { return run.threads ? "memory" : "shm"; }
+    [[nodiscard]] const char* transport() const { return run.threads ? "memory" : across_hosts ? "sockets" : "shm"; }
 };
 
 std::string csv_line(const run_report& report, const result& r);

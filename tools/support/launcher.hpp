@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
@@ -251,6 +252,26 @@ private:
     bool abandoned_ = false;        // the user does not want to wait for the output's reader
 };
 
+// Where ranks that are to take themselves for several hosts meet. Gone with the object.
+class meeting_place {
+public:
+    explicit meeting_place(bool is_needed) {
+        if (!is_needed) return;
+        const char* tmp = std::getenv("TMPDIR");
+        path_ = std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/collx_run-XXXXXX";
+        if (::mkdtemp(path_.data()) == nullptr) fail_with_errno("cannot make a directory like " + path_);
+    }
+    meeting_place(const meeting_place&) = delete;
+    ~meeting_place() {
+        std::error_code ignored;
+        if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    }
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
 } // namespace launch
 
 /// Starts options.ranks processes, waits for all, returns the status to exit with: 0, that of the rank that failed
@@ -263,8 +284,14 @@ inline int run_ranks(const launch_options& options) {
                                     ", not " + std::to_string(options.ranks) + ".");
     if (options.command.empty() || options.command.front().empty())
         throw std::invalid_argument("No program was given.");
+    if (options.hosts < 1 || options.hosts > options.ranks)
+        throw std::invalid_argument("The number of hosts must be from 1 to the number of ranks, not " +
+                                    std::to_string(options.hosts) + ".");
     launch::open_missing_standard_descriptors();
-    launch::launcher launcher(options);
+    const launch::meeting_place place(options.hosts > 1);
+    launch_options complete = options;
+    complete.store = place.path();
+    launch::launcher launcher(complete);
     return launcher.run();
 }
 

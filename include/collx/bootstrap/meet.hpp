@@ -4,9 +4,11 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/file_store.hpp>
+#include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/pmi_store.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
@@ -82,7 +84,7 @@ auto with_store(const job_description& d, const deadline& until, F&& f) {
 // Fills in the job's name, and the place on the host where only the meeting tells it. Collective among the ranks of a
 // job without a name; a process that is alone needs none. Errors: those of the stores and of rendezvous() · environment
 // when nothing says how to meet.
-inline void meet(job_description& d, const deadline& until) {
+[[gnu::cold]] inline void meet(job_description& d, const deadline& until) {
     if (!d.job.empty() || d.size == 1) return;
     d.job = detail::with_store(d, until, [&](auto& store) {
         if constexpr (requires { store.of_manager(""); }) detail::read_pmi_locals(store, d);
@@ -91,9 +93,38 @@ inline void meet(job_description& d, const deadline& until) {
 }
 
 // The name alone.
-inline std::string agree_on_job(job_description d, const deadline& until) {
+[[gnu::cold]] inline std::string agree_on_job(job_description d, const deadline& until) {
     meet(d, until);
     return d.job;
+}
+
+// The same as meet(), and who is on which host. A job that its launcher named is on one. See meet_at().
+template <class Listen>
+[[gnu::cold]] meeting agree_on_places(job_description& d, const deadline& until, const host_description& h,
+                                      Listen&& listen) {
+    const bool is_asked = h.id != h.machine;
+    if (!d.job.empty() || d.size == 1) {
+        if (d.size > 1 && is_asked)
+            fail(errc::environment, d.rank, -1, "name a store in COLLX_STORE instead of COLLX_JOB",
+                 "COLLX_HOST_ID says that ranks may be on several hosts, and COLLX_JOB is for one");
+        return {d.job, {}, {}};
+    }
+    meeting m = detail::with_store(d, until, [&](auto& store) -> meeting {
+        if constexpr (requires { store.of_manager(""); }) detail::read_pmi_locals(store, d);
+        // A process manager that knows all ranks to be on one host need not carry their cards.
+        if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
+            if (d.local_size == d.size && !is_asked) return {rendezvous(store, d.rank, d.size, until), {}, {}};
+        return meet_at(store, d.rank, d.size, until, h, listen);
+    });
+    d.job = m.token;
+    if (m.is_one_host()) return m;
+    d.local_rank = d.local_size = 0;
+    for (int r = 0; r < d.size; ++r) {
+        if (m.host_of[static_cast<std::size_t>(r)] != m.host_of[static_cast<std::size_t>(d.rank)]) continue;
+        ++d.local_size;
+        d.local_rank += r < d.rank ? 1 : 0;
+    }
+    return m;
 }
 
 COLLX_END_NAMESPACE

@@ -17,7 +17,7 @@ inline constexpr std::int64_t verdict_grace_ns = 250'000'000;
 
 // The verdict of rank 0 is one letter (k: the token follows, m: mismatch, t: timeout), for errors the guilty rank and a
 // blank, then the text.
-inline std::string read_verdict(const std::string& verdict, int rank) {
+[[gnu::cold]] inline std::string read_verdict(const std::string& verdict, int rank) {
     if (verdict.size() == 33 && verdict[0] == 'k') return verdict.substr(1);
     const std::size_t blank = verdict.find(' ');
     std::int64_t guilty = -1;
@@ -31,7 +31,7 @@ inline std::string read_verdict(const std::string& verdict, int rank) {
 
 // Rank 0: hears everybody and says what came of it.
 template <class S>
-std::string judge_ranks(S& store, const std::string& turn, int size, const deadline& until) {
+[[gnu::cold]] std::string judge_ranks(S& store, const std::string& turn, int size, const deadline& until) {
     std::string late;
     int first_late = -1, late_ranks = 0;
     for (int r = 1; r < size; ++r) {
@@ -60,7 +60,8 @@ std::string judge_ranks(S& store, const std::string& turn, int size, const deadl
 // timeout (names the missing ranks) · mismatch (sizes differ) · whatever the store throws. Cost: three words in the
 // store per rank.
 template <Store S>
-requires(!CollectiveStore<S>) std::string rendezvous(S& store, int rank, int size, const deadline& until) {
+requires(!CollectiveStore<S>) [[gnu::cold]] std::string
+    rendezvous(S& store, int rank, int size, const deadline& until) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     const std::string me = std::to_string(rank);

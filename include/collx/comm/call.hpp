@@ -178,8 +178,11 @@ public:
         static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; "
                                                        "broadcast, all_gather and all_to_all can do that.");
         attached_ = attaches && !windows;
-        const bool zero_copy =
-            (windows || attached_) && !f.private_counts && c.net.size() <= task_type::max_zero_copy_ranks;
+        const bool zero_copy = (windows || attached_) && !f.private_counts &&
+                               c.net.size() <= task_type::max_zero_copy_ranks && c.net.is_one_host();
+        if (attached_ && !c.net.is_one_host())
+            fail(errc::unsupported, c.net.rank(), -1, "drop the attach policy",
+                 "attach reads the memory of peers, and the ranks are on several hosts");
         if (c.settings.checked)
             compare_signatures(c,
                                {.count = f.count,
@@ -202,8 +205,8 @@ public:
         const auto [li, lo] = layouts(plan_->chunks);
         in_ = li, out_ = lo;
         const std::size_t chunk_bytes = (li.largest() > lo.largest() ? li.largest() : lo.largest()) * sizeof(wire_type);
-        std::size_t bytes =
-            piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.net.slot_bytes(), c.is_oversubscribed());
+        std::size_t bytes = piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.net.slot_bytes(),
+                                        c.is_oversubscribed(), c.net.is_one_host());
         const std::size_t limit = bytes_limit(*plan_, c.net.slot_bytes());
         if (p.piece_bytes != 0 && !plan_->zero_copy) bytes = p.piece_bytes < limit ? p.piece_bytes : limit;
         piece_elems_ = bytes / sizeof(wire_type) != 0 ? bytes / sizeof(wire_type) : 1;
@@ -270,12 +273,22 @@ private:
                     if constexpr (requires { a.root; }) a.root = f.root;
                     return core_.schedules.bind(a, at_port);
                 }
+            constexpr bool is_ordered =
+                mover_type::reduces && (Policies::rank_order || !is_commutative_v<Op, element_of<In>>);
+            if constexpr ((C == collective::scan || C == collective::exclusive_scan) &&
+                          has_post_v<Op, typename mover_type::acc_type>)
+                if (!core_.net.is_one_host())
+                    fail(
+                        errc::unsupported, core_.net.rank(), -1, "apply the hook after the call",
+                        "a scan across hosts passes its results on as operands, so the operator may have no post hook");
             return select<C>(core_.schedules, {.bytes = f.total_elems * sizeof(wire_type),
                                                .ranks = core_.net.size(),
                                                .root = f.root,
                                                .at_port = at_port,
                                                .zero_copy = zero_copy && core_.net.size() > 1,
-                                               .oversubscribed = core_.is_oversubscribed()});
+                                               .oversubscribed = core_.is_oversubscribed(),
+                                               .windows = core_.net.is_one_host(),
+                                               .ordered = is_ordered});
         }
     }
 

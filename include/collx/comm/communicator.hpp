@@ -60,7 +60,10 @@ public:
 
     // Ends the communicator for all ranks: every call under way or to come throws aborted. Local, immediate, from any
     // thread.
-    void abort() { live().net.report(failure(errc::aborted, rank())); }
+    void abort() {
+        live().net.report(failure(errc::aborted, rank()));
+        (void)live().net.move();
+    }
 
     // Moves outstanding operations on without waiting. Returns how many are left; none after a failure, which test()
     // and wait() of each then throw.

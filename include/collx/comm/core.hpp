@@ -10,6 +10,7 @@
 
 #include <collx/comm/count_table.hpp>
 #include <collx/comm/job.hpp>
+#include <collx/comm/tree_exchange.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/plan/schedules.hpp>
 
@@ -20,20 +21,21 @@ struct communicator_core {
         : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
 
     // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
-    // waits: for all of its ranks to come.
+    // waits: for all of its ranks to come. id: see job::make_links.
     communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_,
-                      communicator_core* parent = nullptr, bool waits = true)
-        : home(std::move(j)), offset(at), settings(home->settings), net(*home->memory, at, rank, n), schedules(net),
-          members(std::move(members_)) {
+                      communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0)
+        : home(std::move(j)), offset(at), id(id_), settings(home->settings),
+          net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
         if (members.empty())
             for (int r = 0; r < n; ++r) members.push_back(r);
-        if (!home->is_threads) {
+        if (!home->is_threads && net.is_one_host()) {
             std::vector<int> pids;
-            for (int r : members) pids.push_back(home->memory->header().pid[r].load(std::memory_order_relaxed));
+            for (int r : members) pids.push_back(home->process_of(r));
             net.set_processes(std::move(pids), settings.lend);
         }
         try {
-            exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
+            if (net.is_one_host())
+                exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
             if (waits) attach(parent);
         } catch (const error&) {
             net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
@@ -44,15 +46,17 @@ struct communicator_core {
     communicator_core(const communicator_core&) = delete;
     ~communicator_core() {
         if (!home->mark.is_child()) leave();
+        else if (net.remote() != nullptr) net.remote()->forget();
     }
     // The last of its ranks gives the memory back. Who was killed cannot give up its share, so the others do it before
     // their own.
     void leave() {
+        if (net.remote() != nullptr) net.remote()->say_bye();
         home->watch.find_dead([&](int world_rank) {
             if (const int r = rank_of(world_rank); r >= 0) (void)net.give_up_share(r);
             return false;
         });
-        if (net.give_up_share(net.rank())) home->memory->give_back(offset, links_layout::for_ranks(net.size()).bytes());
+        if (net.give_up_share(net.rank())) home->memory->give_back(offset, net.layout().bytes());
     }
     // Rank here of a rank of the job, -1 if it is none here.
     int rank_of(int world_rank) const {
@@ -69,11 +73,37 @@ struct communicator_core {
         std::int64_t until = 0;
         for (;;) {
             const task_state p = op.advance();
-            if (p == task_state::done) return;
+            if (p == task_state::done) return flush(timeout_ns);
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
+            const bool carried = net.move(); // bytes from and to other hosts; what is said beside them is no progress
             if (p == task_state::moved) wait.reset(), note_progress(until, timeout_ns);
+            else if (carried) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
+        }
+    }
+
+    // Waits until the system has what was sent to other hosts: this rank may not call again for a long time.
+    void flush(std::int64_t timeout_ns) {
+        if (!net.is_one_host()) flush_far(timeout_ns);
+    }
+    [[gnu::cold, gnu::noinline]] void flush_far(std::int64_t timeout_ns) {
+        std::int64_t until = 0;
+        for (backoff wait(settings.waiting); !net.remote()->is_flushed();)
+            if (net.move()) wait.reset();
+            else if (wait.pause()) check(until, timeout_ns, net.remote()->find_unflushed());
+    }
+    template <class Condition>
+    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, int waiting_for,
+                                  communicator_core* parent = nullptr) {
+        std::int64_t until = 0;
+        for (backoff wait(settings.waiting); !holds();) {
+            if (net.move()) {
+                wait.reset();
+            } else if (wait.pause()) {
+                if (parent != nullptr) parent->require_alive();
+                check(until, timeout_ns, waiting_for);
+            }
         }
     }
 
@@ -90,7 +120,7 @@ struct communicator_core {
         const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
         if (until == 0) next_watch_ns = 0, suspect = -1;
         if (until <= 0) until = now + limit;
-        if (now >= next_watch_ns) look_around(now, waiting_for);
+        if (now >= next_watch_ns) look_around(now, limit, waiting_for);
         if (now < until) return;
         const int late = find_late(now, limit, waiting_for);
         // Nobody to blame: perhaps the next strand of this rank, or of those it waits for, knows more.
@@ -98,9 +128,10 @@ struct communicator_core {
         give_up(failure(errc::timeout, late >= 0 || waiting_for < 0 ? late : waiting_for), waiting_for);
     }
     // Says whom this rank waits for, and asks whether that one lives.
-    void look_around(std::int64_t now, int waiting_for) {
+    [[gnu::cold]] void look_around(std::int64_t now, std::int64_t limit, int waiting_for) {
         next_watch_ns = now + 2'000'000;
-        net.say_waiting(waiting_word(now, waiting_for));
+        if (net.is_one_host()) net.say_waiting(waiting_word(now, waiting_for));
+        else net.say_waiting_far(now, limit, waiting_for);
         const int dead = find_dead(now, waiting_for);
         // Once more before giving up: what it sent before it ended may have come after our last look.
         if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
@@ -111,6 +142,7 @@ struct communicator_core {
     // wait. A stopped rank may have waited before, so what was said long ago does not count. -1: in a circle nobody is
     // to blame more than the next.
     int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
+        if (!net.is_one_host()) return net.find_late(now, limit / 4, waiting_for);
         int r = waiting_for;
         for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
             const waiting_word w = net.waiting(r);
@@ -122,6 +154,8 @@ struct communicator_core {
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
     int find_dead(std::int64_t now, int waiting_for) {
+        if (net.remote() != nullptr)
+            if (const int gone = net.remote()->find_gone(waiting_for, now); gone >= 0) return gone;
         if (home->is_threads) return find_failed_thread();
         if (home->watch.watched() == 0) return -1;
         int guilty = -1;
@@ -147,6 +181,7 @@ struct communicator_core {
     // Makes the failure known to all ranks and throws the first one that anybody reported.
     [[noreturn, gnu::cold, gnu::noinline]] void give_up(failure f, int waiting_for) {
         net.report(f);
+        net.announce_failure();
         const failure first = net.failed();
         try {
             explain(first ? first : f, waiting_for);
@@ -203,6 +238,7 @@ struct communicator_core {
     // exchange proves that the one before has been read.
     template <class Visit>
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
+        if (!net.is_one_host()) return detail::exchange_over_tree(*this, mine, bytes, visit, timeout_ns);
         const std::uint64_t i = exchanges++;
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);
@@ -234,6 +270,7 @@ struct communicator_core {
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
             else ++i;
         }
+        (void)net.move();
         return pending.size();
     }
     bool is_queued(int queue) const {
@@ -251,7 +288,7 @@ struct communicator_core {
         const std::int64_t end = may_fail ? 0 : now_ns() + timeout_ns;
         for (looking l;;) {
             progress_pending();
-            if (op.state == task_state::done) return true;
+            if (op.state == task_state::done) return flush(timeout_ns), true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
             if (moves != l.seen_moves) {
                 wait.reset();
@@ -293,6 +330,9 @@ struct communicator_core {
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
     void attach(communicator_core* parent) {
+        if (!net.is_one_host())
+            return detail::exchange_over_tree(
+                *this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
         std::int64_t until = 0;
@@ -309,7 +349,7 @@ struct communicator_core {
     static constexpr int everybody = -2;
 
     counted_ptr<job> home;
-    std::uint64_t offset;
+    std::uint64_t offset, id;
     job_settings settings;
     links net;
     schedule_cache schedules;

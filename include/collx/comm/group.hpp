@@ -202,6 +202,7 @@ public:
             std::size_t last = first, bytes = 0;
             while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room)
                 bytes += round_up(calls[last++]->bytes(), 8);
+            if (!comm_->internals().net.is_one_host()) last = first; // there is no memory to see all operands in
             if (last == first) calls[last++]->run_alone(o);
             else exchange(calls, first, last, bytes, o);
             first = last;

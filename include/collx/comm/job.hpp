@@ -9,6 +9,7 @@
 #include <atomic>
 #include <collx/core/pointers.hpp>
 #include <cstdint>
+#include <vector>
 
 #include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
@@ -69,21 +70,43 @@ static_assert(sizeof(notice_board) <= page_bytes);
 
 } // namespace detail
 
+// The hosts of a job that has several, as one rank sees them.
+struct host_map {
+    std::vector<int> place_of; // rank of the job -> place among those of this host, -1: elsewhere
+    std::vector<int> rank_at;  // the other way round
+};
+
 class job {
 public:
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads)
         : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
           watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {}
+    // A job on several hosts: `a` is shared by those of this one.
+    job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
+        counted_ptr<socket_hub> door)
+        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
+          watch(!threads && here.rank_at.size() > 1 ? peer_watch(*memory, here.place_of[static_cast<std::size_t>(rank)],
+                                                                 static_cast<int>(here.rank_at.size()))
+                                                    : peer_watch()),
+          hosts(std::move(here)), hub(std::move(door)) {
+        watch.rename(hosts.rank_at);
+    }
     job(const job&) = delete;
     // Tells the others that this rank's end is no accident.
     ~job() {
         if (watch.watched() != 0 && !mark.is_child())
-            memory->header().pid[rank].store(arena_header::has_left, std::memory_order_release);
+            memory->header().pid[place(rank)].store(arena_header::has_left, std::memory_order_release);
     }
+    // Where a rank stands among those of this host, -1: on another.
+    int place(int other) const {
+        return hosts.place_of.empty() ? other : hosts.place_of[static_cast<std::size_t>(other)];
+    }
+    int process_of(int other) const { return memory->header().pid[place(other)].load(std::memory_order_relaxed); }
     // Whether a rank ended with all its calls returned. What it had to give is then there, even for those who are still
     // busy.
     bool has_left(int other) const {
-        return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_left;
+        return place(other) >= 0 &&
+               memory->header().pid[place(other)].load(std::memory_order_acquire) == arena_header::has_left;
     }
 
     job_settings settings;
@@ -94,12 +117,15 @@ public:
     detail::fork_mark mark;
     std::uint64_t communicators_made = 0; // by the whole job, in step on all ranks
     const char* found_by = "alone";
+    host_map hosts;              // empty: one host
+    counted_ptr<socket_hub> hub; // null: one host
 
     // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
     // still hold.
-    void say_failed() { memory->header().pid[rank].store(arena_header::has_failed, std::memory_order_release); }
+    void say_failed() { memory->header().pid[place(rank)].store(arena_header::has_failed, std::memory_order_release); }
     bool has_failed(int other) const {
-        return memory->header().pid[other].load(std::memory_order_acquire) == arena_header::has_failed;
+        return place(other) >= 0 &&
+               memory->header().pid[place(other)].load(std::memory_order_acquire) == arena_header::has_failed;
     }
 
     // Whether a rank will do nothing more: its process has ended or left the job, or its thread has failed. Once false
@@ -110,14 +136,35 @@ public:
 
     detail::notice_board& board() const { return *reinterpret_cast<detail::notice_board*>(memory->board()); }
 
-    // The place of the next communicator of all ranks: rank 0 takes it, the others read it from the board.
+    // What a communicator of these ranks of the job (empty: all) holds: shared memory only where they are on one host.
+    // id: the same on all of them and on no other communicator of the job (0: made of the number of the world).
+    [[gnu::cold]] links make_links(std::uint64_t at, int my_rank, int n, const std::vector<int>& members,
+                                   std::uint64_t& id) const {
+        if (id == 0) id = detail::hash_bytes(reinterpret_cast<const char*>(&communicators_made), 8, 11) | 1;
+        const auto here = places_among(members);
+        if (here.count == n) return links(*memory, at, my_rank, n);
+        std::vector<int> ranks = members;
+        for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
+        const auto layout = links_layout::across_hosts(here.count, n);
+        return links(*memory, at, my_rank, n, layout, here.place_of,
+                     make_sole<remote_links>(hub, id, my_rank, std::move(ranks), layout.channel, port::count));
+    }
+    [[gnu::cold]] links_layout layout_of(const std::vector<int>& members) const {
+        const auto here = places_among(members);
+        const int n = members.empty() ? size : static_cast<int>(members.size());
+        return here.count == n ? links_layout::for_ranks(n) : links_layout::across_hosts(here.count, n);
+    }
+
+    // The place of the next communicator of all ranks: the first rank of a host takes it, the others read it from the
+    // board.
     std::uint64_t agree_on_world(const deadline& until) {
         const std::uint64_t number = communicators_made++;
         auto& line = board().at[number % detail::notice_board::lines];
-        if (rank == 0) {
+        const int leader = hosts.rank_at.empty() ? 0 : hosts.rank_at[0];
+        if (rank == leader) {
             line.offset = no_place;
             try {
-                line.offset = take_links(*memory, size);
+                line.offset = take_links(*memory, layout_of({}));
             } catch (const error&) {
                 line.number.store(number + 1, std::memory_order_release);
                 throw;
@@ -129,27 +176,27 @@ public:
         for (backoff b(settings.waiting); line.number.load(std::memory_order_acquire) != number + 1;) {
             if (!b.pause()) continue;
             // Twice: its number may have come after our last look.
-            if (watch.find_dead([](int r) { return r == 0; }) == 0 && ++looks_at_the_dead == 2)
-                fail(errc::peer_failed, rank, 0, "see its output", "rank 0 ended before it made communicator %llu",
-                     static_cast<unsigned long long>(number));
+            if (watch.find_dead([=](int r) { return r == leader; }) == leader && ++looks_at_the_dead == 2)
+                fail(errc::peer_failed, rank, leader, "see its output",
+                     "rank %d ended before it made communicator %llu", leader, static_cast<unsigned long long>(number));
             if (until.passed())
-                fail(errc::timeout, rank, 0,
-                     "is rank 0 alive, and do all ranks make the same communicators in the same order?",
-                     "rank 0 did not make communicator %llu", static_cast<unsigned long long>(number));
+                fail(errc::timeout, rank, leader,
+                     "is that rank alive, and do all ranks make the same communicators in the same order?",
+                     "rank %d did not make communicator %llu", leader, static_cast<unsigned long long>(number));
         }
-        if (line.offset == no_place) fail_no_place(rank, 0);
+        if (line.offset == no_place) fail_no_place(rank, leader);
         return line.offset;
     }
 
-    // Address space for one communicator of n ranks, its user count set.
+    // Address space for one communicator, its user count set.
     static constexpr std::uint64_t no_place = UINT64_MAX;
     [[noreturn, gnu::cold]] static void fail_no_place(int rank, int leader) {
         fail(errc::resource, rank, leader,
              "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES or the memory limit",
              "rank %d of the job found no room for the communicator", leader);
     }
-    static std::uint64_t take_links(arena& a, int n) {
-        const std::size_t bytes = links_layout::for_ranks(n).bytes();
+    static std::uint64_t take_links(arena& a, const links_layout& layout) {
+        const std::size_t bytes = layout.bytes();
         const std::uint64_t offset = a.take(bytes);
         try {
             a.reserve(offset, page_bytes);
@@ -157,8 +204,23 @@ public:
             a.give_back(offset, bytes);
             throw;
         }
-        reinterpret_cast<links_control*>(a.at(offset))->users.store(n, std::memory_order_relaxed);
+        reinterpret_cast<links_control*>(a.at(offset))->users.store(layout.ranks, std::memory_order_relaxed);
         return offset;
+    }
+
+private:
+    struct places {
+        std::vector<int> place_of; // rank of the communicator -> place among its ranks on this host
+        int count = 0;
+    };
+    [[gnu::cold]] places places_among(const std::vector<int>& members) const {
+        places p;
+        const int n = members.empty() ? size : static_cast<int>(members.size());
+        for (int r = 0; r < n; ++r) {
+            const bool is_here = place(members.empty() ? r : members[static_cast<std::size_t>(r)]) >= 0;
+            p.place_of.push_back(is_here ? p.count++ : -1);
+        }
+        return p;
     }
 };
 

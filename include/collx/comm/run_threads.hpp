@@ -42,26 +42,52 @@ struct thread_rank {
             me.home->say_failed();
         }
         thread_job.reset();
+        me.home.reset(); // here, while the others still run: what was sent to them may be on its way
         return nullptr;
     }
 };
 
-} // namespace detail
-
-// Runs f on n threads, each with a communicator of all of them: f(communicator& world), or f() that makes its own.
-// Returns when all have returned. Throws what the first rank to fail threw; ranks that waited for it see peer_failed.
-// Example: collx::run_threads(4, [](collx::communicator& world) { int x = 1; collx::all_reduce(world, collx::value(x));
-// });
-template <class F>
-void run_threads(int n, F&& f) {
-    if (n < 1 || n > max_local_ranks)
-        fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads(%d)", n);
+// Jobs of n threads that share memory.
+inline std::vector<counted_ptr<job>> thread_jobs(int n) {
     const auto memory = make_memory_arena(n, arena_bytes_for(n));
-    const job_settings s = detail::settings_for(n);
-    using rank_type = detail::thread_rank<std::remove_reference_t<F>>;
-    std::vector<rank_type> ranks(static_cast<std::size_t>(n));
+    const job_settings s = settings_for(n);
+    std::vector<counted_ptr<job>> jobs;
+    for (int r = 0; r < n; ++r) jobs.push_back(make_counted<job>(memory, r, n, s, true));
+    return jobs;
+}
+
+// Jobs of n threads of which only some share memory, as if they were on several hosts. They listen on loopback.
+inline std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
+                                                 const socket_calls& calls = system_socket_calls) {
+    const int n = static_cast<int>(host_of.size());
+    const job_settings s = settings_across_hosts(settings_for(n));
+    std::vector<descriptor> doors;
+    std::vector<socket_address> addresses;
     for (int r = 0; r < n; ++r) {
-        ranks[static_cast<std::size_t>(r)].home = make_counted<job>(memory, r, n, s, true);
+        addresses.push_back(door::address_of("127.0.0.1", 0));
+        doors.push_back(socket_hub::listen_on(addresses.back()));
+    }
+    const std::string token = random_token();
+    std::vector<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
+    std::vector<counted_ptr<job>> jobs;
+    for (int r = 0; r < n; ++r) {
+        host_map here = map_of_host(host_of, r);
+        auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
+        if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
+        auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
+                                            s.timeout_ns, calls);
+        jobs.push_back(make_counted<job>(first, r, n, s, true, std::move(here), std::move(hub)));
+    }
+    return jobs;
+}
+
+template <class F>
+void run_thread_jobs(std::vector<counted_ptr<job>> jobs, F&& f) {
+    const int n = static_cast<int>(jobs.size());
+    using rank_type = thread_rank<std::remove_reference_t<F>>;
+    std::vector<rank_type> ranks(jobs.size());
+    for (int r = 0; r < n; ++r) {
+        ranks[static_cast<std::size_t>(r)].home = std::move(jobs[static_cast<std::size_t>(r)]);
         ranks[static_cast<std::size_t>(r)].home->found_by = "run_threads";
         ranks[static_cast<std::size_t>(r)].body = &f;
     }
@@ -72,7 +98,10 @@ void run_threads(int n, F&& f) {
         started += reason == 0;
     }
     // Those who started wait for all in their first communicator, where they hear that some will not come.
-    for (int r = started; r < n; ++r) ranks[static_cast<std::size_t>(r)].home->say_failed();
+    for (int r = started; r < n; ++r) {
+        ranks[static_cast<std::size_t>(r)].home->say_failed();
+        ranks[static_cast<std::size_t>(r)].home.reset(); // closes its door
+    }
     for (int r = 0; r < started; ++r) ::pthread_join(ranks[static_cast<std::size_t>(r)].thread, nullptr);
     if (started < n)
         fail(errc::resource, -1, started, "raise the limit of threads (ulimit -u, pids.max) or of memory, or use fewer",
@@ -90,6 +119,31 @@ void run_threads(int n, F&& f) {
         }
     }
     if (first) std::rethrow_exception(first);
+}
+
+} // namespace detail
+
+// Runs f on n threads, each with a communicator of all of them: f(communicator& world), or f() that makes its own.
+// Returns when all have returned. Throws what the first rank to fail threw; ranks that waited for it see peer_failed.
+// Example: collx::run_threads(4, [](collx::communicator& world) { int x = 1; collx::all_reduce(world, collx::value(x));
+// });
+template <class F>
+void run_threads(int n, F&& f) {
+    if (n < 1 || n > max_local_ranks)
+        fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads(%d)", n);
+    detail::run_thread_jobs(detail::thread_jobs(n), f);
+}
+
+// The same with threads that share memory only with those of the same number in `host_of` and talk over sockets to the
+// others: what a program does on several hosts, in one process.
+template <class F>
+void run_threads(const std::vector<int>& host_of, F&& f) {
+    if (host_of.empty() || host_of.size() > max_local_ranks)
+        fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads on hosts: %zu", host_of.size());
+    bool is_one_host = true;
+    for (const int h : host_of) is_one_host = is_one_host && h == host_of[0];
+    detail::run_thread_jobs(
+        is_one_host ? detail::thread_jobs(static_cast<int>(host_of.size())) : detail::thread_jobs(host_of), f);
 }
 
 COLLX_END_NAMESPACE

@@ -23,8 +23,8 @@ auto make_message(communicator_core& c, const View& v, const Algorithm& a, bool 
     using mover_type = mover<View, View, no_op, element_of<View>>;
     auto& plan = c.schedules.bind(a, port::messages);
     const auto l = chunk_layout::even(v.size(), 1);
-    const std::size_t bytes =
-        piece_bytes(plan, v.size() * sizeof(element_of<View>), c.net.slot_bytes(), c.is_oversubscribed());
+    const std::size_t bytes = piece_bytes(plan, v.size() * sizeof(element_of<View>), c.net.slot_bytes(),
+                                          c.is_oversubscribed(), c.net.is_one_host());
     task<links, mover_type> t(c.net, plan, mover_type(v, v, no_op{}, c.net.size()), l, l,
                               bytes / sizeof(element_of<View>));
     if (until_taken) t.wait_for_readers();

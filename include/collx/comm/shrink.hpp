@@ -49,7 +49,7 @@ private:
             if (has_come(r) && !is_gone(r)) note.members[r / 64] |= std::uint64_t{1} << (r % 64), ++count;
         note.place = job::no_place;
         try {
-            note.place = job::take_links(*c_.home->memory, count);
+            note.place = job::take_links(*c_.home->memory, links_layout::for_ranks(count));
         } catch (const error&) { // all of them hear of it
         }
         const std::uint64_t proposal = std::uint64_t{round_} << 32 | static_cast<std::uint64_t>(c_.net.rank() + 1);
@@ -75,6 +75,9 @@ private:
 inline communicator communicator::shrink() {
     auto& c = live();
     if (c.home->mark.is_child()) c.require_alive(); // throws forked
+    if (!c.net.is_one_host())
+        fail(errc::unsupported, rank(), -1, "start the job again without the failed rank",
+             "shrink() agrees through shared memory, and the ranks are on several hosts");
     const survival_note& chosen = detail::survivors(c).agree();
     const int me = rank();
     int rank_there = -1;

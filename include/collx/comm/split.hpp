@@ -35,28 +35,32 @@ inline communicator communicator::split(int color, int key) {
             --at;
         group.insert(at, r);
     }
-    // The first of each group takes the place and shows it to all.
-    const bool leads = color >= 0 && group.front() == me;
-    detail::split_place place{job::no_place};
-    std::uint64_t offset = job::no_place;
-    try {
-        if (leads) place.offset = job::take_links(*c.home->memory, static_cast<int>(group.size()));
-    } catch (const error&) { // all of the group hear of it below
-    }
-    c.exchange(&place, sizeof place, [&](int r, const std::byte* line) {
-        if (color >= 0 && r == group.front()) std::memcpy(&offset, line, sizeof offset);
-    });
-    if (color < 0) return communicator(sole_ptr<communicator_core>());
-    if (offset == job::no_place) job::fail_no_place(me, group.front());
-
-    int rank_there = 0;
+    int rank_there = 0, leader = -1;
     std::vector<int> members;
     for (std::size_t i = 0; i < group.size(); ++i) {
         if (group[i] == me) rank_there = static_cast<int>(i);
         members.push_back(c.members[static_cast<std::size_t>(group[i])]);
+        if (leader < 0 && c.home->place(members.back()) >= 0) leader = group[i];
     }
-    auto made = make_sole<communicator_core>(c.home, offset, rank_there, static_cast<int>(members.size()),
-                                             std::move(members), &c);
+    // The first of each group on a host takes the place and shows it to all.
+    const bool leads = color >= 0 && leader == me;
+    detail::split_place place{job::no_place};
+    std::uint64_t offset = job::no_place;
+    try {
+        if (leads) place.offset = job::take_links(*c.home->memory, c.home->layout_of(members));
+    } catch (const error&) { // all of the group hear of it below
+    }
+    c.exchange(&place, sizeof place, [&](int r, const std::byte* line) {
+        if (color >= 0 && r == leader) std::memcpy(&offset, line, sizeof offset);
+    });
+    if (color < 0) return communicator(sole_ptr<communicator_core>());
+    if (offset == job::no_place) job::fail_no_place(me, leader);
+
+    // The same on all ranks of the group, and on no other communicator.
+    const std::uint64_t origin[] = {c.id, c.sequence, static_cast<std::uint64_t>(color)};
+    const std::uint64_t id = detail::hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12) | 1;
+    const int n_there = static_cast<int>(members.size());
+    auto made = make_sole<communicator_core>(c.home, offset, rank_there, n_there, std::move(members), &c, true, id);
     made->settings = c.settings;
     return communicator(std::move(made));
 }

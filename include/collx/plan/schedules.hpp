@@ -155,7 +155,7 @@ private:
         return sched::record(*static_cast<const Algorithm*>(algorithm), rank, n);
     }
     template <class Algorithm>
-    sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
+    [[gnu::cold, gnu::noinline]] sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
         const int n = links_.size();
         if constexpr (requires { algorithm.fits(n); })
             if (!algorithm.fits(n))

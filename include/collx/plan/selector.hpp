@@ -24,6 +24,8 @@ struct problem {
     int at_port = 0;
     bool zero_copy = false; // all buffers lie in windows
     bool oversubscribed = false;
+    bool windows = true;  // all ranks share memory
+    bool ordered = false; // operands must be combined in rank order
 };
 
 namespace detail {
@@ -45,7 +47,11 @@ constexpr bool prefers_channels(const problem& p) { return p.ranks == 2 && !p.ze
 } // namespace detail
 
 template <collective C>
+bound_schedule& select_over_channels(schedule_cache& cache, const problem& p);
+
+template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
+    if (!p.windows) return select_over_channels<C>(cache, p);
     if constexpr (C == collective::all_reduce) {
         if (p.bytes <= detail::one_shot_limit(p)) return cache.bind(algo::one_shot_all_reduce{}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_all_reduce{}, p.at_port);
@@ -98,9 +104,10 @@ inline std::size_t bytes_limit(const bound_schedule& b, std::size_t slot_bytes) 
 // How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
 // cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
 inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, std::size_t slot_bytes,
-                               bool oversubscribed) {
+                               bool oversubscribed, bool one_host = true) {
     if (b.zero_copy) return chunk_bytes;
     const std::size_t most = bytes_limit(b, slot_bytes);
+    if (!one_host) return chunk_bytes < most ? chunk_bytes : most; // the system cuts it into segments by itself
     std::size_t want = 64 * 1024;
     if (!oversubscribed) {
         const bool is_window =
@@ -114,3 +121,5 @@ inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes,
 }
 
 COLLX_END_NAMESPACE
+
+#include <collx/plan/channel_selector.hpp> // select_over_channels

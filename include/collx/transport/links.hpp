@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator holds of a transport: the channels to every peer, a place to make windows, and the news of
-// failures. This is the model for ranks that share an arena, threads (memory) and processes (shm) alike.
+// What a communicator holds of its transports: the channels to every peer, a place to make windows, and the news of
+// failures. Ranks of one host share an arena, threads (memory) and processes (shm) alike; channels to ranks of other
+// hosts are streams (remote_links.hpp). Which of the two a peer has is settled when its channel is first used; from
+// then on both look alike to a task.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,24 +14,14 @@
 #include <vector>
 
 #include <collx/core/error.hpp>
+#include <collx/core/pointers.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/channel.hpp>
+#include <collx/transport/failure.hpp>
+#include <collx/transport/remote_links.hpp>
 #include <collx/transport/window.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower.
-struct failure {
-    std::uint64_t word = 0;
-    constexpr failure() = default;
-    constexpr explicit failure(std::uint64_t w) : word(w) {}
-    constexpr failure(errc code, int rank)
-        : word((static_cast<std::uint64_t>(code) + 1) << 32 |
-               static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
-    constexpr explicit operator bool() const { return word != 0; }
-    constexpr errc code() const { return static_cast<errc>((word >> 32) - 1); }
-    constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
-};
 
 // Ports keep traffic apart that may be under way at the same time: blocking calls, a few outstanding calls, messages
 // between two ranks.
@@ -50,10 +42,11 @@ struct alignas(cache_line_bytes) survival_note {
     std::uint64_t members[max_local_ranks / 64];
 };
 
-// Address map of one communicator inside the arena, the same on all ranks by construction.
+// Address map of one communicator inside the arena, the same on all its ranks by construction.
 struct links_layout {
-    int ranks = 1;
+    int ranks = 1; // that share the arena
     channel_shape channel{};
+    bool has_windows = true;
 
     static constexpr links_layout for_ranks(int n) {
         links_layout l;
@@ -63,6 +56,16 @@ struct links_layout {
         while (l.channel.slot_bytes > 16 * 1024 &&
                l.channel.slot_bytes * static_cast<std::size_t>(l.channel.depth) * static_cast<std::size_t>(n - 1) >
                    (std::size_t{2} << 20))
+            l.channel.slot_bytes /= 2;
+        return l;
+    }
+    // For `here` of n ranks of a communicator that spans hosts: one shape of channel for all, whatever the host. Few
+    // large slots, because each message costs a round trip of a step; smaller ones where there are many peers
+    // (docs/design/sockets.md).
+    static constexpr links_layout across_hosts(int here, int n) {
+        links_layout l{.ranks = here, .channel = {.depth = 4, .slot_bytes = 512 * 1024}, .has_windows = false};
+        while (l.channel.slot_bytes > 64 * 1024 &&
+               l.channel.ring_bytes() * static_cast<std::size_t>(n - 1) > (std::size_t{64} << 20))
             l.channel.slot_bytes /= 2;
         return l;
     }
@@ -80,6 +83,7 @@ struct links_layout {
     }
     // Room for a window of each collective on each port, up to 256 ranks.
     constexpr std::size_t windows_bytes() const {
+        if (!has_windows) return 0;
         return static_cast<std::size_t>(ranks > 8 ? ranks : 8) * (std::size_t{128} << 20);
     }
     constexpr std::size_t bytes() const { return control_bytes() + channels_bytes() + windows_bytes(); }
@@ -95,55 +99,72 @@ struct links_control {
     std::atomic<std::uint64_t> decided; // round of shrinking << 32 | rank whose proposal holds + 1; once a round
 };
 
-// What a rank that waits says of itself from time to time, so that who loses patience can name the rank at the end of
-// the chain and not just its neighbour. When (in units of 2^16 ns) in the upper 48 bits, rank it waits for + 1 in the
-// lower 16. Not taken back when the wait ends: an old word says nothing.
-struct waiting_word {
-    std::uint64_t word = 0;
-    waiting_word() = default;
-    explicit waiting_word(std::uint64_t w) : word(w) {}
-    waiting_word(std::int64_t now, int peer)
-        : word(static_cast<std::uint64_t>(now) >> 16 << 16 | static_cast<std::uint64_t>(peer < 0 ? 0 : peer + 1)) {}
-    std::int64_t said_at_ns() const { return static_cast<std::int64_t>(word >> 16 << 16); }
-    int peer() const { return static_cast<int>(word & 0xffff) - 1; }
-};
-
 class links {
 public:
     links(arena& a, std::uint64_t offset, int rank, int n)
-        : arena_(&a), base_(a.at(offset)), layout_(links_layout::for_ranks(n)), rank_(rank),
-          next_window_(layout_.control_bytes() + layout_.channels_bytes()) {
+        : links(a, offset, rank, n, links_layout::for_ranks(n), {}, nullptr) {}
+    // Of a communicator that spans hosts. places: rank -> its place among those that share the arena, -1: elsewhere.
+    links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout, std::vector<int> places,
+          sole_ptr<remote_links> remote)
+        : arena_(&a), base_(a.at(offset)), layout_(layout), rank_(rank), size_(n), places_(std::move(places)),
+          next_window_(layout_.control_bytes() + layout_.channels_bytes()), remote_(std::move(remote)) {
         const auto ends = static_cast<std::size_t>(port::count) * static_cast<std::size_t>(n);
         sending_.resize(ends);
         receiving_.resize(ends);
         reserve(0, layout_.control_bytes());
+        if (remote_) remote_->begin(control().failed);
     }
 
     int rank() const { return rank_; }
-    int size() const { return layout_.ranks; }
+    int size() const { return size_; }
+    const links_layout& layout() const { return layout_; }
+    bool is_one_host() const { return remote_ == nullptr; }
+    bool is_here(int peer) const { return places_.empty() || places_[static_cast<std::size_t>(peer)] >= 0; }
     arena& memory() const { return *arena_; }
     std::size_t slot_bytes() const { return layout_.channel.slot_bytes; }
     int slot_depth() const { return layout_.channel.depth; }
 
-    // The channel to a peer. Its memory is taken at first use.
+    // The channel to a peer. Its memory is taken, and the way to it chosen, at first use.
     sending_end& tx(int at_port, int peer) {
         auto& end = sending_[static_cast<std::size_t>(at_port * size() + peer)];
-        if (!end.is_open()) {
-            const auto at = layout_.channel_offset(at_port, rank_, peer);
-            reserve(at, layout_.channel.bytes());
-            end = sending_end(base_ + at, layout_.channel);
-            if (may_lend()) end.offer_to_lend(lending_);
-        }
+        if (!end.is_open()) end = open_tx(at_port, peer);
         return end;
     }
     receiving_end& rx(int at_port, int peer) {
         auto& end = receiving_[static_cast<std::size_t>(at_port * size() + peer)];
-        if (!end.is_open()) end = receiving_end(base_ + layout_.channel_offset(at_port, peer, rank_), layout_.channel);
+        if (!end.is_open()) end = open_rx(at_port, peer);
         return end;
+    }
+
+    // ------------------------------------------------------------------ ranks on other hosts
+    // Carries on what goes to and comes from them. True if anything moved. Called wherever a rank waits.
+    bool move() { return remote_ != nullptr && remote_->move(); }
+    remote_links* remote() const { return remote_.get(); }
+    // Tells the other hosts what is known here, as far as that goes without waiting for anybody.
+    void announce_failure() {
+        if (remote_) remote_->announce_failure();
+    }
+    // The rank at the end of the chain of those who wait, as far as it has said so within `fresh_ns`.
+    int find_late(std::int64_t now, std::int64_t fresh_ns, int waiting_for) const {
+        if (waiting_for < 0 || waiting_for == rank_) return waiting_for;
+        std::int64_t said = 0;
+        int late = -1;
+        if (is_here(waiting_for)) {
+            const waiting_word w = waiting(waiting_for);
+            said = w.said_at_ns(), late = w.peer();
+        } else {
+            const auto w = remote_->heard_waiting(waiting_for);
+            said = w.said_at_ns, late = w.for_rank;
+        }
+        return now - said > fresh_ns || late < 0 || late >= size_ || late == rank_ ? waiting_for : late;
     }
 
     // A new window. Collective: ranks create windows in the same order, so they agree on the place without a word.
     window_memory make_window(const window_shape& shape) {
+        if (remote_)
+            fail(errc::unsupported, rank_, -1,
+                 "bind an algorithm over channels (ring, recursive_doubling, binomial, ...) or let the library choose",
+                 "the bound algorithm needs a window, and the ranks are on several hosts");
         const std::size_t bytes = shape.bytes_per_rank() * static_cast<std::size_t>(size());
         if (next_window_ + bytes > layout_.bytes())
             fail(errc::resource, rank_, -1, "use fewer different policies on one communicator",
@@ -187,6 +208,15 @@ public:
     links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
     failure failed() const { return failure(control().failed.load(std::memory_order_acquire)); }
     void say_waiting(waiting_word w) { waiting_at(rank_).store(w.word, std::memory_order_relaxed); }
+    // Between hosts the word travels, so it names the end of the chain and goes out less often.
+    void say_waiting_far(std::int64_t now, std::int64_t limit_ns, int for_rank) {
+        const int late = find_late(now, limit_ns / 4, for_rank);
+        say_waiting(waiting_word(now, late));
+        const std::int64_t pause_ns = limit_ns / 64 < 1'000'000'000 ? limit_ns / 64 : 1'000'000'000;
+        if (now - told_at_ns_ < pause_ns) return;
+        told_at_ns_ = now;
+        remote_->say_waiting(late);
+    }
     waiting_word waiting(int of_rank) const {
         return waiting_word(waiting_at(of_rank).load(std::memory_order_relaxed));
     }
@@ -198,12 +228,12 @@ public:
     }
 
     survival_note& note(int of_rank) const {
-        return reinterpret_cast<survival_note*>(base_ + page_bytes + layout_.notes_offset())[of_rank];
+        return reinterpret_cast<survival_note*>(base_ + page_bytes + layout_.notes_offset())[place_of(of_rank)];
     }
     // Gives up one rank's share of this memory: its own at the end, or that of a dead rank while the own is still held.
     // True for the last share: nobody uses the memory any more.
     bool give_up_share(int of_rank) const {
-        if (note(of_rank).gave_up.exchange(1, std::memory_order_acq_rel) != 0) return false;
+        if (!is_here(of_rank) || note(of_rank).gave_up.exchange(1, std::memory_order_acq_rel) != 0) return false;
         return control().users.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 
@@ -218,6 +248,19 @@ public:
     }
 
 private:
+    int place_of(int peer) const { return places_.empty() ? peer : places_[static_cast<std::size_t>(peer)]; }
+    [[gnu::cold, gnu::noinline]] sending_end open_tx(int at_port, int peer) {
+        if (!is_here(peer)) return remote_->tx(at_port, peer);
+        const auto at = layout_.channel_offset(at_port, place_of(rank_), place_of(peer));
+        reserve(at, layout_.channel.bytes());
+        sending_end end(base_ + at, layout_.channel);
+        if (may_lend()) end.offer_to_lend(lending_);
+        return end;
+    }
+    [[gnu::cold, gnu::noinline]] receiving_end open_rx(int at_port, int peer) {
+        if (!is_here(peer)) return remote_->rx(at_port, peer);
+        return receiving_end(base_ + layout_.channel_offset(at_port, place_of(peer), place_of(rank_)), layout_.channel);
+    }
     // The others wait for what this rank would have done with the memory: they must hear that it has none.
     void reserve(std::size_t at, std::size_t bytes) {
         try {
@@ -228,18 +271,21 @@ private:
         }
     }
     std::atomic<std::uint64_t>& waiting_at(int of_rank) const {
-        return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + page_bytes)[of_rank];
+        return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + page_bytes)[place_of(of_rank)];
     }
 
     arena* arena_;
     std::byte* base_;
     links_layout layout_;
-    int rank_;
+    int rank_, size_;
+    std::vector<int> places_; // empty: all are here
     std::size_t next_window_;
     std::vector<sending_end> sending_;
     std::vector<receiving_end> receiving_;
     std::vector<int> pids_; // empty: threads
+    std::int64_t told_at_ns_ = 0;
     lending lending_ = lending::automatic;
+    sole_ptr<remote_links> remote_; // null: all are here
 };
 
 COLLX_END_NAMESPACE

@@ -44,6 +44,12 @@ public:
         }
     }
 
+    // Peers are called by other numbers from here on: rank_at[r] instead of r; empty: as they are.
+    void rename(const std::vector<int>& rank_at) {
+        for (peer& p : peers_)
+            if (!rank_at.empty()) p.rank = rank_at[static_cast<std::size_t>(p.rank)];
+    }
+
     // Rank of a dead peer (always the lowest), -1 if all live. Waits for nothing but other threads that ask the same.
     // Cost: one system call.
     int find_dead() {

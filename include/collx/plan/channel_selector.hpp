@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The default choice of algorithm where ranks do not all share memory: few rounds for short messages, few bytes for
+// long ones. docs/design/sockets.md has the measurements.
+#pragma once
+
+#include <cstddef>
+
+#include <collx/algo/binomial.hpp>
+#include <collx/algo/bruck.hpp>
+#include <collx/algo/chain.hpp>
+#include <collx/algo/dissemination.hpp>
+#include <collx/algo/halving_doubling.hpp>
+#include <collx/algo/linear.hpp>
+#include <collx/algo/pairwise.hpp>
+#include <collx/algo/recursive_doubling.hpp>
+#include <collx/algo/ring.hpp>
+#include <collx/algo/scan.hpp>
+#include <collx/plan/selector.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+// Above this many bytes a call is a matter of bandwidth: a message costs about as much as moving so many bytes.
+inline constexpr std::size_t long_message_bytes = 32 * 1024;
+} // namespace detail
+
+template <collective C>
+[[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
+    [[maybe_unused]] const bool is_long = p.bytes > detail::long_message_bytes;
+    if constexpr (C == collective::all_reduce) {
+        if (!is_long) return cache.bind(algo::recursive_doubling_all_reduce{}, p.at_port);
+        if (p.ordered) return cache.bind(algo::halving_doubling_all_reduce{}, p.at_port);
+        return cache.bind(algo::ring_all_reduce{}, p.at_port);
+    } else if constexpr (C == collective::reduce) {
+        if (is_long && p.ranks > 2) return cache.bind(algo::chain_reduce{.root = p.root}, p.at_port);
+        return cache.bind(algo::binomial_reduce{.root = p.root}, p.at_port);
+    } else if constexpr (C == collective::broadcast) {
+        if (is_long && p.ranks > 2) return cache.bind(algo::chain_broadcast{.root = p.root}, p.at_port);
+        return cache.bind(algo::binomial_broadcast{.root = p.root}, p.at_port);
+    } else if constexpr (C == collective::all_gather) {
+        if (is_long) return cache.bind(algo::ring_all_gather{}, p.at_port);
+        return cache.bind(algo::bruck_all_gather{}, p.at_port);
+    } else if constexpr (C == collective::reduce_scatter) {
+        if (p.ordered) return cache.bind(algo::pairwise_reduce_scatter{}, p.at_port);
+        return cache.bind(algo::ring_reduce_scatter{}, p.at_port);
+    } else if constexpr (C == collective::gather) {
+        return cache.bind(algo::linear_gather{.root = p.root}, p.at_port);
+    } else if constexpr (C == collective::scatter) {
+        return cache.bind(algo::linear_scatter{.root = p.root}, p.at_port);
+    } else if constexpr (C == collective::all_to_all) {
+        return cache.bind(algo::pairwise_all_to_all{}, p.at_port);
+    } else if constexpr (C == collective::scan) {
+        if (is_long) return cache.bind(algo::chain_scan{}, p.at_port);
+        return cache.bind(algo::doubling_scan{}, p.at_port);
+    } else if constexpr (C == collective::exclusive_scan) {
+        if (is_long) return cache.bind(algo::chain_exclusive_scan{}, p.at_port);
+        return cache.bind(algo::doubling_exclusive_scan{}, p.at_port);
+    } else {
+        static_assert(C == collective::barrier);
+        return cache.bind(algo::dissemination_barrier{}, p.at_port);
+    }
+}
+
+COLLX_END_NAMESPACE

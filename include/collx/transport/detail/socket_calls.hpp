@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The system calls that move bytes between hosts, as one small table, so that a test can make them come up short, be
+// interrupted or fail. An indirect call costs a nanosecond, the call behind it a microsecond.
+#pragma once
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include <collx/core/descriptor.hpp>
+#include <collx/core/error.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+struct socket_calls {
+    int (*socket)(int, int, int);
+    int (*connect)(int, const sockaddr*, socklen_t);
+    int (*accept4)(int, sockaddr*, socklen_t*, int);
+    ssize_t (*sendmsg)(int, const msghdr*, int);
+    ssize_t (*recvmsg)(int, msghdr*, int);
+    int (*epoll_wait)(int, epoll_event*, int, int);
+};
+inline constexpr socket_calls system_socket_calls{::socket, ::connect, ::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
+
+// Where somebody listens: IPv4 or IPv6. Numbers only; who reads texts is above this room.
+struct socket_address {
+    sockaddr_storage address{};
+    socklen_t bytes = 0;
+    const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+    bool is_loopback() const {
+        if (address.ss_family == AF_INET)
+            return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;
+        if (address.ss_family != AF_INET6) return false;
+        const in6_addr& a = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(&a);
+    }
+    int port() const {
+        return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+    }
+};
+
+namespace detail {
+
+// What measurements on loopback asked for (docs/design/sockets.md): no waiting for fuller segments, and reno where the
+// bytes never leave the machine, because the pacing of bbr halves its bandwidth. Between hosts the system's choice
+// stands: it knows the network, we do not.
+inline void tune_socket(int fd, bool is_loopback) {
+    const int on = 1;
+    (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (is_loopback) (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
+inline bool would_block(int error) {
+    return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM;
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

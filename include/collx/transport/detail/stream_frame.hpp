@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What two ranks say to each other over a connection: a hello of fixed size first, then frames with a fixed head. Only
+// messages have a payload, and its length is compared with the size of a slot before a byte of it is taken.
+// Little-endian; a big-endian peer fails at the first word.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// The first bytes of a connection. `token` is the name of the job, which the store made up and told its ranks only: a
+// connection without it is a stranger's and is closed. It crosses the network in the clear, so it keeps strangers and
+// port scans away, not somebody who listens.
+struct stream_hello {
+    static constexpr std::uint64_t magic_value = 0x3172'6565'7058'4c43; // "CLXpeer1"
+    static constexpr std::size_t token_bytes = 32;
+    // higher: from the rank with the higher number; frames follow at once. lower: frames follow after a welcome.
+    enum class side : std::uint32_t { higher = 1, lower = 2 };
+    std::uint64_t magic = magic_value;
+    side from_side = side::higher;
+    std::uint32_t depth = 0;
+    std::uint64_t slot_bytes = 0;
+    std::uint64_t communicator = 0;
+    std::int32_t from = 0, to = 0; // ranks of the communicator
+    char token[token_bytes] = {};
+
+    void set_token(const char* text, std::size_t bytes) {
+        std::memcpy(token, text, bytes < token_bytes ? bytes : token_bytes);
+    }
+    bool is_sound(const char (&expected)[token_bytes]) const {
+        unsigned different = 0; // looks at all of it, so that time says nothing
+        for (std::size_t i = 0; i < token_bytes; ++i)
+            different |= static_cast<unsigned char>(token[i]) ^ static_cast<unsigned char>(expected[i]);
+        return different == 0 && magic == magic_value && (from_side == side::higher || from_side == side::lower);
+    }
+};
+static_assert(sizeof(stream_hello) == 72);
+
+struct stream_frame {
+    enum class kind : std::uint8_t {
+        message = 1, // bytes, tag: of the payload that follows
+        credit,      // nothing but `taken`
+        failure,     // tag, bytes: upper and lower half of the word that ended the communicator
+        waiting,     // bytes: the rank that the sender waits for in the end, + 1
+        welcome,     // answer to the hello of a lower rank
+        bye          // the sender has left the communicator and sends nothing more
+    };
+    static constexpr std::uint16_t magic_value = 0x4c43;
+    kind what = kind::message;
+    std::uint8_t at_port = 0;
+    std::uint16_t magic = magic_value;
+    std::uint32_t bytes = 0, tag = 0;
+    std::uint32_t taken = 0; // message, credit: how many messages of this port the sender has taken (low bits)
+};
+static_assert(sizeof(stream_frame) == 16);
+
+// What lies in line to be sent: a hello (no head) or a frame, with the payload of a message.
+struct stream_entry {
+    stream_frame head;
+    const std::byte* payload;
+    std::size_t payload_bytes;
+    std::size_t head_bytes;
+    bool is_message;
+    std::size_t bytes() const { return head_bytes + payload_bytes; }
+};
+// One port, this way and that. position: in the ring of the channel.
+struct stream_outgoing {
+    std::uint64_t queued = 0, sent = 0, taken = 0; // taken: by the other end, as it said
+    std::size_t position = 0;
+};
+struct stream_incoming {
+    std::uint64_t put = 0, told = 0; // told: how many were taken, as the other end knows
+    std::size_t position = 0;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The two words that ranks leave for each other when things go wrong: what ended a communicator, and whom a rank waits
+// for. Each fits one atomic word, and one frame between hosts.
+#pragma once
+
+#include <cstdint>
+
+#include <collx/core/error.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower.
+struct failure {
+    std::uint64_t word = 0;
+    constexpr failure() = default;
+    constexpr explicit failure(std::uint64_t w) : word(w) {}
+    constexpr failure(errc code, int rank)
+        : word((static_cast<std::uint64_t>(code) + 1) << 32 |
+               static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
+    constexpr explicit operator bool() const { return word != 0; }
+    constexpr errc code() const { return static_cast<errc>((word >> 32) - 1); }
+    constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
+};
+
+// What a rank that waits says of itself from time to time, so that who loses patience can name the rank at the end of
+// the chain and not just its neighbour. When (in units of 2^16 ns) in the upper 48 bits, rank it waits for + 1 in the
+// lower 16. Not taken back when the wait ends: an old word says nothing.
+struct waiting_word {
+    std::uint64_t word = 0;
+    waiting_word() = default;
+    explicit waiting_word(std::uint64_t w) : word(w) {}
+    waiting_word(std::int64_t now, int peer)
+        : word(static_cast<std::uint64_t>(now) >> 16 << 16 | static_cast<std::uint64_t>(peer < 0 ? 0 : peer + 1)) {}
+    std::int64_t said_at_ns() const { return static_cast<std::int64_t>(word >> 16 << 16); }
+    int peer() const { return static_cast<int>(word & 0xffff) - 1; }
+};
+
+COLLX_END_NAMESPACE

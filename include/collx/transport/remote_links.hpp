@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a communicator holds of ranks on other hosts: a stream to each peer that it talks to, made at first use by
+// whoever needs it first; news of failures passed on along them; who waits for whom. move() does all the work and may
+// be called by any thread, so that a rank that waits in one communicator keeps the others going.
+//
+// Who connects: both may. The rank with the higher number sends at once; one with the lower number waits for a welcome,
+// and gives way when the higher one's connection comes. So there is one connection per pair, whoever was first.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <collx/core/pointers.hpp>
+#include <collx/transport/failure.hpp>
+#include <collx/transport/socket_hub.hpp>
+#include <collx/transport/stream.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+class remote_links final : detail::helped {
+public:
+    // members: rank here -> rank of the job.
+    remote_links(counted_ptr<socket_hub> hub, std::uint64_t id, int rank, std::vector<int> members, channel_shape shape,
+                 int ports)
+        : hub_(std::move(hub)), id_(id), rank_(rank), members_(std::move(members)), shape_(shape), ports_(ports),
+          peers_(members_.size()) {}
+    remote_links(const remote_links&) = delete;
+    ~remote_links() {
+        if (failed_ != nullptr) hub_->leave(*this);
+    }
+    // failed: the word that ends the communicator, shared with the ranks of this host.
+    void begin(std::atomic<std::uint64_t>& failed) {
+        failed_ = &failed;
+        hub_->enter(*this);
+    }
+
+    [[gnu::cold]] sending_end tx(int port, int peer) {
+        const detail::turn_taken here(turn_);
+        return wanted(peer).tx(port);
+    }
+    [[gnu::cold]] receiving_end rx(int port, int peer) {
+        const detail::turn_taken here(turn_);
+        return wanted(peer).rx(port);
+    }
+
+    // Moves everything on that can be without waiting. True if anything moved.
+    bool move() {
+        if (!turn_.try_take()) return false;
+        const bool moved = move_all();
+        const bool helps = !moved && (++idle_turns_ & 7) == 0;
+        turn_.give();
+        if (helps) hub_->help_others(*this);
+        return moved;
+    }
+    // Whether the system has taken everything that was committed.
+    bool is_flushed() {
+        const detail::turn_taken here(turn_);
+        for (const int p : active_)
+            if (!stream_to(p).is_flushed()) return false;
+        for (const int p : wanted_)
+            if (!stream_to(p).is_flushed()) return false;
+        return true;
+    }
+    // A peer that has not taken everything yet, -1: none.
+    int find_unflushed() {
+        const detail::turn_taken here(turn_);
+        for (const int p : active_)
+            if (!stream_to(p).is_flushed()) return p;
+        for (const int p : wanted_)
+            if (!stream_to(p).is_flushed()) return p;
+        return -1;
+    }
+    // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
+    // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
+    // to end as well. -1: none.
+    int find_gone(int waiting_for, std::int64_t now) {
+        const detail::turn_taken here(turn_);
+        for (const int p : lost_) {
+            const std::int64_t since = peers_[static_cast<std::size_t>(p)].lost_at_ns;
+            if (p == waiting_for || now - since > missed_after_ns) return p;
+        }
+        if (waiting_for < 0 || waiting_for >= static_cast<int>(peers_.size())) return -1;
+        const auto& s = peers_[static_cast<std::size_t>(waiting_for)].connection;
+        return s && s->state() == stream::phase::left ? waiting_for : -1;
+    }
+
+    // Tells every connected peer; each passes it on. Gives up after some milliseconds: a peer that does not read hears
+    // nothing.
+    [[gnu::cold]] void announce_failure(std::int64_t limit_ns = 20'000'000) {
+        for (const deadline until = deadline::in_ns(limit_ns); !until.passed();) {
+            (void)move();
+            if (is_flushed_or_stuck()) return;
+        }
+    }
+
+    // Tells all peers that this rank waits for that one in the end.
+    void say_waiting(int for_rank) {
+        const detail::turn_taken here(turn_);
+        for (const int p : active_) stream_to(p).say_waiting(for_rank);
+    }
+    struct waiting {
+        std::int64_t said_at_ns = 0;
+        int for_rank = -1;
+    };
+    waiting heard_waiting(int of_rank) {
+        const detail::turn_taken here(turn_);
+        const auto& s = peers_[static_cast<std::size_t>(of_rank)].connection;
+        return s ? waiting{s->heard_waiting_at_ns(), s->heard_waiting()} : waiting{};
+    }
+
+    // Says goodbye to all, without waiting. What the system has not sent yet it goes on sending.
+    [[gnu::cold]] void say_bye() {
+        const detail::turn_taken here(turn_);
+        const bool has_failed = failed_->load(std::memory_order_acquire) != 0;
+        for (const int p : active_) stream_to(p).say_bye();
+        (void)move_all();
+        if (has_failed) hub_->shorten_linger(500'000'000);
+        for (const int p : active_) hub_->linger(std::move(peers_[static_cast<std::size_t>(p)].connection));
+        active_.clear();
+        wanted_.clear();
+    }
+    // In a child that fork() made: its parent's connections are not its own.
+    void forget() {
+        failed_ = nullptr;
+        hub_->forget();
+    }
+
+    int connections() {
+        const detail::turn_taken here(turn_);
+        return static_cast<int>(active_.size());
+    }
+
+private:
+    struct peer {
+        sole_ptr<stream> connection;
+        std::int64_t try_at_ns = 0; // a lower rank's next attempt
+        std::int64_t lost_at_ns = 0;
+        int refusals = 0;
+    };
+    static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
+    static constexpr std::int64_t missed_after_ns = 100'000'000;
+    static constexpr std::size_t few_streams = 4; // up to so many are asked one by one, which costs a call each
+
+    void help() override {
+        if (!turn_.try_take()) return;
+        (void)move_all();
+        turn_.give();
+    }
+    stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
+
+    // ------------------------------------------------------------------ connecting
+    [[gnu::cold]] stream& made(int p) {
+        auto& c = peers_[static_cast<std::size_t>(p)].connection;
+        if (!c) c = make_sole<stream>(hub_->calls(), shape_, ports_);
+        return *c;
+    }
+    [[gnu::cold]] stream& wanted(int p) {
+        auto& c = peers_[static_cast<std::size_t>(p)].connection;
+        if (c && (c->state() != stream::phase::closed || is_in(wanted_, p))) return *c;
+        stream& s = made(p);
+        if (p < rank_) {
+            connect(p);
+        } else { // the higher rank mostly comes by itself
+            peers_[static_cast<std::size_t>(p)].try_at_ns = now_ns() + first_try_ns;
+            wanted_.push_back(p);
+        }
+        return s;
+    }
+    [[gnu::cold]] void connect(int p) {
+        using side = detail::stream_hello::side;
+        detail::stream_hello h;
+        h.from_side = p < rank_ ? side::higher : side::lower;
+        h.depth = static_cast<std::uint32_t>(shape_.depth);
+        h.slot_bytes = shape_.slot_bytes;
+        h.communicator = id_;
+        h.from = rank_;
+        h.to = p;
+        h.set_token(hub_->token(), sizeof hub_->token());
+        descriptor s = hub_->connect_to(members_[static_cast<std::size_t>(p)]);
+        if (!s.is_open()) {
+            const bool is_mine = errno == EMFILE || errno == ENFILE || detail::would_block(errno);
+            return is_mine ? report(failure(errc::resource, rank_)) : lose(p);
+        }
+        stream_to(p).open(std::move(s), &h, p > rank_);
+        activate(p);
+    }
+    [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket) {
+        using side = detail::stream_hello::side;
+        const int p = h.from;
+        if (p < 0 || p >= static_cast<int>(peers_.size()) || p == rank_ || h.to != rank_ ||
+            h.depth != static_cast<std::uint32_t>(shape_.depth) || h.slot_bytes != shape_.slot_bytes ||
+            (h.from_side == side::higher) != (p > rank_))
+            return;
+        stream& s = made(p);
+        const stream::phase now = s.state();
+        if (now != stream::phase::closed && !(p > rank_ && now == stream::phase::waiting)) return; // ours stands
+        if (now == stream::phase::waiting) s.close(), remove(active_, p);
+        remove(wanted_, p);
+        s.open(std::move(socket), nullptr, false);
+        if (p < rank_) s.say_welcome();
+        activate(p);
+    }
+    [[gnu::cold]] void activate(int p) {
+        active_.push_back(p);
+        if (poll_.is_open()) return watch(p);
+        if (active_.size() <= few_streams) return;
+        poll_ = descriptor(::epoll_create1(EPOLL_CLOEXEC));
+        for (const int other : active_) watch(other);
+    }
+    void watch(int p) {
+        epoll_event e{};
+        e.events = EPOLLIN;
+        e.data.u32 = static_cast<std::uint32_t>(p);
+        if (poll_.is_open()) (void)::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, stream_to(p).fd(), &e);
+    }
+    static bool is_in(const std::vector<int>& list, int p) {
+        for (const int x : list)
+            if (x == p) return true;
+        return false;
+    }
+    static void remove(std::vector<int>& list, int p) {
+        for (std::size_t i = 0; i < list.size(); ++i)
+            if (list[i] == p) return void(list.erase(list.begin() + static_cast<std::ptrdiff_t>(i)));
+    }
+
+    // ------------------------------------------------------------------ moving
+    bool move_all() {
+        const std::uint64_t failed = failed_->load(std::memory_order_acquire);
+        if (!wanted_.empty() || (++looks_ & 31) == 0) {
+            hub_->look(id_, [&](const detail::stream_hello& h, descriptor s) { adopt(h, std::move(s)); });
+            knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
+        }
+        bool moved = false;
+        const bool asks_first = poll_.is_open();
+        if (asks_first) {
+            epoll_event ready[64];
+            const int count = hub_->calls().epoll_wait(poll_.get(), ready, 64, 0);
+            for (int i = 0; i < count; ++i) moved = move_one(static_cast<int>(ready[i].data.u32), true) || moved;
+        }
+        for (std::size_t i = 0; i < active_.size(); ++i) {
+            const int p = active_[i];
+            if (failed != 0) stream_to(p).say_failure(failed);
+            moved = move_one(p, !asks_first) || moved;
+            if (i < active_.size() && active_[i] != p) --i; // it has gone
+        }
+        return moved;
+    }
+    bool move_one(int p, bool is_readable) {
+        stream& s = stream_to(p);
+        if (!s.is_live()) return false;
+        const bool was_waiting = s.state() == stream::phase::waiting;
+        const bool moved = s.move(is_readable);
+        if (const std::uint64_t word = s.heard_failure(); word != 0) hear(p, failure(word));
+        if (s.is_live()) return moved;
+        remove(active_, p);
+        if (s.state() == stream::phase::left) return true;
+        peer& q = peers_[static_cast<std::size_t>(p)];
+        // It gave way to a connection that is to come. If its process has ended, that one may wait at our door with its
+        // last words: only the second refusal counts.
+        if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++q.refusals < 2)) {
+            q.try_at_ns = now_ns() + (s.is_refused() ? 1'000'000 : next_try_ns / 4);
+            s.close();
+            wanted_.push_back(p);
+            return true;
+        }
+        if (s.is_nonsense()) report(failure(errc::protocol, p));
+        else lose(p);
+        return true;
+    }
+    // A lower rank that has waited for a while asks the higher one to notice.
+    [[gnu::cold]] void knock(bool at_once) {
+        for (std::size_t i = 0; i < wanted_.size(); ++i) {
+            const int p = wanted_[i];
+            auto& at = peers_[static_cast<std::size_t>(p)].try_at_ns;
+            if (now_ns() < at && !at_once) continue;
+            at = now_ns() + next_try_ns;
+            wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i--));
+            connect(p);
+        }
+    }
+    void lose(int p) {
+        peers_[static_cast<std::size_t>(p)].lost_at_ns = now_ns();
+        if (!is_in(lost_, p)) lost_.push_back(p);
+    }
+    // What another host says is checked like everything from outside.
+    [[gnu::cold]] void hear(int p, failure f) {
+        const bool is_sound = f.word >> 32 != 0 && f.word >> 32 <= static_cast<std::uint64_t>(errc::forked) + 1 &&
+                              f.rank() >= -1 && f.rank() < static_cast<int>(peers_.size());
+        report(is_sound ? f : failure(errc::protocol, p));
+    }
+    void report(failure f) {
+        std::uint64_t none = 0;
+        failed_->compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+    }
+    bool is_flushed_or_stuck() {
+        const detail::turn_taken here(turn_);
+        for (const int p : active_)
+            if (!stream_to(p).has_said_failure()) return false;
+        return true;
+    }
+
+    counted_ptr<socket_hub> hub_;
+    std::uint64_t id_;
+    int rank_;
+    std::vector<int> members_;
+    channel_shape shape_;
+    int ports_;
+    std::atomic<std::uint64_t>* failed_ = nullptr;
+    detail::turn turn_;
+    std::vector<peer> peers_;
+    std::vector<int> active_; // with a connection
+    std::vector<int> wanted_; // higher ranks that have not come
+    std::vector<int> lost_;   // ended without a goodbye
+    descriptor poll_;
+    unsigned idle_turns_ = 0, looks_ = 0;
+};
+
+COLLX_END_NAMESPACE

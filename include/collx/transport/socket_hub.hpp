@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A rank's one door to ranks on other hosts: the listening socket, connections that have come but whose communicator
+// has not been made here yet, and those that communicators left while the system was still sending. A stranger, a port
+// scan or half a hello costs a descriptor for two seconds and nothing else.
+#pragma once
+
+#include <arpa/inet.h>
+#include <linux/sockios.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/core/pointers.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+#include <collx/transport/detail/stream_frame.hpp>
+#include <collx/transport/stream.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// Held for microseconds, by the thread that calls or by one that helps.
+class turn {
+public:
+    bool try_take() { return !held_.test_and_set(std::memory_order_acquire); }
+    void take() {
+        while (!try_take()) ::sched_yield();
+    }
+    void give() { held_.clear(std::memory_order_release); }
+
+private:
+    std::atomic_flag held_ = ATOMIC_FLAG_INIT;
+};
+class turn_taken {
+public:
+    explicit turn_taken(turn& t) : turn_(t) { t.take(); }
+    turn_taken(const turn_taken&) = delete;
+    ~turn_taken() { turn_.give(); }
+
+private:
+    turn& turn_;
+};
+
+// What the hub moves on for others while one of them waits.
+struct helped {
+    virtual void help() = 0;
+
+protected:
+    ~helped() = default;
+};
+
+} // namespace detail
+
+class socket_hub {
+public:
+    // A listening socket on a free port of this address (its own port is ignored), known by `address` afterwards.
+    [[gnu::cold]] static descriptor listen_on(socket_address& address,
+                                              const socket_calls& calls = system_socket_calls) {
+        descriptor s(calls.socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (!s.is_open())
+            fail(errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make a socket: %s",
+                 std::strerror(errno));
+        if (::bind(s.get(), address.get(), address.bytes) != 0 || ::listen(s.get(), SOMAXCONN) != 0 ||
+            ::getsockname(s.get(), reinterpret_cast<sockaddr*>(&address.address), &address.bytes) != 0)
+            fail(errc::environment, -1, -1, "set COLLX_ADDRESS to an address of this host",
+                 "cannot listen on this rank's address: %s", std::strerror(errno));
+        return s;
+    }
+
+    // peers: where each rank of the job listens. linger_ns: how long the end waits for what the system has not yet
+    // delivered.
+    [[gnu::cold]] socket_hub(descriptor listener, std::string token, std::vector<socket_address> peers,
+                             std::int64_t linger_ns, const socket_calls& calls = system_socket_calls)
+        : listener_(std::move(listener)), peers_(std::move(peers)), linger_ns_(linger_ns), calls_(&calls) {
+        detail::stream_hello h;
+        h.set_token(token.data(), token.size());
+        std::memcpy(token_, h.token, sizeof token_);
+    }
+    socket_hub(const socket_hub&) = delete;
+    // Waits while the system still holds bytes that nobody has received: a socket closed over unread answers would
+    // throw them away. They were sent by calls that have returned, so their receivers are on their way to them.
+    [[gnu::cold]] ~socket_hub() {
+        listener_.close();
+        for (const deadline until = deadline::in_ns(linger_ns_); !lingering_.empty() && !until.passed();) {
+            drain();
+            if (!lingering_.empty()) detail::nap_ns(200'000);
+        }
+    }
+    // In a child that fork() made: nothing here belongs to it.
+    void forget() { linger_ns_ = 0, lingering_.clear(); }
+    void shorten_linger(std::int64_t ns) { linger_ns_ = ns < linger_ns_ ? ns : linger_ns_; }
+
+    const socket_calls& calls() const { return *calls_; }
+    const char (&token() const)[detail::stream_hello::token_bytes] { return token_; }
+
+    // A socket on its way to a rank. Not open when the system refuses (errno says why).
+    [[gnu::cold]] descriptor connect_to(int job_rank) {
+        const socket_address& a = peers_[static_cast<std::size_t>(job_rank)];
+        descriptor s(calls_->socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (!s.is_open()) return s;
+        detail::tune_socket(s.get(), a.is_loopback());
+        if (calls_->connect(s.get(), a.get(), a.bytes) != 0 && errno != EINPROGRESS && errno != EINTR) s.close();
+        return s;
+    }
+
+    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor).
+    template <class Take>
+    void look(std::uint64_t communicator, Take&& take) {
+        const detail::turn_taken here(turn_);
+        accept_all();
+        read_hellos();
+        drain();
+        for (std::size_t i = 0; i < parked_.size();) {
+            if (parked_[i].hello.communicator != communicator) {
+                ++i;
+                continue;
+            }
+            guest g = std::move(parked_[i]);
+            parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
+            take(g.hello, std::move(g.socket));
+        }
+    }
+
+    // A connection whose communicator has gone: it still has to say goodbye, and the system to send what it has.
+    [[gnu::cold]] void linger(sole_ptr<stream> s) {
+        const detail::turn_taken here(turn_);
+        lingering_.push_back({std::move(s), descriptor()});
+        drain();
+    }
+
+    // Communicators of this rank. Whoever waits in one moves the others on: a peer may wait for what they have to say.
+    [[gnu::cold]] void enter(detail::helped& h) {
+        const detail::turn_taken here(helping_);
+        helped_.push_back(&h);
+    }
+    [[gnu::cold]] void leave(detail::helped& h) {
+        const detail::turn_taken here(helping_);
+        for (std::size_t i = 0; i < helped_.size(); ++i)
+            if (helped_[i] == &h) return void(helped_.erase(helped_.begin() + static_cast<std::ptrdiff_t>(i)));
+    }
+    void help_others(const detail::helped& but) {
+        if (helped_count() < 2 || !helping_.try_take()) return;
+        for (detail::helped* h : helped_)
+            if (h != &but) h->help();
+        helping_.give();
+    }
+
+private:
+    struct guest {
+        descriptor socket;
+        detail::stream_hello hello{};
+        std::size_t got = 0;
+        std::int64_t until_ns = 0;
+    };
+    struct leaver {
+        sole_ptr<stream> connection; // until it has said goodbye
+        descriptor socket;
+    };
+    static constexpr std::int64_t hello_limit_ns = 2'000'000'000;
+
+    std::size_t helped_count() {
+        const detail::turn_taken here(helping_);
+        return helped_.size();
+    }
+    // Half-open guests are few, so that strangers cannot use up the descriptors.
+    std::size_t most_guests() const { return 64 + peers_.size(); }
+
+    [[gnu::cold]] void accept_all() {
+        for (int turn = 0; turn < 256; ++turn) {
+            descriptor s(detail::without_eintr(
+                [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
+            if (!s.is_open()) return;
+            guest g;
+            g.socket = std::move(s);
+            g.until_ns = now_ns() + hello_limit_ns;
+            // A rank says its hello at once, so whoever has been silent for longest is no rank.
+            if (guests_.size() >= most_guests()) read_hellos();
+            if (guests_.size() >= most_guests()) guests_.erase(guests_.begin());
+            guests_.push_back(std::move(g));
+        }
+    }
+    [[gnu::cold]] void read_hellos() {
+        for (std::size_t i = 0; i < guests_.size();) {
+            guest& g = guests_[i];
+            iovec part{reinterpret_cast<char*>(&g.hello) + g.got, sizeof g.hello - g.got};
+            msghdr m{};
+            m.msg_iov = &part;
+            m.msg_iovlen = 1;
+            const ssize_t got =
+                detail::without_eintr([&] { return calls_->recvmsg(g.socket.get(), &m, MSG_DONTWAIT); });
+            if (got > 0) g.got += static_cast<std::size_t>(got);
+            const bool is_whole = g.got == sizeof g.hello;
+            const bool is_over = !is_whole && (got == 0 || (got < 0 && !detail::would_block(errno)) ||
+                                               (got < 0 && now_ns() > g.until_ns));
+            if (!is_whole && !is_over) {
+                ++i;
+                continue;
+            }
+            // At most so many wait for communicators that may never be made.
+            if (is_whole && g.hello.is_sound(token_) && parked_.size() < 8 * most_guests()) {
+                detail::tune_socket(g.socket.get(), is_near(g.socket.get()));
+                parked_.push_back(std::move(g));
+            }
+            guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+    }
+    static bool is_near(int fd) {
+        socket_address a;
+        a.bytes = sizeof a.address;
+        return ::getsockname(fd, reinterpret_cast<sockaddr*>(&a.address), &a.bytes) == 0 && a.is_loopback();
+    }
+    // Closes what has been delivered. Answers that still come are read away.
+    void drain() {
+        for (std::size_t i = 0; i < lingering_.size();)
+            if (has_gone(lingering_[i])) lingering_.erase(lingering_.begin() + static_cast<std::ptrdiff_t>(i));
+            else ++i;
+    }
+    [[gnu::cold]] static bool has_gone(leaver& l) {
+        if (l.connection) {
+            (void)l.connection->move();
+            if (!l.connection->is_live()) return true;
+            if (!l.connection->has_said_bye()) return false;
+            l.socket = l.connection->release_socket();
+            l.connection = nullptr;
+            (void)::shutdown(l.socket.get(), SHUT_WR);
+        }
+        char nothing[4096];
+        ssize_t got;
+        while ((got = ::recv(l.socket.get(), nothing, sizeof nothing, MSG_DONTWAIT)) > 0) {
+        }
+        if (got == 0 || !detail::would_block(errno)) return true;
+        int held = 0; // bytes that the other end's system has not acknowledged
+        return ::ioctl(l.socket.get(), SIOCOUTQ, &held) != 0 || held == 0;
+    }
+
+    descriptor listener_;
+    std::vector<socket_address> peers_;
+    std::int64_t linger_ns_;
+    const socket_calls* calls_;
+    char token_[detail::stream_hello::token_bytes];
+    detail::turn turn_, helping_;
+    std::vector<guest> guests_, parked_;
+    std::vector<leaver> lingering_;
+    std::vector<detail::helped*> helped_;
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One connection between two ranks of one communicator that share no memory. Either end has the channels of channel.hpp
+// in memory of its own, for every port and both directions; move() carries what one end has committed to the other
+// end's slots. So a task over sockets runs the very code that it runs over shared memory, and sends large messages from
+// and receives them into the slots themselves.
+//
+//   slot of the sender → sendmsg, many frames at once → recvmsg into the slot of the receiver → taken → credit back
+//
+// A frame goes out only when the receiver has a free slot for it (it said how many it has taken), so nobody ever has to
+// stop reading and no port waits for another. Knows no communicator: whoever has it open asks what it heard.
+#pragma once
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include <atomic>
+
+#include <collx/transport/channel.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+#include <collx/transport/detail/stream_frame.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+class stream {
+public:
+    static constexpr int most_ports = 8;
+    // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
+    static constexpr std::size_t write_bytes = 512 * 1024;
+
+    enum class phase : unsigned char {
+        closed,  // no connection
+        waiting, // of a lower rank: the peer has not said welcome yet
+        open,
+        left, // the peer said goodbye; all it had to say has arrived
+        lost  // ended without a goodbye, or by nonsense (see is_nonsense)
+    };
+
+    stream(const socket_calls& calls, channel_shape shape, int ports) : calls_(&calls), shape_(shape), ports_(ports) {}
+    stream(const stream&) = delete;
+    ~stream() {
+        if (base_ != nullptr) ::munmap(base_, mapped_bytes());
+    }
+
+    // The ends that tasks use. They may be used by another thread than the one that calls move().
+    sending_end tx(int port) {
+        if (!map()) fail_map();
+        used_ |= 1u << port;
+        return sending_end(tx_base(port), shape_);
+    }
+    receiving_end rx(int port) {
+        if (!map()) fail_map();
+        return receiving_end(rx_base(port), shape_);
+    }
+
+    // Takes over a socket, connected or on its way. `hello` goes out first if there is one; a lower rank's end sends
+    // nothing else before the welcome. Requires: no connection so far.
+    void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome) {
+        socket_ = static_cast<descriptor&&>(socket);
+        phase_ = wait_for_welcome ? phase::waiting : phase::open;
+        first_ = last_ = 0;
+        done_bytes_ = staged_ = 0;
+        cannot_send_ = false;
+        error_ = 0;
+        if (hello == nullptr) return;
+        hello_ = *hello;
+        entries_[last_++] = {{}, reinterpret_cast<const std::byte*>(&hello_), sizeof hello_, 0, false};
+    }
+    // Gives up a connection over which nothing was said but hello.
+    void close() { socket_.close(), phase_ = phase::closed; }
+    phase state() const { return phase_; }
+    bool is_nonsense() const { return is_nonsense_; }
+    bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
+    int fd() const { return socket_.get(); }
+    bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
+
+    // Sends and receives what can be without waiting. True if anything moved.
+    bool move(bool is_readable = true) {
+        bool moved = send();
+        if (is_readable) moved = receive() || moved;
+        return moved && (send(), true); // credits for what has come, at once
+    }
+
+    // Small words for the other end; they go out before any message that has not begun.
+    void say_welcome() { owes_welcome_ = true; }
+    void say_failure(std::uint64_t word) { failure_ = word; }
+    void say_waiting(int for_rank) { waiting_ = for_rank + 1, owes_waiting_ = true; }
+    void say_bye() { owes_bye_ = true; }
+    bool has_said_bye() const { return has_said_bye_; }
+    bool has_said_failure() const { return !is_live() || (said_failure_ == failure_ && first_ == last_); }
+    // What the other end said: the word that ended the communicator (0: nothing), whom it waits for and since when that
+    // is known.
+    std::uint64_t heard_failure() const { return heard_failure_; }
+    int heard_waiting() const { return heard_waiting_; }
+    std::int64_t heard_waiting_at_ns() const { return heard_waiting_at_ns_; }
+
+    // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
+    bool is_flushed() const {
+        if (phase_ == phase::left || phase_ == phase::lost) return true;
+        if (first_ != last_) return false;
+        return !has_messages();
+    }
+    descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
+
+private:
+    using entry = detail::stream_entry;
+    using outgoing = detail::stream_outgoing;
+    using incoming = detail::stream_incoming;
+    static constexpr int most_entries = 32;
+    static constexpr std::size_t stage_bytes = 4096;
+    using kind = detail::stream_frame::kind;
+
+    // ------------------------------------------------------------------ memory
+    std::size_t mapped_bytes() const { return static_cast<std::size_t>(ports_) * 2 * shape_.bytes(); }
+    bool map() {
+        if (base_ != nullptr) return true;
+        void* p =
+            ::mmap(nullptr, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p != MAP_FAILED) base_ = static_cast<std::byte*>(p);
+        return base_ != nullptr;
+    }
+    [[noreturn, gnu::cold]] void fail_map() const {
+        fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map %zu bytes of slots",
+             mapped_bytes());
+    }
+    std::byte* tx_base(int port) const { return base_ + static_cast<std::size_t>(port) * 2 * shape_.bytes(); }
+    std::byte* rx_base(int port) const { return tx_base(port) + shape_.bytes(); }
+    detail::channel_memory tx_memory(int port) const { return {tx_base(port), shape_}; }
+    detail::channel_memory rx_memory(int port) const { return {rx_base(port), shape_}; }
+    bool has_message(int p) const {
+        const std::uint64_t i = out_[p].queued;
+        return tx_memory(p).slot(i).number.load(std::memory_order_acquire) == i + 1;
+    }
+    bool has_messages() const {
+        for (int p = 0; p < ports_; ++p)
+            if ((used_ >> p & 1) != 0 && has_message(p)) return true;
+        return false;
+    }
+    std::uint64_t taken_of(int p) const {
+        return base_ == nullptr ? 0 : rx_memory(p).taken().load(std::memory_order_acquire);
+    }
+
+    // ------------------------------------------------------------------ sending
+    bool send() {
+        bool moved = false;
+        while (is_live() && !cannot_send_ && refill()) {
+            iovec parts[2 * most_entries];
+            int count = 0;
+            std::size_t want = 0, skip = done_bytes_;
+            const auto add = [&](const void* at, std::size_t bytes) {
+                const std::size_t here = skip < bytes ? skip : bytes;
+                skip -= here;
+                if (bytes == here) return;
+                parts[count++] = {const_cast<char*>(static_cast<const char*>(at)) + here, bytes - here};
+                want += bytes - here;
+            };
+            for (int i = first_; i < last_; ++i) {
+                add(&entries_[i].head, entries_[i].head_bytes);
+                add(entries_[i].payload, entries_[i].payload_bytes);
+            }
+            msghdr m{};
+            m.msg_iov = parts;
+            m.msg_iovlen = static_cast<std::size_t>(count);
+            const ssize_t sent =
+                detail::without_eintr([&] { return calls_->sendmsg(socket_.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
+            if (sent < 0) {
+                // The other end may have said why before it closed: receive() decides.
+                if (!detail::would_block(errno)) cannot_send_ = true, error_ = errno;
+                return moved;
+            }
+            moved = true;
+            account(static_cast<std::size_t>(sent));
+            if (static_cast<std::size_t>(sent) < want) return moved;
+        }
+        return moved;
+    }
+    void account(std::size_t bytes) {
+        done_bytes_ += bytes;
+        for (; first_ < last_ && done_bytes_ >= entries_[first_].bytes(); ++first_) {
+            const entry& e = entries_[first_];
+            done_bytes_ -= e.bytes();
+            if (e.is_message)
+                tx_memory(e.head.at_port).taken().store(++out_[e.head.at_port].sent, std::memory_order_release);
+            else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
+        }
+        if (first_ == last_) first_ = last_ = 0;
+    }
+    // Lines up frames behind what is on its way. False when there is nothing to send.
+    bool refill() {
+        // Bad news needs no welcome.
+        const bool may_speak = phase_ == phase::open || (phase_ == phase::waiting && failure_ != 0);
+        if (last_ == most_entries || !may_speak || has_queued_bye_) return first_ != last_;
+        if (owes_welcome_) owes_welcome_ = false, add_word({.what = kind::welcome});
+        if (failure_ != said_failure_) {
+            said_failure_ = failure_;
+            add_word({.what = kind::failure,
+                      .bytes = static_cast<std::uint32_t>(failure_),
+                      .tag = static_cast<std::uint32_t>(failure_ >> 32)});
+        }
+        if (base_ != nullptr && phase_ == phase::open) {
+            add_credits();
+            if (failure_ == 0) add_messages();
+        }
+        if (owes_waiting_ && last_ < most_entries) {
+            owes_waiting_ = false;
+            add_word({.what = kind::waiting, .bytes = static_cast<std::uint32_t>(waiting_)});
+        }
+        if (owes_bye_ && last_ < most_entries && (failure_ != 0 || !has_messages()))
+            has_queued_bye_ = true, add_word({.what = kind::bye});
+        return first_ != last_;
+    }
+    void add_word(detail::stream_frame f) {
+        if (last_ < most_entries) entries_[last_++] = {f, nullptr, 0, sizeof f, false};
+    }
+    // Half of the slots at a time: seldom, and a sender that waits for a slot is always told of one.
+    void add_credits() {
+        for (int p = 0; p < ports_ && last_ < most_entries; ++p) {
+            const std::uint64_t taken = taken_of(p);
+            if ((taken - in_[p].told) * 2 < static_cast<std::uint64_t>(shape_.depth)) continue;
+            in_[p].told = taken;
+            add_word({.what = kind::credit,
+                      .at_port = static_cast<std::uint8_t>(p),
+                      .taken = static_cast<std::uint32_t>(taken)});
+        }
+    }
+    void add_messages() {
+        std::size_t bytes = 0;
+        for (int i = first_; i < last_; ++i) bytes += entries_[i].payload_bytes;
+        for (bool again = true; again;) {
+            again = false;
+            for (int p = 0; p < ports_; ++p) {
+                if ((used_ >> p & 1) == 0) continue;
+                if (last_ == most_entries || bytes >= write_bytes) return;
+                outgoing& o = out_[p];
+                if (o.queued - o.taken >= static_cast<std::uint64_t>(shape_.depth) || !has_message(p)) continue;
+                const auto memory = tx_memory(p);
+                const slot_header& slot = memory.slot(o.queued);
+                const std::byte* payload = slot.payload;
+                if (slot.bytes > slot_header::inline_bytes) {
+                    const std::size_t at = memory.place(o.position, slot.bytes);
+                    payload = memory.ring() + at;
+                    o.position = memory.end_of(at, slot.bytes);
+                }
+                in_[p].told = taken_of(p);
+                entries_[last_++] = {{.what = kind::message,
+                                      .at_port = static_cast<std::uint8_t>(p),
+                                      .bytes = slot.bytes,
+                                      .tag = slot.tag,
+                                      .taken = static_cast<std::uint32_t>(in_[p].told)},
+                                     payload,
+                                     slot.bytes,
+                                     sizeof(detail::stream_frame),
+                                     true};
+                ++o.queued;
+                bytes += slot.bytes;
+                again = true;
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ receiving
+    bool receive() {
+        bool moved = false;
+        for (int turn = 0; is_live() && turn < 32; ++turn) {
+            iovec parts[2];
+            int count = 0;
+            if (payload_left_ != 0) parts[count++] = {payload_at_, payload_left_};
+            parts[count++] = {stage_ + staged_, stage_bytes - staged_};
+            const std::size_t room = payload_left_ + stage_bytes - staged_;
+            msghdr m{};
+            m.msg_iov = parts;
+            m.msg_iovlen = static_cast<std::size_t>(count);
+            const ssize_t got = detail::without_eintr([&] { return calls_->recvmsg(socket_.get(), &m, MSG_DONTWAIT); });
+            if (got < 0 && detail::would_block(errno)) return moved;
+            if (got < 0 && error_ == 0) error_ = errno;
+            if (got <= 0) return end(), true;
+            moved = true;
+            std::size_t bytes = static_cast<std::size_t>(got);
+            const std::size_t direct = bytes < payload_left_ ? bytes : payload_left_;
+            if (direct != 0) advance_payload(direct);
+            staged_ += bytes - direct;
+            if (!read_frames()) return is_nonsense_ = true, end(), true;
+            if (bytes < room) return true; // the system had no more
+        }
+        return moved;
+    }
+    void advance_payload(std::size_t bytes) {
+        payload_at_ += bytes;
+        payload_left_ -= bytes;
+        if (payload_left_ == 0) deliver();
+    }
+    // Hands the message over to the receiving end.
+    void deliver() {
+        incoming& i = in_[payload_port_];
+        const std::uint64_t number = i.put++;
+        rx_memory(payload_port_).slot(number).number.store(number + 1, std::memory_order_release);
+    }
+    bool read_frames() {
+        std::size_t at = 0;
+        for (;;) {
+            if (payload_left_ != 0) {
+                const std::size_t here = staged_ - at < payload_left_ ? staged_ - at : payload_left_;
+                if (here == 0) break;
+                std::memcpy(payload_at_, stage_ + at, here);
+                at += here;
+                advance_payload(here);
+                continue;
+            }
+            if (staged_ - at < sizeof(detail::stream_frame)) break;
+            detail::stream_frame f;
+            std::memcpy(&f, stage_ + at, sizeof f);
+            at += sizeof f;
+            if (!read_frame(f)) return false;
+        }
+        std::memmove(stage_, stage_ + at, staged_ - at);
+        staged_ -= at;
+        return true;
+    }
+    // False for what no end of this version says.
+    bool read_frame(const detail::stream_frame& f) {
+        if (f.magic != detail::stream_frame::magic_value || has_heard_bye_) return false;
+        switch (f.what) {
+            case kind::message: return read_taken(f) && begin_message(f);
+            case kind::credit: return read_taken(f);
+            case kind::failure:
+                heard_failure_ = static_cast<std::uint64_t>(f.tag) << 32 | f.bytes;
+                return heard_failure_ != 0;
+            case kind::waiting:
+                heard_waiting_ = static_cast<int>(f.bytes) - 1;
+                heard_waiting_at_ns_ = now_ns();
+                return true;
+            case kind::welcome:
+                if (phase_ != phase::waiting) return false;
+                phase_ = phase::open;
+                return true;
+            case kind::bye: return has_heard_bye_ = true;
+        }
+        return false;
+    }
+    // The other end counts in 32 bits; what it says must lie between what it said before and what it was sent.
+    bool read_taken(const detail::stream_frame& f) {
+        if (f.at_port >= ports_) return false;
+        outgoing& o = out_[f.at_port];
+        const std::uint64_t now = o.taken + static_cast<std::uint32_t>(f.taken - static_cast<std::uint32_t>(o.taken));
+        if (now > o.queued) return false;
+        o.taken = now;
+        return true;
+    }
+    bool begin_message(const detail::stream_frame& f) {
+        if (!map()) return false;
+        incoming& i = in_[f.at_port];
+        if (f.bytes > shape_.slot_bytes || i.put - taken_of(f.at_port) >= static_cast<std::uint64_t>(shape_.depth))
+            return false;
+        const auto memory = rx_memory(f.at_port);
+        slot_header& slot = memory.slot(i.put);
+        slot.bytes = f.bytes;
+        slot.tag = f.tag;
+        payload_at_ = slot.payload;
+        if (f.bytes > slot_header::inline_bytes) {
+            const std::size_t at = memory.place(i.position, f.bytes);
+            payload_at_ = memory.ring() + at;
+            i.position = memory.end_of(at, f.bytes);
+        }
+        payload_port_ = f.at_port;
+        payload_left_ = f.bytes;
+        if (payload_left_ == 0) deliver();
+        return true;
+    }
+    void end() {
+        phase_ = has_heard_bye_ && !is_nonsense_ ? phase::left : phase::lost;
+        socket_.close();
+    }
+
+    const socket_calls* calls_;
+    channel_shape shape_;
+    int ports_;
+    unsigned used_ = 0; // ports that this end sends on
+    std::byte* base_ = nullptr;
+    descriptor socket_;
+    phase phase_ = phase::closed;
+    bool cannot_send_ = false, is_nonsense_ = false, has_heard_bye_ = false, has_said_bye_ = false;
+    bool owes_welcome_ = false, owes_waiting_ = false, owes_bye_ = false, has_queued_bye_ = false;
+    std::uint64_t failure_ = 0, said_failure_ = 0, heard_failure_ = 0;
+    int waiting_ = 0, heard_waiting_ = -1;
+    std::int64_t heard_waiting_at_ns_ = 0;
+    outgoing out_[most_ports];
+    incoming in_[most_ports];
+    detail::stream_hello hello_;
+    entry entries_[most_entries];
+    int first_ = 0, last_ = 0, error_ = 0;
+    std::size_t done_bytes_ = 0; // of the first entry
+    std::byte* payload_at_ = nullptr;
+    std::size_t payload_left_ = 0;
+    int payload_port_ = 0;
+    std::size_t staged_ = 0;
+    std::byte stage_[stage_bytes];
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=120
+//
+// Communicators whose ranks are on several hosts, as threads: which ways they take, what they refuse and in which
+// words. That every collective is right over sockets is what the property tests check.
+#include "support.hpp"
+
+#include <memory>
+
+using namespace collx_test;
+using collx::errc;
+
+namespace {
+
+const spread each_alone{1}, two_a_host{2};
+
+bool is_here(collx::communicator& w) { return w.internals().net.is_one_host(); }
+int connections(collx::communicator& w) { return w.internals().net.remote()->connections(); }
+
+collx::host_description host_from(std::vector<const char*> variables) {
+    variables.push_back(nullptr);
+    return collx::describe_host(collx::environment(variables.data()));
+}
+
+} // namespace
+
+TEST_CASE("a rank connects to those it talks to and to no others") {
+    on_hosts(8, each_alone, [](collx::communicator& w) {
+        collx::barrier(w.with(collx::algo::dissemination_barrier{}));
+        const int me = w.rank();
+        // The tree of a communicator: 7 edges of 28 pairs.
+        EXPECT(connections(w) < 7);
+        auto pair = w.split(me / 2);
+        std::vector<int> x(1000, me);
+        for (int i = 0; i < 3; ++i) collx::all_reduce(pair, x);
+        EXPECT(connections(pair) == 1);
+    });
+    on_hosts(6, each_alone, [](collx::communicator& w) {
+        const int tree = connections(w), me = w.rank();
+        std::vector<int> x(60'000, 1);
+        collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x);
+        EXPECT(x[59'999] == 6);
+        EXPECT(connections(w) <= tree + 2);
+        if (me == 5) EXPECT(connections(w) <= 3);
+    });
+}
+
+TEST_CASE("split: groups of one host share memory, others do not") {
+    on_hosts(6, two_a_host, [](collx::communicator& w) {
+        EXPECT(!is_here(w));
+        auto row = w.split(w.rank() / 2), column = w.split(w.rank() % 2, -w.rank());
+        EXPECT(is_here(row) && row.size() == 2);
+        EXPECT(!is_here(column) && column.size() == 3);
+        int x = w.rank(), y = w.rank();
+        collx::all_reduce(row.with(collx::algo::one_shot_all_reduce{}), collx::value(x));
+        EXPECT(x == w.rank() / 2 * 4 + 1);
+        collx::all_reduce(column, collx::value(y));
+        EXPECT(y == 6 + w.rank() % 2 * 3);
+        EXPECT(column.rank() == 2 - w.rank() / 2);
+        auto none = w.split(w.rank() == 3 ? -1 : 0);
+        EXPECT(none.is_empty() == (w.rank() == 3));
+        if (w.rank() != 3) {
+            int one = 1;
+            collx::all_reduce(none, collx::value(one));
+            EXPECT(one == 5);
+        }
+    });
+}
+
+TEST_CASE("communicators are independent: two ranks use them in different orders") {
+    on_hosts(2, each_alone, [](collx::communicator& w) {
+        auto a = w.split(0), b = w.split(0);
+        std::vector<int> x(30'000, w.rank()), y(30'000, w.rank());
+        for (int i = 0; i < 20; ++i) {
+            if (w.rank() == 0) collx::send(a, x, 1), collx::recv(b, y, 1);
+            else collx::send(b, y, 0), collx::recv(a, x, 0);
+        }
+        EXPECT(x[0] == 0 && y[0] == 1);
+        collx::barrier(w);
+    });
+}
+
+TEST_CASE("outstanding calls and groups go on over sockets") {
+    for (const spread& s : {each_alone, two_a_host, spread{2, true}})
+        on_hosts(4, s, [](collx::communicator& w) {
+            std::vector<int> x(50'000, w.rank()), y(10, 1), z(300, w.rank());
+            auto first = collx::async::all_reduce(w, x);
+            auto second = collx::async::all_reduce(w, y);
+            collx::barrier(w);
+            second.wait();
+            while (!first.test()) {
+            }
+            EXPECT(x[49'999] == 6 && y[9] == 4);
+            collx::group g(w);
+            g.all_reduce(y);
+            g.broadcast(z, 2);
+            g.launch();
+            EXPECT(y[0] == 16 && z[299] == 2);
+        });
+}
+
+TEST_CASE("shared vectors are ordinary memory across hosts") {
+    on_hosts(4, two_a_host, [](collx::communicator& w) {
+        auto x = collx::make_shared_vector<int>(w, 5000, w.rank());
+        collx::all_reduce(w, x);
+        EXPECT(x[4999] == 6);
+    });
+}
+
+TEST_CASE("what needs a common memory is refused with a remedy, on every rank") {
+    on_hosts(4, two_a_host, [](collx::communicator& w) {
+        std::vector<int> x(100, 1), y(400);
+        auto e = thrown<collx::error>(w, [&] { collx::all_reduce(w.with(collx::algo::one_shot_all_reduce{}), x); });
+        EXPECT(e.code() == errc::unsupported && says(e, "several hosts") && says(e, "ring"));
+        e = thrown<collx::error>(w, [&] { collx::barrier(w.with(collx::algo::flag_barrier{})); });
+        EXPECT(e.code() == errc::unsupported);
+        e = thrown<collx::error>(w, [&] { collx::all_gather(w.with(collx::attach{}), x, y); });
+        EXPECT(e.code() == errc::unsupported && says(e, "attach"));
+        e = thrown<collx::error>(w, [&] { (void)w.shrink(); });
+        EXPECT(e.code() == errc::unsupported);
+        collx::all_reduce(w, x); // nothing has broken
+        EXPECT(x[99] == 4);
+    });
+}
+
+TEST_CASE("checked calls compare across hosts") {
+    on_hosts(4, two_a_host, [](collx::communicator& w) {
+        w.set_checked(true);
+        std::vector<int> x(w.rank() == 3 ? 11 : 10, 1);
+        const auto e = thrown<collx::mismatch>(w, [&] { collx::all_reduce(w, x); });
+        EXPECT(e.peer() == 3 && says(e, "count"));
+    });
+    on_hosts(3, each_alone, [](collx::communicator& w) {
+        std::vector<int> x(w.rank() == 1 ? 11 : 10, 1);
+        try {
+            collx::all_reduce(w, x);
+            EXPECT(false);
+        } catch (const collx::mismatch&) {
+            EXPECT(true);
+        }
+    });
+}
+
+TEST_CASE("an address that others can reach must be allowed") {
+    CHECK(host_from({"COLLX_HOST_ID=a"}).id == "a");
+    CHECK(host_from({}).address == "127.0.0.1");
+    CHECK(host_from({"COLLX_ADDRESS=::1"}).address == "::1");
+    CHECK(host_from({"COLLX_ADDRESS=10.1.2.3", "COLLX_INSECURE=1"}).has_address);
+    for (const char* address : {"COLLX_ADDRESS=10.1.2.3", "COLLX_ADDRESS=0.0.0.0", "COLLX_ADDRESS=::"}) {
+        try {
+            (void)host_from({address, "COLLX_INSECURE=0"});
+            FAIL(address);
+        } catch (const collx::error& e) {
+            CHECK(e.code() == errc::environment);
+            CHECK(says(e, "COLLX_INSECURE=1"));
+        }
+    }
+    CHECK_THROWS_AS(host_from({"COLLX_ADDRESS=localhost"}), collx::error);
+}
+
+TEST_CASE("ranks on several machines need addresses") {
+    using cards = std::vector<std::string>;
+    CHECK(collx::detail::number_hosts(cards{"a m 0", "b m 0", "a m 0"}, 0) == std::vector<int>{0, 1, 0});
+    CHECK(collx::detail::number_hosts(cards{"a m 1", "b n 1"}, 1) == std::vector<int>{0, 1});
+    for (const cards& c : {cards{"a m 1", "b n 0"}, cards{"a m 1", "c m 1", "b n 0"}}) {
+        try {
+            (void)collx::detail::number_hosts(c, 0);
+            FAIL("no error");
+        } catch (const collx::error& e) {
+            CHECK(e.code() == errc::environment);
+            CHECK(e.peer() == static_cast<int>(c.size()) - 1);
+            CHECK(says(e, "COLLX_ADDRESS"));
+        }
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The contract of channels over connections (TCP of both families and unix sockets, on good days and bad), what a
+// stream does with nonsense and with ends of all kinds, and the door that strangers knock at.
+//
+// collx-test: timeout=120
+#include <collx/transport/socket_hub.hpp>
+
+#include <arpa/inet.h>
+#include <dirent.h>
+
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "support/faulty_sockets.hpp"
+#include "transport/channel_contract.hpp"
+
+using namespace collx;
+using namespace collx_test;
+using detail::stream_frame;
+using kind = stream_frame::kind;
+
+namespace {
+
+socket_address loopback(bool v6) {
+    socket_address a;
+    if (v6) {
+        auto& in = reinterpret_cast<sockaddr_in6&>(a.address);
+        in.sin6_family = AF_INET6;
+        in.sin6_addr = in6addr_loopback;
+        a.bytes = sizeof in;
+    } else {
+        auto& in = reinterpret_cast<sockaddr_in&>(a.address);
+        in.sin_family = AF_INET;
+        in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        a.bytes = sizeof in;
+    }
+    return a;
+}
+// Connected, not blocking.
+std::pair<descriptor, descriptor> connection(int family) {
+    if (family == AF_UNIX) {
+        int fds[2];
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) != 0) std::abort();
+        return {descriptor(fds[0]), descriptor(fds[1])};
+    }
+    socket_address a = loopback(family == AF_INET6);
+    const descriptor door = socket_hub::listen_on(a);
+    descriptor one(::socket(family, SOCK_STREAM, 0));
+    if (::connect(one.get(), a.get(), a.bytes) != 0) std::abort();
+    descriptor other(::accept4(door.get(), nullptr, nullptr, SOCK_NONBLOCK));
+    detail::tune_socket(one.get(), true);
+    detail::tune_socket(other.get(), true);
+    return {std::move(one), std::move(other)};
+}
+
+// Ends that carry on what they wait for, as a communicator does.
+struct carrying_tx {
+    stream& s;
+    sending_end end;
+    std::byte* try_acquire(std::size_t bytes) {
+        s.move();
+        return end.try_acquire(bytes);
+    }
+    void commit(std::size_t bytes, std::uint32_t tag = 0) { end.commit(bytes, tag); }
+};
+struct carrying_rx {
+    stream& s;
+    receiving_end end;
+    bool has_message() {
+        if (!end.has_message()) s.move();
+        return end.has_message();
+    }
+    bool is_expected(std::size_t bytes, std::uint32_t tag) const { return end.is_expected(bytes, tag); }
+    const std::byte* peek(std::size_t bytes) const { return end.peek(bytes); }
+    void release(std::size_t bytes) { end.release(bytes); }
+};
+
+template <int Family, bool BadDay>
+struct socket_world {
+    static constexpr int at_port = 3;
+    stream left, right;
+    explicit socket_world(channel_shape s)
+        : left(BadDay ? bad_day_calls : system_socket_calls, s, 5),
+          right(BadDay ? bad_day_calls : system_socket_calls, s, 5) {
+        auto [a, b] = connection(Family);
+        left.open(std::move(a), nullptr, false);
+        right.open(std::move(b), nullptr, false);
+    }
+    template <class Send, class Receive>
+    std::pair<int, int> run(Send send, Receive receive) {
+        std::pair<int, int> result{-1, -1};
+        std::thread other([&] {
+            carrying_tx tx{left, left.tx(at_port)};
+            result.first = send(tx);
+            if (!wait_until([&] { return left.move(), left.is_flushed(); })) result.first = 8;
+        });
+        carrying_rx rx{right, right.rx(at_port)};
+        result.second = receive(rx);
+        other.join();
+        return result;
+    }
+};
+using tcp4 = socket_world<AF_INET, false>;
+using tcp6 = socket_world<AF_INET6, false>;
+using local = socket_world<AF_UNIX, false>;
+using bad_tcp = socket_world<AF_INET, true>;
+using bad_local = socket_world<AF_UNIX, true>;
+
+// A stream whose other end is the test.
+struct half_open {
+    static constexpr channel_shape shape{.depth = 4, .slot_bytes = 4096};
+    stream s{system_socket_calls, shape, 5};
+    descriptor test;
+    explicit half_open(int family = AF_UNIX) {
+        auto [a, b] = connection(family);
+        s.open(std::move(a), nullptr, false);
+        test = std::move(b);
+    }
+    void say(const void* bytes, std::size_t n) { REQUIRE(::send(test.get(), bytes, n, 0) == static_cast<ssize_t>(n)); }
+    void say(stream_frame f) { say(&f, sizeof f); }
+    void message(int port, std::size_t bytes) {
+        say({.at_port = static_cast<std::uint8_t>(port), .bytes = static_cast<std::uint32_t>(bytes)});
+        const std::vector<char> payload(bytes, 'x');
+        say(payload.data(), bytes);
+    }
+};
+
+int open_descriptors() {
+    int n = 0;
+    DIR* d = ::opendir("/proc/self/fd");
+    while (::readdir(d) != nullptr) ++n;
+    ::closedir(d);
+    return n;
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("streams keep order and content", "", tcp4, tcp6, local, bad_tcp, bad_local) {
+    check_order_and_content<TestType>();
+}
+TEMPLATE_TEST_CASE("streams carry many short messages", "", tcp4, local, bad_tcp) { check_short_messages<TestType>(); }
+
+TEST_CASE("a sender fills its own slots and those of the receiver, and no more until they are taken") {
+    constexpr channel_shape shape{.depth = 4, .slot_bytes = 1024};
+    tcp4 world(shape);
+    auto tx = world.left.tx(1);
+    auto rx = world.right.rx(1);
+    const auto carry = [&] {
+        for (int i = 0; i < 200; ++i) world.left.move(), world.right.move();
+    };
+    int sent = 0;
+    for (int tries = 0; tries < 100; ++tries) {
+        if (tx.try_acquire(500) != nullptr) tx.commit(500), ++sent;
+        carry();
+    }
+    CHECK(sent == 2 * shape.depth);
+    CHECK(!world.left.is_flushed());
+    for (int taken = 0; taken < 2; ++taken) {
+        REQUIRE(rx.has_message());
+        rx.release(500);
+    }
+    carry(); // half of the slots: the sender is told
+    int more = 0;
+    while (tx.try_acquire(500) != nullptr) tx.commit(500), ++more, carry();
+    CHECK(more == 2);
+}
+
+TEST_CASE("ports do not wait for each other") {
+    tcp4 world({.depth = 2, .slot_bytes = 64});
+    auto stuck = world.left.tx(0), goes = world.left.tx(4);
+    auto rx = world.right.rx(4);
+    for (int i = 0; i < 50; ++i) {
+        if (stuck.try_acquire(60) != nullptr) stuck.commit(60); // nobody takes these
+        world.left.move(), world.right.move();
+    }
+    for (std::uint64_t m = 0; m < 100; ++m) {
+        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), goes.try_acquire(40) != nullptr; }));
+        fill_message(goes.try_acquire(40), m, 40);
+        goes.commit(40);
+        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        REQUIRE(is_message(rx.peek(40), m, 40));
+        rx.release(40);
+    }
+}
+
+TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after each") {
+    local world({.depth = 2, .slot_bytes = 64});
+    world.left.say_waiting(7);
+    world.left.say_failure(0x3'0000'0005);
+    world.left.move(), world.right.move();
+    CHECK(world.right.heard_waiting() == 7);
+    CHECK(world.right.heard_failure() == 0x3'0000'0005);
+    CHECK(world.right.state() == stream::phase::open);
+    world.left.say_bye();
+    world.left.move();
+    CHECK(world.left.has_said_bye());
+    world.left.release_socket();
+    CHECK(wait_until([&] { return world.right.move(), !world.right.is_live(); }));
+    CHECK(world.right.state() == stream::phase::left);
+    CHECK(world.right.is_flushed());
+
+    local cut({.depth = 2, .slot_bytes = 64});
+    cut.left.release_socket();
+    CHECK(wait_until([&] { return cut.right.move(), !cut.right.is_live(); }));
+    CHECK(cut.right.state() == stream::phase::lost);
+    CHECK(!cut.right.is_nonsense());
+
+    half_open half;
+    half.say("CL", 1); // half a frame
+    half.test.close();
+    CHECK(wait_until([&] { return half.s.move(), !half.s.is_live(); }));
+    CHECK(half.s.state() == stream::phase::lost);
+}
+
+TEST_CASE("a goodbye waits for the messages before it") {
+    tcp4 world({.depth = 2, .slot_bytes = 1024});
+    auto tx = world.left.tx(0);
+    auto rx = world.right.rx(0);
+    int sent = 0;
+    for (int tries = 0; tries < 20; ++tries) {
+        if (tx.try_acquire(1000) != nullptr) tx.commit(1000), ++sent;
+        world.left.move(), world.right.move();
+    }
+    world.left.say_bye();
+    world.left.move();
+    CHECK(!world.left.has_said_bye());
+    for (int got = 0; got < sent; ++got) {
+        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        rx.release(1000);
+    }
+    CHECK(wait_until([&] { return world.left.move(), world.right.move(), world.left.has_said_bye(); }));
+}
+
+TEST_CASE("what no schedule allows ends the stream and nothing else") {
+    const auto is_refused = [](const char* what, auto&& speak) {
+        half_open h;
+        (void)h.s.tx(0); // memory is there
+        speak(h);
+        const bool ended = wait_until([&] { return h.s.move(), !h.s.is_live(); });
+        INFO(what);
+        CHECK(ended);
+        CHECK(h.s.is_nonsense());
+    };
+    is_refused("another magic", [](auto& h) { h.say({.magic = 0x1234}); });
+    is_refused("an unknown kind", [](auto& h) { h.say({.what = static_cast<kind>(0)}); });
+    is_refused("an unknown kind", [](auto& h) { h.say({.what = static_cast<kind>(7)}); });
+    is_refused("a port too far", [](auto& h) { h.say({.at_port = 5, .bytes = 1}); });
+    is_refused("a port too far", [](auto& h) { h.say({.what = kind::credit, .at_port = 255}); });
+    is_refused("longer than a slot", [](auto& h) { h.say({.bytes = half_open::shape.slot_bytes + 1}); });
+    is_refused("much longer than a slot", [](auto& h) { h.say({.bytes = UINT32_MAX}); });
+    is_refused("lent", [](auto& h) { h.say({.bytes = 8 | slot_header::lent_bit}); });
+    is_refused("more than there are slots", [](auto& h) {
+        for (int i = 0; i < half_open::shape.depth; ++i) h.message(2, 100);
+        h.message(2, 100);
+    });
+    is_refused("has taken what was not sent", [](auto& h) { h.say({.what = kind::credit, .taken = 1}); });
+    is_refused("has given back", [](auto& h) { h.say({.what = kind::credit, .taken = UINT32_MAX}); });
+    is_refused("a welcome to nobody", [](auto& h) { h.say({.what = kind::welcome}); });
+    is_refused("an empty failure", [](auto& h) { h.say({.what = kind::failure}); });
+    is_refused("words after the goodbye", [](auto& h) {
+        h.say({.what = kind::bye});
+        h.message(0, 10);
+    });
+}
+
+TEST_CASE("random bytes, and good frames with random bits turned, never do harm") {
+    std::mt19937 random(20261121);
+    const auto below = [&](unsigned n) { return random() % n; };
+    int ended = 0;
+    for (int round = 0; round < 400; ++round) {
+        half_open h;
+        std::vector<receiving_end> rx;
+        for (int p = 0; p < 5; ++p) rx.push_back(h.s.rx(p));
+        std::vector<std::byte> bytes;
+        for (int f = 0; f < 30; ++f) {
+            stream_frame frame{.what = static_cast<kind>(below(5) == 0 ? 2 + below(5) : 1),
+                               .at_port = static_cast<std::uint8_t>(below(5)),
+                               .bytes = static_cast<std::uint32_t>(below(4) == 0 ? below(4097) : below(120))};
+            if (frame.what != kind::message) frame.bytes = 1;
+            const auto* head = reinterpret_cast<const std::byte*>(&frame);
+            bytes.insert(bytes.end(), head, head + sizeof frame);
+            if (frame.what == kind::message) bytes.resize(bytes.size() + frame.bytes, std::byte{1});
+        }
+        for (unsigned i = below(4); i > 0; --i)
+            bytes[below(static_cast<unsigned>(bytes.size()))] ^= std::byte(1u << below(8));
+        for (std::size_t at = 0; at < bytes.size() && h.s.is_live();) {
+            const std::size_t n = std::min<std::size_t>(bytes.size() - at, 1 + below(3000));
+            (void)::send(h.test.get(), bytes.data() + at, n, MSG_NOSIGNAL);
+            at += n;
+            h.s.move();
+            for (auto& end : rx)
+                while (end.has_message()) end.release(0);
+        }
+        ended += !h.s.is_live();
+    }
+    CHECK(ended > 100);
+}
+
+TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
+    const int before = open_descriptors();
+    {
+        socket_address a = loopback(false);
+        descriptor listener = socket_hub::listen_on(a);
+        socket_hub hub(std::move(listener), "0123456789abcdef0123456789abcdef", {a, a}, 1'000'000'000);
+        std::vector<descriptor> strangers;
+        const auto knock = [&](const void* bytes, std::size_t n) {
+            descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+            if (::connect(s.get(), a.get(), a.bytes) != 0) std::abort();
+            (void)::send(s.get(), bytes, n, MSG_NOSIGNAL);
+            strangers.push_back(std::move(s));
+        };
+        detail::stream_hello h;
+        h.communicator = 42;
+        h.from = 1;
+        h.set_token("0123456789abcdef0123456789abcdef", 32);
+        const auto changed = [&](auto&& change) {
+            detail::stream_hello other = h;
+            change(other);
+            knock(&other, sizeof other);
+        };
+        int came = 0;
+        const auto look = [&](std::uint64_t id) {
+            for (int i = 0; i < 20; ++i) {
+                hub.look(id, [&](const detail::stream_hello& heard, descriptor) { came += heard.from == 1; });
+                ::usleep(500);
+            }
+        };
+        knock("GET / HTTP/1.0\r\n\r\n", 18);
+        knock("", 0);
+        knock(&h, 30); // half a hello
+        changed([](auto& x) { x.token[31] ^= 1; });
+        changed([](auto& x) { x.token[0] = 0; });
+        changed([](auto& x) { x.magic ^= 1; });
+        changed([](auto& x) { x.from_side = static_cast<detail::stream_hello::side>(3); });
+        look(42);
+        CHECK(came == 0);
+        knock(&h, sizeof h);
+        changed([](auto& x) { x.communicator = 43; });
+        look(42);
+        CHECK(came == 1);
+        look(43); // it waited until somebody asked for it
+        CHECK(came == 2);
+        for (int i = 0; i < 200; ++i) knock("x", 1);
+        changed([](auto& x) { x.communicator = 44; });
+        look(44); // the most silent had to go
+        CHECK(came == 3);
+    }
+    CHECK(open_descriptors() == before);
+}
