@@ -123,3 +123,18 @@ TEST_CASE("deterministic in scans, parts and groups") {
         }
     });
 }
+
+TEST_CASE("deterministic refuses an algorithm that keeps the order for some roots only") {
+    on_ranks(4, [](collx::communicator& w) {
+        std::vector<float> x(100, 1.0f), y(100);
+        auto bound = w.with(collx::algo::double_tree_reduce{}, collx::deterministic{});
+        collx::reduce(bound, x, y, collx::plus{}, {.root = 0});
+        try {
+            collx::reduce(bound, x, y, collx::plus{}, {.root = 2});
+            EXPECT(false);
+        } catch (const collx::invalid_argument& e) {
+            EXPECT(std::strstr(e.what(), "deterministic keeps it") != nullptr);
+        }
+        collx::reduce(w.with(collx::algo::double_tree_reduce{}), x, y, collx::plus{}, {.root = 2});
+    });
+}

@@ -254,14 +254,20 @@ private:
                           "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
                           "of the two.");
             if constexpr (requires { algorithm.root; }) algorithm.root = f.root;
-            if constexpr (mover_type::reduces && !is_commutative_v<Op, element_of<In>> &&
-                          requires { algorithm.needs_commutative_for(1); })
-                if (algorithm.needs_commutative_for(core_.net.size()))
+            constexpr bool keeps_order = Policies::rank_order || !is_commutative_v<Op, element_of<In>>;
+            if constexpr (mover_type::reduces && keeps_order && requires { algorithm.needs_commutative_for(1); })
+                if (algorithm.needs_commutative_for(core_.net.size())) {
+                    if constexpr (Policies::rank_order)
+                        fail(errc::invalid_argument, core_.net.rank(), f.root,
+                             "bind another algorithm, or leave the choice to deterministic",
+                             "algorithm %s with root %d changes the order of operands, and deterministic keeps it",
+                             A::name, f.root);
                     fail(errc::invalid_argument, core_.net.rank(), f.root,
                          "say collx::commutative(op) if it is, or use root 0 or another algorithm",
                          "algorithm %s with root %d changes the order of operands, and the operator is not known to be "
                          "commutative",
                          A::name, f.root);
+                }
             if (f.private_counts && !std::is_same_v<A, private_algorithm<C>>)
                 fail(errc::unsupported, core_.net.rank(), -1, "leave the choice of algorithm to the library",
                      "algorithm %s needs counts that all ranks know", A::name);
