@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include <collx/bootstrap/any_store.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/host.hpp>
@@ -51,21 +52,28 @@ struct pmix_by_component {
     int next_turn() { return pmix->next_turn(); }
 };
 
-// Calls f(store) with the store that the description names; rank 0 of a tcp store runs the server meanwhile.
+// Calls f(store) with the store that the description names; rank 0 of a tcp store runs the server meanwhile. A process
+// manager also says who is on this host.
 template <class F>
-auto with_store(const job_description& d, const deadline& until, F&& f) {
+auto with_store(job_description& d, const deadline& until, F&& f) {
     const auto is_scheme = [&](const char* scheme) { return d.store.compare(0, std::strlen(scheme), scheme) == 0; };
     const std::size_t colon = d.store.rfind(':');
     const char* after = d.store.c_str() + (colon != std::string::npos ? colon + 1 : 0);
     if (is_scheme("file:")) {
         file_store store(d.store.substr(5));
-        return f(store);
+        plain_face<file_store> face(store);
+        return f(static_cast<any_store&>(face));
     }
-    if (is_scheme("pmi:"))
-        return f(process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d.rank, d.size, until));
+    if (is_scheme("pmi:")) {
+        pmi_store& store = process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d.rank, d.size, until);
+        read_pmi_locals(store, d);
+        collective_face<pmi_store> face(store);
+        return f(static_cast<any_collective_store&>(face));
+    }
     if (is_scheme("pmix:") && pmix != nullptr) {
         pmix_by_component store;
-        return f(store);
+        collective_face<pmix_by_component> face(store);
+        return f(static_cast<any_collective_store&>(face));
     }
     if (!is_scheme("tcp:") || colon <= 4)
         fail(errc::environment, d.rank, -1, d.remedy, "nothing says how the %d ranks find each other", d.size);
@@ -74,7 +82,8 @@ auto with_store(const job_description& d, const deadline& until, F&& f) {
     sole_ptr<tcp_server> server;
     if (d.rank == 0) server = make_sole<tcp_server>(host, port);
     tcp_store store(host, port, until);
-    auto met = f(store);
+    plain_face<tcp_store> face(store);
+    auto met = f(static_cast<any_store&>(face));
     if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
     return met;
 }
@@ -86,10 +95,7 @@ auto with_store(const job_description& d, const deadline& until, F&& f) {
 // when nothing says how to meet.
 [[gnu::cold]] inline void meet(job_description& d, const deadline& until) {
     if (!d.job.empty() || d.size == 1) return;
-    d.job = detail::with_store(d, until, [&](auto& store) {
-        if constexpr (requires { store.of_manager(""); }) detail::read_pmi_locals(store, d);
-        return rendezvous(store, d.rank, d.size, until);
-    });
+    d.job = detail::with_store(d, until, [&](auto& store) { return rendezvous(store, d.rank, d.size, until); });
 }
 
 // The name alone.
@@ -110,7 +116,6 @@ template <class Listen>
         return {d.job, {}, {}};
     }
     meeting m = detail::with_store(d, until, [&](auto& store) -> meeting {
-        if constexpr (requires { store.of_manager(""); }) detail::read_pmi_locals(store, d);
         // A process manager that knows all ranks to be on one host need not carry their cards.
         if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
             if (d.local_size == d.size && !is_asked) return {rendezvous(store, d.rank, d.size, until), {}, {}};
