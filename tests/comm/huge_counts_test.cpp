@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 serial sanitize=no
+// collx-test: timeout=300 serial sanitize=no optimised
 //
 // More elements than 32 bits count. Inputs are computed as they are read, and outputs are one page mapped again and
 // again, so little memory is needed.

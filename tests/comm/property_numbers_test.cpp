@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 needs=rapidcheck sanitize=nightly
+// collx-test: timeout=300 needs=rapidcheck sanitize=nightly optimised
 //
 // Random sums and maxima of numbers, also through narrower wires and while other calls are under way, against a serial
 // fold. All values are small integers, so that every sum is exact in every type.
