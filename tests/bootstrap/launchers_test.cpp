@@ -130,6 +130,9 @@ TEST_CASE("MPICH's mpiexec") {
                          rank_program()),
                      "PMI");
     check_four_ranks(run("mpiexec.hydra -n 4 env COLLX_BOOTSTRAP=pmi " + rank_program()), "PMI");
+    // As if there were two hosts: addresses go through PMI, data over sockets.
+    check_four_ranks(run("mpiexec.hydra -n 4 sh -c 'COLLX_HOST_ID=host$((PMI_RANK / 2)) exec " + rank_program() + "'"),
+                     "PMI");
     // One program after the other in each rank: the first has said goodbye for all.
     const output two = run("mpiexec.hydra -n 2 sh -c \"" + rank_program() + "; " + rank_program() + "\"");
     INFO(two.text);
@@ -168,6 +171,13 @@ TEST_CASE("Slurm's, Kubernetes' and collx's own variables") {
     check_four_ranks(run(four(slurm_variables, rank_program())), "Slurm");
     scratch_directory d;
     check_four_ranks(run(four(slurm_variables + " COLLX_STORE=file:" + d.path + "/store", rank_program())), "Slurm");
+    scratch_directory e;
+    check_four_ranks(run(four(torchrun_variables +
+                                  "1 LOCAL_WORLD_SIZE=2 LOCAL_RANK=$((r % 2)) COLLX_HOST_ID=h$((r / 2)) "
+                                  "COLLX_STORE=file:" +
+                                  e.path + "/store",
+                              rank_program())),
+                     "torchrun");
     const std::string job = "COLLX_JOB=launchers-" + std::to_string(::getpid());
     check_four_ranks(run(four("COLLX_RANK=$r COLLX_SIZE=4 " + job, rank_program())), "environment");
     const output batch = run("SLURM_JOB_ID=1 SLURM_PROCID=0 SLURM_NTASKS=4 " + rank_program());
