@@ -3,6 +3,7 @@
 // The contract of stores, for all models, and the archetype: the least a store can be.
 //
 // collx-test: timeout=120
+#include <collx/bootstrap/any_store.hpp>
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/memory_store.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
@@ -41,6 +42,15 @@ struct tcp6_world : tcp_world {
     collx::tcp_store connect() { return collx::tcp_store("[::1]", server->port(), soon()); }
     void renew() { server = std::make_unique<collx::tcp_server>("::1"); }
 };
+
+// A store behind the face that start-up code is compiled against.
+struct faced_world {
+    collx::memory_store store;
+    collx::detail::plain_face<collx::memory_store> face{store};
+    collx::any_store& connect() { return face; }
+};
+static_assert(collx::Store<collx::any_store> && !collx::CollectiveStore<collx::any_store> &&
+              collx::CollectiveStore<collx::any_collective_store>);
 
 // The archetype: what rendezvous() may use of a store and nothing else.
 struct least_store {
@@ -81,6 +91,14 @@ TEMPLATE_TEST_CASE("ranks agree on a job through a store", "", memory_world, fil
     check_rendezvous<TestType>();
 }
 
+TEST_CASE("a store behind a face is the store") {
+    faced_world world;
+    check_values<faced_world>();
+    check_sums<faced_world>();
+    check_waiting<faced_world>();
+    world.face.set("key", "value");
+    CHECK(world.store.get("key", soon()) == "value");
+}
 TEST_CASE("a store on an IPv6 address") {
     try {
         collx::tcp_server probe("::1");

@@ -113,7 +113,69 @@ int exchange_everything(collx::communicator& w) {
     return 0;
 }
 
+// What two ranks do over channels, in place and not: operands are read where they lie, and what is overwritten stays. 0
+// or the number of what was wrong; with `must_lend` the rank whose data goes must have lent it.
+int exchange_pairwise(collx::communicator& w, bool must_lend) {
+    const auto later = [](unsigned a, unsigned b) { return a * 31 + b; }; // the order of operands shows
+    const int me = w.rank();
+    const auto mine = static_cast<unsigned>(me);
+    for (const std::size_t m : {20'000u, 100'003u, 400'000u})
+        for (int round = 0; round < 6; ++round) {
+            const auto salt = static_cast<unsigned>(round);
+            const int root = round % 2;
+            std::vector<unsigned> x(m), y(m), both(2 * m);
+            const auto value = [&](unsigned r, std::size_t i) {
+                return r * 1000 + salt + static_cast<unsigned>(i % 7919);
+            };
+            const auto refill = [&] {
+                for (std::size_t i = 0; i < m; ++i) x[i] = value(mine, i), both[mine * m + i] = value(mine, i);
+            };
+            const auto lent_before = [&] { return lent_by(w); };
+            refill();
+            auto lent = lent_before();
+            collx::broadcast(w, x, {.root = root});
+            for (std::size_t i = 0; i < m; ++i)
+                if (x[i] != value(static_cast<unsigned>(root), i)) return 1;
+            if (must_lend && round > 1 && me == root && lent_by(w) == lent) return 11;
+
+            refill();
+            lent = lent_before();
+            collx::reduce(w, x, y, later, {.root = root});
+            if (me == root)
+                for (std::size_t i = 0; i < m; ++i)
+                    if (y[i] != value(0, i) * 31 + value(1, i)) return 2;
+            if (must_lend && round > 1 && me != root && lent_by(w) == lent) return 12;
+
+            refill();
+            lent = lent_before();
+            collx::all_gather(w, std::span(both).subspan(mine * m, m), both); // in place
+            for (std::size_t i = 0; i < 2 * m; ++i)
+                if (both[i] != value(static_cast<unsigned>(i / m), i % m)) return 3;
+            if (must_lend && round > 1 && lent_by(w) == lent) return 13;
+        }
+    return 0;
+}
+
 } // namespace
+
+TEST_CASE("two ranks lend operands, and from buffers that are used in place") {
+    on_processes(2, lending::never, [](collx::communicator& w) { return exchange_pairwise(w, false); });
+    on_processes(2, lending::automatic, [](collx::communicator& w) { return exchange_pairwise(w, false); });
+    if (!is_reading_allowed()) return skip("process_vm_readv is not allowed here");
+    on_processes(2, lending::always, [](collx::communicator& w) { return exchange_pairwise(w, true); });
+}
+
+TEST_CASE("a chunk that this rank's own steps overwrite is not lent") {
+    std::vector<int> x(100);
+    const auto layout = collx::chunk_layout::even(100, 2);
+    const collx::pieces cuts(layout, layout, 2, 100);
+    const auto program = collx::sched::record(collx::algo::pairwise_all_to_all{}, 0, 2);
+    // In place rank 0's chunk 1 leaves and is then received into; chunk 0 is only copied to itself.
+    CHECK_FALSE(collx::stays_as_it_is(program, cuts, x.data(), x.data(), 1));
+    CHECK(collx::stays_as_it_is(program, cuts, x.data(), x.data(), 0));
+    std::vector<int> elsewhere(100);
+    CHECK(collx::stays_as_it_is(program, cuts, x.data(), elsewhere.data(), 1));
+}
 
 TEST_CASE("lent or copied, the same arrives") {
     const bool is_allowed = is_reading_allowed();
