@@ -3,7 +3,7 @@
 // Large messages between processes, copied through shared memory or read where they are: the same results either way,
 // buffers free when a call returns, and what ends badly ends with an error.
 //
-// collx-test: timeout=120
+// collx-test: timeout=120 sanitize=address
 #include <collx/collx.hpp>
 
 #include <catch2/catch.hpp>
