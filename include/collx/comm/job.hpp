@@ -74,6 +74,7 @@ static_assert(sizeof(notice_board) <= page_bytes);
 struct host_map {
     std::vector<int> place_of; // rank of the job -> place among those of this host, -1: elsewhere
     std::vector<int> rank_at;  // the other way round
+    std::vector<int> host_of;  // rank of the job -> host
 };
 
 class job {
@@ -146,7 +147,9 @@ public:
         std::vector<int> ranks = members;
         for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
         const auto layout = links_layout::across_hosts(here.count, n);
-        return links(*memory, at, my_rank, n, layout, here.place_of,
+        std::vector<int> host_of;
+        for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
+        return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
                      make_sole<remote_links>(hub, id, my_rank, std::move(ranks), layout.channel, port::count));
     }
     [[gnu::cold]] links_layout layout_of(const std::vector<int>& members) const {

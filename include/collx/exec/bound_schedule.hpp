@@ -34,6 +34,7 @@ struct bound_schedule {
     int tmp_chunks = 0;
     int at_port = 0;
     bool zero_copy = false;         // peers read and write the user's own buffers
+    std::vector<std::vector<char>> keeps; // by strand and step: whether what it has put into `out` stays as it is
     bool lends = false;             // all messages go straight to an output: they may be read where they lie
     bound_window* window = nullptr; // null where channels alone are used
     std::byte* scratch = nullptr;   // tmp chunks

@@ -34,9 +34,14 @@ public:
         : links_(links), plan_(plan), mover_(mover), cuts_(in, out, plan.chunks, piece_elems), attached_(attached) {
         stride_bytes_ = round_up(cuts_.elems * sizeof(wire), alignof(wire));
         if (plan.window != nullptr) enter_window(*plan.window);
+        if constexpr (Mover::plain) {
+            const wire *a = mover_.input().data(), *b = mover_.output().data();
+            is_apart_ = a + mover_.input().size() <= b || b + mover_.output().size() <= a;
+        }
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)
-            strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0, nullptr};
+            strands_[count_] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0, count_, nullptr},
+            ++count_;
     }
 
     // Large messages are done when they were taken, lent or not: what a program may rely on must not depend on which
@@ -55,7 +60,8 @@ public:
                 if (error) return task_state::failed;
                 left += st.piece != cuts_.count;
             }
-            if (left == 0) return must_return_ && !is_returned() ? task_state::blocked : task_state::done;
+            if (left == 0)
+                return (must_return_ || lends_far_) && !is_returned() ? task_state::blocked : task_state::done;
         } while (again);
         if (++turn_ >= count_) turn_ = 0;
         return moved ? task_state::moved : task_state::blocked;
@@ -67,6 +73,7 @@ private:
         std::size_t piece;
         std::size_t position; // of this iteration in the window's rings
         int seen;             // wait_all: peers already found
+        int index;
         std::size_t* covered; // by step: the first piece that has not gone with an earlier one; null while none has
     };
     using part = pieces::part;
@@ -139,7 +146,10 @@ private:
         wire* out = nullptr;
         if (receives) {
             rx = &links_.rx(plan_.at_port, s.peer_from);
-            if (!rx->has_message()) return blocked_on(s.peer_from);
+            if (!rx->has_message()) {
+                if (rx->is_far() && bytes >= least_lent_far_bytes) want(s, st, *rx, bytes, tag);
+                return blocked_on(s.peer_from);
+            }
             if (rx->is_lent()) return borrow(s, st, *rx, tag);
             if (!rx->is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
             if (measures) links_.ask_to_borrow(*rx, s.peer_from);
@@ -148,6 +158,10 @@ private:
         if (sends) {
             tx = &links_.tx(plan_.at_port, s.peer_to);
             if (!tx->has_room()) return blocked_on(s.peer_to);
+        }
+        if (bytes >= least_lent_far_bytes && ((rx != nullptr && rx->is_far()) || (tx != nullptr && tx->is_far())))
+            if (run_far(s, st, rx, tx, n, tag)) return true;
+        if (sends) {
             if (may_lend(s) && tx->prefers_to_lend(bytes, lent_bytes(s, st))) return lend(s, st, *tx, tag);
             out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
         }
@@ -162,6 +176,72 @@ private:
         if (samples && tx == nullptr) rx->say_cost(false, now_ns() - began, bytes);
         if (tx != nullptr) tx->commit(bytes, tag);
         if (rx != nullptr) rx->release(bytes);
+        return true;
+    }
+
+    // -------------------------------------------------------------- large messages between hosts: see stream.hpp
+    // Where all of a message lies in the user's memory; null: it does not, or in several places.
+    wire* whole(const sched::ref& r, std::size_t piece) const {
+        if constexpr (Mover::plain) {
+            if (r.where != sched::place::in && r.where != sched::place::out) return nullptr;
+            const chunk_layout& l = r.where == sched::place::in ? cuts_.in : cuts_.out;
+            const part first = cuts_.cut(l, r.chunks.at(0, plan_.chunks), piece);
+            std::size_t end = first.at + first.count;
+            for (int i = 1; i < r.chunks.count; ++i) {
+                const part next = cuts_.cut(l, r.chunks.at(i, plan_.chunks), piece);
+                if (next.count != 0 && next.at != end) return nullptr;
+                end += next.count;
+            }
+            const wire* base = r.where == sched::place::in ? mover_.input().data() : mover_.output().data();
+            return const_cast<wire*>(base) + first.at;
+        }
+        return nullptr;
+    }
+    // The message to come may land where this step would put it: whatever the schedule orders before the step comes
+    // before the message as well.
+    void want(const sched::step& s, const strand& st, receiving_end& rx, std::size_t bytes, std::uint32_t tag) const {
+        if ((s.what & sched::copy) == 0 || (s.what & (sched::reduce | sched::reduce_after)) != 0) return;
+        if (s.dst.where != sched::place::out) return;
+        if (wire* at = whole(s.dst, st.piece); at != nullptr) rx.want_at(at, bytes, tag);
+    }
+    // Where the message that a step sends lies once the rest of the step is done, if it may be sent from there.
+    const wire* lent_far(const sched::step& s, const strand& st) const {
+        const sched::ref& held = (s.what & sched::recv) != 0 ? s.dst : s.src;
+        if (held.where == sched::place::in) {
+            if (!is_apart_) {
+                if constexpr (Mover::plain)
+                    for (int i = 0; i < held.chunks.count; ++i)
+                        if (!stays_as_it_is(plan_.steps, cuts_, mover_.input().data(), mover_.output().data(),
+                                            held.chunks.at(i, plan_.chunks)))
+                            return nullptr;
+            }
+        } else if (held.where != sched::place::out ||
+                   plan_.keeps[static_cast<std::size_t>(st.index)][static_cast<std::size_t>(&s - st.begin)] == 0) {
+            return nullptr;
+        }
+        return whole(held, st.piece);
+    }
+    // A step whose message has landed, is sent from where it lies, or both. False if neither. Requires: a message and
+    // room, as far as the step wants them.
+    bool run_far(const sched::step& s, strand& st, receiving_end* rx, sending_end* tx, std::size_t n,
+                 std::uint32_t tag) {
+        const bool has_landed = rx != nullptr && rx->has_landed();
+        const wire* const lent = tx != nullptr && tx->is_far() ? lent_far(s, st) : nullptr;
+        if (!has_landed && lent == nullptr) return false;
+        const std::size_t bytes = n * sizeof(wire);
+        if (rx != nullptr && !has_landed) {
+            const auto* in = reinterpret_cast<const wire*>(rx->peek(bytes));
+            for (int i = 0; i < s.dst.chunks.count; ++i) in += touch(s, st, i, in, nullptr);
+        }
+        if (lent != nullptr) {
+            tx->lend(lent, bytes, tag);
+            lends_far_ = true;
+        } else if (tx != nullptr) {
+            std::memcpy(tx->try_acquire(bytes), whole(s.dst, st.piece), bytes);
+            tx->commit(bytes, tag);
+        }
+        if (has_landed) rx->release_landed();
+        else if (rx != nullptr) rx->release(bytes);
         return true;
     }
 
@@ -233,10 +313,12 @@ private:
     bool is_returned() {
         for (const auto& strand : plan_.steps.strands)
             for (const auto& s : strand)
-                if ((s.what & sched::send) != 0 && !links_.tx(plan_.at_port, s.peer_to).is_drained())
+                if ((s.what & sched::send) != 0 && !is_back(links_.tx(plan_.at_port, s.peer_to)))
                     return blocked_on(s.peer_to);
         return true;
     }
+
+    bool is_back(sending_end& tx) const { return must_return_ ? tx.is_drained() : tx.has_all_back(); }
 
     // A slot's header line is aligned for ordinary types only; short messages of wider ones go to the ring.
     static constexpr std::size_t framed(std::size_t bytes) {
@@ -389,7 +471,8 @@ private:
     window_memory window_;
     std::uint64_t base_ = 0; // iterations of the window before this call
     std::size_t first_position_ = 0, iteration_bytes_ = 0;
-    bool inline_window_ = false, attached_ = false, must_return_ = false;
+    bool inline_window_ = false, attached_ = false, must_return_ = false, lends_far_ = false;
+    bool is_apart_ = false; // input and output are different memory
     std::vector<std::vector<std::size_t>> covered_;
     int count_ = 0, turn_ = 0; // turn_: the strand that is asked first
     strand strands_[max_strands];

@@ -15,6 +15,7 @@
 #include <collx/algo/recursive_doubling.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/algo/scan.hpp>
+#include <collx/plan/host_selector.hpp>
 #include <collx/plan/selector.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -26,6 +27,8 @@ inline constexpr std::size_t long_message_bytes = 32 * 1024;
 
 template <collective C>
 [[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
+    if (p.hosts != nullptr)
+        if (bound_schedule* among = detail::select_among_hosts<C>(cache, p)) return *among;
     [[maybe_unused]] const bool is_long = p.bytes > detail::long_message_bytes;
     if constexpr (C == collective::all_reduce) {
         if (!is_long) return cache.bind(algo::recursive_doubling_all_reduce{}, p.at_port);

@@ -69,6 +69,32 @@ struct footprint {
     }
 };
 
+// Which steps leave chunks in `out` that no other step writes afterwards: what they hold may be sent from there.
+inline void find_kept(bound_schedule& b) {
+    const auto& strands = b.steps.strands;
+    std::vector<int> writes(static_cast<std::size_t>(b.chunks)), before; // by chunk of `out`
+    const auto add = [&](std::vector<int>& count, const sched::step& s) {
+        if (s.dst.where != sched::place::out) return;
+        for (int i = 0; i < s.dst.chunks.count; ++i) ++count[static_cast<std::size_t>(s.dst.chunks.at(i, b.chunks))];
+    };
+    for (const auto& strand : strands)
+        for (const auto& s : strand) add(writes, s);
+    for (const auto& strand : strands) {
+        b.keeps.emplace_back();
+        before.assign(writes.size(), 0);
+        for (const auto& s : strand) {
+            add(before, s);
+            const sched::ref& held = (s.what & sched::recv) != 0 ? s.dst : s.src;
+            bool is_kept = (s.what & sched::send) != 0 && held.where == sched::place::out;
+            for (int i = 0; is_kept && i < held.chunks.count; ++i) {
+                const auto c = static_cast<std::size_t>(held.chunks.at(i, b.chunks));
+                is_kept = before[c] == writes[c];
+            }
+            b.keeps.back().push_back(is_kept);
+        }
+    }
+}
+
 // Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from.
 inline void own_orders(bound_schedule& b) {
     std::vector<const int*> seen;
@@ -182,6 +208,7 @@ private:
         b->tmp_chunks = a.tmp_chunks;
         b->at_port = at_port;
         b->sources.resize(static_cast<std::size_t>(n));
+        if (!links_.is_one_host()) detail::find_kept(*b);
         b->zero_copy = f.zero_copy;
         b->lends = f.lends;
         if (a.signals != 0)

@@ -26,6 +26,7 @@ struct problem {
     bool oversubscribed = false;
     bool windows = true;  // all ranks share memory
     bool ordered = false; // operands must be combined in rank order
+    const node_map* hosts = nullptr; // several hosts of which some have several ranks
 };
 
 namespace detail {

@@ -15,6 +15,7 @@
 
 #include <collx/core/error.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/sched/node_map.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/failure.hpp>
@@ -102,12 +103,14 @@ struct links_control {
 class links {
 public:
     links(arena& a, std::uint64_t offset, int rank, int n)
-        : links(a, offset, rank, n, links_layout::for_ranks(n), {}, nullptr) {}
+        : links(a, offset, rank, n, links_layout::for_ranks(n), {}, node_map(nullptr, 0), nullptr) {}
     // Of a communicator that spans hosts. places: rank -> its place among those that share the arena, -1: elsewhere.
+    // hosts: where all of its ranks are.
     links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout, std::vector<int> places,
-          sole_ptr<remote_links> remote)
+          node_map hosts, sole_ptr<remote_links> remote)
         : arena_(&a), base_(a.at(offset)), layout_(layout), rank_(rank), size_(n), places_(std::move(places)),
-          next_window_(layout_.control_bytes() + layout_.channels_bytes()), remote_(std::move(remote)) {
+          hosts_(std::move(hosts)), next_window_(layout_.control_bytes() + layout_.channels_bytes()),
+          remote_(std::move(remote)) {
         const auto ends = static_cast<std::size_t>(port::count) * static_cast<std::size_t>(n);
         sending_.resize(ends);
         receiving_.resize(ends);
@@ -120,6 +123,11 @@ public:
     const links_layout& layout() const { return layout_; }
     bool is_one_host() const { return remote_ == nullptr; }
     bool is_here(int peer) const { return places_.empty() || places_[static_cast<std::size_t>(peer)] >= 0; }
+    // The hosts of a communicator that spans several of which some have several of its ranks; null: no such thing.
+    const node_map* crowded_hosts() const {
+        const node_view at = hosts_;
+        return at.nodes() > 1 && at.largest() > 1 ? &hosts_ : nullptr;
+    }
     arena& memory() const { return *arena_; }
     std::size_t slot_bytes() const { return layout_.channel.slot_bytes; }
     int slot_depth() const { return layout_.channel.depth; }
@@ -225,6 +233,7 @@ public:
     void report(failure f) {
         std::uint64_t none = 0;
         control().failed.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+        if (remote_) remote_->settle();
     }
 
     survival_note& note(int of_rank) const {
@@ -279,6 +288,7 @@ private:
     links_layout layout_;
     int rank_, size_;
     std::vector<int> places_; // empty: all are here
+    node_map hosts_;          // of no ranks: all are here
     std::size_t next_window_;
     std::vector<sending_end> sending_;
     std::vector<receiving_end> receiving_;

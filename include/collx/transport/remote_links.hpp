@@ -110,10 +110,16 @@ public:
         return s ? waiting{s->heard_waiting_at_ns(), s->heard_waiting()} : waiting{};
     }
 
+    // The user's memory is the user's again: nothing goes from or to it any more.
+    [[gnu::cold]] void settle() {
+        const detail::turn_taken here(turn_);
+        settle_all();
+    }
     // Says goodbye to all, without waiting. What the system has not sent yet it goes on sending.
     [[gnu::cold]] void say_bye() {
         const detail::turn_taken here(turn_);
         const bool has_failed = failed_->load(std::memory_order_acquire) != 0;
+        if (has_failed) settle_all();
         for (const int p : active_) stream_to(p).say_bye();
         (void)move_all();
         if (has_failed) hub_->shorten_linger(500'000'000);
@@ -147,6 +153,10 @@ private:
         if (!turn_.try_take()) return;
         (void)move_all();
         turn_.give();
+    }
+    [[gnu::cold]] void settle_all() {
+        for (auto& p : peers_)
+            if (p.connection) p.connection->settle();
     }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 

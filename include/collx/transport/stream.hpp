@@ -6,6 +6,9 @@
 //
 //   slot of the sender → sendmsg, many frames at once → recvmsg into the slot of the receiver → taken → credit back
 //
+// Large messages need no slots: a sender may lend its memory until the system has it, and a receiver may say where it
+// wants the next message, which then lands there.
+//
 // A frame goes out only when the receiver has a free slot for it (it said how many it has taken), so nobody ever has to
 // stop reading and no port waits for another. Knows no communicator: whoever has it open asks what it heard.
 #pragma once
@@ -14,6 +17,8 @@
 #include <sys/uio.h>
 
 #include <atomic>
+#include <new>
+#include <vector>
 
 #include <collx/transport/channel.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
@@ -26,6 +31,7 @@ public:
     static constexpr int most_ports = 8;
     // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
     static constexpr std::size_t write_bytes = 512 * 1024;
+    static constexpr std::size_t least_landed_bytes = 16 * 1024;
 
     enum class phase : unsigned char {
         closed,  // no connection
@@ -45,11 +51,11 @@ public:
     sending_end tx(int port) {
         if (!map()) fail_map();
         used_ |= 1u << port;
-        return sending_end(tx_base(port), shape_);
+        return sending_end(tx_base(port), shape_, true);
     }
     receiving_end rx(int port) {
         if (!map()) fail_map();
-        return receiving_end(rx_base(port), shape_);
+        return receiving_end(rx_base(port), shape_, true);
     }
 
     // Takes over a socket, connected or on its way. `hello` goes out first if there is one; a lower rank's end sends
@@ -86,6 +92,30 @@ public:
     void say_waiting(int for_rank) { waiting_ = for_rank + 1, owes_waiting_ = true; }
     void say_bye() { owes_bye_ = true; }
     bool has_said_bye() const { return has_said_bye_; }
+    // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere.
+    [[gnu::cold]] void settle() {
+        is_settled_ = true;
+        if (payload_left_ != 0 && is_landing_) payload_at_ = rx_memory(payload_port_).ring();
+        is_landing_ = false;
+        std::size_t bytes = 0;
+        for (int i = first_; i < last_; ++i) bytes += entries_[i].is_lent ? entries_[i].payload_bytes : 0;
+        if (bytes == 0) return;
+        try {
+            copies_.resize(bytes);
+        } catch (const std::bad_alloc&) { // better nothing more than what is no longer lent
+            cannot_send_ = true, error_ = ENOMEM;
+            first_ = last_ = 0;
+            return;
+        }
+        std::byte* to = copies_.data();
+        for (int i = first_; i < last_; ++i) {
+            entry& e = entries_[i];
+            if (!e.is_lent) continue;
+            std::memcpy(to, e.payload, e.payload_bytes);
+            e.payload = to, e.is_lent = false;
+            to += e.payload_bytes;
+        }
+    }
     bool has_said_failure() const { return !is_live() || (said_failure_ == failure_ && first_ == last_); }
     // What the other end said: the word that ended the communicator (0: nothing), whom it waits for and since when that
     // is known.
@@ -198,7 +228,7 @@ private:
         }
         if (base_ != nullptr && phase_ == phase::open) {
             add_credits();
-            if (failure_ == 0) add_messages();
+            if (failure_ == 0 && !is_settled_) add_messages();
         }
         if (owes_waiting_ && last_ < most_entries) {
             owes_waiting_ = false;
@@ -235,23 +265,28 @@ private:
                 const auto memory = tx_memory(p);
                 const slot_header& slot = memory.slot(o.queued);
                 const std::byte* payload = slot.payload;
-                if (slot.bytes > slot_header::inline_bytes) {
-                    const std::size_t at = memory.place(o.position, slot.bytes);
+                const bool is_lent = (slot.bytes & slot_header::lent_bit) != 0;
+                const std::uint32_t length = slot.bytes & ~slot_header::lent_bit;
+                if (is_lent) {
+                    std::memcpy(&payload, slot.payload, sizeof payload);
+                } else if (length > slot_header::inline_bytes) {
+                    const std::size_t at = memory.place(o.position, length);
                     payload = memory.ring() + at;
-                    o.position = memory.end_of(at, slot.bytes);
+                    o.position = memory.end_of(at, length);
                 }
                 in_[p].told = taken_of(p);
                 entries_[last_++] = {{.what = kind::message,
                                       .at_port = static_cast<std::uint8_t>(p),
-                                      .bytes = slot.bytes,
+                                      .bytes = length,
                                       .tag = slot.tag,
                                       .taken = static_cast<std::uint32_t>(in_[p].told)},
                                      payload,
-                                     slot.bytes,
+                                     length,
                                      sizeof(detail::stream_frame),
-                                     true};
+                                     true,
+                                     is_lent};
                 ++o.queued;
-                bytes += slot.bytes;
+                bytes += length;
                 again = true;
             }
         }
@@ -260,6 +295,8 @@ private:
     // ------------------------------------------------------------------ receiving
     bool receive() {
         bool moved = false;
+        if (is_held_ && !read_frames()) return is_nonsense_ = true, end(), true;
+        if (is_held_) return true;
         for (int turn = 0; is_live() && turn < 32; ++turn) {
             iovec parts[2];
             int count = 0;
@@ -279,7 +316,7 @@ private:
             if (direct != 0) advance_payload(direct);
             staged_ += bytes - direct;
             if (!read_frames()) return is_nonsense_ = true, end(), true;
-            if (bytes < room) return true; // the system had no more
+            if (bytes < room || is_held_) return true; // the system had no more
         }
         return moved;
     }
@@ -308,12 +345,25 @@ private:
             if (staged_ - at < sizeof(detail::stream_frame)) break;
             detail::stream_frame f;
             std::memcpy(&f, stage_ + at, sizeof f);
+            if (is_held_ = !is_held_ && is_early(f); is_held_) break;
             at += sizeof f;
             if (!read_frame(f)) return false;
         }
         std::memmove(stage_, stage_ + at, staged_ - at);
         staged_ -= at;
         return true;
+    }
+    // Whether to wait with a large message for one look of the receiver, who has had others land and will say where it
+    // wants this one.
+    bool is_early(const detail::stream_frame& f) {
+        if (f.what != kind::message || f.bytes < least_landed_bytes || f.at_port >= ports_) return false;
+        return in_[f.at_port].lands && !is_wanted(f);
+    }
+    bool is_wanted(const detail::stream_frame& f) const {
+        if (is_settled_ || failure_ != 0) return false;
+        const auto& wish = rx_memory(f.at_port).landing();
+        return wish.number.load(std::memory_order_acquire) == in_[f.at_port].put + 1 && wish.bytes == f.bytes &&
+               wish.tag == f.tag;
     }
     // False for what no end of this version says.
     bool read_frame(const detail::stream_frame& f) {
@@ -355,7 +405,12 @@ private:
         slot.bytes = f.bytes;
         slot.tag = f.tag;
         payload_at_ = slot.payload;
-        if (f.bytes > slot_header::inline_bytes) {
+        is_landing_ = f.bytes >= least_landed_bytes && is_wanted(f);
+        if (f.bytes >= least_landed_bytes) i.lands = is_landing_;
+        if (is_landing_) {
+            slot.bytes |= slot_header::landed_bit;
+            payload_at_ = memory.landing().at;
+        } else if (f.bytes > slot_header::inline_bytes) {
             const std::size_t at = memory.place(i.position, f.bytes);
             payload_at_ = memory.ring() + at;
             i.position = memory.end_of(at, f.bytes);
@@ -391,6 +446,10 @@ private:
     std::byte* payload_at_ = nullptr;
     std::size_t payload_left_ = 0;
     int payload_port_ = 0;
+    bool is_landing_ = false; // the payload goes to the user's memory
+    bool is_held_ = false;    // the frame in front waits for the receiver's next look
+    bool is_settled_ = false;
+    std::vector<std::byte> copies_; // of what was lent when the communicator failed
     std::size_t staged_ = 0;
     std::byte stage_[stage_bytes];
 };
