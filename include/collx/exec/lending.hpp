@@ -13,8 +13,6 @@ COLLX_BEGIN_NAMESPACE
 // one takes several pieces at once.
 inline constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512 * 1024;
 inline constexpr std::size_t least_measured_bytes = 8 * 1024;
-// Between hosts the system copies what it sends, from wherever it lies.
-inline constexpr std::size_t least_lent_far_bytes = 16 * 1024;
 
 // Whether no step of this rank writes where a chunk of its input lies. In place, copying it to itself does not count.
 template <class T>

@@ -13,6 +13,7 @@
 
 #include <collx/core/clock.hpp>
 #include <collx/exec/bound_schedule.hpp>
+#include <collx/exec/far.hpp>
 #include <collx/exec/lending.hpp>
 #include <collx/exec/mover.hpp>
 #include <collx/exec/operation.hpp>
@@ -36,6 +37,7 @@ public:
         if (plan.window != nullptr) enter_window(*plan.window);
         if constexpr (Mover::plain) {
             const wire *a = mover_.input().data(), *b = mover_.output().data();
+            if (!links.is_one_host()) mover_.stay_in_caches();
             is_apart_ = a + mover_.input().size() <= b || b + mover_.output().size() <= a;
         }
         mover_.set_tmp(plan.scratch);
@@ -61,7 +63,7 @@ public:
                 left += st.piece != cuts_.count;
             }
             if (left == 0)
-                return (must_return_ || lends_far_) && !is_returned() ? task_state::blocked : task_state::done;
+                return (must_return_ || !links_.is_one_host()) && !is_returned() ? task_state::blocked : task_state::done;
         } while (again);
         if (++turn_ >= count_) turn_ = 0;
         return moved ? task_state::moved : task_state::blocked;
@@ -147,7 +149,7 @@ private:
         if (receives) {
             rx = &links_.rx(plan_.at_port, s.peer_from);
             if (!rx->has_message()) {
-                if (rx->is_far() && bytes >= least_lent_far_bytes) want(s, st, *rx, bytes, tag);
+                if (is_far(bytes, rx, nullptr)) want(s, st, *rx, bytes, tag);
                 return blocked_on(s.peer_from);
             }
             if (rx->is_lent()) return borrow(s, st, *rx, tag);
@@ -159,8 +161,7 @@ private:
             tx = &links_.tx(plan_.at_port, s.peer_to);
             if (!tx->has_room()) return blocked_on(s.peer_to);
         }
-        if (bytes >= least_lent_far_bytes && ((rx != nullptr && rx->is_far()) || (tx != nullptr && tx->is_far())))
-            if (run_far(s, st, rx, tx, n, tag)) return true;
+        if (is_far(bytes, rx, tx) && run_far(s, st, rx, tx, bytes, tag)) return true;
         if (sends) {
             if (may_lend(s) && tx->prefers_to_lend(bytes, lent_bytes(s, st))) return lend(s, st, *tx, tag);
             out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
@@ -179,70 +180,32 @@ private:
         return true;
     }
 
-    // -------------------------------------------------------------- large messages between hosts: see stream.hpp
-    // Where all of a message lies in the user's memory; null: it does not, or in several places.
-    wire* whole(const sched::ref& r, std::size_t piece) const {
-        if constexpr (Mover::plain) {
-            if (r.where != sched::place::in && r.where != sched::place::out) return nullptr;
-            const chunk_layout& l = r.where == sched::place::in ? cuts_.in : cuts_.out;
-            const part first = cuts_.cut(l, r.chunks.at(0, plan_.chunks), piece);
-            std::size_t end = first.at + first.count;
-            for (int i = 1; i < r.chunks.count; ++i) {
-                const part next = cuts_.cut(l, r.chunks.at(i, plan_.chunks), piece);
-                if (next.count != 0 && next.at != end) return nullptr;
-                end += next.count;
-            }
-            const wire* base = r.where == sched::place::in ? mover_.input().data() : mover_.output().data();
-            return const_cast<wire*>(base) + first.at;
-        }
-        return nullptr;
+    // -------------------------------------------------------------- between hosts: see far.hpp
+    far_step<wire> far(const sched::step& s, const strand& st) const requires Mover::plain {
+        return {plan_,
+                cuts_,
+                mover_.input().data(),
+                const_cast<wire*>(mover_.output().data()),
+                is_apart_,
+                s,
+                static_cast<std::size_t>(st.index),
+                static_cast<std::size_t>(&s - st.begin),
+                st.piece};
     }
-    // The message to come may land where this step would put it: whatever the schedule orders before the step comes
-    // before the message as well.
+    bool is_far(std::size_t bytes, const receiving_end* rx, const sending_end* tx) const {
+        return bytes >= least_far_bytes && ((rx != nullptr && rx->is_far()) || (tx != nullptr && tx->is_far()));
+    }
     void want(const sched::step& s, const strand& st, receiving_end& rx, std::size_t bytes, std::uint32_t tag) const {
-        if ((s.what & sched::copy) == 0 || (s.what & (sched::reduce | sched::reduce_after)) != 0) return;
-        if (s.dst.where != sched::place::out) return;
-        if (wire* at = whole(s.dst, st.piece); at != nullptr) rx.want_at(at, bytes, tag);
+        if constexpr (Mover::plain)
+            if (wire* at = far(s, st).wanted_at(); at != nullptr) rx.want_at(at, bytes, tag);
     }
-    // Where the message that a step sends lies once the rest of the step is done, if it may be sent from there.
-    const wire* lent_far(const sched::step& s, const strand& st) const {
-        const sched::ref& held = (s.what & sched::recv) != 0 ? s.dst : s.src;
-        if (held.where == sched::place::in) {
-            if (!is_apart_) {
-                if constexpr (Mover::plain)
-                    for (int i = 0; i < held.chunks.count; ++i)
-                        if (!stays_as_it_is(plan_.steps, cuts_, mover_.input().data(), mover_.output().data(),
-                                            held.chunks.at(i, plan_.chunks)))
-                            return nullptr;
-            }
-        } else if (held.where != sched::place::out ||
-                   plan_.keeps[static_cast<std::size_t>(st.index)][static_cast<std::size_t>(&s - st.begin)] == 0) {
-            return nullptr;
-        }
-        return whole(held, st.piece);
-    }
-    // A step whose message has landed, is sent from where it lies, or both. False if neither. Requires: a message and
-    // room, as far as the step wants them.
-    bool run_far(const sched::step& s, strand& st, receiving_end* rx, sending_end* tx, std::size_t n,
+    bool run_far(const sched::step& s, strand& st, receiving_end* rx, sending_end* tx, std::size_t bytes,
                  std::uint32_t tag) {
-        const bool has_landed = rx != nullptr && rx->has_landed();
-        const wire* const lent = tx != nullptr && tx->is_far() ? lent_far(s, st) : nullptr;
-        if (!has_landed && lent == nullptr) return false;
-        const std::size_t bytes = n * sizeof(wire);
-        if (rx != nullptr && !has_landed) {
-            const auto* in = reinterpret_cast<const wire*>(rx->peek(bytes));
-            for (int i = 0; i < s.dst.chunks.count; ++i) in += touch(s, st, i, in, nullptr);
-        }
-        if (lent != nullptr) {
-            tx->lend(lent, bytes, tag);
-            lends_far_ = true;
-        } else if (tx != nullptr) {
-            std::memcpy(tx->try_acquire(bytes), whole(s.dst, st.piece), bytes);
-            tx->commit(bytes, tag);
-        }
-        if (has_landed) rx->release_landed();
-        else if (rx != nullptr) rx->release(bytes);
-        return true;
+        if constexpr (Mover::plain)
+            return collx::run_far(far(s, st), rx, tx, bytes, tag, [&](const wire* in) {
+                for (int i = 0; i < s.dst.chunks.count; ++i) in += touch(s, st, i, in, nullptr);
+            });
+        return false;
     }
 
     // -------------------------------------------------------------- lending: see channel.hpp
@@ -471,7 +434,7 @@ private:
     window_memory window_;
     std::uint64_t base_ = 0; // iterations of the window before this call
     std::size_t first_position_ = 0, iteration_bytes_ = 0;
-    bool inline_window_ = false, attached_ = false, must_return_ = false, lends_far_ = false;
+    bool inline_window_ = false, attached_ = false, must_return_ = false;
     bool is_apart_ = false; // input and output are different memory
     std::vector<std::vector<std::size_t>> covered_;
     int count_ = 0, turn_ = 0; // turn_: the strand that is asked first

@@ -256,6 +256,16 @@ public:
         return t;
     }
 
+    // The same to one peer.
+    traffic sent_to(int peer) const {
+        traffic t;
+        for (int p = 0; p < port::count; ++p) {
+            const auto& end = sending_[static_cast<std::size_t>(p * size() + peer)];
+            t.messages += end.messages, t.bytes += end.payload_bytes;
+        }
+        return t;
+    }
+
 private:
     int place_of(int peer) const { return places_.empty() ? peer : places_[static_cast<std::size_t>(peer)]; }
     [[gnu::cold, gnu::noinline]] sending_end open_tx(int at_port, int peer) {
