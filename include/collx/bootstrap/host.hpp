@@ -77,6 +77,7 @@ struct meeting {
     std::string token;                  // name of the job
     std::vector<std::string> addresses; // "ADDRESS PORT" by rank; empty: one host
     std::vector<int> host_of;           // by rank; hosts count from 0 in the order of their first ranks
+    int ranks_of_machine = 1;           // that share the processors of this one, whatever hosts they say they are on
 
     bool is_one_host() const { return addresses.empty(); }
 };
@@ -113,6 +114,17 @@ namespace detail {
     return host_of;
 }
 
+// How many ranks run on the kernel of this one: the machine begins with the name of this start of it.
+[[gnu::cold]] inline int count_neighbours(const std::vector<std::string>& cards, int rank) {
+    const auto kernel = [&](std::size_t r) {
+        const std::size_t at = cards[r].find(' ') + 1;
+        return cards[r].substr(at, cards[r].find(':', at) - at);
+    };
+    int count = 0;
+    for (std::size_t r = 0; r < cards.size(); ++r) count += kernel(r) == kernel(static_cast<std::size_t>(rank));
+    return count;
+}
+
 } // namespace detail
 
 // Agrees on the name of the job and finds out who is where. listen() opens this rank's door and returns "ADDRESS PORT";
@@ -127,6 +139,7 @@ template <Store S, class Listen>
     const auto cards = exchange_cards(store, m.token, "host", rank, size,
                                       h.id + " " + h.machine + (h.has_address ? " 1" : " 0"), until);
     m.host_of = detail::number_hosts(cards, rank);
+    m.ranks_of_machine = detail::count_neighbours(cards, rank);
     bool is_one_host = true;
     for (const int host : m.host_of) is_one_host = is_one_host && host == 0;
     if (!is_one_host) m.addresses = exchange_cards(store, m.token, "address", rank, size, listen(), until);

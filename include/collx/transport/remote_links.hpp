@@ -147,7 +147,7 @@ private:
     };
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
     static constexpr std::int64_t missed_after_ns = 100'000'000;
-    static constexpr std::size_t few_streams = 4; // up to so many are asked one by one, which costs a call each
+    static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
 
     void help() override {
         if (!turn_.try_take()) return;
