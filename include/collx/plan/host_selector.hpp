@@ -15,6 +15,8 @@ namespace detail {
 
 // Above this many bytes a call inside and between hosts is a matter of bandwidth.
 inline constexpr std::size_t long_among_hosts_bytes = 64 * 1024;
+// Up to here a sum between hosts is one message of one rank each, not one of every rank.
+inline constexpr std::size_t one_rail_bytes = 16 * 1024;
 // All-to-all: bytes for one peer up to which gathering a host's messages beats sending each by itself.
 inline constexpr std::size_t aggregated_bytes = 32 * 1024;
 
@@ -36,6 +38,9 @@ template <collective C>
                          C == collective::all_gather) {
         if (C != collective::all_gather && p.ordered) return nullptr; // one after the other, whoever is where
         if (is_long) return &cache.bind(algo::hierarchical<C, algo::rings>{{.nodes = at}}, p.at_port);
+        if constexpr (C == collective::all_reduce)
+            if (p.bytes <= one_rail_bytes)
+                return &cache.bind(algo::hierarchical<C, algo::trees>{{.nodes = at}, 1}, p.at_port);
         return &cache.bind(algo::hierarchical<C, algo::trees>{{.nodes = at}}, p.at_port);
     } else {
         return nullptr;

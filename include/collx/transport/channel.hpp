@@ -100,6 +100,11 @@ struct channel_memory {
     std::size_t place(std::size_t position, std::size_t bytes) const {
         return position + bytes > shape.ring_bytes() ? 0 : position;
     }
+    // Between hosts both ends of the memory are in one process, where it had better be reused as soon as possible: each
+    // slot has its place.
+    std::byte* own_place(std::uint64_t i) const {
+        return ring() + static_cast<std::size_t>(i % static_cast<std::uint64_t>(shape.depth)) * shape.slot_bytes;
+    }
     static std::size_t end_of(std::size_t place, std::size_t bytes) {
         return place + round_up(bytes, cache_line_bytes);
     }
@@ -127,6 +132,7 @@ public:
     std::byte* try_acquire(std::size_t bytes) {
         if (!has_room()) return nullptr;
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
+        if (is_far_) return memory_.own_place(next_);
         return memory_.ring() + memory_.place(position_, bytes);
     }
     void commit(std::size_t bytes, std::uint32_t tag = 0) {
@@ -234,6 +240,7 @@ public:
     // Where the expected message lies.
     const std::byte* peek(std::size_t bytes) const {
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
+        if (is_far_) return memory_.own_place(next_);
         return memory_.ring() + memory_.place(position_, bytes);
     }
     void release(std::size_t bytes) {

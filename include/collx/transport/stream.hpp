@@ -95,7 +95,7 @@ public:
     // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere.
     [[gnu::cold]] void settle() {
         is_settled_ = true;
-        if (payload_left_ != 0 && is_landing_) payload_at_ = rx_memory(payload_port_).ring();
+        if (payload_left_ != 0 && is_landing_) payload_at_ = rx_memory(payload_port_).own_place(in_[payload_port_].put);
         is_landing_ = false;
         std::size_t bytes = 0;
         for (int i = first_; i < last_; ++i) bytes += entries_[i].is_lent ? entries_[i].payload_bytes : 0;
@@ -270,9 +270,7 @@ private:
                 if (is_lent) {
                     std::memcpy(&payload, slot.payload, sizeof payload);
                 } else if (length > slot_header::inline_bytes) {
-                    const std::size_t at = memory.place(o.position, length);
-                    payload = memory.ring() + at;
-                    o.position = memory.end_of(at, length);
+                    payload = memory.own_place(o.queued);
                 }
                 in_[p].told = taken_of(p);
                 entries_[last_++] = {{.what = kind::message,
@@ -411,9 +409,7 @@ private:
             slot.bytes |= slot_header::landed_bit;
             payload_at_ = memory.landing().at;
         } else if (f.bytes > slot_header::inline_bytes) {
-            const std::size_t at = memory.place(i.position, f.bytes);
-            payload_at_ = memory.ring() + at;
-            i.position = memory.end_of(at, f.bytes);
+            payload_at_ = memory.own_place(i.put);
         }
         payload_port_ = f.at_port;
         payload_left_ = f.bytes;
