@@ -254,8 +254,9 @@ TEST_CASE("even nodes: all rails at once, and between nodes as few bytes as ther
 }
 
 TEST_CASE("fewer rails than ranks: one message of one rank of each node crosses, whatever the nodes' sizes") {
-    for (const node_map& m : {node_map::blocks(8, 4), node_map::cyclic(8, 2), node_map::blocks(7, 3), node_map({1, 0, 0, 1, 1, 0}),
-                              node_map::blocks(12, 4), node_map({0, 0, 1}), node_map({0, 0, 0}), node_map({0, 1, 2})})
+    for (const node_map& m :
+         {node_map::blocks(8, 4), node_map::cyclic(8, 2), node_map::blocks(7, 3), node_map({1, 0, 0, 1, 1, 0}),
+          node_map::blocks(12, 4), node_map({0, 0, 1}), node_map({0, 0, 0}), node_map({0, 1, 2})})
         for (const int rails : {1, 2}) {
             INFO("nodes " << text(m) << ", " << rails << " rails");
             const hierarchical_all_reduce<trees> a{{m}, rails};

@@ -146,7 +146,8 @@ TEST_CASE("two hosts, four ranks each: results, and an all-to-all that crosses o
     for (const bool alternating : {false, true}) {
         job_of_two_hosts job;
         job.start(
-            n, [=](int r) { return alternating ? r % 2 : r / 4; }, ++port, "30", [=](collx::communicator& w, int me) {
+            n, [=](int r) { return alternating ? r % 2 : r / 4; }, ++port, "30",
+            [=](collx::communicator& w, int me) {
                 const collx::node_map* nodes = w.internals().net.crowded_hosts();
                 if (w.size() != n || nodes == nullptr || nodes->view().nodes() != 2) return 20;
                 for (int p = 0; p < n; ++p)
@@ -181,7 +182,8 @@ TEST_CASE("a link that goes down ends calls with a time-out that names somebody 
     shared_page<report> page;
     job_of_two_hosts job;
     job.start(
-        n, [](int r) { return r / 2; }, 29'610, "2", [&](collx::communicator& w, int me) {
+        n, [](int r) { return r / 2; }, 29'610, "2",
+        [&](collx::communicator& w, int me) {
             std::vector<float> x(200'000, 1);
             for (int i = 0; i < 5; ++i) collx::all_reduce(w, x);
             page->ready.fetch_add(1);

@@ -84,7 +84,8 @@ TEST_CASE("ranks that share hosts go host by host, each alone on its host do not
     const collx::node_map two = collx::node_map::blocks(8, 4), dealt = collx::node_map::cyclic(8, 2);
     for (const collx::node_map* hosts : {&two, &dealt}) {
         const auto problem = [&](std::size_t bytes, bool ordered = false) {
-            return collx::problem{.bytes = bytes, .ranks = 8, .root = 3, .windows = false, .ordered = ordered, .hosts = hosts};
+            return collx::problem{
+                .bytes = bytes, .ranks = 8, .root = 3, .windows = false, .ordered = ordered, .hosts = hosts};
         };
         const auto is = [&](const collx::bound_schedule& chosen, const auto& algorithm) {
             return &chosen == &me.cache.bind(algorithm, 0);
@@ -111,8 +112,10 @@ TEST_CASE("ranks that share hosts go host by host, each alone on its host do not
                  algo::aggregated_all_to_all{.nodes = *hosts}));
         CHECK(is(collx::select<collective::all_to_all>(me.cache, problem(100'000'000)), algo::pairwise_all_to_all{}));
         // Rank order does not care who is where.
-        CHECK(is(collx::select<collective::all_reduce>(me.cache, problem(8, true)), algo::recursive_doubling_all_reduce{}));
-        CHECK(is(collx::select<collective::reduce_scatter>(me.cache, problem(8, true)), algo::pairwise_reduce_scatter{}));
+        CHECK(is(collx::select<collective::all_reduce>(me.cache, problem(8, true)),
+                 algo::recursive_doubling_all_reduce{}));
+        CHECK(
+            is(collx::select<collective::reduce_scatter>(me.cache, problem(8, true)), algo::pairwise_reduce_scatter{}));
     }
     const collx::problem alone{.bytes = 8, .ranks = 8, .windows = false};
     CHECK(&collx::select<collective::all_reduce>(me.cache, alone) ==

@@ -99,7 +99,9 @@ private:
         return rails > 0 && rails < at.smallest() ? rails : at.smallest();
     }
     // Whether all ranks of a node work on shares of equal size.
-    COLLX_HD constexpr bool is_shared(const node_view& at) const { return at.is_even() && rails_of(at) == at.smallest(); }
+    COLLX_HD constexpr bool is_shared(const node_view& at) const {
+        return at.is_even() && rails_of(at) == at.smallest();
+    }
     COLLX_HD constexpr int rail_chunks(const node_view& at) const {
         const int least = outer{}.chunks(at.nodes());
         return is_shared(at) ? least : parts::chunks_inside<up, down>(at, least);

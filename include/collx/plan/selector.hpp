@@ -24,8 +24,8 @@ struct problem {
     int at_port = 0;
     bool zero_copy = false; // all buffers lie in windows
     bool oversubscribed = false;
-    bool windows = true;  // all ranks share memory
-    bool ordered = false; // operands must be combined in rank order
+    bool windows = true;             // all ranks share memory
+    bool ordered = false;            // operands must be combined in rank order
     const node_map* hosts = nullptr; // several hosts of which some have several ranks
 };
 

@@ -220,7 +220,7 @@ private:
     // ------------------------------------------------------------------ moving
     bool move_all() {
         const std::uint64_t failed = failed_->load(std::memory_order_acquire);
-        if (!wanted_.empty() || (++looks_ & 31) == 0) {
+        if (!wanted_.empty() || (++looks_ & 127) == 0) {
             hub_->look(id_, [&](const detail::stream_hello& h, descriptor s) { adopt(h, std::move(s)); });
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }

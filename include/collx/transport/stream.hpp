@@ -13,16 +13,12 @@
 // stop reading and no port waits for another. Knows no communicator: whoever has it open asks what it heard.
 #pragma once
 
-#include <sys/mman.h>
-#include <sys/uio.h>
-
 #include <atomic>
-#include <new>
-#include <vector>
 
 #include <collx/transport/channel.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
+#include <collx/transport/detail/stream_queue.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -41,21 +37,19 @@ public:
         lost  // ended without a goodbye, or by nonsense (see is_nonsense)
     };
 
-    stream(const socket_calls& calls, channel_shape shape, int ports) : calls_(&calls), shape_(shape), ports_(ports) {}
+    stream(const socket_calls& calls, channel_shape shape, int ports)
+        : calls_(&calls), memory_(shape, ports), ports_(ports) {}
     stream(const stream&) = delete;
-    ~stream() {
-        if (base_ != nullptr) ::munmap(base_, mapped_bytes());
-    }
 
     // The ends that tasks use. They may be used by another thread than the one that calls move().
     sending_end tx(int port) {
-        if (!map()) fail_map();
+        memory_.require();
         used_ |= 1u << port;
-        return sending_end(tx_base(port), shape_, true);
+        return sending_end(memory_.tx(port).base, memory_.shape(), true);
     }
     receiving_end rx(int port) {
-        if (!map()) fail_map();
-        return receiving_end(rx_base(port), shape_, true);
+        memory_.require();
+        return receiving_end(memory_.rx(port).base, memory_.shape(), true);
     }
 
     // Takes over a socket, connected or on its way. `hello` goes out first if there is one; a lower rank's end sends
@@ -63,13 +57,13 @@ public:
     void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome) {
         socket_ = static_cast<descriptor&&>(socket);
         phase_ = wait_for_welcome ? phase::waiting : phase::open;
-        first_ = last_ = 0;
-        done_bytes_ = staged_ = 0;
+        queue_.clear();
+        staged_ = 0;
         cannot_send_ = false;
         error_ = 0;
         if (hello == nullptr) return;
         hello_ = *hello;
-        entries_[last_++] = {{}, reinterpret_cast<const std::byte*>(&hello_), sizeof hello_, 0, false};
+        queue_.add({{}, reinterpret_cast<const std::byte*>(&hello_), sizeof hello_, 0, false});
     }
     // Gives up a connection over which nothing was said but hello.
     void close() { socket_.close(), phase_ = phase::closed; }
@@ -95,28 +89,14 @@ public:
     // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere.
     [[gnu::cold]] void settle() {
         is_settled_ = true;
-        if (payload_left_ != 0 && is_landing_) payload_at_ = rx_memory(payload_port_).own_place(in_[payload_port_].put);
+        if (payload_left_ != 0 && is_landing_)
+            payload_at_ = memory_.rx(payload_port_).own_place(in_[payload_port_].put);
         is_landing_ = false;
-        std::size_t bytes = 0;
-        for (int i = first_; i < last_; ++i) bytes += entries_[i].is_lent ? entries_[i].payload_bytes : 0;
-        if (bytes == 0) return;
-        try {
-            copies_.resize(bytes);
-        } catch (const std::bad_alloc&) { // better nothing more than what is no longer lent
-            cannot_send_ = true, error_ = ENOMEM;
-            first_ = last_ = 0;
-            return;
-        }
-        std::byte* to = copies_.data();
-        for (int i = first_; i < last_; ++i) {
-            entry& e = entries_[i];
-            if (!e.is_lent) continue;
-            std::memcpy(to, e.payload, e.payload_bytes);
-            e.payload = to, e.is_lent = false;
-            to += e.payload_bytes;
-        }
+        if (queue_.own()) return;
+        cannot_send_ = true, error_ = ENOMEM; // better nothing more than what is no longer lent
+        queue_.clear();
     }
-    bool has_said_failure() const { return !is_live() || (said_failure_ == failure_ && first_ == last_); }
+    bool has_said_failure() const { return !is_live() || (said_failure_ == failure_ && queue_.is_empty()); }
     // What the other end said: the word that ended the communicator (0: nothing), whom it waits for and since when that
     // is known.
     std::uint64_t heard_failure() const { return heard_failure_; }
@@ -126,67 +106,32 @@ public:
     // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
     bool is_flushed() const {
         if (phase_ == phase::left || phase_ == phase::lost) return true;
-        if (first_ != last_) return false;
-        return !has_messages();
+        return queue_.is_empty() && !has_messages();
     }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
 
 private:
-    using entry = detail::stream_entry;
     using outgoing = detail::stream_outgoing;
     using incoming = detail::stream_incoming;
-    static constexpr int most_entries = 32;
     static constexpr std::size_t stage_bytes = 4096;
     using kind = detail::stream_frame::kind;
 
-    // ------------------------------------------------------------------ memory
-    std::size_t mapped_bytes() const { return static_cast<std::size_t>(ports_) * 2 * shape_.bytes(); }
-    bool map() {
-        if (base_ != nullptr) return true;
-        void* p =
-            ::mmap(nullptr, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p != MAP_FAILED) base_ = static_cast<std::byte*>(p);
-        return base_ != nullptr;
-    }
-    [[noreturn, gnu::cold]] void fail_map() const {
-        fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map %zu bytes of slots",
-             mapped_bytes());
-    }
-    std::byte* tx_base(int port) const { return base_ + static_cast<std::size_t>(port) * 2 * shape_.bytes(); }
-    std::byte* rx_base(int port) const { return tx_base(port) + shape_.bytes(); }
-    detail::channel_memory tx_memory(int port) const { return {tx_base(port), shape_}; }
-    detail::channel_memory rx_memory(int port) const { return {rx_base(port), shape_}; }
     bool has_message(int p) const {
         const std::uint64_t i = out_[p].queued;
-        return tx_memory(p).slot(i).number.load(std::memory_order_acquire) == i + 1;
+        return memory_.tx(p).slot(i).number.load(std::memory_order_acquire) == i + 1;
     }
     bool has_messages() const {
         for (int p = 0; p < ports_; ++p)
             if ((used_ >> p & 1) != 0 && has_message(p)) return true;
         return false;
     }
-    std::uint64_t taken_of(int p) const {
-        return base_ == nullptr ? 0 : rx_memory(p).taken().load(std::memory_order_acquire);
-    }
-
     // ------------------------------------------------------------------ sending
     bool send() {
         bool moved = false;
         while (is_live() && !cannot_send_ && refill()) {
-            iovec parts[2 * most_entries];
-            int count = 0;
-            std::size_t want = 0, skip = done_bytes_;
-            const auto add = [&](const void* at, std::size_t bytes) {
-                const std::size_t here = skip < bytes ? skip : bytes;
-                skip -= here;
-                if (bytes == here) return;
-                parts[count++] = {const_cast<char*>(static_cast<const char*>(at)) + here, bytes - here};
-                want += bytes - here;
-            };
-            for (int i = first_; i < last_; ++i) {
-                add(&entries_[i].head, entries_[i].head_bytes);
-                add(entries_[i].payload, entries_[i].payload_bytes);
-            }
+            iovec parts[2 * detail::stream_queue::most_entries];
+            std::size_t want = 0;
+            const int count = queue_.gather(parts, want);
             msghdr m{};
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
@@ -204,65 +149,58 @@ private:
         return moved;
     }
     void account(std::size_t bytes) {
-        done_bytes_ += bytes;
-        for (; first_ < last_ && done_bytes_ >= entries_[first_].bytes(); ++first_) {
-            const entry& e = entries_[first_];
-            done_bytes_ -= e.bytes();
+        queue_.account(bytes, [this](const detail::stream_entry& e) {
             if (e.is_message)
-                tx_memory(e.head.at_port).taken().store(++out_[e.head.at_port].sent, std::memory_order_release);
+                memory_.tx(e.head.at_port).taken().store(++out_[e.head.at_port].sent, std::memory_order_release);
             else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
-        }
-        if (first_ == last_) first_ = last_ = 0;
+        });
     }
     // Lines up frames behind what is on its way. False when there is nothing to send.
     bool refill() {
         // Bad news needs no welcome.
         const bool may_speak = phase_ == phase::open || (phase_ == phase::waiting && failure_ != 0);
-        if (last_ == most_entries || !may_speak || has_queued_bye_) return first_ != last_;
-        if (owes_welcome_) owes_welcome_ = false, add_word({.what = kind::welcome});
+        if (queue_.is_full() || !may_speak || has_queued_bye_) return !queue_.is_empty();
+        if (owes_welcome_) owes_welcome_ = false, queue_.add_word({.what = kind::welcome});
         if (failure_ != said_failure_) {
             said_failure_ = failure_;
-            add_word({.what = kind::failure,
-                      .bytes = static_cast<std::uint32_t>(failure_),
-                      .tag = static_cast<std::uint32_t>(failure_ >> 32)});
+            queue_.add_word({.what = kind::failure,
+                             .bytes = static_cast<std::uint32_t>(failure_),
+                             .tag = static_cast<std::uint32_t>(failure_ >> 32)});
         }
-        if (base_ != nullptr && phase_ == phase::open) {
+        if (memory_.is_mapped() && phase_ == phase::open) {
             add_credits();
             if (failure_ == 0 && !is_settled_) add_messages();
         }
-        if (owes_waiting_ && last_ < most_entries) {
+        if (owes_waiting_ && !queue_.is_full()) {
             owes_waiting_ = false;
-            add_word({.what = kind::waiting, .bytes = static_cast<std::uint32_t>(waiting_)});
+            queue_.add_word({.what = kind::waiting, .bytes = static_cast<std::uint32_t>(waiting_)});
         }
-        if (owes_bye_ && last_ < most_entries && (failure_ != 0 || !has_messages()))
-            has_queued_bye_ = true, add_word({.what = kind::bye});
-        return first_ != last_;
-    }
-    void add_word(detail::stream_frame f) {
-        if (last_ < most_entries) entries_[last_++] = {f, nullptr, 0, sizeof f, false};
+        if (owes_bye_ && !queue_.is_full() && (failure_ != 0 || !has_messages()))
+            has_queued_bye_ = true, queue_.add_word({.what = kind::bye});
+        return !queue_.is_empty();
     }
     // Half of the slots at a time: seldom, and a sender that waits for a slot is always told of one.
     void add_credits() {
-        for (int p = 0; p < ports_ && last_ < most_entries; ++p) {
-            const std::uint64_t taken = taken_of(p);
-            if ((taken - in_[p].told) * 2 < static_cast<std::uint64_t>(shape_.depth)) continue;
+        for (int p = 0; p < ports_ && !queue_.is_full(); ++p) {
+            const std::uint64_t taken = memory_.taken(p);
+            if ((taken - in_[p].told) * 2 < static_cast<std::uint64_t>(memory_.shape().depth)) continue;
             in_[p].told = taken;
-            add_word({.what = kind::credit,
-                      .at_port = static_cast<std::uint8_t>(p),
-                      .taken = static_cast<std::uint32_t>(taken)});
+            queue_.add_word({.what = kind::credit,
+                             .at_port = static_cast<std::uint8_t>(p),
+                             .taken = static_cast<std::uint32_t>(taken)});
         }
     }
     void add_messages() {
-        std::size_t bytes = 0;
-        for (int i = first_; i < last_; ++i) bytes += entries_[i].payload_bytes;
+        std::size_t bytes = queue_.payload_bytes();
         for (bool again = true; again;) {
             again = false;
             for (int p = 0; p < ports_; ++p) {
                 if ((used_ >> p & 1) == 0) continue;
-                if (last_ == most_entries || bytes >= write_bytes) return;
+                if (queue_.is_full() || bytes >= write_bytes) return;
                 outgoing& o = out_[p];
-                if (o.queued - o.taken >= static_cast<std::uint64_t>(shape_.depth) || !has_message(p)) continue;
-                const auto memory = tx_memory(p);
+                if (o.queued - o.taken >= static_cast<std::uint64_t>(memory_.shape().depth) || !has_message(p))
+                    continue;
+                const auto memory = memory_.tx(p);
                 const slot_header& slot = memory.slot(o.queued);
                 const std::byte* payload = slot.payload;
                 const bool is_lent = (slot.bytes & slot_header::lent_bit) != 0;
@@ -272,17 +210,17 @@ private:
                 } else if (length > slot_header::inline_bytes) {
                     payload = memory.own_place(o.queued);
                 }
-                in_[p].told = taken_of(p);
-                entries_[last_++] = {{.what = kind::message,
-                                      .at_port = static_cast<std::uint8_t>(p),
-                                      .bytes = length,
-                                      .tag = slot.tag,
-                                      .taken = static_cast<std::uint32_t>(in_[p].told)},
-                                     payload,
-                                     length,
-                                     sizeof(detail::stream_frame),
-                                     true,
-                                     is_lent};
+                in_[p].told = memory_.taken(p);
+                queue_.add({{.what = kind::message,
+                             .at_port = static_cast<std::uint8_t>(p),
+                             .bytes = length,
+                             .tag = slot.tag,
+                             .taken = static_cast<std::uint32_t>(in_[p].told)},
+                            payload,
+                            length,
+                            sizeof(detail::stream_frame),
+                            true,
+                            is_lent});
                 ++o.queued;
                 bytes += length;
                 again = true;
@@ -327,7 +265,7 @@ private:
     void deliver() {
         incoming& i = in_[payload_port_];
         const std::uint64_t number = i.put++;
-        rx_memory(payload_port_).slot(number).number.store(number + 1, std::memory_order_release);
+        memory_.rx(payload_port_).slot(number).number.store(number + 1, std::memory_order_release);
     }
     bool read_frames() {
         std::size_t at = 0;
@@ -359,7 +297,7 @@ private:
     }
     bool is_wanted(const detail::stream_frame& f) const {
         if (is_settled_ || failure_ != 0) return false;
-        const auto& wish = rx_memory(f.at_port).landing();
+        const auto& wish = memory_.rx(f.at_port).landing();
         return wish.number.load(std::memory_order_acquire) == in_[f.at_port].put + 1 && wish.bytes == f.bytes &&
                wish.tag == f.tag;
     }
@@ -394,11 +332,12 @@ private:
         return true;
     }
     bool begin_message(const detail::stream_frame& f) {
-        if (!map()) return false;
+        if (!memory_.map()) return false;
         incoming& i = in_[f.at_port];
-        if (f.bytes > shape_.slot_bytes || i.put - taken_of(f.at_port) >= static_cast<std::uint64_t>(shape_.depth))
+        if (f.bytes > memory_.shape().slot_bytes ||
+            i.put - memory_.taken(f.at_port) >= static_cast<std::uint64_t>(memory_.shape().depth))
             return false;
-        const auto memory = rx_memory(f.at_port);
+        const auto memory = memory_.rx(f.at_port);
         slot_header& slot = memory.slot(i.put);
         slot.bytes = f.bytes;
         slot.tag = f.tag;
@@ -422,10 +361,9 @@ private:
     }
 
     const socket_calls* calls_;
-    channel_shape shape_;
+    detail::stream_memory memory_;
     int ports_;
     unsigned used_ = 0; // ports that this end sends on
-    std::byte* base_ = nullptr;
     descriptor socket_;
     phase phase_ = phase::closed;
     bool cannot_send_ = false, is_nonsense_ = false, has_heard_bye_ = false, has_said_bye_ = false;
@@ -436,16 +374,14 @@ private:
     outgoing out_[most_ports];
     incoming in_[most_ports];
     detail::stream_hello hello_;
-    entry entries_[most_entries];
-    int first_ = 0, last_ = 0, error_ = 0;
-    std::size_t done_bytes_ = 0; // of the first entry
+    detail::stream_queue queue_;
+    int error_ = 0;
     std::byte* payload_at_ = nullptr;
     std::size_t payload_left_ = 0;
     int payload_port_ = 0;
     bool is_landing_ = false; // the payload goes to the user's memory
     bool is_held_ = false;    // the frame in front waits for the receiver's next look
     bool is_settled_ = false;
-    std::vector<std::byte> copies_; // of what was lent when the communicator failed
     std::size_t staged_ = 0;
     std::byte stage_[stage_bytes];
 };
