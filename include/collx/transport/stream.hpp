@@ -113,7 +113,7 @@ public:
 private:
     using outgoing = detail::stream_outgoing;
     using incoming = detail::stream_incoming;
-    static constexpr std::size_t stage_bytes = 4096;
+    static constexpr std::size_t stage_bytes = 8192;
     using kind = detail::stream_frame::kind;
 
     bool has_message(int p) const {
