@@ -220,12 +220,13 @@ private:
     // ------------------------------------------------------------------ moving
     bool move_all() {
         const std::uint64_t failed = failed_->load(std::memory_order_acquire);
-        if (!wanted_.empty() || (++looks_ & 127) == 0) {
+        const bool is_thorough = (++looks_ & 127) == 0;
+        if (!wanted_.empty() || is_thorough) {
             hub_->look(id_, [&](const detail::stream_hello& h, descriptor s) { adopt(h, std::move(s)); });
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }
         bool moved = false;
-        const bool asks_first = poll_.is_open();
+        const bool asks_first = poll_.is_open() && !is_thorough; // at times each one: whatever it has become
         if (asks_first) {
             epoll_event ready[64];
             const int count = hub_->calls().epoll_wait(poll_.get(), ready, 64, 0);

@@ -76,7 +76,7 @@ public:
     // Sends and receives what can be without waiting. True if anything moved.
     bool move(bool is_readable = true) {
         bool moved = send();
-        if (is_readable) moved = receive() || moved;
+        if (is_readable || cannot_send_) moved = receive() || moved;
         return moved && (send(), true); // credits for what has come, at once
     }
 
