@@ -33,11 +33,14 @@ struct bound_schedule {
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
-    bool zero_copy = false;               // peers read and write the user's own buffers
-    std::vector<std::vector<char>> keeps; // by strand and step: whether what it has put into `out` stays as it is
-    bool lends = false;                   // all messages go straight to an output: they may be read where they lie
-    bound_window* window = nullptr;       // null where channels alone are used
-    std::byte* scratch = nullptr;         // tmp chunks
+    bool zero_copy = false; // peers read and write the user's own buffers
+    // By strand and step, between hosts: what may be done with the user's memory (see far.hpp).
+    static constexpr char stays = 1; // what the step has put into `out` is not written again
+    static constexpr char alone = 2; // it is the only one to touch what it stores, and to receive from its peer
+    std::vector<std::vector<char>> far;
+    bool lends = false;             // all messages go straight to an output: they may be read where they lie
+    bound_window* window = nullptr; // null where channels alone are used
+    std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;
     std::vector<std::byte> scratch_memory;
     std::vector<std::vector<std::byte>> outgrown;

@@ -113,9 +113,25 @@ protected:
     bool is_far(std::size_t bytes, const receiving_end* rx, const sending_end* tx) const {
         return bytes >= least_far_bytes && ((rx != nullptr && rx->is_far()) || (tx != nullptr && tx->is_far()));
     }
-    void want(const sched::step& s, const strand& st, receiving_end& rx, std::size_t bytes, std::uint32_t tag) const {
-        if constexpr (Mover::plain)
-            if (wire* at = far(s, st).wanted_at(); at != nullptr) rx.want_at(at, bytes, tag);
+    // Says where the message that a step waits for may land; at the same time, where those may that come next from
+    // others.
+    void want(const sched::step& s, const strand& st, receiving_end& rx, std::size_t bytes, std::uint32_t tag) {
+        if constexpr (Mover::plain) {
+            wire* const at = far(s, st).wanted_at();
+            if (at == nullptr || !rx.want_at(at, bytes, tag) || !far(s, st).is_apart) return;
+            const auto& may = plan_.far[static_cast<std::size_t>(st.index)];
+            strand there = st;
+            for (const sched::step* t = st.begin; t != st.end; ++t) {
+                there.piece = st.piece + (t < st.pc ? 1 : 0);
+                if ((may[static_cast<std::size_t>(t - st.begin)] & bound_schedule::alone) == 0 || t == st.pc) continue;
+                if (there.piece >= cuts_.count) continue;
+                auto& other = links_.rx(plan_.at_port, t->peer_from);
+                const std::size_t size = cuts_.message_elems(t->dst.where, t->dst.chunks, there.piece) * sizeof(wire);
+                if (!is_far(size, &other, nullptr) || other.has_message()) continue;
+                if (wire* const to = far(*t, there).wanted_at(); to != nullptr)
+                    (void)other.want_at(to, size, cuts_.transfer_tag(t->dst));
+            }
+        }
     }
     bool run_far(const sched::step& s, strand& st, receiving_end* rx, sending_end* tx, std::size_t bytes,
                  std::uint32_t tag) {

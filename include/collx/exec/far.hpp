@@ -56,7 +56,7 @@ struct far_step {
         if (held.where == sched::place::in) {
             for (int i = 0; !is_apart && i < held.chunks.count; ++i)
                 if (!stays_as_it_is(plan.steps, cuts, in, out, held.chunks.at(i, plan.chunks))) return nullptr;
-        } else if (held.where != sched::place::out || plan.keeps[strand][index] == 0) {
+        } else if (held.where != sched::place::out || (plan.far[strand][index] & bound_schedule::stays) == 0) {
             return nullptr;
         }
         return whole(held);

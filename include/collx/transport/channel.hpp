@@ -264,14 +264,16 @@ public:
     }
     // ------------------------------------------------------------------ landing: channels between hosts only
     bool is_far() const { return is_far_; }
-    // Says where the next message is wanted, if it has not come yet. It lands there or comes as ever.
-    void want_at(void* at, std::size_t bytes, std::uint32_t tag) {
+    // Says where the next message is wanted, if it has not come yet. It lands there or comes as ever. False: it was
+    // said.
+    bool want_at(void* at, std::size_t bytes, std::uint32_t tag) {
         auto& line = memory_.landing();
-        if (line.number.load(std::memory_order_relaxed) == next_ + 1) return;
+        if (line.number.load(std::memory_order_relaxed) == next_ + 1) return false;
         line.at = static_cast<std::byte*>(at);
         line.bytes = static_cast<std::uint32_t>(bytes);
         line.tag = tag;
         line.number.store(next_ + 1, std::memory_order_release);
+        return true;
     }
     // Requires has_message().
     bool has_landed() const { return (memory_.slot(next_).bytes & slot_header::landed_bit) != 0; }

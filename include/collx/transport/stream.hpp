@@ -114,6 +114,7 @@ private:
     using outgoing = detail::stream_outgoing;
     using incoming = detail::stream_incoming;
     static constexpr std::size_t stage_bytes = 8192;
+    static_assert(stage_bytes < least_landed_bytes); // what waits is never all here: its stream stays readable
     using kind = detail::stream_frame::kind;
 
     bool has_message(int p) const {
