@@ -63,8 +63,10 @@ struct links_layout {
     // For `here` of n ranks of a communicator that spans hosts: one shape of channel for all, whatever the host. Few
     // large slots, because each message costs a round trip of a step; smaller ones where there are many peers
     // (docs/design/sockets.md).
-    static constexpr links_layout across_hosts(int here, int n) {
-        links_layout l{.ranks = here, .channel = {.depth = 4, .slot_bytes = 512 * 1024}, .has_windows = false};
+    // is_crowded: some host has several of the ranks, whose channels are rings of this shape in shared memory.
+    static constexpr links_layout across_hosts(int here, int n, bool is_crowded) {
+        const std::size_t slot_bytes = std::size_t{is_crowded ? 512u : 1024u} * 1024;
+        links_layout l{.ranks = here, .channel = {.depth = 4, .slot_bytes = slot_bytes}, .has_windows = false};
         while (l.channel.slot_bytes > 64 * 1024 &&
                l.channel.ring_bytes() * static_cast<std::size_t>(n - 1) > (std::size_t{64} << 20))
             l.channel.slot_bytes /= 2;

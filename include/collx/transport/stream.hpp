@@ -26,7 +26,7 @@ class stream {
 public:
     static constexpr int most_ports = 8;
     // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
-    static constexpr std::size_t write_bytes = 512 * 1024;
+    static constexpr std::size_t write_bytes = 1024 * 1024;
     static constexpr std::size_t least_landed_bytes = 16 * 1024;
 
     enum class phase : unsigned char {
