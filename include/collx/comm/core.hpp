@@ -74,7 +74,7 @@ struct communicator_core {
         std::int64_t until = 0;
         for (;;) {
             const task_state p = op.advance();
-            if (p == task_state::done) return flush(timeout_ns);
+            if (p == task_state::done) return flush(op.at_port, timeout_ns);
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
             const bool carried = net.move(); // bytes from and to other hosts; what is said beside them is no progress
@@ -84,21 +84,23 @@ struct communicator_core {
         }
     }
 
-    // Waits until the system has what was sent to other hosts: this rank may not call again for a long time.
-    void flush(std::int64_t timeout_ns) {
-        if (!net.is_one_host()) flush_far(timeout_ns);
+    // Waits until the system has what was sent to other hosts on a port: this rank may not call again for a long time.
+    void flush(int at_port, std::int64_t timeout_ns) {
+        if (!net.is_one_host()) flush_far(at_port, timeout_ns);
     }
-    [[gnu::cold, gnu::noinline]] void flush_far(std::int64_t timeout_ns) {
-        std::int64_t until = 0;
-        for (backoff wait(settings.waiting); !net.remote()->is_flushed();)
-            if (net.move()) wait.reset();
-            else if (wait.pause()) check(until, timeout_ns, net.remote()->find_unflushed());
+    [[gnu::cold, gnu::noinline]] void flush_far(int at_port, std::int64_t timeout_ns) {
+        int late = -1;
+        wait_until([&] { return (late = net.remote()->find_unflushed(at_port)) < 0; }, timeout_ns, late);
     }
+    // Waits for something that is no operation, and moves on those that are outstanding meanwhile: whom this rank waits
+    // for may wait for them.
     template <class Condition>
-    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, int waiting_for,
+    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, const int& waiting_for,
                                   communicator_core* parent = nullptr) {
         std::int64_t until = 0;
         for (backoff wait(settings.waiting); !holds();) {
+            if (!pending.empty()) progress_pending();
+            if (parent != nullptr && !parent->pending.empty()) parent->progress_pending();
             if (net.move()) {
                 wait.reset();
             } else if (wait.pause()) {
@@ -247,8 +249,10 @@ struct communicator_core {
         std::int64_t until = 0;
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
-            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;)
+            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;) {
+                if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
                 if (b.pause()) check(until, timeout_ns, r);
+            }
             visit(r, other.payload);
         }
     }
@@ -289,7 +293,7 @@ struct communicator_core {
         const std::int64_t end = may_fail ? 0 : now_ns() + timeout_ns;
         for (looking l;;) {
             progress_pending();
-            if (op.state == task_state::done) return flush(timeout_ns), true;
+            if (op.state == task_state::done) return flush(op.at_port, timeout_ns), true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
             if (moves != l.seen_moves) {
                 wait.reset();
@@ -336,13 +340,8 @@ struct communicator_core {
                 *this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
-        std::int64_t until = 0;
         try {
-            for (backoff b(settings.waiting); !have_all_come();)
-                if (b.pause()) {
-                    if (parent != nullptr) parent->require_alive();
-                    check(until, 0, everybody);
-                }
+            wait_until(have_all_come, 0, everybody, parent);
         } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
             if (!have_all_come()) throw;
         }

@@ -84,7 +84,7 @@ template <class Core, class Visit>
     }
     for (span /= 2; span > 0; span /= 2)
         if (me + span < n) messages.send(me + span, table.data(), table.size());
-    c.flush(timeout_ns);
+    c.flush(port::blocking, timeout_ns);
     for (int r = 0; r < n; ++r) visit(r, at(r));
 }
 

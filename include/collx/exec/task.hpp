@@ -33,6 +33,7 @@ public:
          std::size_t piece_elems, bool attached = false)
         : links_(links), plan_(plan), mover_(mover), cuts_(in, out, plan.chunks, piece_elems), attached_(attached) {
         stride_bytes_ = round_up(cuts_.elems * sizeof(wire), alignof(wire));
+        at_port = plan.at_port;
         if (plan.window != nullptr) enter_window(*plan.window);
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)

@@ -51,20 +51,12 @@ public:
         if (helps) hub_->help_others(*this);
         return moved;
     }
-    bool is_flushed() override {
+    int find_unflushed(int at_port) override {
         const detail::turn_taken here(turn_);
         for (const int p : active_)
-            if (!stream_to(p).is_flushed()) return false;
+            if (!stream_to(p).is_flushed(at_port)) return p;
         for (const int p : wanted_)
-            if (!stream_to(p).is_flushed()) return false;
-        return true;
-    }
-    int find_unflushed() override {
-        const detail::turn_taken here(turn_);
-        for (const int p : active_)
-            if (!stream_to(p).is_flushed()) return p;
-        for (const int p : wanted_)
-            if (!stream_to(p).is_flushed()) return p;
+            if (!stream_to(p).is_flushed(at_port)) return p;
         return -1;
     }
     int find_gone(int waiting_for, std::int64_t now) override {
