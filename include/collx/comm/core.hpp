@@ -16,6 +16,13 @@
 
 COLLX_BEGIN_NAMESPACE
 
+namespace detail {
+// What a communicator keeps until its end and does not look into.
+struct kept {
+    virtual ~kept() = default;
+};
+} // namespace detail
+
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
         : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
@@ -37,6 +44,7 @@ struct communicator_core {
             if (net.is_one_host())
                 exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
             if (waits) attach(parent);
+            else if (!net.is_one_host()) detail::open_tree(net); // news of failures must have a way
         } catch (const error&) {
             net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
             leave();
@@ -358,6 +366,11 @@ struct communicator_core {
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
+    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none). Of the one that
+    // made this communicator: what answers those who come late.
+    std::int32_t accepted_ballot = 0;
+    std::vector<std::uint64_t> accepted_members;
+    sole_ptr<detail::kept> late_answers;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;
