@@ -105,21 +105,22 @@ auto with_store(job_description& d, const deadline& until, F&& f) {
 }
 
 // The same as meet(), and who is on which host. A job that its launcher named is on one. See meet_at().
-template <class Listen>
+template <class Door>
 [[gnu::cold]] meeting agree_on_places(job_description& d, const deadline& until, const host_description& h,
-                                      Listen&& listen) {
+                                      const std::string& settings, Door&& door) {
     const bool is_asked = h.id != h.machine;
     if (!d.job.empty() || d.size == 1) {
         if (d.size > 1 && is_asked)
             fail(errc::environment, d.rank, -1, "name a store in COLLX_STORE instead of COLLX_JOB",
                  "COLLX_HOST_ID says that ranks may be on several hosts, and COLLX_JOB is for one");
-        return {d.job, {}, {}};
+        return {d.job, {}};
     }
     meeting m = detail::with_store(d, until, [&](auto& store) -> meeting {
         // A process manager that knows all ranks to be on one host need not carry their cards.
         if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
-            if (d.local_size == d.size && !is_asked) return {rendezvous(store, d.rank, d.size, until), {}, {}};
-        return meet_at(store, d.rank, d.size, until, h, listen);
+            if (d.local_size == d.size && !is_asked)
+                return {come_together(store, d.rank, d.size, until, {settings, h.id, h.machine}).token, {}};
+        return meet_at(store, d.rank, d.size, until, h, settings, door);
     });
     d.job = m.token;
     if (m.is_one_host()) return m;

@@ -30,7 +30,7 @@ public:
         listener_ = detail::tcp_socket(a);
         const int on = 1;
         ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), 256) != 0)
+        if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), SOMAXCONN) != 0)
             fail(errc::environment, -1, -1, "give the store an address of this host and a free port",
                  "cannot listen on %.80s port %d: %s", host.c_str(), port, std::strerror(errno));
         a.bytes = sizeof a.address;

@@ -25,7 +25,13 @@ struct kept {
 
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
-        : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
+        : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {}
+
+    // The first communicator of a job is part of its start, and ends with that.
+    static deadline start_of(const job& j) {
+        return j.communicators_made == 0 && j.start_until.at_ns != INT64_MAX ? j.start_until
+                                                                             : deadline::in_ns(j.settings.timeout_ns);
+    }
 
     // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
     // waits: for all of its ranks to come. id: see job::make_links.
@@ -338,9 +344,12 @@ struct communicator_core {
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
     void attach(communicator_core* parent) {
+        const bool is_start =
+            parent == nullptr && home->communicators_made == 1 && home->start_until.at_ns != INT64_MAX;
+        const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
         if (!net.is_one_host())
             return detail::exchange_over_tree(
-                *this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
+                *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
         std::int64_t until = 0;
@@ -348,7 +357,7 @@ struct communicator_core {
             for (backoff b(settings.waiting); !have_all_come();)
                 if (b.pause()) {
                     if (parent != nullptr) parent->require_alive();
-                    check(until, 0, everybody);
+                    check(until, limit_ns, everybody);
                 }
         } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
             if (!have_all_come()) throw;

@@ -12,6 +12,7 @@
 #include <collx/bootstrap/meet.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/bootstrap/unique_id.hpp>
+#include <collx/comm/door.hpp>
 #include <collx/comm/job.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -26,38 +27,23 @@ inline job_settings settings_for(int local_ranks) {
     return s;
 }
 
+// What must be the same on all ranks, lest they wait for each other in different calls: compared when they meet.
+[[gnu::cold]] inline std::string settings_text(const job_settings& s) {
+    return "version=" COLLX_VERSION_STRING " COLLX_CHECKED=" + std::to_string(s.checked) +
+           " COLLX_LENDING=" + std::to_string(static_cast<int>(s.lend));
+}
+
+// until: the end of the whole start, from the first word in the store to the first communicator.
 [[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
-                                                     std::size_t arena_bytes, const char* found_by) {
+                                                     std::size_t arena_bytes, const char* found_by,
+                                                     const deadline& until) {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
-    auto memory = size == 1 ? make_memory_arena(1, arena_bytes)
-                            : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
+    auto memory = size == 1 ? make_memory_arena(1, arena_bytes) : join_shm(token, rank, size, until, arena_bytes);
     auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
+    j->start_until = until;
     j->found_by = found_by;
     return j;
 }
-
-// A rank's door to other hosts. Opened only when there are some.
-struct door {
-    descriptor listener;
-    socket_address address;
-
-    [[gnu::cold]] std::string open(const host_description& h) {
-        address = address_of(h.address, 0);
-        listener = socket_hub::listen_on(address);
-        return h.address + " " + std::to_string(address.port());
-    }
-    [[gnu::cold]] static socket_address address_of(const std::string& host, int port) {
-        const tcp_address a = numeric_address(host, port);
-        return {a.address, a.bytes};
-    }
-    // "ADDRESS PORT" as another rank published it.
-    [[gnu::cold]] static socket_address address_of(const std::string& card) {
-        const std::size_t blank = card.rfind(' ');
-        const char* at = card.c_str() + blank + 1;
-        return address_of(card.substr(0, blank == std::string::npos ? 0 : blank),
-                          static_cast<int>(read_digits(at, 65535)));
-    }
-};
 
 // The ranks of this one's host. host_of: by rank.
 [[gnu::cold]] inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
@@ -78,18 +64,16 @@ inline job_settings settings_across_hosts(job_settings s) {
 
 [[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
                                                  std::size_t arena_bytes, const char* found_by,
-                                                 const socket_calls& calls = system_socket_calls) {
+                                                 const deadline& until) {
     host_map here = map_of_host(m.host_of, rank);
     const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
     const std::string name = m.token + "-" + std::to_string(m.host_of[static_cast<std::size_t>(rank)]);
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
     auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
-                         : join_shm(name.c_str(), place, n, deadline::in_ns(s.timeout_ns), arena_bytes);
-    std::vector<socket_address> peers;
-    for (const std::string& card : m.addresses) peers.push_back(door::address_of(card));
-    auto hub = make_counted<socket_hub>(std::move(d.listener), m.token, std::move(peers), s.timeout_ns, calls);
+                         : join_shm(name.c_str(), place, n, until, arena_bytes);
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
-                               std::move(hub));
+                               std::move(d.hub));
+    j->start_until = until;
     j->found_by = found_by;
     return j;
 }
@@ -113,16 +97,20 @@ inline void require_one_host(const job_description& d) {
     job_description d = describe_job();
     require_one_host(d);
     const host_description h = describe_host();
-    door to_others;
-    const meeting m = agree_on_places(d, deadline::in_ns(d.timeout_ns), h, [&] { return to_others.open(h); });
     job_settings s = settings_for(d.local_size);
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
+    s.lend = static_cast<lending>(d.lending);
+    const deadline until = deadline::in_ns(d.timeout_ns);
+    door to_others(d.timeout_ns);
+    const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
+    const job_settings placed = settings_for(d.local_size); // now it is known how many are here
+    s.waiting = placed.waiting;
+    s.oversubscribed = placed.oversubscribed;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
-    s.lend = static_cast<lending>(d.lending);
-    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by)
-                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by);
+    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until)
+                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, until);
     process_job = j;
     return j;
 }
@@ -133,10 +121,11 @@ template <class Store>
                                              const socket_calls& calls = system_socket_calls) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
-    door to_others;
-    const meeting m = meet_at(store, rank, size, deadline::in_ns(timeout_ns), h, [&] { return to_others.open(h); });
-    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store")
-                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", calls);
+    const deadline until = deadline::in_ns(timeout_ns);
+    door to_others(timeout_ns, calls);
+    const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others);
+    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until)
+                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until);
 }
 
 inline counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns, int local_size) {
@@ -145,7 +134,7 @@ inline counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std:
     job_settings s = settings_for(local_size);
     s.timeout_ns = timeout_ns;
     const std::string name(id.job(rank));
-    return join_processes(name.c_str(), rank, size, s, 0, "unique id");
+    return join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
 }
 
 } // namespace detail

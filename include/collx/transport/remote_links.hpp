@@ -127,6 +127,7 @@ public:
         hub_->forget();
     }
 
+    int rank() const { return rank_; }
     int connections() {
         const detail::turn_taken here(turn_);
         return static_cast<int>(active_.size());
@@ -274,7 +275,7 @@ private:
         for (std::size_t i = 0; i < wanted_.size(); ++i) {
             const int p = wanted_[i];
             auto& at = peers_[static_cast<std::size_t>(p)].try_at_ns;
-            if (now_ns() < at && !at_once) continue;
+            if ((now_ns() < at && !at_once) || !hub_->knows(members_[static_cast<std::size_t>(p)])) continue;
             at = now_ns() + next_try_ns;
             wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i--));
             connect(p);
