@@ -237,3 +237,36 @@ TEST_CASE("ranks join with a unique id that the program has shipped") {
     CHECK_THROWS_AS(collx::unique_id::from_text("collx-1-"), collx::invalid_argument);
     CHECK_THROWS_AS(collx::unique_id::from_text(std::string(128, 'a')), collx::invalid_argument);
 }
+
+TEST_CASE("ranks on several hosts join with a unique id that says where to meet") {
+    constexpr int ranks = 5;
+    collx::host_description h = collx::describe_host();
+    CHECK(collx::unique_id::make(h).address().empty());
+    h.id = "host0";
+    const auto id = collx::unique_id::make(h);
+    CHECK(id.address() == "127.0.0.1");
+    CHECK(id.port() > 0);
+    CHECK(collx::unique_id::from_text(id.text()) == id);
+    processes p;
+    for (int r = 0; r < ranks; ++r)
+        p.start(r, [&] {
+            ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r / 2)).c_str(), 1);
+            collx::communicator world(id, r, ranks);
+            int x = world.rank() + 1;
+            collx::all_reduce(world, collx::value(x));
+            return x == 15 && !world.internals().net.is_one_host() ? 0 : 1;
+        });
+    p.wait();
+    for (int r = 0; r < ranks; ++r) {
+        INFO(p[r].what);
+        CHECK(p[r].is_ok());
+    }
+    auto nowhere = id;
+    std::snprintf(nowhere.bytes + std::strlen(nowhere.bytes) - 3, 4, "%s", "1");
+    try {
+        collx::communicator world(nowhere, 0, 2, std::chrono::milliseconds(100));
+        FAIL("joined");
+    } catch (const collx::timed_out& e) {
+        CHECK(std::string(e.what()).find("no store answers at 127.0.0.1") != std::string::npos);
+    }
+}

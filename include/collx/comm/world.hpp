@@ -131,6 +131,12 @@ template <class Store>
 inline counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns, int local_size) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
+    if (const std::string address(id.address()); !address.empty()) {
+        tcp_store store(address, id.port(), deadline::in_ns(timeout_ns));
+        auto j = join_by_store(rank, size, store, timeout_ns);
+        j->found_by = "unique id";
+        return j;
+    }
     job_settings s = settings_for(local_size);
     s.timeout_ns = timeout_ns;
     const std::string name(id.job(rank));
