@@ -17,26 +17,31 @@
 
 namespace {
 
-double seconds_since(std::int64_t begun) { return static_cast<double>(collx::now_ns() - begun) / 1e9; }
-
-// Microseconds of the server for a request, with clients enough to keep it busy; and for a connection.
-void measure_store(collx::bench::startup_costs& c) {
-    collx::tcp_server server;
-    constexpr int clients = 8, requests = 5000, connections = 500;
-    const auto soon = [] { return collx::deadline::in_ns(20'000'000'000); };
-    std::int64_t begun = collx::now_ns();
+// Microseconds of `times` calls of f(client, i) by each of some clients, enough to keep the server busy; per call.
+template <class F>
+double busy_us(int times, F&& f) {
+    constexpr int clients = 8;
+    const std::int64_t begun = collx::now_ns();
     std::vector<std::thread> threads;
     for (int t = 0; t < clients; ++t)
         threads.emplace_back([&, t] {
-            collx::tcp_store s("127.0.0.1", server.port(), soon());
-            for (int i = 0; i < requests; ++i) s.set("key/" + std::to_string(t) + "/" + std::to_string(i), "value");
+            for (int i = 0; i < times; ++i) f(t, i);
         });
     for (auto& t : threads) t.join();
-    c.request = seconds_since(begun) * 1e6 / (clients * requests);
-    begun = collx::now_ns();
-    std::vector<collx::tcp_store> all;
-    for (int i = 0; i < connections; ++i) all.emplace_back("127.0.0.1", server.port(), soon());
-    c.accept = seconds_since(begun) * 1e6 / connections;
+    return static_cast<double>(collx::now_ns() - begun) / 1e3 / (clients * times);
+}
+
+void measure_store(collx::bench::startup_costs& c) {
+    collx::tcp_server server;
+    std::vector<std::vector<collx::tcp_store>> stores(8);
+    c.accept = busy_us(60, [&](int t, int) {
+        stores[static_cast<std::size_t>(t)].emplace_back("127.0.0.1", server.port(),
+                                                         collx::deadline::in_ns(20'000'000'000));
+    });
+    for (auto& s : stores) s.erase(s.begin() + 1, s.end());
+    c.request = busy_us(5000, [&](int t, int i) {
+        stores[static_cast<std::size_t>(t)][0].set("key/" + std::to_string(t) + "/" + std::to_string(i), "value");
+    });
 }
 
 } // namespace
