@@ -4,8 +4,13 @@
 // Communicators whose ranks are on several hosts, as threads: which ways they take, what they refuse and in which
 // words. That every collective is right over sockets is what the property tests check.
 #include "support.hpp"
+#include <collx/bootstrap/host.hpp>
+#include <collx/bootstrap/memory_store.hpp>
+#include <collx/bootstrap/rendezvous.hpp>
 
+#include <atomic>
 #include <memory>
+#include <thread>
 
 using namespace collx_test;
 using collx::errc;
@@ -157,17 +162,39 @@ TEST_CASE("an address that others can reach must be allowed") {
 }
 
 TEST_CASE("ranks on several machines need addresses") {
-    using cards = std::vector<std::string>;
-    CHECK(collx::detail::number_hosts(cards{"a m 0", "b m 0", "a m 0"}, 0) == std::vector<int>{0, 1, 0});
-    CHECK(collx::detail::number_hosts(cards{"a m 1", "b n 1"}, 1) == std::vector<int>{0, 1});
-    for (const cards& c : {cards{"a m 1", "b n 0"}, cards{"a m 1", "c m 1", "b n 0"}}) {
-        try {
-            (void)collx::detail::number_hosts(c, 0);
-            FAIL("no error");
-        } catch (const collx::error& e) {
-            CHECK(e.code() == errc::environment);
-            CHECK(e.peer() == static_cast<int>(c.size()) - 1);
-            CHECK(says(e, "COLLX_ADDRESS"));
-        }
+    using ids = std::vector<std::uint64_t>;
+    CHECK(collx::detail::number_hosts(ids{7, 9, 7}) == std::vector<int>{0, 1, 0});
+    ids many;
+    for (std::uint64_t r = 0; r < 1000; ++r) many.push_back(r / 3 << 32); // all in one place of a table
+    const auto numbers = collx::detail::number_hosts(many);
+    for (int r = 0; r < 1000; ++r) CHECK(numbers[static_cast<std::size_t>(r)] == r / 3);
+
+    struct row {
+        std::vector<collx::arrival> ranks;
+        int guilty; // -1: none
+        bool is_one_host;
+    };
+    for (const row& c : {row{{{"", "a", "m", false}, {"", "b", "m", false}, {"", "a", "m", false}}, -1, false},
+                         row{{{"", "a", "m", false}, {"", "a", "n", false}}, -1, true}, // the user says one host
+                         row{{{"", "a", "m", true}, {"", "b", "n", true}}, -1, false},
+                         row{{{"", "a", "m", true}, {"", "b", "n", false}}, 1, false},
+                         row{{{"", "a", "m", true}, {"", "c", "m", true}, {"", "b", "n", false}}, 2, false}}) {
+        collx::memory_store store;
+        std::vector<std::thread> threads;
+        const int n = static_cast<int>(c.ranks.size());
+        std::atomic<int> right{0};
+        for (int r = 0; r < n; ++r)
+            threads.emplace_back([&, r] {
+                try {
+                    const auto a = collx::come_together(store, r, n, collx::deadline::in_ns(10'000'000'000),
+                                                        c.ranks[static_cast<std::size_t>(r)]);
+                    right += c.guilty < 0 && a.is_one_host == c.is_one_host;
+                } catch (const collx::error& e) {
+                    right += c.guilty >= 0 && e.code() == errc::environment && e.peer() == c.guilty &&
+                             says(e, "COLLX_ADDRESS");
+                }
+            });
+        for (auto& t : threads) t.join();
+        CHECK(right == n);
     }
 }

@@ -6,9 +6,12 @@
 #include "support.hpp"
 #include "support/skip.hpp"
 
+#include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/memory_store.hpp>
+#include <collx/bootstrap/rendezvous.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
 
 #include "../bench/startup_model.hpp"
 
@@ -90,6 +93,13 @@ collx::host_description alone_on_host(int rank) {
     return h;
 }
 
+template <class Store>
+collx::counted_ptr<collx::job> join_alone(int rank, int n, Store& store, std::int64_t timeout_ns = 60'000'000'000) {
+    collx::detail::plain_face<Store> face(store);
+    return collx::detail::join_by_store(rank, n, static_cast<collx::any_store&>(face), timeout_ns, alone_on_host(rank),
+                                        counted_calls);
+}
+
 // A job of n threads that meet in a tcp_store, each on a host of its own, up to the first collective. Seconds.
 double start_through_store(int n) {
     collx::tcp_server server;
@@ -97,8 +107,7 @@ double start_through_store(int n) {
     std::atomic<int> right{0};
     const auto thrown = on_threads(n, [&](int r) {
         collx::tcp_store store("127.0.0.1", server.port(), collx::deadline::in_ns(60'000'000'000));
-        collx::communicator world(
-            collx::detail::join_by_store(r, n, store, 60'000'000'000, alone_on_host(r), counted_calls));
+        collx::communicator world(join_alone(r, n, store));
         int one = 1;
         collx::all_reduce(world, collx::value(one));
         right += one == n;
@@ -144,8 +153,7 @@ TEST_CASE("a rank's words in the store do not grow with the ranks, but for a log
         std::atomic<std::uint64_t> messages{0};
         const auto thrown = on_threads(n, [&](int r) {
             auto& mine = store[static_cast<std::size_t>(r)];
-            collx::communicator world(
-                collx::detail::join_by_store(r, n, mine, 30'000'000'000, alone_on_host(r), counted_calls));
+            collx::communicator world(join_alone(r, n, mine));
             messages += world.sent().messages; // of its own tree
             collx::barrier(world);
         });
@@ -216,7 +224,7 @@ TEST_CASE("a rank that goes between the store and the exchange of addresses is n
         collx::memory_store shared;
         const auto thrown = on_threads(6, [&](int r) {
             leaving_store mine(shared, r == victim);
-            (void)collx::detail::join_by_store(r, 6, mine, 500'000'000, alone_on_host(r));
+            (void)join_alone(r, 6, mine, 500'000'000);
         });
         for (int r = 0; r < 6; ++r) {
             const auto& t = thrown[static_cast<std::size_t>(r)];

@@ -8,6 +8,8 @@
 
 #include <random>
 
+#include <collx/bootstrap/file_store.hpp>
+#include <collx/bootstrap/host.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 
 #include "faults/support.hpp"
@@ -76,8 +78,10 @@ inline collx::host_description host_of(const cell& c, int r) {
 }
 template <collx::Store Store>
 collx::communicator world_of(const cell& c, Store& store, int r) {
-    return collx::communicator(collx::detail::join_by_store(r, c.n, store, c.timeout_ms * ms, host_of(c, r),
-                                                            harmful_calls));
+    collx::detail::plain_face<Store> face(store);
+    return collx::communicator(
+        collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host_of(c, r),
+                                     harmful_calls));
 }
 inline collx::communicator world_of(const cell& c, const store_directory& d, int r) {
     collx::file_store store(d.path());

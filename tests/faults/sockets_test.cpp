@@ -6,6 +6,8 @@
 // collx-test: serial timeout=180
 #include "faults/hosts.hpp"
 
+#include <collx/bootstrap/file_store.hpp>
+
 using namespace collx_test;
 
 namespace {

@@ -4,33 +4,22 @@
 // several hosts the process that makes it runs the store in which they meet.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include <collx/bootstrap/detail/host_id.hpp>
-#include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/store.hpp>
-#include <collx/bootstrap/tcp_server.hpp>
+#include <collx/core/config.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Servers of ids, which serve until their process ends: nobody here knows when the last rank has come.
-struct kept_server {
-    tcp_server server;
-    kept_server* next;
-    static int serve(const std::string& address) {
-        static std::atomic<kept_server*> all{nullptr};
-        auto* made = new kept_server{tcp_server(address), all.load(std::memory_order_relaxed)};
-        while (!all.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
-        }
-        return made->server.port();
-    }
-};
+// "@ADDRESS:PORT" of a store for an id of ranks on several hosts; empty where all are on one. See id_server.hpp.
+COLLX_ONCE std::string serve_id();
 
 } // namespace detail
 
@@ -43,12 +32,12 @@ struct unique_id {
     // COLLX_HOST_ID set it is for ranks on several hosts: then this process must live until all have joined, and spends
     // a thread and a socket on it until it ends.
     // Errors: resource · environment as describe_host().
-    static unique_id make(const host_description& h = describe_host()) {
+    static unique_id make() { return make_at(detail::serve_id()); }
+    // For ranks of this host.
+    static unique_id make_here() { return make_at(""); }
+    static unique_id make_at(const std::string& at) {
         unique_id id;
         const std::string token = detail::random_token();
-        std::string at;
-        if (h.has_address || h.id != h.machine)
-            at = "@" + h.address + ":" + std::to_string(detail::kept_server::serve(h.address));
         std::snprintf(id.bytes, sizeof id.bytes, "%s%016llx-%s%s", prefix,
                       static_cast<unsigned long long>(detail::host_id()), token.c_str(), at.c_str());
         return id;
@@ -117,3 +106,7 @@ private:
 static_assert(sizeof(unique_id) == unique_id::most_bytes);
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_COMPILED)
+#include <collx/bootstrap/id_server.hpp>
+#endif

@@ -22,7 +22,7 @@ namespace detail {
 class door_meeting {
 public:
     door_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until)
-        : net{{std::move(hub), 1, rank, all_ranks(n), channel_shape{.depth = 4, .slot_bytes = 64 * 1024}, 1}, n, {}, {}},
+        : net{{std::move(hub), far_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}}, n, {}, {}},
           until_(until) {
         net.links.begin(failed_);
     }

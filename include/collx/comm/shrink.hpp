@@ -7,11 +7,20 @@
 #pragma once
 
 #include <collx/comm/communicator.hpp>
-#include <collx/comm/shrink_far.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
+
+// Who goes on, a bit per rank, where they are on several hosts; and what answers those who come late, to be kept. Done in
+// shrink_far.hpp.
+COLLX_ONCE std::vector<std::uint64_t> agree_on_survivors(communicator_core& c, std::uint32_t round,
+                                                         sole_ptr<kept>& answers);
+
+[[noreturn, gnu::cold]] inline void fail_left_out(int rank) {
+    fail(errc::peer_failed, rank, rank, "start again: this rank came too late",
+         "the others went on without this rank");
+}
 
 class survivors {
 public:
@@ -111,8 +120,8 @@ inline std::vector<int> chosen_members(const communicator_core& c, const std::ui
 
 [[gnu::cold]] inline sole_ptr<communicator_core> shrink_across_hosts(communicator_core& c) {
     const std::uint32_t round = c.shrinks + 1;
-    auto answers = make_sole<far_survivors>(c, round);
-    const auto bits = answers->agree();
+    sole_ptr<kept> answers;
+    const auto bits = agree_on_survivors(c, round, answers);
     c.accepted_ballot = 0;
     c.shrinks = round;
     int rank_there = -1;
@@ -152,3 +161,7 @@ inline communicator communicator::shrink() {
 }
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_COMPILED)
+#include <collx/comm/shrink_far.hpp>
+#endif

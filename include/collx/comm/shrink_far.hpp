@@ -16,7 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include <collx/comm/communicator.hpp>
+#include <collx/comm/shrink.hpp>
+#include <collx/transport/remote_links.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -31,11 +32,6 @@ struct survival_word {
     std::int32_t rank;   // late: who did not come
     std::int32_t zero = 0;
 };
-
-[[noreturn, gnu::cold]] inline void fail_left_out(int rank) {
-    fail(errc::peer_failed, rank, rank, "start again: this rank came too late",
-         "the others went on without this rank");
-}
 
 // Whether anybody still listens where a rank did.
 class door_probe {
@@ -73,7 +69,7 @@ public:
     using members = std::vector<std::uint64_t>; // a bit per rank
 
     far_survivors(communicator_core& c, std::uint32_t round)
-        : core_(&c), hub_(c.home->hub), n_(c.net.size()), me_(c.net.rank()), peers_(static_cast<std::size_t>(n_)),
+        : core_(&c), hub_(static_cast<remote_door&>(*c.home->door).hub()), n_(c.net.size()), me_(c.net.rank()), peers_(static_cast<std::size_t>(n_)),
           shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)}, limit_ns_(c.settings.timeout_ns),
           begun_ns_(now_ns()) {
         const std::uint64_t origin[] = {c.id, round};
@@ -370,6 +366,14 @@ private:
     bool is_decided_ = false;
     turn turn_;
 };
+
+[[gnu::cold]] COLLX_ONCE std::vector<std::uint64_t> agree_on_survivors(communicator_core& c, std::uint32_t round,
+                                                                       sole_ptr<kept>& answers) {
+    auto all = make_sole<far_survivors>(c, round);
+    auto chosen = all->agree();
+    answers = std::move(all);
+    return chosen;
+}
 
 } // namespace detail
 

@@ -14,6 +14,7 @@
 
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/communicator.hpp>
+#include <collx/comm/join.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -118,7 +119,7 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
             return communicator(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts));
 
     unique_id id;
-    if (rank == 0) id = unique_id::make(host_description{"", "", "", false}); // of this host
+    if (rank == 0) id = unique_id::make_here();
     detail::check_mpi(MPI_Bcast(id.bytes, static_cast<int>(unique_id::most_bytes), MPI_CHAR, 0, mpi), rank,
                       "MPI_Bcast");
     return communicator(id, rank, size, timeout);
