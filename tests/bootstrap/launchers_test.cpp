@@ -134,6 +134,14 @@ TEST_CASE("MPICH's mpiexec") {
     // As if there were two hosts: addresses go through PMI, data over sockets.
     check_four_ranks(run("mpiexec.hydra -n 4 sh -c 'COLLX_HOST_ID=host$((PMI_RANK / 2)) exec " + rank_program() + "'"),
                      "PMI");
+    // Over TCP, where only the manager says how many there are.
+    check_four_ranks(run("mpiexec.hydra -pmi-port -n 4 " + rank_program()), "PMI");
+    check_four_ranks(
+        run("mpiexec.hydra -pmi-port -n 4 sh -c 'COLLX_HOST_ID=host$((PMI_ID / 2)) exec " + rank_program() + "'"),
+        "PMI");
+    const output nobody = run("PMI_PORT=127.0.0.1:1 PMI_ID=0 " + rank_program());
+    INFO(nobody.text);
+    CHECK(nobody.count("environment: collx: rank 0: no process manager answers at PMI_PORT=127.0.0.1:1 (") == 1);
     // One program after the other in each rank: the first has said goodbye for all.
     const output two = run("mpiexec.hydra -n 2 sh -c \"" + rank_program() + "; " + rank_program() + "\"");
     INFO(two.text);

@@ -7,6 +7,7 @@
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/memory_store.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
 
 #include <atomic>
 #include <memory>
@@ -169,6 +170,26 @@ TEST_CASE("ranks on several machines need addresses") {
     const auto numbers = collx::detail::number_hosts(many);
     for (int r = 0; r < 1000; ++r) CHECK(numbers[static_cast<std::size_t>(r)] == r / 3);
 
+    // Where no rank sees all others, the one above it in the tree.
+    const auto with = [](const char* machine, bool has_address) {
+        collx::host_description h;
+        h.machine = machine;
+        h.has_address = has_address;
+        return h;
+    };
+    for (const bool has_address : {false, true})
+        for (const char* machine : {"m", "n"}) {
+            std::string address = "10.1.2.3 99" + collx::detail::reach_of(with("m", true));
+            try {
+                collx::detail::take_reach(address, with(machine, has_address), 5, 4);
+                CHECK((has_address || machine[0] == 'm'));
+                CHECK(address == "10.1.2.3 99");
+            } catch (const collx::error& e) {
+                CHECK((!has_address && machine[0] == 'n'));
+                CHECK((e.code() == errc::environment && e.peer() == 5 && says(e, "COLLX_ADDRESS")));
+            }
+        }
+
     struct row {
         std::vector<collx::arrival> ranks;
         int guilty; // -1: none
@@ -197,4 +218,52 @@ TEST_CASE("ranks on several machines need addresses") {
         for (auto& t : threads) t.join();
         CHECK(right == n);
     }
+}
+
+TEST_CASE("threads as ranks of several hosts go on without one that failed") {
+    for (const int victim : {0, 1, 5}) {
+        std::atomic<int> went_on{0};
+        try {
+            collx::run_threads({0, 0, 1, 1, 2, 2}, [&](collx::communicator& w) {
+                const int me = w.rank();
+                if (me == victim) throw std::runtime_error("of the program");
+                try {
+                    for (;;) collx::barrier(w);
+                } catch (const collx::peer_failed&) {
+                }
+                collx::communicator rest = w.shrink();
+                int bits = 1 << me;
+                collx::all_reduce(rest, collx::value(bits));
+                collx::communicator again = rest.shrink(); // nobody has failed: the same ranks
+                went_on += rest.size() == 5 && bits == (0x3f & ~(1 << victim)) && again.size() == 5;
+            });
+        } catch (const std::runtime_error& e) {
+            CHECK(std::string(e.what()) == "of the program");
+        }
+        CHECK(went_on == 5);
+    }
+}
+
+TEST_CASE("ranks of several hosts meet in a store and tell each other where they listen") {
+    constexpr int n = 7;
+    collx::memory_store store;
+    collx::detail::plain_face<collx::memory_store> face(store);
+    std::vector<std::thread> threads;
+    std::atomic<int> right{0};
+    for (int r = 0; r < n; ++r)
+        threads.emplace_back([&, r] {
+            auto h = collx::describe_host();
+            h.id = "host" + std::to_string(r);
+            try {
+                collx::communicator w(collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face),
+                                                                   30'000'000'000, h, collx::system_socket_calls));
+                int x = r;
+                collx::all_reduce(w, collx::value(x));
+                right += x == n * (n - 1) / 2 && !is_here(w);
+            } catch (const collx::error& e) {
+                std::printf("%s\n", e.what());
+            }
+        });
+    for (auto& t : threads) t.join();
+    CHECK(right == n);
 }

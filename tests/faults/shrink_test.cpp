@@ -235,23 +235,3 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
         }
     }
 }
-
-TEST_CASE("threads as ranks of several hosts go on without one that failed") {
-    for (const int victim : {0, 1, 5}) {
-        std::atomic<int> went_on{0};
-        try {
-            collx::run_threads({0, 0, 1, 1, 2, 2}, [&](collx::communicator& world) {
-                const int me = world.rank();
-                if (me == victim) throw std::runtime_error("of the program");
-                run_into_failure(world);
-                collx::communicator rest = world.shrink();
-                if (rest.size() == 5 && bits_of(rest, me) == (0x3fu & ~(1u << victim))) ++went_on;
-                collx::communicator again = rest.shrink(); // nobody has failed: the same ranks
-                if (again.size() != 5) --went_on;
-            });
-        } catch (const std::runtime_error& e) {
-            CHECK(std::string(e.what()) == "of the program");
-        }
-        CHECK(went_on == 5);
-    }
-}

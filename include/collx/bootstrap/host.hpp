@@ -96,6 +96,27 @@ namespace detail {
     return host_of;
 }
 
+// Behind an address: from where it can be reached.
+inline std::string reach_of(const host_description& h) {
+    return " " + std::to_string(hash_bytes(h.machine.data(), h.machine.size(), 6)) + (h.has_address ? " 1" : " 0");
+}
+// Takes that away again. A process manager shows nobody all ranks, so each compares itself with the one above it.
+[[gnu::cold]] inline void take_reach(std::string& address, const host_description& h, int rank, int up) {
+    const std::string mine = reach_of(h);
+    const std::size_t last = address.rfind(' '), begin = last == std::string::npos || last == 0 ? last
+                                                                                               : address.rfind(' ', last - 1);
+    if (begin == std::string::npos || begin == 0)
+        fail(errc::protocol, rank, up, "build all ranks with the same version of collx",
+             "rank %d left something unknown in the store", up);
+    const bool is_far = address.compare(begin, last - begin, mine, 0, mine.size() - 2) != 0;
+    const int lonely = address.back() != '1' ? up : h.has_address ? -1 : rank;
+    if (is_far && lonely >= 0)
+        fail(errc::environment, rank, lonely,
+             "set COLLX_ADDRESS on every host to its own address on a network you trust, and COLLX_INSECURE=1",
+             "the ranks are on several machines, and rank %d has only a loopback address", lonely);
+    address.resize(begin);
+}
+
 } // namespace detail
 
 // Agrees on the name of the job and finds out who is where. `door` is used only if ranks may be on several hosts:
@@ -109,7 +130,7 @@ template <Store S, class Door>
     const agreement a = come_together(store, rank, size, until, {settings, h.id, h.machine, h.has_address});
     meeting m{a.token, {}};
     if (size == 1 || a.is_one_host) return m;
-    const std::string base = "collx/" + a.token.substr(0, 8) + "/door/", mine = door.open(h);
+    const std::string base = "collx/" + a.token.substr(0, 8) + "/door/", mine = door.open(h) + detail::reach_of(h);
     const int up = rank & (rank - 1);
     if (rank % 2 == 0) store.set(base + std::to_string(rank), mine); // the others have nobody below them
     if constexpr (CollectiveStore<S>) store.barrier(base, size, until);
@@ -119,6 +140,7 @@ template <Store S, class Door>
     } catch (const timed_out&) {
         fail(errc::timeout, rank, up, "is it alive? See its output", "rank %d does not say where it listens", up);
     }
+    if (rank != 0) detail::take_reach(address, h, rank, up);
     const std::uint64_t id = detail::hash_bytes(h.id.data(), h.id.size(), 5);
     m.host_of = detail::number_hosts(door.meet(a.token, rank, size, id, address, until));
     bool is_one_host = true;

@@ -39,7 +39,7 @@ inline job_settings settings_for(int local_ranks) {
                                                      std::size_t arena_bytes, const char* found_by,
                                                      const deadline& until) {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
-    auto memory = size == 1 ? make_memory_arena(1, arena_bytes) : join_shm(token, rank, size, until, arena_bytes);
+    auto memory = size == 1 ? make_memory_arena(1, arena_bytes) : join_shm(token, rank, size, until, arena_bytes, settings_text(s).c_str());
     auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
     j->start_until = until;
     j->found_by = found_by;
