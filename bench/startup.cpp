@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What the start of a job on many hosts costs: simulated for numbers of ranks that no test machine has
-// (startup_model.hpp), with the costs of the store and of connections as measured here. Markdown: one line per number of
-// ranks. startup [RANKS_PER_HOST] [LATENCY_US].
+// (startup_model.hpp), with the costs of the store and of connections as measured here. Markdown: one line per number
+// of ranks. startup [RANKS_PER_HOST] [LATENCY_US].
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 
@@ -53,10 +53,12 @@ int main(int argc, char** argv) {
         collx::bench::startup_costs c;
         if (argc > 2) c.latency = std::atof(argv[2]);
         measure_store(c);
-        std::printf("%d ranks a host, %.0f us from host to host; measured here: %.1f us a request, %.1f us a connection "
-                    "of the store, both ends on one machine.\n\n",
-                    per_host, c.latency, c.request, c.accept);
-        std::puts("| ranks | requests | of rank 0 | messages | rounds | store, s | addresses, s | memory, s | world, s |");
+        std::printf(
+            "%d ranks a host, %.0f us from host to host; measured here: %.1f us a request, %.1f us a connection "
+            "of the store, both ends on one machine.\n\n",
+            per_host, c.latency, c.request, c.accept);
+        std::puts(
+            "| ranks | requests | of rank 0 | messages | rounds | store, s | addresses, s | memory, s | world, s |");
         std::puts("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
         for (const int n : {8, 64, 512, 4096, 16384}) {
             const auto r = collx::bench::startup_model(n, per_host, c).run();

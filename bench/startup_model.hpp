@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The start of a job on several hosts as a simulation: which words each rank says to the store, in which order, and what
-// goes over the trees of connections. The same order as bootstrap/rendezvous.hpp, bootstrap/host.hpp and comm/door.hpp;
-// tests/comm/startup_test.cpp compares its counts with those of the library. Times come from costs that are given.
+// The start of a job on several hosts as a simulation: which words each rank says to the store, in which order, and
+// what goes over the trees of connections. The same order as bootstrap/rendezvous.hpp, bootstrap/host.hpp and
+// comm/door.hpp; tests/comm/startup_test.cpp compares its counts with those of the library. Times come from costs that
+// are given.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,14 @@
 
 namespace collx::bench {
 
-struct startup_costs { // microseconds
-    double latency = 25;        // one way, between two hosts
-    double request = 6;         // the store's server, for a request and its answer
-    double accept = 20;         // the same for a new connection
-    double message = 8;         // either end of a connection between ranks, for a message
-    double connect = 40;        // either end, for a new connection, beside its way there and back
-    double bytes = 1250;        // per microsecond: 10 Gbit/s
-    double join = 250;          // of shared memory, per rank of a host, one after the other
+struct startup_costs {   // microseconds
+    double latency = 25; // one way, between two hosts
+    double request = 6;  // the store's server, for a request and its answer
+    double accept = 20;  // the same for a new connection
+    double message = 8;  // either end of a connection between ranks, for a message
+    double connect = 40; // either end, for a new connection, beside its way there and back
+    double bytes = 1250; // per microsecond: 10 Gbit/s
+    double join = 250;   // of shared memory, per rank of a host, one after the other
 };
 
 struct startup_result {
@@ -28,8 +29,8 @@ struct startup_result {
     long requests = 0;                                                  // at the store, of all ranks
     long connections = 0;                                               // between ranks
     long messages = 0;                                                  // over them
-    int rounds = 0;       // longest chain of messages, of which each waits for the one before; a request counts as two
-    int root_waits = 0;   // of rank 0, one after the other, for the store
+    int rounds = 0;     // longest chain of messages, of which each waits for the one before; a request counts as two
+    int root_waits = 0; // of rank 0, one after the other, for the store
     struct words {
         int sets = 0, gets = 0, adds = 0;
     };
@@ -38,7 +39,8 @@ struct startup_result {
 
 class startup_model {
 public:
-    startup_model(int ranks, int ranks_per_host, const startup_costs& c) : n_(ranks), per_host_(ranks_per_host), c_(c) {}
+    startup_model(int ranks, int ranks_per_host, const startup_costs& c)
+        : n_(ranks), per_host_(ranks_per_host), c_(c) {}
 
     startup_result run() {
         result_.of_rank.resize(static_cast<std::size_t>(n_));

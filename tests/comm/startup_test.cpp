@@ -67,8 +67,9 @@ struct counting_store {
 
 std::atomic<int> connects{0};
 constexpr collx::socket_calls counted_calls{
-    ::socket, [](int fd, const sockaddr* a, socklen_t n) { return ++connects, ::connect(fd, a, n); },
-    ::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
+    ::socket,  [](int fd, const sockaddr* a, socklen_t n) { return ++connects, ::connect(fd, a, n); },
+    ::accept4, ::sendmsg,
+    ::recvmsg, ::epoll_wait};
 
 // Runs f(rank) on n threads. What each threw.
 template <class F>
@@ -135,8 +136,9 @@ void start_threads(int n, const std::vector<int>& sizes) {
         EXPECT(x[0] == n && x.back() == n);
         all_ends += remote.connections();
     });
-    std::printf("%d ranks, %d a host: first all_reduce after %.2f s, %d descriptors; %d ends of connections, %d with a ring\n",
-                n, sizes[0], static_cast<double>(up_ns) / 1e9, files.load(), tree_ends.load(), all_ends.load());
+    std::printf(
+        "%d ranks, %d a host: first all_reduce after %.2f s, %d descriptors; %d ends of connections, %d with a ring\n",
+        n, sizes[0], static_cast<double>(up_ns) / 1e9, files.load(), tree_ends.load(), all_ends.load());
     // No n squared: a tree, then a ring. (A connection that gives way to another may stay half counted for a moment.)
     CHECK(tree_ends <= 2 * n);
     CHECK(all_ends <= 4 * n);
@@ -164,7 +166,8 @@ TEST_CASE("a rank's words in the store do not grow with the ranks, but for a log
         long requests = 0;
         for (int r = 0; r < n; ++r) {
             const auto& s = store[static_cast<std::size_t>(r)];
-            INFO("rank " << r << " of " << n << ": " << s.sets << " sets, " << s.gets << " gets, " << s.adds << " adds");
+            INFO("rank " << r << " of " << n << ": " << s.sets << " sets, " << s.gets << " gets, " << s.adds
+                         << " adds");
             const auto& expected = model.of_rank[static_cast<std::size_t>(r)];
             CHECK(s.gets == expected.gets);
             CHECK(s.adds == expected.adds);
@@ -201,8 +204,9 @@ TEST_CASE("settings that differ are named, with the ranks that differ") {
     for (const int n : {3, 9}) {
         collx::memory_store shared;
         const auto thrown = on_threads(n, [&](int r) {
-            (void)collx::come_together(shared, r, n, collx::deadline::in_ns(10'000'000'000),
-                                       {r == 1 || r == n - 1 ? "version=1 checked=1" : "version=1 checked=0", "a", "b"});
+            (void)collx::come_together(
+                shared, r, n, collx::deadline::in_ns(10'000'000'000),
+                {r == 1 || r == n - 1 ? "version=1 checked=1" : "version=1 checked=0", "a", "b"});
         });
         for (const auto& t : thrown) {
             CHECK(t.find("say checked=1, rank 0 says checked=0") != std::string::npos);
@@ -230,8 +234,9 @@ TEST_CASE("a rank that goes between the store and the exchange of addresses is n
             const auto& t = thrown[static_cast<std::size_t>(r)];
             INFO("victim " << victim << ", rank " << r << ": " << t);
             if (r == victim) CHECK(t == "gone");
-            else CHECK((t.find("rank " + std::to_string(victim) + " did not come to exchange addresses") != t.npos ||
-                        t.find("rank " + std::to_string(victim) + " ended, or cannot be reached") != t.npos));
+            else
+                CHECK((t.find("rank " + std::to_string(victim) + " did not come to exchange addresses") != t.npos ||
+                       t.find("rank " + std::to_string(victim) + " ended, or cannot be reached") != t.npos));
         }
     }
 }

@@ -79,9 +79,8 @@ inline collx::host_description host_of(const cell& c, int r) {
 template <collx::Store Store>
 collx::communicator world_of(const cell& c, Store& store, int r) {
     collx::detail::plain_face<Store> face(store);
-    return collx::communicator(
-        collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host_of(c, r),
-                                     harmful_calls));
+    return collx::communicator(collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face),
+                                                            c.timeout_ms * ms, host_of(c, r), harmful_calls));
 }
 inline collx::communicator world_of(const cell& c, const store_directory& d, int r) {
     collx::file_store store(d.path());

@@ -142,7 +142,8 @@ TEST_CASE("a rank whose connections are reset as it dies is named by everybody")
     });
 }
 
-TEST_CASE("a connection reset in the middle of any call, while both its ends live, ends the communicator on all ranks") {
+TEST_CASE(
+    "a connection reset in the middle of any call, while both its ends live, ends the communicator on all ranks") {
     stopwatch watch{"RST between ranks that live"};
     each_cell(8, [&](cell c) {
         c.ranks_per_host = 1;

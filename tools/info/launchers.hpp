@@ -61,8 +61,7 @@ inline void find_half_sets(findings& out, const environment& env) {
     const struct {
         const char *found_by, *remedy;
     } remedies[] = {
-        {"PMI",
-         "start the ranks with mpiexec or srun --mpi=pmi2 directly, so that they inherit PMI_FD"},
+        {"PMI", "start the ranks with mpiexec or srun --mpi=pmi2 directly, so that they inherit PMI_FD"},
         {"PMIx", "start the ranks with mpirun, prterun or srun --mpi=pmix directly"},
         {"torch variables", "set all of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or use torchrun"},
         {"Slurm", "a batch script's body is one process: start the ranks with srun"},

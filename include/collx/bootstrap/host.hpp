@@ -103,8 +103,8 @@ inline std::string reach_of(const host_description& h) {
 // Takes that away again. A process manager shows nobody all ranks, so each compares itself with the one above it.
 [[gnu::cold]] inline void take_reach(std::string& address, const host_description& h, int rank, int up) {
     const std::string mine = reach_of(h);
-    const std::size_t last = address.rfind(' '), begin = last == std::string::npos || last == 0 ? last
-                                                                                               : address.rfind(' ', last - 1);
+    const std::size_t last = address.rfind(' '),
+                      begin = last == std::string::npos || last == 0 ? last : address.rfind(' ', last - 1);
     if (begin == std::string::npos || begin == 0)
         fail(errc::protocol, rank, up, "build all ranks with the same version of collx",
              "rank %d left something unknown in the store", up);
@@ -120,10 +120,10 @@ inline std::string reach_of(const host_description& h) {
 } // namespace detail
 
 // Agrees on the name of the job and finds out who is where. `door` is used only if ranks may be on several hosts:
-// door.open(h) opens this rank's and returns "ADDRESS PORT"; door.meet(token, rank, size, host, address, until) connects
-// to the rank one up in a binomial tree, whose address is given, and returns the host words of all ranks. So the store
-// gives each rank one address and nobody the whole table. Collective. Errors: as come_together() and the door's; timeout
-// naming a rank that does not say where it listens.
+// door.open(h) opens this rank's and returns "ADDRESS PORT"; door.meet(token, rank, size, host, address, until)
+// connects to the rank one up in a binomial tree, whose address is given, and returns the host words of all ranks. So
+// the store gives each rank one address and nobody the whole table. Collective. Errors: as come_together() and the
+// door's; timeout naming a rank that does not say where it listens.
 template <Store S, class Door>
 [[gnu::cold]] meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
                               const std::string& settings, Door&& door) {

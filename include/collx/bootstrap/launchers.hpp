@@ -166,8 +166,8 @@ inline void describe_pmi(const environment& env, job_description& d) {
     d.store = "pmi:" + std::to_string(launcher_number(env, "PMI_FD", "PMI", 0, 1 << 20));
 }
 
-// The same over TCP (mpiexec -pmi-port): the variables say which rank this is, and the manager how many there are. Until
-// it is asked, when the job is joined, the size is what is known of it.
+// The same over TCP (mpiexec -pmi-port): the variables say which rank this is, and the manager how many there are.
+// Until it is asked, when the job is joined, the size is what is known of it.
 inline bool is_pmi_port(const environment& env) { return are_set(env, {"PMI_PORT", "PMI_ID"}); }
 inline void describe_pmi_port(const environment& env, job_description& d) {
     d.rank = launcher_number(env, "PMI_ID", "PMI", 0, most_ranks - 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The store that a process manager keeps: a client of PMI-1 over the socket that it leaves in PMI_FD (MPICH's mpiexec,
-// srun --mpi=pmi2, Flux), or over one to where it listens (PMI_PORT: mpiexec -pmi-port). One rank's end; used by one thread at a time, and not while another library of the program
-// talks over the same socket. Knows no job and no transport.
+// srun --mpi=pmi2, Flux), or over one to where it listens (PMI_PORT: mpiexec -pmi-port). One rank's end; used by one
+// thread at a time, and not while another library of the program talks over the same socket. Knows no job and no
+// transport.
 #pragma once
 
 #include <fcntl.h>
@@ -41,8 +42,8 @@ public:
                  std::strerror(errno));
         begin(until);
     }
-    // at: HOST:PORT as the manager says it, so a name is looked up, which may take the time that the system gives names.
-    // Errors: as above; environment when nobody is there.
+    // at: HOST:PORT as the manager says it, so a name is looked up, which may take the time that the system gives
+    // names. Errors: as above; environment when nobody is there.
     pmi_store(const std::string& at, int id, const deadline& until) : rank_(id), size_(0), owner_(::getpid()) {
         connect(at, until);
         (void)ask("cmd=initack pmiid=" + std::to_string(id), "initack", until);
@@ -50,8 +51,8 @@ public:
             const std::string line = receive_line(until);
             if (detail::pmi_value(line, "cmd") != "set") fail_nonsense(line);
             if (number == nullptr) break;
-            *number = static_cast<int>(detail::pmi_number(detail::pmi_value(line, number == &size_ ? "size" : "rank"),
-                                                          most_ranks));
+            *number = static_cast<int>(
+                detail::pmi_number(detail::pmi_value(line, number == &size_ ? "size" : "rank"), most_ranks));
             if (*number < 0) fail_nonsense(line);
         }
         if (rank_ >= size_) fail_nonsense("rank=" + std::to_string(rank_));

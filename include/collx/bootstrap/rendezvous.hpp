@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How ranks that share nothing but a store agree on a name for their job. Rank 0 says what it is; each rank compares
-// itself with that, and what is odd goes up a tree through the store; rank 0 publishes the name or, in its place, what is
-// wrong, so that all ranks that came throw the same error. No rank waits for more than four others one after the other,
-// a logarithm of times (docs/design/startup.md).
+// itself with that, and what is odd goes up a tree through the store; rank 0 publishes the name or, in its place, what
+// is wrong, so that all ranks that came throw the same error. No rank waits for more than four others one after the
+// other, a logarithm of times (docs/design/startup.md).
 #pragma once
 
 #include <string>
@@ -37,15 +37,15 @@ inline deadline with_grace(const deadline& until) {
 // What the ranks of one subtree have found: how they differ from rank 0.
 struct findings {
     bool has_other_host = false, has_other_machine = false;
-    bool has_other_size = false; // then nobody knows who is to come
+    bool has_other_size = false;                       // then nobody knows who is to come
     std::int64_t without_address = -1, first_odd = -1; // lowest of those ranks
     std::int64_t odd = 0;                              // how many say something else than rank 0
     std::string list, says, expected;                  // which, what, and what rank 0 says
 
     std::string text() const {
         return std::to_string(has_other_host) + " " + std::to_string(has_other_machine) + " " +
-               std::to_string(has_other_size) + " " + std::to_string(without_address) + " " + std::to_string(first_odd) + " " + std::to_string(odd) + "\n" +
-               list + "\n" + says + "\n" + expected;
+               std::to_string(has_other_size) + " " + std::to_string(without_address) + " " +
+               std::to_string(first_odd) + " " + std::to_string(odd) + "\n" + list + "\n" + says + "\n" + expected;
     }
     // False for what text() has not made.
     bool read(const std::string& text) {
@@ -147,8 +147,8 @@ public:
     rendezvous_tree(S& store, int rank, int size, const deadline& until, const std::string& turn)
         : store_(store), rank_(rank), size_(size), until_(until), turn_(turn) {}
 
-    // What the ranks below this one have found, added to `f`. Waits for no more of them once one counts other ranks. False
-    // when one has not come in time.
+    // What the ranks below this one have found, added to `f`. Waits for no more of them once one counts other ranks.
+    // False when one has not come in time.
     bool gather(findings& f) {
         for (int c = rank_ * rendezvous_fan + 1; c <= rank_ * rendezvous_fan + rendezvous_fan && c < size_; ++c) {
             if (f.has_other_size) return true;
@@ -214,10 +214,10 @@ private:
 } // namespace detail
 
 // The name of the job, random and the same on all `size` ranks, and whether they are on one host. Collective; may be
-// called again with the same store for the next job. Ensures: when it returns on rank 0 all ranks have the name, so rank 0
-// may take the store away. Errors: timeout (names the missing ranks) · mismatch (sizes or settings differ; names the
-// ranks) · environment (hosts that cannot reach each other) · whatever the store throws. Cost: five words in the store
-// per rank, on rank 0 about 4 log4(size) waits.
+// called again with the same store for the next job. Ensures: when it returns on rank 0 all ranks have the name, so
+// rank 0 may take the store away. Errors: timeout (names the missing ranks) · mismatch (sizes or settings differ; names
+// the ranks) · environment (hosts that cannot reach each other) · whatever the store throws. Cost: five words in the
+// store per rank, on rank 0 about 4 log4(size) waits.
 template <Store S>
 requires(!CollectiveStore<S>) [[gnu::cold]] agreement
     come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
@@ -237,8 +237,7 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
         store.set(turn + "verdict", verdict);
         const bool is_good = verdict[0] == 'k' || verdict[0] == 's';
         try {
-            if (size > 1)
-                (void)store.get(turn + "heard", is_good ? until : deadline::in_ns(detail::verdict_grace_ns));
+            if (size > 1) (void)store.get(turn + "heard", is_good ? until : deadline::in_ns(detail::verdict_grace_ns));
         } catch (const timed_out&) {
             if (is_good)
                 fail(errc::timeout, 0, -1, "see the output of the ranks",
@@ -259,8 +258,8 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
     return detail::read_verdict(verdict, rank);
 }
 
-// As above. Whether they are on one host remains to be found out. Cost: one value, one barrier, one look. Errors: as the
-// store's, who is missing only its process manager knows; mismatch on the rank that differs from rank 0.
+// As above. Whether they are on one host remains to be found out. Cost: one value, one barrier, one look. Errors: as
+// the store's, who is missing only its process manager knows; mismatch on the rank that differs from rank 0.
 template <CollectiveStore S>
 [[gnu::cold]] agreement come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
     const std::string key = "collx/job/" + std::to_string(store.next_turn());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A name for a job that does not exist yet, for programs with an exchange of their own: one rank makes it, the program
-// ships its bytes to the others by whatever it has, all join with it. As NCCL's ncclUniqueId, but printable. For ranks on
-// several hosts the process that makes it runs the store in which they meet.
+// ships its bytes to the others by whatever it has, all join with it. As NCCL's ncclUniqueId, but printable. For ranks
+// on several hosts the process that makes it runs the store in which they meet.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,8 @@ struct unique_id {
     int port() const {
         const std::string_view all = check_behind();
         int n = 0;
-        for (const char c : all.substr(all.rfind(':') + 1)) n = n < 65536 && c >= '0' && c <= '9' ? n * 10 + c - '0' : n;
+        for (const char c : all.substr(all.rfind(':') + 1))
+            n = n < 65536 && c >= '0' && c <= '9' ? n * 10 + c - '0' : n;
         return n;
     }
 
@@ -95,8 +96,7 @@ private:
         for (std::size_t i = prefix_bytes; i < most_bytes; ++i) {
             const char c = bytes[i];
             if (i == text_bytes) is_good = is_good && (c == '\0' || c == '@');
-            else if (i > text_bytes)
-                is_good = is_good && (c == '\0' || (bytes[i - 1] != '\0' && c > ' ' && c <= '~'));
+            else if (i > text_bytes) is_good = is_good && (c == '\0' || (bytes[i - 1] != '\0' && c > ' ' && c <= '~'));
             else if (i == prefix_bytes + 16) is_good = is_good && c == '-';
             else is_good = is_good && ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'));
         }

@@ -376,8 +376,8 @@ struct communicator_core {
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
-    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none). Of the one that
-    // made this communicator: what answers those who come late.
+    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none). Of the one
+    // that made this communicator: what answers those who come late.
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
     sole_ptr<detail::kept> late_answers;

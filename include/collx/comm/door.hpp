@@ -22,7 +22,10 @@ namespace detail {
 class door_meeting {
 public:
     door_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until)
-        : net{{std::move(hub), far_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}}, n, {}, {}},
+        : net{{std::move(hub), far_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}},
+              n,
+              {},
+              {}},
           until_(until) {
         net.links.begin(failed_);
     }
@@ -83,7 +86,8 @@ public:
         if (first.code() == errc::peer_failed)
             fail(errc::peer_failed, me, who, "see its output; can the hosts reach each other at COLLX_ADDRESS?",
                  "rank %d ended, or cannot be reached, while addresses were exchanged", who);
-        fail(first.code(), me, who, "see the output of that rank", "rank %d failed while addresses were exchanged", who);
+        fail(first.code(), me, who, "see the output of that rank", "rank %d failed while addresses were exchanged",
+             who);
     }
 
 private:

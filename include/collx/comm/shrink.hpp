@@ -12,14 +12,13 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Who goes on, a bit per rank, where they are on several hosts; and what answers those who come late, to be kept. Done in
-// shrink_far.hpp.
+// Who goes on, a bit per rank, where they are on several hosts; and what answers those who come late, to be kept. Done
+// in shrink_far.hpp.
 COLLX_ONCE std::vector<std::uint64_t> agree_on_survivors(communicator_core& c, std::uint32_t round,
                                                          sole_ptr<kept>& answers);
 
 [[noreturn, gnu::cold]] inline void fail_left_out(int rank) {
-    fail(errc::peer_failed, rank, rank, "start again: this rank came too late",
-         "the others went on without this rank");
+    fail(errc::peer_failed, rank, rank, "start again: this rank came too late", "the others went on without this rank");
 }
 
 class survivors {

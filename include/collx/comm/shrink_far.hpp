@@ -4,7 +4,8 @@
 // proposes what it has accepted or heard that others have, so what one rank has gone on with, all go on with. Takes new
 // connections (those of the old communicator may be cut in the middle of a word), one per rank.
 //
-//   rank → coordinator: here (what I accepted before) · accept         coordinator → rank: propose · commit, late or out
+//   rank → coordinator: here (what I accepted before) · accept         coordinator → rank: propose · commit, late or
+//   out
 //
 // A rank is gone when its host refuses connections for it, when the kernel of this host says so, or when its host does
 // not answer for half of the time limit. A network that falls apart makes two communicators of one.
@@ -69,9 +70,9 @@ public:
     using members = std::vector<std::uint64_t>; // a bit per rank
 
     far_survivors(communicator_core& c, std::uint32_t round)
-        : core_(&c), hub_(static_cast<remote_door&>(*c.home->door).hub()), n_(c.net.size()), me_(c.net.rank()), peers_(static_cast<std::size_t>(n_)),
-          shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)}, limit_ns_(c.settings.timeout_ns),
-          begun_ns_(now_ns()) {
+        : core_(&c), hub_(static_cast<remote_door&>(*c.home->door).hub()), n_(c.net.size()), me_(c.net.rank()),
+          peers_(static_cast<std::size_t>(n_)), shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)},
+          limit_ns_(c.settings.timeout_ns), begun_ns_(now_ns()) {
         const std::uint64_t origin[] = {c.id, round};
         id_ = hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 13) | 1;
     }
@@ -319,8 +320,7 @@ private:
         }
         if (now - begun_ns_ <= limit_ns_) return;
         for (int r = 0; r < n_; ++r)
-            if (r != me_ && at(r).has_come)
-                say(r, kind::late, 0, proposal.empty() ? none() : proposal, missing);
+            if (r != me_ && at(r).has_come) say(r, kind::late, 0, proposal.empty() ? none() : proposal, missing);
         part_all();
         fail_late(missing);
     }

@@ -57,8 +57,8 @@ private:
     Core* parent_;
 };
 
-// All connections of the tree, without waiting for any: whoever gives up while it waits for one neighbour must reach the
-// others.
+// All connections of the tree, without waiting for any: whoever gives up while it waits for one neighbour must reach
+// the others.
 template <class Links>
 [[gnu::cold]] void open_tree(Links& net) {
     const int n = net.size(), me = net.rank();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A communicator of the ranks of an MPI communicator, so that an MPI program can take one collective after the other to
-// collx. Needs mpi.h: link collx::mpi, or compile with mpicxx. MPI serves to agree on a name and to tell addresses, nothing else.
+// collx. Needs mpi.h: link collx::mpi, or compile with mpicxx. MPI serves to agree on a name and to tell addresses,
+// nothing else.
 // collx-header: needs=mpi
 #pragma once
 
@@ -60,11 +61,12 @@ inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
 inline unsigned long long hash_of(const std::string& text) { return hash_bytes(text.data(), text.size(), 5); }
 
 // Ranks on several hosts: addresses by MPI, all else over collx's own connections.
-inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64_t timeout_ns, const host_description& h,
-                                    const std::vector<unsigned long long>& hosts) {
+inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64_t timeout_ns,
+                                    const host_description& h, const std::vector<unsigned long long>& hosts) {
     const deadline until = deadline::in_ns(timeout_ns);
     meeting m;
-    for (const int host : number_hosts(std::vector<std::uint64_t>(hosts.begin(), hosts.end()))) m.host_of.push_back(host);
+    for (const int host : number_hosts(std::vector<std::uint64_t>(hosts.begin(), hosts.end())))
+        m.host_of.push_back(host);
     job_settings s = settings_for(static_cast<int>(map_of_host(m.host_of, rank).rank_at.size()));
     s.timeout_ns = timeout_ns;
     door to_others(timeout_ns);
@@ -73,7 +75,8 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
     try {
         const std::string at = to_others.open(h);
         if (at.size() >= sizeof mine.address)
-            fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long", at.c_str());
+            fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
+                 at.c_str());
         std::memcpy(mine.address, at.data(), at.size());
     } catch (...) { // the others wait in MPI
         trouble = std::current_exception();
@@ -98,8 +101,8 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
 
 // Collective over `mpi`, which must stay unused by other threads meanwhile and is not needed afterwards. Rank numbers
 // are the same. Errors: environment when MPI is not initialised or fails, or when hosts cannot reach each other · those
-// of communicator. Cost: a gathering of 8 bytes a rank and a broadcast of 128 bytes; on several hosts a gathering of 112
-// bytes a rank more.
+// of communicator. Cost: a gathering of 8 bytes a rank and a broadcast of 128 bytes; on several hosts a gathering of
+// 112 bytes a rank more.
 inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = std::chrono::seconds(60)) {
     int is_ready = 0, is_over = 0, rank = -1, size = 0;
     if (MPI_Initialized(&is_ready) != MPI_SUCCESS || MPI_Finalized(&is_over) != MPI_SUCCESS || is_ready == 0 ||

@@ -16,9 +16,10 @@
 COLLX_BEGIN_NAMESPACE
 
 // Brings `ranks` processes of one user together in one arena; every rank calls it, `job` names the launch and is the
-// same everywhere, and so must be `settings` (words NAME=VALUE, at most 239 bytes). Ensures: on return all ranks have mapped the arena and written their process numbers. Otherwise all
-// ranks that came throw the same error. Errors: timeout (names who is missing) · mismatch (sizes differ, a rank twice,
-// a job of this name is starting) · environment (no job name) ·
+// same everywhere, and so must be `settings` (words NAME=VALUE, at most 239 bytes). Ensures: on return all ranks have
+// mapped the arena and written their process numbers. Otherwise all ranks that came throw the same error. Errors:
+// timeout (names who is missing) · mismatch (sizes differ, a rank twice, a job of this name is starting) · environment
+// (no job name) ·
 //         peer_failed (a rank ended meanwhile) · resource (descriptors, address space).
 // Cost: about a quarter of a millisecond per rank; one descriptor, one mapping.
 inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const deadline& until,

@@ -16,8 +16,8 @@ namespace detail {
 class join_guest {
 public:
     join_guest(const char* job, int rank, int ranks, const deadline& until, const char* settings = "")
-        : settings_(settings), name_(name_of_job(job)), job_hash_(hash_bytes(job, std::strlen(job), 3)), rank_(rank), ranks_(ranks),
-          until_(until) {}
+        : settings_(settings), name_(name_of_job(job)), job_hash_(hash_bytes(job, std::strlen(job), 3)), rank_(rank),
+          ranks_(ranks), until_(until) {}
 
     // Tries until the deadline. What ends an attempt and is worth another: nobody listens yet, the queue is full, the
     // listener was of a job that is just going, rank 0 had too many strangers at the door.
