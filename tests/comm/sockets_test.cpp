@@ -226,7 +226,10 @@ TEST_CASE("threads as ranks of several hosts go on without one that failed") {
         try {
             collx::run_threads({0, 0, 1, 1, 2, 2}, [&](collx::communicator& w) {
                 const int me = w.rank();
-                if (me == victim) throw std::runtime_error("of the program");
+                if (me == victim) {
+                    collx::barrier(w); // then all have made their communicators
+                    throw std::runtime_error("of the program");
+                }
                 try {
                     for (;;) collx::barrier(w);
                 } catch (const collx::peer_failed&) {
