@@ -16,9 +16,22 @@
 
 COLLX_BEGIN_NAMESPACE
 
+namespace detail {
+// What a communicator keeps until its end and does not look into.
+struct kept {
+    virtual ~kept() = default;
+};
+} // namespace detail
+
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
-        : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
+        : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {}
+
+    // The first communicator of a job is part of its start, and ends with that.
+    static deadline start_of(const job& j) {
+        return j.communicators_made == 0 && j.start_until.at_ns != INT64_MAX ? j.start_until
+                                                                             : deadline::in_ns(j.settings.timeout_ns);
+    }
 
     // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
     // waits: for all of its ranks to come. id: see job::make_links.
@@ -38,6 +51,7 @@ struct communicator_core {
             if (net.is_one_host())
                 exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
             if (waits) attach(parent);
+            else if (!net.is_one_host()) detail::open_tree(net); // news of failures must have a way
         } catch (const error&) {
             net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
             leave();
@@ -335,13 +349,16 @@ struct communicator_core {
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
     void attach(communicator_core* parent) {
+        const bool is_start =
+            parent == nullptr && home->communicators_made == 1 && home->start_until.at_ns != INT64_MAX;
+        const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
         if (!net.is_one_host())
             return detail::exchange_over_tree(
-                *this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
+                *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
         try {
-            wait_until(have_all_come, 0, everybody, parent);
+            wait_until(have_all_come, limit_ns, everybody, parent);
         } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
             if (!have_all_come()) throw;
         }
@@ -358,6 +375,11 @@ struct communicator_core {
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
+    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none). Of the one
+    // that made this communicator: what answers those who come late.
+    std::int32_t accepted_ballot = 0;
+    std::vector<std::uint64_t> accepted_members;
+    sole_ptr<detail::kept> late_answers;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;

@@ -70,6 +70,7 @@ public:
     phase state() const { return phase_; }
     bool is_nonsense() const { return is_nonsense_; }
     bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
+    int error() const { return error_; }                       // of the system, 0: none
     int fd() const { return socket_.get(); }
     bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
 
