@@ -258,6 +258,8 @@ private:
                           "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
                           "of the two.");
             if constexpr (requires { algorithm.root; }) algorithm.root = f.root;
+            if constexpr (requires { algorithm.contributors(1); }) // not all ranks have a part in the result
+                if (algorithm.fits(core_.net.size())) mover_.set_ranks(algorithm.contributors(core_.net.size()));
             constexpr bool keeps_order = Policies::rank_order || !is_commutative_v<Op, element_of<In>>;
             if constexpr (mover_type::reduces && keeps_order && requires { algorithm.needs_commutative_for(1); })
                 if (algorithm.needs_commutative_for(core_.net.size())) {
