@@ -3,6 +3,8 @@
 //
 // What ranks agree on and how: tables of counts (count_table), what a call says of itself (signature), and the exchange
 // of a few bytes, over memory and along a tree of connections (tree_exchange).
+#include <collx/comm/compare_signatures.hpp>
+
 #include <array>
 
 #include "support.hpp"

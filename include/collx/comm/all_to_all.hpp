@@ -63,7 +63,7 @@ struct all_to_all_v_fn {
             if (s.sizes()[me] != r.sizes()[me])
                 fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
                      "the counts of a rank for itself differ: %zu and %zu", s.sizes()[me], r.sizes()[me]);
-            if (c.settings.checked) compare_counts(base_of(comm), tables, o);
+            if (c.settings.checked != 0) compare_counts(base_of(comm), tables, o);
             return run_call<Mode, collective::all_to_all, true>(
                 comm, a, b, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true, .tables = &tables},
                 [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
