@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
 //
 // The small parts that stores and launchers are made of, without a server or a process manager: the text of PMI-1, the
 // heads of a tcp_store's frames, the number of this host. What comes from outside is refused unless it is exactly
