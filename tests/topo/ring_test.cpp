@@ -11,8 +11,10 @@
 #include <collx/topo/ring.hpp>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
 #include <numeric>
+#include <sstream>
 
 #include <catch2/catch.hpp>
 
@@ -117,6 +119,11 @@ TEST_CASE("the ring through 0, 2, 4 and 6 is twice as wide through their neighbo
     CHECK(count("#ffd8a8") == 4);
     CHECK(count("#d9480f") == 8);
     CHECK(count("#c8c8c8") == 8 + 8 + 8); // double, single, to cards
+    const std::string self = __FILE__;
+    std::ifstream file(self.substr(0, self.rfind("tests/topo/")) + "docs/design/cube_mesh_ring.svg");
+    std::stringstream documented;
+    documented << file.rdbuf();
+    CHECK(documented.str() == svg);
 }
 
 TEST_CASE("no ring is wider, and none as wide is shorter") {

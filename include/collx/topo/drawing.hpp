@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pictures of a machine and a ring through it: one line of text, or an SVG with the sites on a circle.
+// Pictures of a machine and a ring through it: one line of text, or an SVG with the processors on a circle.
 #pragma once
 
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <collx/topo/ring.hpp>
@@ -17,6 +18,28 @@ inline bool contains(const std::vector<int>& v, int x) {
     for (const int y : v)
         if (y == x) return true;
     return false;
+}
+
+// Processors on a circle, cards outside, in front of those they are linked to.
+inline std::vector<std::pair<double, double>> layout_of(const machine& m) {
+    std::vector<std::pair<double, double>> at(static_cast<unsigned>(m.size()), {0, 0});
+    int processors = 0, next = 0;
+    for (int p = 0; p < m.size(); ++p) processors += m.is_processor(p);
+    for (int p = 0; p < m.size(); ++p) {
+        if (!m.is_processor(p)) continue;
+        const double angle = 6.283185307 * next++ / processors;
+        at[static_cast<unsigned>(p)] = {120 * std::sin(angle), -120 * std::cos(angle)};
+    }
+    for (int p = 0; p < m.size(); ++p) {
+        if (m.is_processor(p)) continue;
+        double x = 0, y = 0;
+        for (const auto& [other, width] : m.links(p))
+            if (m.is_processor(other))
+                x += at[static_cast<unsigned>(other)].first, y += at[static_cast<unsigned>(other)].second;
+        const double length = std::hypot(x, y) + 1e-9;
+        at[static_cast<unsigned>(p)] = {180 * x / length, 180 * y / length};
+    }
+    return at;
 }
 } // namespace detail
 
@@ -35,9 +58,9 @@ inline std::string to_text(const machine& m, const ring& r, const std::vector<in
 
 // Links grey and as wide as they are, the ring on top; members filled.
 inline std::string to_svg(const machine& m, const ring& r, const std::vector<int>& members) {
-    constexpr double radius = 150, middle = 200;
-    const auto x = [&](int p) { return middle + radius * std::sin(6.283185307 * p / m.size()); };
-    const auto y = [&](int p) { return middle - radius * std::cos(6.283185307 * p / m.size()); };
+    const auto at = detail::layout_of(m);
+    const auto x = [&](int p) { return 200 + at[static_cast<unsigned>(p)].first; };
+    const auto y = [&](int p) { return 200 + at[static_cast<unsigned>(p)].second; };
     char line[240];
     std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 400 400\" font-family=\"sans-serif\">\n";
     const auto draw = [&](int a, int b, const char* colour, double thickness) {
