@@ -33,10 +33,11 @@ struct bound_schedule {
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
-    bool zero_copy = false;         // peers read and write the user's own buffers
-    bool lends = false;             // all messages go straight to an output: they may be read where they lie
-    bound_window* window = nullptr; // null where channels alone are used
-    std::byte* scratch = nullptr;   // tmp chunks
+    bool zero_copy = false;           // peers read and write the user's own buffers
+    bool lends = false;               // all messages go straight to an output: they may be read where they lie
+    bound_schedule* counts = nullptr; // runs first where ranks relay parts whose counts they do not know; null: none do
+    bound_window* window = nullptr;   // null where channels alone are used
+    std::byte* scratch = nullptr;     // tmp chunks
     std::size_t scratch_bytes = 0;
     std::vector<std::byte> scratch_memory;
     std::vector<std::vector<std::byte>> outgrown;

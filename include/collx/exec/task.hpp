@@ -29,9 +29,11 @@ public:
 
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
     // attached: a zero-copy schedule on private buffers, read through the kernel.
+    // relayed: the chunks kept in scratch, where they are not of the input's sizes.
     task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out,
-         std::size_t piece_elems, bool attached = false)
-        : links_(links), plan_(plan), mover_(mover), cuts_(in, out, plan.chunks, piece_elems), attached_(attached) {
+         std::size_t piece_elems, bool attached = false, const chunk_layout* relayed = nullptr)
+        : links_(links), plan_(plan), mover_(mover), cuts_(in, out, plan.chunks, piece_elems, relayed),
+          attached_(attached) {
         stride_bytes_ = round_up(cuts_.elems * sizeof(wire), alignof(wire));
         at_port = plan.at_port;
         if (plan.window != nullptr) enter_window(*plan.window);

@@ -107,6 +107,16 @@ public:
         }
     }
 
+    // The same for a call in which each rank knows its own counts only, with the schedule that brings relaying ranks
+    // the others. All ranks must choose alike, knowing no count.
+    template <class Algorithm>
+    bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port) {
+        bound_schedule& b = bind(algorithm, at_port);
+        if constexpr (requires { algorithm.counts(); })
+            if (b.counts == nullptr) b.counts = &bind(algorithm.counts(), at_port);
+        return b;
+    }
+
     // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on
     // the port may be using it.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
