@@ -31,7 +31,7 @@ struct bound_window {
         iteration += count;
         const std::size_t ring = memory.ring_bytes();
         if (s.is_inline || bytes == 0 || ring == 0) return s;
-        const std::size_t each = s.iteration_bytes = round_up(bytes, cache_line_bytes);
+        const std::size_t each = s.iteration_bytes = spaced_bytes(bytes, memory.shape().stage_bytes);
         s.position = position + each > ring ? 0 : position;
         const std::size_t end = s.position + each;
         if (count == 1 || end + (count - 1) * each <= ring) {

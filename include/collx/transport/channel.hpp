@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include <collx/transport/arena.hpp>
+#include <collx/transport/window.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -91,8 +92,8 @@ struct channel_memory {
     std::size_t place(std::size_t position, std::size_t bytes) const {
         return position + bytes > shape.ring_bytes() ? 0 : position;
     }
-    static std::size_t end_of(std::size_t place, std::size_t bytes) {
-        return place + round_up(bytes, cache_line_bytes);
+    std::size_t end_of(std::size_t place, std::size_t bytes) const {
+        return place + spaced_bytes(bytes, shape.slot_bytes);
     }
 };
 } // namespace detail

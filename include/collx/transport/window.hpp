@@ -44,6 +44,15 @@ struct window_shape {
     constexpr bool operator==(const window_shape&) const = default;
 };
 
+// How much of a ring something of `bytes` takes, of which at most `most` bytes fit. A reader's processor fetches the
+// lines behind what it reads, too; it should not take away those that the writer is about to fill. (2 ranks, near:
+// all_reduce of 512 bytes 237 ns without the gap, 171 with it; of 2 KiB 435 and 256.)
+constexpr std::size_t spaced_bytes(std::size_t bytes, std::size_t most) {
+    constexpr std::size_t gap = 1024;
+    const std::size_t lines = round_up(bytes, cache_line_bytes);
+    return lines + gap <= most ? lines + gap : lines;
+}
+
 class window_memory {
 public:
     window_memory() = default;
