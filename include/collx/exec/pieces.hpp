@@ -29,6 +29,8 @@ struct pieces {
         count = most <= elems ? 1 : (most + elems - 1) / elems; // a division costs as much as a short call's step
     }
 
+    // Requires: single chunks are settled (plan/schedules.hpp).
+    int chunk(const sched::chunk_set& c, int i) const { return c.count == 1 ? c.first : c.at(i, chunks); }
     part cut(const chunk_layout& l, int chunk, std::size_t piece) const {
         const std::size_t size = l.size(chunk), begin = piece * elems;
         if (begin >= size) return {l.offset(chunk), 0};
@@ -49,7 +51,7 @@ struct pieces {
     }
     std::size_t message_elems(sched::place p, const sched::chunk_set& set, std::size_t piece) const {
         std::size_t n = 0;
-        for (int i = 0; i < set.count; ++i) n += local(p, set.at(i, chunks), piece).count;
+        for (int i = 0; i < set.count; ++i) n += local(p, chunk(set, i), piece).count;
         return n;
     }
     // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message. Of
@@ -57,7 +59,7 @@ struct pieces {
     std::uint32_t transfer_tag(const sched::ref& r) const {
         const chunk_layout& l = r.where == sched::place::out ? out : r.where == sched::place::tmp ? scratch() : in;
         std::size_t n = 0;
-        for (int i = 0; i < r.chunks.count; ++i) n = n * 31 + l.size(r.chunks.at(i, chunks));
+        for (int i = 0; i < r.chunks.count; ++i) n = n * 31 + l.size(chunk(r.chunks, i));
         return static_cast<std::uint32_t>(n);
     }
 
