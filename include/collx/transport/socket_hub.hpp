@@ -164,7 +164,8 @@ private:
         sole_ptr<stream> connection; // until it has said goodbye
         descriptor socket;
     };
-    static constexpr std::int64_t hello_limit_ns = 2'000'000'000;
+    // And a turn of each rank: many may share the cores of the one that connects.
+    static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
 
     std::size_t helped_count() {
         const detail::turn_taken here(helping_);
@@ -180,7 +181,7 @@ private:
             if (!s.is_open()) return;
             guest g;
             g.socket = std::move(s);
-            g.until_ns = now_ns() + hello_limit_ns;
+            g.until_ns = now_ns() + hello_limit_ns + static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
             // A rank says its hello at once, so whoever has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) read_hellos();
             if (guests_.size() >= most_guests()) guests_.erase(guests_.begin());
