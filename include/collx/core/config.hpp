@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The four words in which collx differs between compilers. It must not know anything about ranks, operating systems
+// The words in which collx differs between compilers. It must not know anything about ranks, operating systems
 // or libraries, and no other header may test for a compiler where one of these words would do.
 #pragma once
 
@@ -23,4 +23,11 @@
 #else
 #define COLLX_ALWAYS_INLINE inline
 #define COLLX_NOINLINE
+#endif
+
+// Put before a loop of a fixed, small number of turns whose array must live in registers.
+#if defined(__CUDACC__)
+#define COLLX_UNROLL _Pragma("unroll")
+#else
+#define COLLX_UNROLL _Pragma("GCC unroll 16")
 #endif

@@ -21,37 +21,37 @@ struct pieces {
     std::size_t elems; // of one chunk that travel at once
     std::size_t count; // iterations: pieces of the largest chunk, at least one
 
-    pieces(chunk_layout in_, chunk_layout out_, int chunks_, std::size_t elems_)
+    COLLX_HD pieces(chunk_layout in_, chunk_layout out_, int chunks_, std::size_t elems_)
         : in(in_), out(out_), chunks(chunks_), elems(elems_ == 0 ? 1 : elems_) {
         const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
         count = most <= elems ? 1 : (most + elems - 1) / elems; // a division costs as much as a short call's step
     }
 
-    part cut(const chunk_layout& l, int chunk, std::size_t piece) const {
+    COLLX_HD part cut(const chunk_layout& l, int chunk, std::size_t piece) const {
         const std::size_t size = l.size(chunk), begin = piece * elems;
         if (begin >= size) return {l.offset(chunk), 0};
         return {l.offset(chunk) + begin, size - begin < elems ? size - begin : elems};
     }
     // Elements from this piece of a chunk on, as many whole pieces as `most` allows, at least one.
-    std::size_t several(const chunk_layout& l, int chunk, std::size_t piece, std::size_t most) const {
+    COLLX_HD std::size_t several(const chunk_layout& l, int chunk, std::size_t piece, std::size_t most) const {
         const std::size_t fit = most / elems, rest = l.size(chunk) - piece * elems;
         const std::size_t together = (fit != 0 ? fit : 1) * elems;
         return rest < together ? rest : together;
     }
     // An operand of the step in its own buffer; scratch holds one piece per chunk.
-    part local(sched::place p, int chunk, std::size_t piece) const {
+    COLLX_HD part local(sched::place p, int chunk, std::size_t piece) const {
         if (p == sched::place::out) return cut(out, chunk, piece);
         part from = cut(in, chunk, piece);
         if (p == sched::place::tmp || p == sched::place::none) from.at = static_cast<std::size_t>(chunk) * elems;
         return from;
     }
-    std::size_t message_elems(sched::place p, const sched::chunk_set& set, std::size_t piece) const {
+    COLLX_HD std::size_t message_elems(sched::place p, const sched::chunk_set& set, std::size_t piece) const {
         std::size_t n = 0;
         for (int i = 0; i < set.count; ++i) n += local(p, set.at(i, chunks), piece).count;
         return n;
     }
     // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message.
-    std::uint32_t transfer_tag(const sched::ref& r) const {
+    COLLX_HD std::uint32_t transfer_tag(const sched::ref& r) const {
         const chunk_layout& l = r.where == sched::place::out ? out : in;
         std::size_t n = 0;
         for (int i = 0; i < r.chunks.count; ++i) n += l.size(r.chunks.at(i, chunks));

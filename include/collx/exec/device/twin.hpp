@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The machine of the host twin: the kernels' own code on host threads, one thread (or more) per block, all blocks of a
+// launch at once. What runs on a GPU is thereby what the sanitizers see; only cuda_env.cuh is not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <collx/exec/device/team.hpp>
+#include <collx/exec/device/twin_env.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+class twin_machine {
+public:
+    // threads: of a block's group.
+    explicit twin_machine(unsigned threads = 1) : threads_(threads) {}
+
+    std::byte* allocate(int, std::size_t bytes) {
+        auto* p = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{line_bytes}));
+        __builtin_memset(p, 0, bytes);
+        return p;
+    }
+    void free(int, std::byte* p) { ::operator delete (p, std::align_val_t{line_bytes}); }
+    std::byte* allocate_host(std::size_t bytes) { return allocate(0, bytes); }
+    void free_host(std::byte* p) { free(0, p); }
+    template <class T>
+    T* on_device(std::byte* p) const {
+        return reinterpret_cast<T*>(p);
+    }
+    std::uint64_t load_host(const std::uint64_t* p) const { return twin_env::load_relaxed(p); }
+    void store_host(std::uint64_t* p, std::uint64_t x) const { twin_env::store_release(p, x); }
+
+    template <class>
+    int lanes(const exchange_shape& s) const {
+        return s.lanes;
+    }
+
+    // Leaves out the blocks of `missing` ranks, as a rank that has died would: for tests of deadlines.
+    void leave_out(int rank) { missing_ = rank; }
+
+    template <class Protocol, int Groups, class Algorithm, class Types>
+    void launch(const fused_args<Algorithm, Types>& a, const fused_options&) {
+        std::vector<std::thread> threads;
+        std::vector<std::unique_ptr<block>> blocks;
+        for (int rank = 0; rank < a.shape.ranks; ++rank)
+            for (int lane = 0; lane < a.lanes; ++lane) {
+                if (rank == missing_) continue;
+                blocks.push_back(std::make_unique<block>(threads_, Groups));
+                block& b = *blocks.back();
+                for (int group = 0; group < Groups; ++group)
+                    for (unsigned t = 0; t < threads_; ++t)
+                        threads.emplace_back([&a, &b, rank, lane, group, t, n = threads_] {
+                            twin_env env(t, n, group, Groups, b.groups[static_cast<unsigned>(group)], b.all);
+                            executor<twin_env, Algorithm, Types, Protocol, Groups>(env, a, b.state, rank, lane).run();
+                        });
+            }
+        for (auto& t : threads) t.join();
+    }
+
+private:
+    struct block {
+        block(unsigned threads, unsigned count)
+            : all(threads * count), groups{twin_barrier(threads), twin_barrier(threads), twin_barrier(threads),
+                                           twin_barrier(threads)} {}
+        block_state state{};
+        twin_barrier all;
+        twin_barrier groups[max_groups];
+    };
+    unsigned threads_;
+    int missing_ = -1;
+};
+
+} // namespace device
+COLLX_END_NAMESPACE
