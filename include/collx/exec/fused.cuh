@@ -82,10 +82,15 @@ public:
     void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 
     // Lanes that are resident together for all ranks: one block of 512 threads per multiprocessor.
-    template <class>
     int lanes(const exchange_shape& s) const {
         const int fit = processors_ / s.ranks;
         return fit < 1 ? 1 : fit < s.lanes ? fit : s.lanes;
+    }
+
+    bool is_one_launch() const { return true; }
+
+    void synchronize(const fused_options& o) const {
+        cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(o.stream)), "waiting for a stream");
     }
 
     template <class Protocol, int Groups, class Algorithm, class Types>

@@ -70,7 +70,8 @@ public:
         a.in = in, a.out = out;
         a.chunks = algorithm.chunks(shape_.ranks);
         const usage u = usage_of(algorithm, shape_.ranks);
-        a.skips_signals = u.peers_buffers && !u.windows && !u.channels;
+        a.is_one_launch = machine_.is_one_launch();
+        a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
         const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
         cut<Types, Protocol>(a, u, most, o);
         a.timeout_ns = static_cast<std::uint64_t>(o.timeout_ns);
@@ -150,7 +151,7 @@ private:
             fail(errc::unsupported, -1, -1, "make the team with larger slots, stages and scratch",
                  "one element of %zu bytes per chunk does not fit", sizeof(wire));
         if (o.piece_bytes != 0) limit(o.piece_bytes < stride ? stride : o.piece_bytes, stride);
-        int lanes = machine_.template lanes<Types>(shape_);
+        int lanes = machine_.lanes(shape_);
         lanes = o.lanes != 0 && o.lanes < lanes ? o.lanes : lanes;
         // A block of 512 threads moves 8 KiB at once.
         const std::size_t share =
