@@ -89,6 +89,19 @@ public:
 
     bool is_one_launch() const { return true; }
 
+    // Errors: invalid_argument where p is memory of the host or of another device.
+    void require_memory(int rank, const void* p, const char* which) const {
+        cudaPointerAttributes a{};
+        cuda_check(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
+        if (a.type == cudaMemoryTypeManaged) return;
+        if (a.type != cudaMemoryTypeDevice)
+            fail(errc::invalid_argument, rank, -1, "allocate it with cudaMalloc, or pass a thrust::device_vector",
+                 p == nullptr ? "the %s buffer is null" : "the %s buffer lies in the host's memory", which);
+        if (a.device != device_)
+            fail(errc::invalid_argument, rank, -1, "make the team while its buffers' device is current",
+                 "the %s buffer lies on device %d, the team runs on device %d", which, a.device, device_);
+    }
+
     void synchronize(const fused_options& o) const {
         cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(o.stream)), "waiting for a stream");
     }

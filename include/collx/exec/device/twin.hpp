@@ -39,6 +39,11 @@ public:
     int lanes(const exchange_shape& s) const { return s.lanes; }
     bool is_one_launch() const { return !separate_; }
 
+    void require_memory(int rank, const void* p, const char* which) const {
+        if (p == nullptr)
+            fail(errc::invalid_argument, rank, -1, "pass memory, or a size of 0", "the %s buffer is null", which);
+    }
+
     // A rank whose blocks never start, as if it had not made the call: for tests of deadlines.
     void leave_out(int rank) { missing_ = rank; }
 
