@@ -4,6 +4,7 @@
 // Communicators whose ranks are on several hosts, as threads: which ways they take, what they refuse and in which
 // words. That every collective is right over sockets is what the property tests check.
 #include "support.hpp"
+#include <collx/bootstrap/host.hpp>
 
 #include <memory>
 

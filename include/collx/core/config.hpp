@@ -31,3 +31,11 @@
 #else
 #define COLLX_UNROLL _Pragma("GCC unroll 16")
 #endif
+
+// Functions that a program compiles with everything else, or, where COLLX_COMPILED is defined for all of it (the target
+// collx::compiled does), finds in a library.
+#if defined(COLLX_COMPILED)
+#define COLLX_ONCE
+#else
+#define COLLX_ONCE inline
+#endif
