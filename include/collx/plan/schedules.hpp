@@ -71,11 +71,11 @@ struct footprint {
 };
 
 // Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
-// chunks are looked up here and now, because three divisions are a good part of a short call.
+// chunks are settled.
 inline void own_orders(bound_schedule& b) {
     std::vector<const int*> seen;
     const auto own = [&](sched::chunk_set& c) {
-        if (c.count == 1 && b.chunks > 0) c = sched::chunk_set(c.at(0, b.chunks));
+        c = pieces::settled(c, b.chunks);
         if (c.order == nullptr) return;
         std::size_t i = 0;
         while (i < seen.size() && seen[i] != c.order) ++i;
