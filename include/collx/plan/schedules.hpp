@@ -140,6 +140,12 @@ public:
         b.scratch_bytes = bytes;
     }
 
+    // Adds what this rank has moved through the windows.
+    void add_moved(links::traffic& t) const {
+        for (const auto& w : windows_)
+            t.window_bytes_written += w->state.bytes_written, t.window_bytes_read += w->state.bytes_read;
+    }
+
     // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer
     // after their readers lost them.
     static constexpr std::size_t ring_bytes = std::size_t{2} << 20;
