@@ -10,6 +10,7 @@
 
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/options.hpp>
+#include <collx/comm/short_calls.hpp>
 #include <collx/comm/signature.hpp>
 #include <collx/comm/work.hpp>
 #include <collx/core/buffer.hpp>
@@ -189,9 +190,15 @@ public:
         const auto [li, lo] = layouts(plan_->chunks);
         in_ = li, out_ = lo;
         const std::size_t chunk_bytes = (li.largest() > lo.largest() ? li.largest() : lo.largest()) * sizeof(wire_type);
-        std::size_t bytes = piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.net.slot_bytes(),
-                                        c.is_oversubscribed(), c.net.is_one_host());
-        const std::size_t limit = bytes_limit(*plan_, c.net.slot_bytes());
+        is_short_ = mover_type::plain && plan_->is_short_form && !f.private_counts && p.piece_bytes == 0 &&
+                    chunk_bytes <= most_short_bytes && chunk_bytes <= plan_->most_bytes;
+        if (is_short_) {
+            piece_elems_ = chunk_bytes != 0 ? chunk_bytes / sizeof(wire_type) : 1;
+            return;
+        }
+        std::size_t bytes =
+            piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.is_oversubscribed(), c.net.is_one_host());
+        const std::size_t limit = plan_->most_bytes;
         if (p.piece_bytes != 0 && !plan_->zero_copy) bytes = p.piece_bytes < limit ? p.piece_bytes : limit;
         piece_elems_ = bytes / sizeof(wire_type) != 0 ? bytes / sizeof(wire_type) : 1;
         if (sizeof(wire_type) > limit)
@@ -208,6 +215,8 @@ public:
                 relayed_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, own_counts(), relayed_counts());
                 return core_.run(t, timeout_ns);
             }
+        if constexpr (mover_type::plain)
+            if (is_short_) return detail::run_short(core_, *plan_, as_short_call(), timeout_ns);
         task_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_);
         core_.run(t, timeout_ns);
     }
@@ -244,6 +253,23 @@ private:
             h ^= parameter_bits(a);
         }
         return static_cast<std::uint32_t>(h ^ h >> 32);
+    }
+    short_call as_short_call() const requires mover_type::plain {
+        short_call s{.in = reinterpret_cast<const std::byte*>(mover_.input().data()),
+                     .out = reinterpret_cast<std::byte*>(const_cast<wire_type*>(mover_.output().data())),
+                     .in_layout = &in_,
+                     .out_layout = &out_,
+                     .elem_bytes = sizeof(wire_type),
+                     .chunk_elems = piece_elems_,
+                     .fits_lines = alignof(wire_type) <= 8};
+        if constexpr (mover_type::reduces) {
+            s.op = &mover_.op();
+            s.sum = [](const void* op, void* to, const void* const* from, int count, std::size_t elems) {
+                fold_arrays(*static_cast<const Op*>(op), static_cast<wire_type*>(to), static_cast<wire_type*>(nullptr),
+                            reinterpret_cast<const wire_type* const*>(from), count, elems);
+            };
+        }
+        return s;
     }
     bound_schedule& choose(const Policies& p, const call_facts& f, int at_port, bool zero_copy) {
         if constexpr (Policies::template has_algorithm<C>) {
@@ -313,7 +339,7 @@ private:
     bound_schedule* plan_;
     chunk_layout in_, out_;
     std::size_t piece_elems_;
-    bool attached_ = false;
+    bool attached_ = false, is_short_ = false;
     count_tables* tables_;
 };
 

@@ -70,6 +70,7 @@ public:
     phase state() const { return phase_; }
     bool is_nonsense() const { return is_nonsense_; }
     bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
+    int error() const { return error_; }                       // of the system, 0: none
     int fd() const { return socket_.get(); }
     bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
 
@@ -93,11 +94,12 @@ public:
     int heard_waiting() const { return heard_waiting_; }
     std::int64_t heard_waiting_at_ns() const { return heard_waiting_at_ns_; }
 
-    // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
-    bool is_flushed() const {
+    // Whether the system has everything that was committed on a port (-1: on any). What is owed to somebody who has
+    // left is nobody's loss.
+    bool is_flushed(int at_port = -1) const {
         if (phase_ == phase::left || phase_ == phase::lost) return true;
         if (first_ != last_) return false;
-        return !has_messages();
+        return at_port < 0 ? !has_messages() : (used_ >> at_port & 1) == 0 || !has_message(at_port);
     }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
 
