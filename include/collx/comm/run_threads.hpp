@@ -56,9 +56,11 @@ inline std::vector<counted_ptr<job>> thread_jobs(int n) {
     return jobs;
 }
 
-// Jobs of n threads of which only some share memory, as if they were on several hosts. They listen on loopback.
+// Jobs of n threads of which only some share memory, as if they were on several hosts. They listen on loopback. by: for
+// each rank, or none.
 inline std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
-                                                 const socket_calls& calls = system_socket_calls) {
+                                                 const socket_calls& calls = system_socket_calls,
+                                                 const std::vector<job_protection>& by = {}) {
     const int n = static_cast<int>(host_of.size());
     const job_settings s = settings_across_hosts(settings_for(n));
     std::vector<descriptor> doors;
@@ -74,8 +76,9 @@ inline std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of
         host_map here = map_of_host(host_of, r);
         auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
-        auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
-                                            s.timeout_ns, calls);
+        auto hub =
+            make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses, s.timeout_ns,
+                                     calls, by.empty() ? job_protection() : by[static_cast<std::size_t>(r)]);
         jobs.push_back(make_counted<job>(first, r, n, s, true, std::move(here), std::move(hub)));
     }
     return jobs;

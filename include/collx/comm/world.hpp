@@ -77,7 +77,8 @@ inline job_settings settings_across_hosts(job_settings s) {
 }
 
 [[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
-                                                 std::size_t arena_bytes, const char* found_by) {
+                                                 std::size_t arena_bytes, const char* found_by,
+                                                 const job_protection& by) {
     host_map here = map_of_host(m.host_of, rank);
     const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
     const std::string name = m.token + "-" + std::to_string(m.host_of[static_cast<std::size_t>(rank)]);
@@ -86,7 +87,8 @@ inline job_settings settings_across_hosts(job_settings s) {
                          : join_shm(name.c_str(), place, n, deadline::in_ns(s.timeout_ns), arena_bytes);
     std::vector<socket_address> peers;
     for (const std::string& card : m.addresses) peers.push_back(door::address_of(card));
-    auto hub = make_counted<socket_hub>(std::move(d.listener), m.token, std::move(peers), s.timeout_ns);
+    auto hub = make_counted<socket_hub>(std::move(d.listener), m.token, std::move(peers), s.timeout_ns,
+                                        system_socket_calls, by);
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
                                std::move(hub));
     j->found_by = found_by;
@@ -111,7 +113,8 @@ inline void require_one_host(const job_description& d) {
     if (process_job) return process_job;
     job_description d = describe_job();
     require_one_host(d);
-    const host_description h = describe_host();
+    const host_description h = describe_host(environment(), d.size > 1 ? process_protection() : job_protection());
+    if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
     door to_others;
     const meeting m = agree_on_places(d, deadline::in_ns(d.timeout_ns), h, [&] { return to_others.open(h); });
     job_settings s = settings_for(d.local_size);
@@ -121,7 +124,7 @@ inline void require_one_host(const job_description& d) {
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
     s.lend = static_cast<lending>(d.lending);
     auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by)
-                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by);
+                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, h.by);
     process_job = j;
     return j;
 }
@@ -130,11 +133,11 @@ template <class Store>
 [[gnu::cold]] counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
-    const host_description h = describe_host();
+    const host_description h = describe_host(environment(), size > 1 ? process_protection() : job_protection());
     door to_others;
     const meeting m = meet_at(store, rank, size, deadline::in_ns(timeout_ns), h, [&] { return to_others.open(h); });
     return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store")
-                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store");
+                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", h.by);
 }
 
 inline counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns, int local_size) {

@@ -57,20 +57,12 @@ public:
     // Whether the system has taken everything that was committed.
     bool is_flushed() {
         const detail::turn_taken here(turn_);
-        for (const int p : active_)
-            if (!stream_to(p).is_flushed()) return false;
-        for (const int p : wanted_)
-            if (!stream_to(p).is_flushed()) return false;
-        return true;
+        return first_unflushed() < 0;
     }
     // A peer that has not taken everything yet, -1: none.
     int find_unflushed() {
         const detail::turn_taken here(turn_);
-        for (const int p : active_)
-            if (!stream_to(p).is_flushed()) return p;
-        for (const int p : wanted_)
-            if (!stream_to(p).is_flushed()) return p;
-        return -1;
+        return first_unflushed();
     }
     // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
     // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
@@ -120,6 +112,8 @@ public:
         for (const int p : active_) hub_->linger(std::move(peers_[static_cast<std::size_t>(p)].connection));
         active_.clear();
         wanted_.clear();
+        for (const int p : greeting_) peers_[static_cast<std::size_t>(p)].greeting = nullptr;
+        greeting_.clear();
     }
     // In a child that fork() made: its parent's connections are not its own.
     void forget() {
@@ -135,7 +129,8 @@ public:
 private:
     struct peer {
         sole_ptr<stream> connection;
-        std::int64_t try_at_ns = 0; // a lower rank's next attempt
+        sole_ptr<detail::greeting> greeting; // on its way to become that
+        std::int64_t try_at_ns = 0;          // a lower rank's next attempt
         std::int64_t lost_at_ns = 0;
         int refusals = 0;
     };
@@ -148,6 +143,12 @@ private:
         (void)move_all();
         turn_.give();
     }
+    int first_unflushed() {
+        for (const std::vector<int>* list : {&active_, &wanted_, &greeting_})
+            for (const int p : *list)
+                if (!stream_to(p).is_flushed()) return p;
+        return -1;
+    }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
     // ------------------------------------------------------------------ connecting
@@ -158,7 +159,8 @@ private:
     }
     [[gnu::cold]] stream& wanted(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (c && (c->state() != stream::phase::closed || is_in(wanted_, p))) return *c;
+        if (c && (c->state() != stream::phase::closed || is_in(wanted_, p) || is_in(greeting_, p) || is_in(lost_, p)))
+            return *c;
         stream& s = made(p);
         if (p < rank_) {
             connect(p);
@@ -178,10 +180,18 @@ private:
         h.from = rank_;
         h.to = p;
         h.set_token(hub_->token(), sizeof hub_->token());
+        const job_protection& by = hub_->protected_by();
+        h.protected_by = static_cast<std::uint64_t>(by.level);
         descriptor s = hub_->connect_to(members_[static_cast<std::size_t>(p)]);
         if (!s.is_open()) {
             const bool is_mine = errno == EMFILE || errno == ENFILE || detail::would_block(errno);
             return is_mine ? report(failure(errc::resource, rank_)) : lose(p);
+        }
+        if (by.key) {
+            peers_[static_cast<std::size_t>(p)].greeting =
+                make_sole<detail::greeting>(std::move(s), h, by.key, hub_->calls());
+            greeting_.push_back(p);
+            return;
         }
         stream_to(p).open(std::move(s), &h, p > rank_);
         activate(p);
@@ -195,12 +205,47 @@ private:
             return;
         stream& s = made(p);
         const stream::phase now = s.state();
-        if (now != stream::phase::closed && !(p > rank_ && now == stream::phase::waiting)) return; // ours stands
+        const bool is_greeting = is_in(greeting_, p);
+        if ((now != stream::phase::closed || is_greeting) && (p < rank_ || now == stream::phase::open))
+            return; // ours stands
+        if (now == stream::phase::left || now == stream::phase::lost) return;
+        stop_greeting(p);
         if (now == stream::phase::waiting) s.close(), remove(active_, p);
         remove(wanted_, p);
         s.open(std::move(socket), nullptr, false);
         if (p < rank_) s.say_welcome();
         activate(p);
+    }
+    void stop_greeting(int p) {
+        peers_[static_cast<std::size_t>(p)].greeting = nullptr;
+        remove(greeting_, p);
+    }
+    // Carries on the proofs of connections that are not open yet.
+    [[gnu::cold]] bool greet() {
+        bool moved = false;
+        for (std::size_t i = 0; i < greeting_.size(); ++i) {
+            const int p = greeting_[i];
+            peer& q = peers_[static_cast<std::size_t>(p)];
+            const detail::greeted how = q.greeting->move();
+            if (how == detail::greeted::not_yet) continue;
+            moved = true;
+            --i;
+            descriptor socket = q.greeting->release_socket();
+            const bool is_refused = q.greeting->is_refused(), is_unreachable = q.greeting->is_unreachable();
+            stop_greeting(p);
+            if (how == detail::greeted::done) {
+                stream_to(p).open(std::move(socket), nullptr, p > rank_);
+                activate(p);
+            } else if (how == detail::greeted::insecure) {
+                report(failure(errc::security, p));
+            } else if (is_refused ? p < rank_ || ++q.refusals >= 2 : is_unreachable) {
+                lose(p);
+            } else { // pushed out by strangers, or it gave way to a connection that is to come
+                q.try_at_ns = now_ns() + (is_refused ? 1'000'000 : next_try_ns / 4);
+                wanted_.push_back(p);
+            }
+        }
+        return moved;
     }
     [[gnu::cold]] void activate(int p) {
         active_.push_back(p);
@@ -228,11 +273,11 @@ private:
     // ------------------------------------------------------------------ moving
     bool move_all() {
         const std::uint64_t failed = failed_->load(std::memory_order_acquire);
-        if (!wanted_.empty() || (++looks_ & 31) == 0) {
+        if (!wanted_.empty() || !greeting_.empty() || (++looks_ & 31) == 0) {
             hub_->look(id_, [&](const detail::stream_hello& h, descriptor s) { adopt(h, std::move(s)); });
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }
-        bool moved = false;
+        bool moved = !greeting_.empty() && greet();
         const bool asks_first = poll_.is_open();
         if (asks_first) {
             epoll_event ready[64];
@@ -265,7 +310,7 @@ private:
             wanted_.push_back(p);
             return true;
         }
-        if (s.is_nonsense()) report(failure(errc::protocol, p));
+        if (s.is_nonsense()) report(failure(s.is_insecure() ? errc::security : errc::protocol, p));
         else lose(p);
         return true;
     }
@@ -286,7 +331,7 @@ private:
     }
     // What another host says is checked like everything from outside.
     [[gnu::cold]] void hear(int p, failure f) {
-        const bool is_sound = f.word >> 32 != 0 && f.word >> 32 <= static_cast<std::uint64_t>(errc::forked) + 1 &&
+        const bool is_sound = f.word >> 32 != 0 && f.word >> 32 <= static_cast<std::uint64_t>(last_errc) + 1 &&
                               f.rank() >= -1 && f.rank() < static_cast<int>(peers_.size());
         report(is_sound ? f : failure(errc::protocol, p));
     }
@@ -298,7 +343,7 @@ private:
         const detail::turn_taken here(turn_);
         for (const int p : active_)
             if (!stream_to(p).has_said_failure()) return false;
-        return true;
+        return greeting_.empty();
     }
 
     counted_ptr<socket_hub> hub_;
@@ -310,9 +355,10 @@ private:
     std::atomic<std::uint64_t>* failed_ = nullptr;
     detail::turn turn_;
     std::vector<peer> peers_;
-    std::vector<int> active_; // with a connection
-    std::vector<int> wanted_; // higher ranks that have not come
-    std::vector<int> lost_;   // ended without a goodbye
+    std::vector<int> active_;   // with a connection
+    std::vector<int> greeting_; // on the way to one
+    std::vector<int> wanted_;   // higher ranks that have not come
+    std::vector<int> lost_;     // ended without a goodbye
     descriptor poll_;
     unsigned idle_turns_ = 0, looks_ = 0;
 };

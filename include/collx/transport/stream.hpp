@@ -69,6 +69,7 @@ public:
     void close() { socket_.close(), phase_ = phase::closed; }
     phase state() const { return phase_; }
     bool is_nonsense() const { return is_nonsense_; }
+    bool is_insecure() const { return is_insecure_; }          // nonsense: the other end asks for another protection
     bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
     int fd() const { return socket_.get(); }
     bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
@@ -333,8 +334,8 @@ private:
                 phase_ = phase::open;
                 return true;
             case kind::bye: return has_heard_bye_ = true;
+            default: return is_insecure_ = f.what == kind::refused, false;
         }
-        return false;
     }
     // The other end counts in 32 bits; what it says must lie between what it said before and what it was sent.
     bool read_taken(const detail::stream_frame& f) {
@@ -377,7 +378,8 @@ private:
     std::byte* base_ = nullptr;
     descriptor socket_;
     phase phase_ = phase::closed;
-    bool cannot_send_ = false, is_nonsense_ = false, has_heard_bye_ = false, has_said_bye_ = false;
+    bool cannot_send_ = false, is_nonsense_ = false, is_insecure_ = false, has_heard_bye_ = false,
+         has_said_bye_ = false;
     bool owes_welcome_ = false, owes_waiting_ = false, owes_bye_ = false, has_queued_bye_ = false;
     std::uint64_t failure_ = 0, said_failure_ = 0, heard_failure_ = 0;
     int waiting_ = 0, heard_waiting_ = -1;
