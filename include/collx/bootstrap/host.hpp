@@ -101,7 +101,7 @@ namespace detail {
     }
     if (stranger != nullptr && ids.size() > 1)
         fail(errc::environment, rank, stranger_rank,
-             "set COLLX_ADDRESS on every host to its own address, and give the job a key (docs/security.md)",
+             "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md",
              "the ranks are on several machines, and rank %d has only a loopback address", stranger_rank);
     return host_of;
 }

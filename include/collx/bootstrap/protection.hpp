@@ -109,7 +109,7 @@ inline constexpr std::string_view optional_key_prefix = "optional:";
     }
     if (wanted == nullptr) return by;
     if (!by.key)
-        fail(errc::environment, -1, -1, "give the job a key (docs/security.md), or unset it",
+        fail(errc::environment, -1, -1, "give the job a key, see docs/security.md, or unset it",
              "COLLX_SECURITY=%s needs a key", wanted);
     by.level = static_cast<protection>(1 + detail::read_choice(detail::variable_named("COLLX_SECURITY"), wanted));
     if (by.level > protection::auth_only)
@@ -152,9 +152,10 @@ inline bool is_loopback(const tcp_address& a) {
                                              int port, const job_key& key) {
     const char* insecure = env.get("COLLX_INSECURE");
     if (is_loopback(numeric_address(host, port)) || key || (insecure != nullptr && insecure[0] == '1')) return;
-    fail(errc::environment, -1, -1,
-         "give the job a key (docs/security.md), or set COLLX_INSECURE=1 if everybody on that network may be trusted",
-         "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());
+    fail(
+        errc::environment, -1, -1,
+        "give the job a key, see docs/security.md, or set COLLX_INSECURE=1 if everybody on that network may be trusted",
+        "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());
 }
 [[gnu::cold]] inline void require_protection_of_store(const job_description& d, const job_key& key,
                                                       const environment& env = environment()) {

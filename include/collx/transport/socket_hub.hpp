@@ -98,6 +98,11 @@ public:
     void forget() { linger_ns_ = 0, lingering_.clear(); }
     void shorten_linger(std::int64_t ns) { linger_ns_ = ns < linger_ns_ ? ns : linger_ns_; }
 
+    int port() const {
+        socket_address a;
+        a.bytes = sizeof a.address;
+        return ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a.address), &a.bytes) == 0 ? a.port() : 0;
+    }
     const socket_calls& calls() const { return *calls_; }
     const char (&token() const)[detail::stream_hello::token_bytes] { return token_; }
     const job_protection& protected_by() const { return protection_; }
