@@ -15,6 +15,9 @@
 #include <string>
 
 #include <collx/collx.hpp>
+#if COLLX_HAS_SODIUM
+#include <collx/interop/sodium.hpp>
+#endif
 
 #include "perf/launch.hpp"
 #include "perf/measure.hpp"
