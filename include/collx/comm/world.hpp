@@ -53,7 +53,7 @@ struct door {
     // "ADDRESS PORT" as another rank published it.
     [[gnu::cold]] static socket_address address_of(const std::string& card) {
         const std::size_t blank = card.rfind(' ');
-        const char* at = card.c_str() + blank + 1;
+        const char* at = card.c_str() + (blank == std::string::npos ? 0 : blank + 1);
         return address_of(card.substr(0, blank == std::string::npos ? 0 : blank),
                           static_cast<int>(read_digits(at, 65535)));
     }
