@@ -58,8 +58,28 @@ function(collx_find_optional name target_out missing_out)
   endif()
 endfunction()
 
+# Defines collx::compiled: collx::collx with what every program would compile again (start-up, sockets, the recording of
+# the default algorithms) compiled once, in the project that uses it and with its flags.
+function(collx_add_compiled)
+  if(TARGET collx::compiled)
+    return()
+  endif()
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/collx_compiled.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "#include <collx/compile_once.hpp>\n")
+  add_library(collx_compiled STATIC EXCLUDE_FROM_ALL "${source}")
+  add_library(collx::compiled ALIAS collx_compiled)
+  target_link_libraries(collx_compiled PUBLIC collx::collx)
+  target_compile_definitions(collx_compiled PUBLIC COLLX_COMPILED)
+  set_target_properties(collx_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
 # Defines collx::<name>: collx::collx, the library, and COLLX_HAS_<NAME>=1. Sets <missing_out> to a sentence otherwise.
 function(collx_add_component name missing_out)
+  if(name STREQUAL "compiled")
+    collx_add_compiled()
+    set(${missing_out} "" PARENT_SCOPE)
+    return()
+  endif()
   collx_find_optional(${name} target missing)
   set(${missing_out} "" PARENT_SCOPE)
   if(missing)

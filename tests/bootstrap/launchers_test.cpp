@@ -5,6 +5,7 @@
 // unique_id.
 //
 // collx-test: serial timeout=120 sanitize=no
+#include <collx/bootstrap/tcp_server.hpp>
 #include <collx/collx.hpp>
 
 #include <unistd.h>

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <collx/collx.hpp>
+#include <collx/transport/shm.hpp>
 
 #include "support/processes.hpp"
 

@@ -3,6 +3,7 @@
 //
 // Memory that peers may read directly, as an allocator.
 #include "support.hpp"
+#include <collx/transport/memory.hpp>
 
 #include <cstdint>
 #include <cstring>

@@ -4,6 +4,7 @@
 // Communicators whose ranks are on several hosts, as threads: which ways they take, what they refuse and in which
 // words. That every collective is right over sockets is what the property tests check.
 #include "support.hpp"
+#include <collx/bootstrap/host.hpp>
 
 #include <memory>
 #include <thread>
@@ -109,7 +110,7 @@ std::vector<std::pair<errc, int>> with_keys(const std::vector<collx::job_protect
     std::vector<std::pair<errc, int>> seen(of.size(), {errc::forked, -1});
     std::vector<int> hosts;
     for (int r = 0; r < n; ++r) hosts.push_back(r);
-    auto jobs = collx::detail::thread_jobs(hosts, calls, of);
+    auto jobs = collx::detail::thread_jobs(hosts, calls, of.data());
     std::vector<std::thread> ranks;
     for (int r = 0; r < n; ++r)
         ranks.emplace_back([&, r] {

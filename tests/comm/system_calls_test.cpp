@@ -4,6 +4,7 @@
 // A call makes no system call: a filter of the kernel ends the process at the first one.
 #include "support.hpp"
 #include "support/skip.hpp"
+#include <collx/transport/memory.hpp>
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

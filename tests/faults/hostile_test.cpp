@@ -4,6 +4,7 @@
 // recorded ones, HTTP, noise, at the store and at every rank's door. The ranks compute as if alone, nobody joins them,
 // and no descriptor or memory stays behind.
 // collx-test: serial needs=sodium timeout=120
+#include <collx/comm/start.hpp>
 #include <collx/interop/sodium.hpp>
 
 #include <arpa/inet.h>
@@ -168,12 +169,13 @@ int start_often(page_of_ranks& page, int r, int store_port) {
             if (r == 0) server = collx::make_sole<collx::tcp_server>("127.0.0.1", store_port, key);
             collx::tcp_store store("127.0.0.1", store_port, collx::deadline::in_ns(20'000 * ms), r, key);
             auto job = collx::detail::join_by_store(r, ranks, store, 20'000 * ms);
+            const auto& hub = static_cast<collx::remote_door&>(*job->door).hub();
             for (std::size_t k = 0; k < 4; ++k) {
                 std::uint64_t part;
-                std::memcpy(&part, job->hub->token() + 8 * k, 8);
+                std::memcpy(&part, hub.token() + 8 * k, 8);
                 page.token[k].store(part);
             }
-            page.port[r].store(job->hub->port());
+            page.port[r].store(hub.port());
             collx::communicator world(job);
             for (int turn = 0; turn < 20; ++turn) {
                 std::vector<int> x(1000, r);

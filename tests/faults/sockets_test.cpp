@@ -10,6 +10,8 @@
 
 #include "faults/support.hpp"
 
+#include <collx/bootstrap/file_store.hpp>
+
 using namespace collx_test;
 
 namespace {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <collx/collx.hpp>
+#include <collx/comm/join.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -3,6 +3,7 @@
 // The PMIx component under Open MPI's mpirun: the program starts itself as ranks, which meet through PMIx's server.
 //
 // collx-test: needs=pmix serial sanitize=no
+#include <collx/bootstrap/meet.hpp>
 #include <collx/collx.hpp>
 #include <collx/interop/pmix.hpp>
 

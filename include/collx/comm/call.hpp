@@ -16,8 +16,8 @@
 #include <collx/core/op.hpp>
 #include <collx/core/result.hpp>
 #include <collx/exec/mover.hpp>
+#include <collx/plan/instances.hpp>
 #include <collx/plan/policy.hpp>
-#include <collx/plan/selector.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -183,7 +183,7 @@ public:
         if (attached_ && !c.net.is_one_host())
             fail(errc::unsupported, c.net.rank(), -1, "drop the attach policy",
                  "attach reads the memory of peers, and the ranks are on several hosts");
-        if (c.settings.checked)
+        if (c.settings.checked != 0)
             compare_signatures(c,
                                {.count = f.count,
                                 .counts_hash = f.counts_hash,

@@ -45,7 +45,7 @@ public:
     // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a
     // hang). Collective.
     void set_checked(bool on) { live().settings.checked = on; }
-    bool is_checked() const { return live().settings.checked; }
+    bool is_checked() const { return live().settings.checked != 0; }
 
     // A new communicator of all ranks with the same colour, in the order of (key, rank). A negative colour takes no
     // part and receives an empty one.

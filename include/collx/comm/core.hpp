@@ -26,6 +26,7 @@ struct communicator_core {
                       communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0)
         : home(std::move(j)), offset(at), id(id_), settings(home->settings),
           net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
+        if (settings.checked < 0) settings.checked = checked_by_default;
         if (members.empty())
             for (int r = 0; r < n; ++r) members.push_back(r);
         if (!home->is_threads && net.is_one_host()) {

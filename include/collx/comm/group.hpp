@@ -224,7 +224,7 @@ private:
                   const call_options& o) {
         auto& c = comm_->internals();
         c.begin_collective();
-        if (c.settings.checked) {
+        if (c.settings.checked != 0) {
             signature s{.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2};
             for (std::size_t i = first; i < last; ++i) calls[i]->sign(s);
             detail::compare_signatures(c, s, o.timeout.count());

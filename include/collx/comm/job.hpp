@@ -15,8 +15,7 @@
 #include <collx/core/error.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/links.hpp>
-#include <collx/transport/memory.hpp>
-#include <collx/transport/shm.hpp>
+#include <collx/transport/peer_watch.hpp>
 #include <collx/transport/wait.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -30,7 +29,7 @@ inline constexpr bool checked_by_default = false;
 // What holds for all communicators of a job unless they say otherwise.
 struct job_settings {
     std::int64_t timeout_ns = 60'000'000'000;
-    bool checked = checked_by_default;
+    int checked = -1; // 1: yes, 0: no, -1: checked_by_default of the program
     wait_policy waiting{};
     lending lend = lending::automatic;
     bool oversubscribed = false; // more ranks than cores on this host
@@ -83,12 +82,12 @@ public:
           watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {}
     // A job on several hosts: `a` is shared by those of this one.
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
-        counted_ptr<socket_hub> door)
+        counted_ptr<far_door> way_out)
         : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
           watch(!threads && here.rank_at.size() > 1 ? peer_watch(*memory, here.place_of[static_cast<std::size_t>(rank)],
                                                                  static_cast<int>(here.rank_at.size()))
                                                     : peer_watch()),
-          hosts(std::move(here)), hub(std::move(door)) {
+          hosts(std::move(here)), door(std::move(way_out)) {
         watch.rename(hosts.rank_at);
     }
     job(const job&) = delete;
@@ -117,8 +116,8 @@ public:
     detail::fork_mark mark;
     std::uint64_t communicators_made = 0; // by the whole job, in step on all ranks
     const char* found_by = "alone";
-    host_map hosts;              // empty: one host
-    counted_ptr<socket_hub> hub; // null: one host
+    host_map hosts;             // empty: one host
+    counted_ptr<far_door> door; // null: one host
 
     // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
     // still hold.
@@ -147,7 +146,7 @@ public:
         for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
         const auto layout = links_layout::across_hosts(here.count, n);
         return links(*memory, at, my_rank, n, layout, here.place_of,
-                     make_sole<remote_links>(hub, id, my_rank, std::move(ranks), layout.channel, port::count));
+                     door->open({id, my_rank, std::move(ranks), layout.channel, port::count}));
     }
     [[gnu::cold]] links_layout layout_of(const std::vector<int>& members) const {
         const auto here = places_among(members);

@@ -47,43 +47,6 @@ struct thread_rank {
     }
 };
 
-// Jobs of n threads that share memory.
-inline std::vector<counted_ptr<job>> thread_jobs(int n) {
-    const auto memory = make_memory_arena(n, arena_bytes_for(n));
-    const job_settings s = settings_for(n);
-    std::vector<counted_ptr<job>> jobs;
-    for (int r = 0; r < n; ++r) jobs.push_back(make_counted<job>(memory, r, n, s, true));
-    return jobs;
-}
-
-// Jobs of n threads of which only some share memory, as if they were on several hosts. They listen on loopback. by: for
-// each rank, or none.
-inline std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
-                                                 const socket_calls& calls = system_socket_calls,
-                                                 const std::vector<job_protection>& by = {}) {
-    const int n = static_cast<int>(host_of.size());
-    const job_settings s = settings_across_hosts(settings_for(n));
-    std::vector<descriptor> doors;
-    std::vector<socket_address> addresses;
-    for (int r = 0; r < n; ++r) {
-        addresses.push_back(door::address_of("127.0.0.1", 0));
-        doors.push_back(socket_hub::listen_on(addresses.back()));
-    }
-    const std::string token = random_token();
-    std::vector<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
-    std::vector<counted_ptr<job>> jobs;
-    for (int r = 0; r < n; ++r) {
-        host_map here = map_of_host(host_of, r);
-        auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
-        if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
-        auto hub =
-            make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses, s.timeout_ns,
-                                     calls, by.empty() ? job_protection() : by[static_cast<std::size_t>(r)]);
-        jobs.push_back(make_counted<job>(first, r, n, s, true, std::move(here), std::move(hub)));
-    }
-    return jobs;
-}
-
 template <class F>
 void run_thread_jobs(std::vector<counted_ptr<job>> jobs, F&& f) {
     const int n = static_cast<int>(jobs.size());

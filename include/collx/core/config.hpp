@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The four words in which collx differs between compilers. It must not know anything about ranks, operating systems
+// The words in which collx differs between compilers. It must not know anything about ranks, operating systems
 // or libraries, and no other header may test for a compiler where one of these words would do.
 #pragma once
 
@@ -23,4 +23,12 @@
 #else
 #define COLLX_ALWAYS_INLINE inline
 #define COLLX_NOINLINE
+#endif
+
+// Functions that a program compiles with everything else, or, where COLLX_COMPILED is defined for all of it (the target
+// collx::compiled does), finds in a library.
+#if defined(COLLX_COMPILED)
+#define COLLX_ONCE
+#else
+#define COLLX_ONCE inline
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a communicator holds of its transports: the channels to every peer, a place to make windows, and the news of
 // failures. Ranks of one host share an arena, threads (memory) and processes (shm) alike; channels to ranks of other
-// hosts are streams (remote_links.hpp). Which of the two a peer has is settled when its channel is first used; from
+// hosts are streams (far_links.hpp). Which of the two a peer has is settled when its channel is first used; from
 // then on both look alike to a task.
 #pragma once
 
@@ -18,7 +18,7 @@
 #include <collx/transport/arena.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/failure.hpp>
-#include <collx/transport/remote_links.hpp>
+#include <collx/transport/far_links.hpp>
 #include <collx/transport/window.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -105,7 +105,7 @@ public:
         : links(a, offset, rank, n, links_layout::for_ranks(n), {}, nullptr) {}
     // Of a communicator that spans hosts. places: rank -> its place among those that share the arena, -1: elsewhere.
     links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout, std::vector<int> places,
-          sole_ptr<remote_links> remote)
+          sole_ptr<far_links> remote)
         : arena_(&a), base_(a.at(offset)), layout_(layout), rank_(rank), size_(n), places_(std::move(places)),
           next_window_(layout_.control_bytes() + layout_.channels_bytes()), remote_(std::move(remote)) {
         const auto ends = static_cast<std::size_t>(port::count) * static_cast<std::size_t>(n);
@@ -139,7 +139,7 @@ public:
     // ------------------------------------------------------------------ ranks on other hosts
     // Carries on what goes to and comes from them. True if anything moved. Called wherever a rank waits.
     bool move() { return remote_ != nullptr && remote_->move(); }
-    remote_links* remote() const { return remote_.get(); }
+    far_links* remote() const { return remote_.get(); }
     // Tells the other hosts what is known here, as far as that goes without waiting for anybody.
     void announce_failure() {
         if (remote_) remote_->announce_failure();
@@ -285,7 +285,7 @@ private:
     std::vector<int> pids_; // empty: threads
     std::int64_t told_at_ns_ = 0;
     lending lending_ = lending::automatic;
-    sole_ptr<remote_links> remote_; // null: all are here
+    sole_ptr<far_links> remote_; // null: all are here
 };
 
 COLLX_END_NAMESPACE

@@ -14,39 +14,36 @@
 
 #include <collx/core/pointers.hpp>
 #include <collx/transport/failure.hpp>
+#include <collx/transport/far_links.hpp>
 #include <collx/transport/socket_hub.hpp>
 #include <collx/transport/stream.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-class remote_links final : detail::helped {
+class remote_links final : public far_links, detail::helped {
 public:
-    // members: rank here -> rank of the job.
-    remote_links(counted_ptr<socket_hub> hub, std::uint64_t id, int rank, std::vector<int> members, channel_shape shape,
-                 int ports)
-        : hub_(std::move(hub)), id_(id), rank_(rank), members_(std::move(members)), shape_(shape), ports_(ports),
-          peers_(members_.size()) {}
+    remote_links(counted_ptr<socket_hub> hub, far_members m)
+        : hub_(std::move(hub)), id_(m.id), rank_(m.rank), members_(std::move(m.ranks)), shape_(m.shape),
+          ports_(m.ports), peers_(members_.size()) {}
     remote_links(const remote_links&) = delete;
-    ~remote_links() {
+    ~remote_links() override {
         if (failed_ != nullptr) hub_->leave(*this);
     }
-    // failed: the word that ends the communicator, shared with the ranks of this host.
-    void begin(std::atomic<std::uint64_t>& failed) {
+    void begin(std::atomic<std::uint64_t>& failed) override {
         failed_ = &failed;
         hub_->enter(*this);
     }
 
-    [[gnu::cold]] sending_end tx(int port, int peer) {
+    [[gnu::cold]] sending_end tx(int port, int peer) override {
         const detail::turn_taken here(turn_);
         return wanted(peer).tx(port);
     }
-    [[gnu::cold]] receiving_end rx(int port, int peer) {
+    [[gnu::cold]] receiving_end rx(int port, int peer) override {
         const detail::turn_taken here(turn_);
         return wanted(peer).rx(port);
     }
 
-    // Moves everything on that can be without waiting. True if anything moved.
-    bool move() {
+    bool move() override {
         if (!turn_.try_take()) return false;
         const bool moved = move_all();
         const bool helps = !moved && (++idle_turns_ & 7) == 0;
@@ -54,20 +51,15 @@ public:
         if (helps) hub_->help_others(*this);
         return moved;
     }
-    // Whether the system has taken everything that was committed.
-    bool is_flushed() {
+    bool is_flushed() override {
         const detail::turn_taken here(turn_);
         return first_unflushed() < 0;
     }
-    // A peer that has not taken everything yet, -1: none.
-    int find_unflushed() {
+    int find_unflushed() override {
         const detail::turn_taken here(turn_);
         return first_unflushed();
     }
-    // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
-    // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
-    // to end as well. -1: none.
-    int find_gone(int waiting_for, std::int64_t now) {
+    int find_gone(int waiting_for, std::int64_t now) override {
         const detail::turn_taken here(turn_);
         for (const int p : lost_) {
             const std::int64_t since = peers_[static_cast<std::size_t>(p)].lost_at_ns;
@@ -78,32 +70,24 @@ public:
         return s && s->state() == stream::phase::left ? waiting_for : -1;
     }
 
-    // Tells every connected peer; each passes it on. Gives up after some milliseconds: a peer that does not read hears
-    // nothing.
-    [[gnu::cold]] void announce_failure(std::int64_t limit_ns = 20'000'000) {
-        for (const deadline until = deadline::in_ns(limit_ns); !until.passed();) {
+    [[gnu::cold]] void announce_failure() override {
+        for (const deadline until = deadline::in_ns(20'000'000); !until.passed();) {
             (void)move();
             if (is_flushed_or_stuck()) return;
         }
     }
 
-    // Tells all peers that this rank waits for that one in the end.
-    void say_waiting(int for_rank) {
+    void say_waiting(int for_rank) override {
         const detail::turn_taken here(turn_);
         for (const int p : active_) stream_to(p).say_waiting(for_rank);
     }
-    struct waiting {
-        std::int64_t said_at_ns = 0;
-        int for_rank = -1;
-    };
-    waiting heard_waiting(int of_rank) {
+    waiting heard_waiting(int of_rank) override {
         const detail::turn_taken here(turn_);
         const auto& s = peers_[static_cast<std::size_t>(of_rank)].connection;
         return s ? waiting{s->heard_waiting_at_ns(), s->heard_waiting()} : waiting{};
     }
 
-    // Says goodbye to all, without waiting. What the system has not sent yet it goes on sending.
-    [[gnu::cold]] void say_bye() {
+    [[gnu::cold]] void say_bye() override {
         const detail::turn_taken here(turn_);
         const bool has_failed = failed_->load(std::memory_order_acquire) != 0;
         for (const int p : active_) stream_to(p).say_bye();
@@ -115,13 +99,12 @@ public:
         for (const int p : greeting_) peers_[static_cast<std::size_t>(p)].greeting = nullptr;
         greeting_.clear();
     }
-    // In a child that fork() made: its parent's connections are not its own.
-    void forget() {
+    void forget() override {
         failed_ = nullptr;
         hub_->forget();
     }
 
-    int connections() {
+    int connections() override {
         const detail::turn_taken here(turn_);
         return static_cast<int>(active_.size());
     }
@@ -361,6 +344,17 @@ private:
     std::vector<int> lost_;     // ended without a goodbye
     descriptor poll_;
     unsigned idle_turns_ = 0, looks_ = 0;
+};
+
+// Links over the sockets of one hub.
+class remote_door final : public far_door {
+public:
+    explicit remote_door(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
+    sole_ptr<far_links> open(far_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
+    const socket_hub& hub() const { return *hub_; }
+
+private:
+    counted_ptr<socket_hub> hub_;
 };
 
 COLLX_END_NAMESPACE

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Joining a job whose ranks are known: over shared memory where they are on one host, and a door for the others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/bootstrap/description.hpp>
+#include <collx/bootstrap/host.hpp>
+#include <collx/comm/job.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/transport/memory.hpp>
+#include <collx/transport/remote_links.hpp>
+#include <collx/transport/shm.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+inline job_settings settings_for(int local_ranks) {
+    job_settings s;
+    const int cores = usable_cores();
+    s.oversubscribed = local_ranks > cores;
+    s.waiting = wait_policy::for_ranks(local_ranks, cores);
+    return s;
+}
+
+[[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
+                                                     std::size_t arena_bytes, const char* found_by) {
+    if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
+    auto memory = size == 1 ? make_memory_arena(1, arena_bytes)
+                            : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
+    auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
+    j->found_by = found_by;
+    return j;
+}
+
+// A rank's door to other hosts. Opened only when there are some.
+struct door {
+    descriptor listener;
+    socket_address address;
+
+    [[gnu::cold]] std::string open(const host_description& h) {
+        address = address_of(h.address, 0);
+        listener = socket_hub::listen_on(address);
+        return h.address + " " + std::to_string(address.port());
+    }
+    [[gnu::cold]] static socket_address address_of(const std::string& host, int port) {
+        const tcp_address a = numeric_address(host, port);
+        return {a.address, a.bytes};
+    }
+    // "ADDRESS PORT" as another rank published it.
+    [[gnu::cold]] static socket_address address_of(const std::string& card) {
+        const std::size_t blank = card.rfind(' ');
+        const char* at = card.c_str() + (blank == std::string::npos ? 0 : blank + 1);
+        return address_of(card.substr(0, blank == std::string::npos ? 0 : blank),
+                          static_cast<int>(read_digits(at, 65535)));
+    }
+};
+
+// The ranks of this one's host. host_of: by rank.
+[[gnu::cold]] inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
+    host_map m;
+    for (std::size_t r = 0; r < host_of.size(); ++r) {
+        const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
+        m.place_of.push_back(is_here ? static_cast<int>(m.rank_at.size()) : -1);
+        if (is_here) m.rank_at.push_back(static_cast<int>(r));
+    }
+    return m;
+}
+
+// Looking at sockets is a system call: there is no point in thousands of turns before others get the core.
+inline job_settings settings_across_hosts(job_settings s) {
+    if (s.waiting.spins > 4 && s.waiting.spins != UINT32_MAX) s.waiting.spins = 4;
+    return s;
+}
+
+[[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
+                                                 std::size_t arena_bytes, const char* found_by,
+                                                 const job_protection& by) {
+    host_map here = map_of_host(m.host_of, rank);
+    const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
+    const std::string name = m.token + "-" + std::to_string(m.host_of[static_cast<std::size_t>(rank)]);
+    if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
+    auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
+                         : join_shm(name.c_str(), place, n, deadline::in_ns(s.timeout_ns), arena_bytes);
+    std::vector<socket_address> peers;
+    for (const std::string& card : m.addresses) peers.push_back(door::address_of(card));
+    auto hub = make_counted<socket_hub>(std::move(d.listener), m.token, std::move(peers), s.timeout_ns,
+                                        system_socket_calls, by);
+    auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
+                               make_counted<remote_door>(std::move(hub)));
+    j->found_by = found_by;
+    return j;
+}
+
+// Without a store hosts cannot exchange addresses.
+inline void require_one_host(const job_description& d) {
+    if (d.local_size < d.size && d.store.empty())
+        fail(errc::unsupported, d.rank, -1, "name a store in COLLX_STORE, so that hosts can exchange their addresses",
+             "%s says that only %d of %d ranks are on this host", d.found_by, d.local_size, d.size);
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

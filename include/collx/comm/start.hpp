@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What world.hpp declares: finding the job of this process and joining it. Part of every program, or compiled once in
+// collx::compiled.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/bootstrap/environment.hpp>
+#include <collx/bootstrap/meet.hpp>
+#include <collx/bootstrap/rendezvous.hpp>
+#include <collx/comm/join.hpp>
+#include <collx/comm/world.hpp>
+#include <collx/core/pointers.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+[[gnu::cold]] COLLX_ONCE counted_ptr<job> this_job() {
+    if (thread_job) return thread_job;
+    static counted_ptr<job> process_job;
+    if (process_job && process_job->mark.is_child())
+        fail(errc::forked, process_job->rank, -1, "fork before the first communicator is made",
+             "this process is a fork() of a rank");
+    if (process_job) return process_job;
+    job_description d = describe_job();
+    require_one_host(d);
+    const host_description h = describe_host(environment(), d.size > 1 ? process_protection() : job_protection());
+    if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
+    door to_others;
+    const meeting m = agree_on_places(d, deadline::in_ns(d.timeout_ns), h, [&] { return to_others.open(h); });
+    job_settings s = settings_for(d.local_size);
+    s.timeout_ns = d.timeout_ns;
+    if (d.checked >= 0) s.checked = d.checked == 1;
+    if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
+    if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
+    s.lend = static_cast<lending>(d.lending);
+    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by)
+                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, h.by);
+    process_job = j;
+    return j;
+}
+
+template <class Store>
+counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_ns) {
+    job_settings s = settings_for(size);
+    s.timeout_ns = timeout_ns;
+    const host_description h = describe_host(environment(), size > 1 ? process_protection() : job_protection());
+    door to_others;
+    const meeting m = meet_at(store, rank, size, deadline::in_ns(timeout_ns), h, [&] { return to_others.open(h); });
+    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store")
+                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", h.by);
+}
+[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns) {
+    return join_at(rank, size, store, timeout_ns);
+}
+[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store,
+                                                        std::int64_t timeout_ns) {
+    return join_at(rank, size, store, timeout_ns);
+}
+
+[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
+                                                     int local_size) {
+    if (size < 1 || rank < 0 || rank >= size)
+        fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
+    job_settings s = settings_for(local_size);
+    s.timeout_ns = timeout_ns;
+    const std::string name(id.job(rank));
+    return join_processes(name.c_str(), rank, size, s, 0, "unique id");
+}
+
+[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n) {
+    const auto memory = make_memory_arena(n, arena_bytes_for(n));
+    const job_settings s = settings_for(n);
+    std::vector<counted_ptr<job>> jobs;
+    for (int r = 0; r < n; ++r) jobs.push_back(make_counted<job>(memory, r, n, s, true));
+    return jobs;
+}
+
+[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
+    return thread_jobs(host_of, system_socket_calls, nullptr);
+}
+[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>>
+thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const job_protection* by) {
+    const int n = static_cast<int>(host_of.size());
+    const job_settings s = settings_across_hosts(settings_for(n));
+    std::vector<descriptor> doors;
+    std::vector<socket_address> addresses;
+    for (int r = 0; r < n; ++r) {
+        addresses.push_back(door::address_of("127.0.0.1", 0));
+        doors.push_back(socket_hub::listen_on(addresses.back()));
+    }
+    const std::string token = random_token();
+    std::vector<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
+    std::vector<counted_ptr<job>> jobs;
+    for (int r = 0; r < n; ++r) {
+        host_map here = map_of_host(host_of, r);
+        auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
+        if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
+        auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
+                                            s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
+        jobs.push_back(
+            make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));
+    }
+    return jobs;
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

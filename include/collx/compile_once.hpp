@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What collx compiles in every program, compiled once: start-up, sockets, the recording of the default algorithms. A
+// program that defines COLLX_COMPILED for all its sources includes this in exactly one of them. With CMake link
+// collx::compiled instead, which does both:
+//
+//   find_package(collx REQUIRED COMPONENTS compiled)
+//   target_link_libraries(app PRIVATE collx::compiled)
+//
+// Without COLLX_COMPILED it defines nothing that collx.hpp does not.
+#pragma once
+
+#include <collx/comm/compare_signatures.hpp>
+#include <collx/comm/start.hpp>
+#include <collx/plan/instances.hpp>
+
+#if defined(COLLX_COMPILED)
+COLLX_BEGIN_NAMESPACE
+COLLX_CHOICES(/* defined */)
+COLLX_END_NAMESPACE
+#endif

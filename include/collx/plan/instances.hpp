@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The default choice of every collective, which records all algorithms that it chooses from. Where a program links
+// collx::compiled they are declared here and defined once, in compile_once.hpp.
+#pragma once
+
+#include <collx/plan/selector.hpp>
+
+#define COLLX_CHOICE_OF(word, c) word template bound_schedule& select<collective::c>(schedule_cache&, const problem&);
+#define COLLX_CHOICES(word)               \
+    COLLX_CHOICE_OF(word, all_reduce)     \
+    COLLX_CHOICE_OF(word, reduce)         \
+    COLLX_CHOICE_OF(word, broadcast)      \
+    COLLX_CHOICE_OF(word, all_gather)     \
+    COLLX_CHOICE_OF(word, reduce_scatter) \
+    COLLX_CHOICE_OF(word, gather)         \
+    COLLX_CHOICE_OF(word, scatter)        \
+    COLLX_CHOICE_OF(word, all_to_all)     \
+    COLLX_CHOICE_OF(word, scan)           \
+    COLLX_CHOICE_OF(word, exclusive_scan) \
+    COLLX_CHOICE_OF(word, barrier)
+
+#if defined(COLLX_COMPILED)
+COLLX_BEGIN_NAMESPACE
+COLLX_CHOICES(extern)
+COLLX_END_NAMESPACE
+#endif

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Ranks on other hosts, as a communicator sees them: channels that look like those of shared memory, and the news that
+// travel beside them. What carries them is behind this face (remote_links.hpp), so that whoever calls a collective need
+// not compile it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include <collx/core/pointers.hpp>
+#include <collx/transport/channel.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+class far_links {
+public:
+    virtual ~far_links() = default;
+    // failed: the word that ends the communicator, shared with the ranks of this host.
+    virtual void begin(std::atomic<std::uint64_t>& failed) = 0;
+    virtual sending_end tx(int port, int peer) = 0;
+    virtual receiving_end rx(int port, int peer) = 0;
+
+    // Moves everything on that can be without waiting. True if anything moved.
+    virtual bool move() = 0;
+    // Whether the system has taken everything that was committed, and a peer that has not taken all of it (-1: none).
+    virtual bool is_flushed() = 0;
+    virtual int find_unflushed() = 0;
+    // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
+    // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
+    // to end as well. -1: none.
+    virtual int find_gone(int waiting_for, std::int64_t now) = 0;
+    // Tells every connected peer; each passes it on. Gives up after some milliseconds: a peer that does not read hears
+    // nothing.
+    virtual void announce_failure() = 0;
+
+    // Tells all peers that this rank waits for that one in the end.
+    virtual void say_waiting(int for_rank) = 0;
+    struct waiting {
+        std::int64_t said_at_ns = 0;
+        int for_rank = -1;
+    };
+    virtual waiting heard_waiting(int of_rank) = 0;
+
+    // Says goodbye to all, without waiting. What the system has not sent yet it goes on sending.
+    virtual void say_bye() = 0;
+    // In a child that fork() made: its parent's connections are not its own.
+    virtual void forget() = 0;
+    // Peers with a connection.
+    virtual int connections() = 0;
+};
+
+// What one communicator says of itself when it wants such links.
+struct far_members {
+    std::uint64_t id = 0; // the same on all its ranks, and on no other communicator of the job
+    int rank = 0;
+    std::vector<int> ranks; // rank here -> rank of the job
+    channel_shape shape{};
+    int ports = 0;
+};
+
+// A rank's way to other hosts.
+class far_door {
+public:
+    virtual ~far_door() = default;
+    virtual sole_ptr<far_links> open(far_members m) = 0;
+};
+
+COLLX_END_NAMESPACE
