@@ -18,6 +18,9 @@
 #if COLLX_HAS_SODIUM
 #include <collx/interop/sodium.hpp>
 #endif
+#if COLLX_HAS_OPENSSL
+#include <collx/interop/openssl.hpp>
+#endif
 
 #include "perf/launch.hpp"
 #include "perf/measure.hpp"

@@ -134,7 +134,8 @@ TEST_CASE("keys that are none") {
         CHECK(code({write_file(d.path + "/c", text, open)}) == errc::environment);
     CHECK(code({write_file(d.path + "/d", "", 0600)}) == errc::invalid_argument);
     CHECK(code({write_file(d.path + "/e", std::string(100'000, 'x'), 0600)}) == errc::invalid_argument);
-    CHECK(code({"COLLX_SECURITY=auth_only"}) == errc::environment); // of what?
+    CHECK(code({"COLLX_SECURITY=auth_only"}) == errc::environment);                      // of what?
+    CHECK(code({"COLLX_SECURITY=encrypted", "COLLX_KEY=" + text}) == errc::unsupported); // without a component
     CHECK(code({"COLLX_SECURITY=most", "COLLX_KEY=" + text}) == errc::environment);
     const auto e = error_of([] { (void)protection_from({"COLLX_KEY=" + std::string(20, 's')}); });
     CHECK(!says(e, "sss")); // a message is no place for a key

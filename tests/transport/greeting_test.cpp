@@ -54,7 +54,9 @@ struct world {
                                     has_key ? toy_protection('k') : job_protection());
     }
     void look() {
-        hub->look(42, [&](const stream_hello& h, descriptor s) { came.emplace_back(h, std::move(s)); });
+        hub->look(42, [&](const stream_hello& h, descriptor s, const detail::secret&) {
+            came.emplace_back(h, std::move(s));
+        });
     }
     static stream_hello hello(protection p = protection::auth_only) {
         stream_hello h;

@@ -10,6 +10,9 @@
 #if COLLX_HAS_SODIUM
 #include <collx/interop/sodium.hpp>
 #endif
+#if COLLX_HAS_OPENSSL
+#include <collx/interop/openssl.hpp>
+#endif
 
 #include "facts.hpp"
 
@@ -25,7 +28,7 @@ inline void add_protection(section& s, findings& out, const job_description& d, 
     if (by.key)
         text += ": the key comes from " + std::string(k.source) + " (" + by.key.fingerprint("collx_info") +
                 "), HMAC by " + collx::detail::macs->name;
-    else if (is_unused) text += ": the launcher offers a key, but this program was built without libsodium";
+    else if (is_unused) text += ": the launcher offers a key, but this program was built without libsodium and OpenSSL";
     else text += ": no key is given";
     s.add("protection", "protection", text,
           {{"level", name_of(by.level)},

@@ -15,6 +15,7 @@
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/core/authentication.hpp>
+#include <collx/core/sealing.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -112,8 +113,9 @@ inline constexpr std::string_view optional_key_prefix = "optional:";
         fail(errc::environment, -1, -1, "give the job a key, see docs/security.md, or unset it",
              "COLLX_SECURITY=%s needs a key", wanted);
     by.level = static_cast<protection>(1 + detail::read_choice(detail::variable_named("COLLX_SECURITY"), wanted));
-    if (by.level > protection::auth_only)
-        fail(errc::unsupported, -1, -1, "use auth_only", "COLLX_SECURITY=%s is not in this version", wanted);
+    if (by.level > protection::auth_only && detail::seals == nullptr)
+        fail(errc::unsupported, -1, -1, "include <collx/interop/openssl.hpp> in one file and link collx::openssl",
+             "COLLX_SECURITY=%s, but the program cannot seal what it sends", wanted);
     return by;
 }
 

@@ -179,7 +179,7 @@ private:
         stream_to(p).open(std::move(s), &h, p > rank_);
         activate(p);
     }
-    [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket) {
+    [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, const detail::secret& session) {
         using side = detail::stream_hello::side;
         const int p = h.from;
         if (p < 0 || p >= static_cast<int>(peers_.size()) || p == rank_ || h.to != rank_ ||
@@ -195,9 +195,12 @@ private:
         stop_greeting(p);
         if (now == stream::phase::waiting) s.close(), remove(active_, p);
         remove(wanted_, p);
-        s.open(std::move(socket), nullptr, false);
+        s.open(std::move(socket), nullptr, false, sealed(session, false));
         if (p < rank_) s.say_welcome();
         activate(p);
+    }
+    sole_ptr<detail::sealed_socket> sealed(const detail::secret& session, bool is_connecting) {
+        return detail::seal_connection(hub_->protected_by().level, session, is_connecting, hub_->calls());
     }
     void stop_greeting(int p) {
         peers_[static_cast<std::size_t>(p)].greeting = nullptr;
@@ -214,10 +217,11 @@ private:
             moved = true;
             --i;
             descriptor socket = q.greeting->release_socket();
+            const detail::secret session = how == detail::greeted::done ? q.greeting->session() : detail::secret();
             const bool is_refused = q.greeting->is_refused(), is_unreachable = q.greeting->is_unreachable();
             stop_greeting(p);
             if (how == detail::greeted::done) {
-                stream_to(p).open(std::move(socket), nullptr, p > rank_);
+                stream_to(p).open(std::move(socket), nullptr, p > rank_, sealed(session, true));
                 activate(p);
             } else if (how == detail::greeted::insecure) {
                 report(failure(errc::security, p));
@@ -257,7 +261,9 @@ private:
     bool move_all() {
         const std::uint64_t failed = failed_->load(std::memory_order_acquire);
         if (!wanted_.empty() || !greeting_.empty() || (++looks_ & 31) == 0) {
-            hub_->look(id_, [&](const detail::stream_hello& h, descriptor s) { adopt(h, std::move(s)); });
+            hub_->look(id_, [&](const detail::stream_hello& h, descriptor s, const detail::secret& session) {
+                adopt(h, std::move(s), session);
+            });
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }
         bool moved = !greeting_.empty() && greet();
@@ -281,6 +287,7 @@ private:
         const bool was_waiting = s.state() == stream::phase::waiting;
         const bool moved = s.move(is_readable);
         if (const std::uint64_t word = s.heard_failure(); word != 0) hear(p, failure(word));
+        if (s.is_live() && s.is_insecure()) report(failure(errc::security, p));
         if (s.is_live()) return moved;
         remove(active_, p);
         if (s.state() == stream::phase::left) return true;

@@ -117,7 +117,7 @@ public:
         return s;
     }
 
-    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor).
+    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session).
     template <class Take>
     void look(std::uint64_t communicator, Take&& take) {
         const detail::turn_taken here(turn_);
@@ -131,7 +131,7 @@ public:
             }
             detail::guest g = std::move(parked_[i]);
             parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
-            take(g.hello, std::move(g.socket));
+            take(g.hello, std::move(g.socket), g.session(protection_.key));
         }
     }
 
