@@ -4,8 +4,11 @@
 // recorded ones, HTTP, noise, at the store and at every rank's door. The ranks compute as if alone, nobody joins them,
 // and no descriptor or memory stays behind.
 // collx-test: serial needs=sodium timeout=120
-#include <collx/comm/start.hpp>
+#include <collx/bootstrap/host.hpp>
+#include <collx/bootstrap/tcp_server.hpp>
+#include <collx/bootstrap/tcp_store.hpp>
 #include <collx/interop/sodium.hpp>
+#include <collx/transport/remote_links.hpp>
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -7,7 +7,7 @@
 #include <collx/interop/openssl.hpp>
 
 #include <collx/collx.hpp>
-#include <collx/comm/start.hpp>
+#include <collx/transport/detail/sealed_socket.hpp>
 
 #include <algorithm>
 #include <cstdio>

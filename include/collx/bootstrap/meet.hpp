@@ -90,7 +90,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
             if (server && server->has_refused(e.peer()))
                 fail(errc::security, 0, e.peer(),
                      "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, or none of them any",
-                     "rank %d came to the store without this job's key", e.peer());
+                     "rank %d came to the store with another key than rank 0, or one of them has none", e.peer());
             throw;
         }
     }();
