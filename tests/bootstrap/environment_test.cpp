@@ -298,7 +298,7 @@ TEST_CASE("a way to find the job can be forced") {
     CHECK(has(refusal({"COLLX_BOOTSTRAP=mpi"}),
               "COLLX_BOOTSTRAP=mpi makes no sense (give it one of env|torch|pmi|pmix|slurm|kubernetes|single"));
     CHECK(has(refusal({"COLLX_BOOTSTRAP=pmi", "PMI_RANK=0"}),
-              "looked for PMI_FD PMI_RANK PMI_SIZE; not set: PMI_FD PMI_SIZE ("));
+              "looked for PMI_FD PMI_RANK PMI_SIZE, or PMI_PORT PMI_ID; not set: PMI_FD PMI_SIZE PMI_PORT PMI_ID ("));
     CHECK(has(refusal({"COLLX_BOOTSTRAP=pmix", "PMI_FD=3", "PMI_RANK=0", "PMI_SIZE=1"}),
               "looked for PMIX_NAMESPACE PMIX_RANK; not set: PMIX_NAMESPACE PMIX_RANK"));
     CHECK(has(refusal({"COLLX_BOOTSTRAP=torch", "RANK=0", "WORLD_SIZE=1"}),

@@ -43,6 +43,13 @@ caught error_of(F&& f) {
 }
 bool says(const caught& c, const char* words) { return c.what.find(words) != std::string::npos; }
 
+struct no_door {
+    std::string open(const host_description&) { return "127.0.0.1 1"; }
+    std::vector<std::uint64_t> meet(const std::string&, int, int size, std::uint64_t, const std::string&,
+                                    const deadline&) {
+        return std::vector<std::uint64_t>(static_cast<std::size_t>(size));
+    }
+};
 struct variables_of {
     std::vector<std::string> texts;
     std::vector<const char*> entries;
@@ -195,7 +202,7 @@ TEST_CASE("ranks that disagree are told so, all of them, whatever the store") {
                 host_description h{"host" + std::to_string(r), "m", "127.0.0.1", true, {}};
                 h.by = r == odd ? of_odd : toy_protection('k');
                 seen[static_cast<std::size_t>(r)] =
-                    error_of([&] { (void)meet_at(store, r, 3, soon(), h, [] { return std::string("127.0.0.1 1"); }); });
+                    error_of([&] { (void)meet_at(store, r, 3, soon(), h, "set=1", no_door{}); });
             });
         for (auto& r : ranks) r.join();
         for (int r = 0; r < 3; ++r) {
@@ -204,14 +211,14 @@ TEST_CASE("ranks that disagree are told so, all of them, whatever the store") {
             CHECK(c.code == code);
             if (code == errc::forked) continue;
             CHECK(says(c, words));
-            CHECK(c.peer == (odd == 0 ? (r == 1 ? 0 : 1) : (r == odd ? 0 : odd)));
+            CHECK(c.peer == (odd == 0 ? 1 : odd)); // the first that differs from rank 0
         }
     };
     meets(1, toy_protection('k'), errc::forked, "");
-    meets(1, toy_protection('x'), errc::security, "another key");
-    meets(2, {}, errc::security, "no key");
-    meets(0, toy_protection('x'), errc::security, "another key");
-    meets(2, {protection::encrypted, job_key(std::string(64, 'k'))}, errc::security, "encrypted");
+    meets(1, toy_protection('x'), errc::security, "says key=");
+    meets(2, {}, errc::security, "protection=none");
+    meets(0, toy_protection('x'), errc::security, "say key=");
+    meets(2, {protection::encrypted, job_key(std::string(64, 'k'))}, errc::security, "protection=encrypted");
 }
 
 TEST_CASE("a store behind a key: those who have it, those who have another, and those who have none") {

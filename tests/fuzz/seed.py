@@ -49,8 +49,10 @@ seeds = {
         b"JOB_COMPLETION_INDEX=0\n_SIZE=3\n_STORE=file:d\n_ARENA_BYTES=4G\n_WAIT=spin",
     ],
     "cards": [
-        bytes([4]) + b"host m 0 none -\nhost2 m 1 none -\n",
-        bytes([5]) + b"host m 0 auth_only 0123456789abcdef\nhost2 m 1 none -\n",
+        bytes([0]) + b"8\na=1 protection=none key=-\nhost\nmachine",
+        bytes([1]) + b"8\na=2\nhost2\nmachine2",
+        bytes([1]) + b"1 0 0 -1 3 1\n3\na=2\na=1",
+        bytes([1]) + b"10.1.2.3 4000 12345678901234567890 1",
         bytes([0]) + b"k0123456789abcdef0123456789abcdef",
         bytes([0]) + b"t1 1 of 2 ranks did not come",
         bytes([0]) + b"127.0.0.1 4000",

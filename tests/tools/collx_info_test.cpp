@@ -120,7 +120,8 @@ TEST_CASE("which launcher was found, why, and which others were there") {
         "ERROR    COLLX_BOOTSTRAP=pmx makes no sense\n           remedy: give it one of env|torch|pmi|pmix|"));
     const auto missing = run_program(info, "--quick", clean + "COLLX_BOOTSTRAP=pmi PMI_RANK=1");
     CHECK(missing.status == 1);
-    CHECK(missing.prints("looked for PMI_FD PMI_RANK PMI_SIZE; not set: PMI_FD PMI_SIZE\n           remedy: unset"));
+    CHECK(missing.prints(
+        "looked for PMI_FD PMI_RANK PMI_SIZE, or PMI_PORT PMI_ID; not set: PMI_FD PMI_SIZE PMI_PORT PMI_ID\n"));
 }
 
 TEST_CASE("a key is used or missed, and never shown") {

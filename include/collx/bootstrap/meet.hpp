@@ -22,9 +22,18 @@ namespace detail {
 
 // The process's end of PMI. It lives until the program ends: an MPI library may come and use the same socket, and the
 // manager takes a rank that has said goodbye for done, one that leaves without for failed.
-inline pmi_store& process_pmi(int fd, int rank, int size, const deadline& until) {
-    static pmi_store store(fd, rank, size, until);
+inline pmi_store& process_pmi(int fd, const job_description& d, const deadline& until) {
+    static pmi_store store =
+        d.pmi_port.empty() ? pmi_store(fd, d.rank, d.size, until) : pmi_store(d.pmi_port, d.rank, until);
     return store;
+}
+
+// Where only the manager knows how many ranks there are: asks it.
+inline void ask_manager(job_description& d, const deadline& until) {
+    if (d.pmi_port.empty()) return;
+    const pmi_store& store = process_pmi(-1, d, until);
+    d.rank = store.rank();
+    d.size = store.size();
 }
 
 // Who else is on this rank's host, by the manager's own mapping. Leaves alone what it does not say.
@@ -65,7 +74,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
         return f(static_cast<any_store&>(face));
     }
     if (is_scheme("pmi:")) {
-        pmi_store& store = process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d.rank, d.size, until);
+        pmi_store& store = process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d, until);
         read_pmi_locals(store, d);
         collective_face<pmi_store> face(store);
         return f(static_cast<any_collective_store&>(face));
@@ -104,6 +113,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
 // job without a name; a process that is alone needs none. Errors: those of the stores and of rendezvous() · environment
 // when nothing says how to meet.
 [[gnu::cold]] inline void meet(job_description& d, const deadline& until, const job_key& key = {}) {
+    detail::ask_manager(d, until);
     if (!d.job.empty() || d.size == 1) return;
     d.job = detail::with_store(d, until, key, [&](auto& store) { return rendezvous(store, d.rank, d.size, until); });
 }
@@ -115,21 +125,26 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
 }
 
 // The same as meet(), and who is on which host. A job that its launcher named is on one. See meet_at().
-template <class Listen>
+template <class Door>
 [[gnu::cold]] meeting agree_on_places(job_description& d, const deadline& until, const host_description& h,
-                                      Listen&& listen) {
+                                      const std::string& settings, Door&& door) {
+    detail::ask_manager(d, until);
     const bool is_asked = h.id != h.machine;
     if (!d.job.empty() || d.size == 1) {
         if (d.size > 1 && is_asked)
             fail(errc::environment, d.rank, -1, "name a store in COLLX_STORE instead of COLLX_JOB",
                  "COLLX_HOST_ID says that ranks may be on several hosts, and COLLX_JOB is for one");
-        return {d.job, {}, {}};
+        return {d.job, {}};
     }
     meeting m = detail::with_store(d, until, h.by.key, [&](auto& store) -> meeting {
         // A process manager that knows all ranks to be on one host need not carry their cards.
         if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
-            if (d.local_size == d.size && !is_asked) return {rendezvous(store, d.rank, d.size, until), {}, {}};
-        return meet_at(store, d.rank, d.size, until, h, listen);
+            if (d.local_size == d.size && !is_asked)
+                return {come_together(store, d.rank, d.size, until,
+                                      {settings + detail::protection_words(h.by), h.id, h.machine})
+                            .token,
+                        {}};
+        return meet_at(store, d.rank, d.size, until, h, settings, door);
     });
     d.job = m.token;
     if (m.is_one_host()) return m;

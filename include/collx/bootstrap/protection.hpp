@@ -166,29 +166,9 @@ inline bool is_loopback(const tcp_address& a) {
         require_protection(env, "COLLX_STORE", d.store.substr(4, colon - 4), 0, key);
 }
 
-// What a rank says of its protection where ranks meet: the same words on all of them, or they will not connect.
-[[gnu::cold]] inline std::string protection_card(const job_protection& by, const std::string& token) {
-    return std::string(name_of(by.level)) + " " + by.key.fingerprint(token);
-}
-// The cards end with those words. Errors: security, on all ranks; it names the first that differs from rank 0, and on
-// that one rank 0.
-[[gnu::cold]] inline void compare_protection(const std::vector<std::string>& cards, int rank) {
-    const auto word = [&](std::size_t r, int from_end) {
-        std::size_t end = cards[r].size(), at = cards[r].rfind(' ');
-        for (; from_end > 1 && at != std::string::npos; --from_end) end = at, at = cards[r].rfind(' ', at - 1);
-        return cards[r].substr(at + 1, end - at - 1);
-    };
-    for (std::size_t r = 1; r < cards.size(); ++r) {
-        const std::string level = word(r, 2), level_0 = word(0, 2);
-        if (level == level_0 && word(r, 1) == word(0, 1)) continue;
-        const int odd = static_cast<int>(r), peer = rank == odd ? 0 : odd;
-        if (level != level_0)
-            fail(errc::security, rank, peer, "give all ranks the same COLLX_SECURITY, and a key to all of them or none",
-                 "connections of rank %d are to be protected by %s, those of rank 0 by %s", odd,
-                 level == "none" ? "no key" : level.c_str(), level_0 == "none" ? "no key" : level_0.c_str());
-        fail(errc::security, rank, peer, "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY",
-             "rank %d has another key than rank 0", odd);
-    }
+// What a rank says of its protection where ranks meet, behind its other settings: the same words on all of them.
+[[gnu::cold]] inline std::string protection_words(const job_protection& by) {
+    return std::string(" protection=") + name_of(by.level) + " key=" + by.key.fingerprint("of the job");
 }
 
 } // namespace detail

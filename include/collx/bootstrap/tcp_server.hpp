@@ -20,8 +20,8 @@ COLLX_BEGIN_NAMESPACE
 
 class tcp_server {
 public:
-    static constexpr std::size_t most_connections = 1024 + 64;
-    static constexpr std::size_t most_entries = 1 << 14, most_total_bytes = std::size_t{64} << 20;
+    static constexpr std::size_t most_connections = (1 << 15) + 64; // or the limit of open files, if that is less
+    static constexpr std::size_t most_entries = 1 << 18, most_total_bytes = std::size_t{64} << 20;
     // For a first frame, half a frame, a reply that nobody reads.
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
 
@@ -32,7 +32,7 @@ public:
         listener_ = detail::tcp_socket(a);
         const int on = 1;
         ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), 256) != 0)
+        if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), SOMAXCONN) != 0)
             fail(errc::environment, -1, -1, "give the store an address of this host and a free port",
                  "cannot listen on %.80s port %d: %s", host.c_str(), port, std::strerror(errno));
         a.bytes = sizeof a.address;
@@ -72,7 +72,7 @@ private:
         detail::auth_answer said{};
     };
     struct entry {
-        std::uint64_t hash; // looked at first: a list of many keys is searched quickly enough
+        std::uint64_t hash;
         std::string key, value;
     };
 
@@ -195,6 +195,7 @@ private:
         if (r.word == detail::tcp_word::get) {
             if (held != nullptr) return answer(c, detail::tcp_status::ok, held->value, 0);
             c.awaited = key;
+            ++waiting_for(key);
             c.limit_ns = deadline::in_ns(r.number > 0 ? r.number : 0).at_ns;
             return;
         }
@@ -207,7 +208,7 @@ private:
         const bool is_kept = put(held, key, r.word == detail::tcp_word::add ? std::to_string(sum) : value);
         // The one who set it hears so before those who wait: when they know it, nobody may need this server any more.
         answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, "", sum);
-        if (!is_kept) return;
+        if (!is_kept || waiting_for(key) == 0) return;
         held = find(key);
         for (connection& waiting : connections_)
             if (waiting.socket.is_open() && waiting.awaited == key)
@@ -251,11 +252,32 @@ private:
         else refused_.fetch_and(~bit, std::memory_order_relaxed);
     }
 
+    // How many wait for keys of this hash, so that a set need not look at everybody. Who hangs up stays counted, which
+    // costs looks and nothing else.
+    std::uint32_t& waiting_for(const std::string& key) {
+        return waiting_[detail::hash_bytes(key.data(), key.size(), 0) % most_hashes];
+    }
     entry* find(const std::string& key) {
         const std::uint64_t hash = detail::hash_bytes(key.data(), key.size(), 0);
-        for (entry& e : entries_)
+        for (std::uint64_t at = hash;; ++at) {
+            const std::uint32_t place = index_[at & (index_.size() - 1)];
+            if (place == 0) return nullptr;
+            entry& e = entries_[place - 1];
             if (e.hash == hash && e.key == key) return &e;
-        return nullptr;
+        }
+    }
+    // The entry at `place` - 1 becomes one that find() finds.
+    void note_entry(std::uint32_t place) {
+        std::uint64_t at = entries_[place - 1].hash;
+        while (index_[at & (index_.size() - 1)] != 0) ++at;
+        index_[at & (index_.size() - 1)] = place;
+    }
+    void add_entry(entry e) {
+        entries_.push_back(static_cast<entry&&>(e));
+        const auto count = static_cast<std::uint32_t>(entries_.size());
+        if (2 * entries_.size() <= index_.size()) return note_entry(count);
+        index_.assign(2 * index_.size(), 0);
+        for (std::uint32_t place = 1; place <= count; ++place) note_entry(place);
     }
     bool put(entry* held, const std::string& key, const std::string& value) {
         const std::size_t more = value.size() + (held == nullptr ? key.size() : 0),
@@ -264,7 +286,7 @@ private:
             return false;
         total_bytes_ = total_bytes_ - less + more;
         if (held != nullptr) held->value = value;
-        else entries_.push_back({detail::hash_bytes(key.data(), key.size(), 0), key, value});
+        else add_entry({detail::hash_bytes(key.data(), key.size(), 0), key, value});
         return true;
     }
 
@@ -274,6 +296,7 @@ private:
         r.status = status;
         r.value_bytes = static_cast<std::uint32_t>(value.size());
         r.number = number;
+        if (!c.awaited.empty()) --waiting_for(c.awaited);
         c.awaited.clear();
         c.out.assign(reinterpret_cast<const char*>(&r), sizeof r);
         c.out += value;
@@ -298,6 +321,9 @@ private:
     // From here on only the thread:
     std::vector<connection> connections_;
     std::vector<entry> entries_;
+    std::vector<std::uint32_t> index_ = std::vector<std::uint32_t>(256); // by hash: place in entries_ + 1, 0: none
+    static constexpr std::size_t most_hashes = 1 << 14;
+    std::vector<std::uint32_t> waiting_ = std::vector<std::uint32_t>(most_hashes);
     std::size_t total_bytes_ = 0;
     std::int64_t accept_after_ns_ = 0;
 };

@@ -69,7 +69,9 @@ public:
     // and wait() of each then throw.
     std::size_t progress() { return live().progress(); }
 
+    // Messages and bytes through channels so far (what goes over windows is none), to all or to one rank.
     links::traffic sent() const { return live().net.sent(); }
+    links::traffic sent_to(int peer) const { return live().net.sent_to(peer); }
     std::uint64_t sequence() const { return live().sequence; }
     counted_ptr<const job> membership() const { return live().home; }
 

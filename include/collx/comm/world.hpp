@@ -15,6 +15,7 @@
 COLLX_BEGIN_NAMESPACE
 
 struct socket_calls;
+struct host_description;
 struct job_protection;
 
 namespace detail {
@@ -35,6 +36,10 @@ counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t ti
         return join_by_store(rank, size, static_cast<any_store&>(face), timeout_ns);
     }
 }
+
+// As a rank of that host, whatever the environment says, and with system calls of one's own: for tests.
+COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
+                                          const host_description& h, const socket_calls& calls);
 
 COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
                                        int local_size);

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <collx/exec/short_call.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/transport/links.hpp>
 
@@ -69,10 +70,12 @@ struct footprint {
     }
 };
 
-// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from.
+// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
+// chunks are looked up here and now, because three divisions are a good part of a short call.
 inline void own_orders(bound_schedule& b) {
     std::vector<const int*> seen;
     const auto own = [&](sched::chunk_set& c) {
+        if (c.count == 1 && b.chunks > 0) c = sched::chunk_set(c.at(0, b.chunks));
         if (c.order == nullptr) return;
         std::size_t i = 0;
         while (i < seen.size() && seen[i] != c.order) ++i;
@@ -84,6 +87,15 @@ inline void own_orders(bound_schedule& b) {
     };
     for (auto& strand : b.steps.strands)
         for (auto& s : strand) own(s.src.chunks), own(s.dst.chunks);
+}
+
+// The most bytes of one chunk that a slot or a window stage takes at once.
+inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
+    if (b.zero_copy) return SIZE_MAX;
+    if (b.window == nullptr) return slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
+    const std::size_t stage = b.window->memory.shape().stage_bytes;
+    if (stage == 0) return SIZE_MAX; // signals only
+    return stage / static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1) / 64 * 64;
 }
 
 } // namespace detail
@@ -105,6 +117,16 @@ public:
             if (e.id == id && e.bits == bits && e.at_port == at_port) return *e.schedule;
             if (e.id == nullptr) return insert(e, id, bits, at_port, make(algorithm, at_port));
         }
+    }
+
+    // The same for a call in which each rank knows its own counts only, with the schedule that brings relaying ranks
+    // the others. All ranks must choose alike, knowing no count.
+    template <class Algorithm>
+    bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port) {
+        bound_schedule& b = bind(algorithm, at_port);
+        if constexpr (requires { algorithm.counts(); })
+            if (b.counts == nullptr) b.counts = &bind(algorithm.counts(), at_port);
+        return b;
     }
 
     // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on
@@ -178,6 +200,7 @@ private:
             else f.add(a.record(a.algorithm, r, n));
         b->chunks = a.chunks;
         detail::own_orders(*b);
+        b->is_short_form = !f.zero_copy && a.signals != 0 && is_short_form(b->steps);
         b->max_message_chunks = f.max_message_chunks;
         b->tmp_chunks = a.tmp_chunks;
         b->at_port = at_port;
@@ -190,6 +213,7 @@ private:
                                      .segments = f.segments,
                                      .depth = a.depth,
                                      .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.depth) : 0});
+        b->most_bytes = detail::most_bytes(*b, links_.slot_bytes());
         return b;
     }
     // One window per algorithm, port and shape, whatever the root.

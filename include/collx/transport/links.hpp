@@ -246,6 +246,13 @@ public:
         for (const auto& end : sending_) t.messages += end.messages, t.bytes += end.payload_bytes;
         return t;
     }
+    // The same, to one peer.
+    traffic sent_to(int peer) const {
+        traffic t;
+        for (auto i = static_cast<std::size_t>(peer); i < sending_.size(); i += static_cast<std::size_t>(size_))
+            t.messages += sending_[i].messages, t.bytes += sending_[i].payload_bytes;
+        return t;
+    }
 
 private:
     int place_of(int peer) const { return places_.empty() ? peer : places_[static_cast<std::size_t>(peer)]; }

@@ -51,13 +51,12 @@ public:
         if (helps) hub_->help_others(*this);
         return moved;
     }
-    bool is_flushed() override {
+    int find_unflushed(int at_port) override {
         const detail::turn_taken here(turn_);
-        return first_unflushed() < 0;
-    }
-    int find_unflushed() override {
-        const detail::turn_taken here(turn_);
-        return first_unflushed();
+        for (const std::vector<int>* list : {&active_, &wanted_, &greeting_})
+            for (const int p : *list)
+                if (!stream_to(p).is_flushed(at_port)) return p;
+        return -1;
     }
     int find_gone(int waiting_for, std::int64_t now) override {
         const detail::turn_taken here(turn_);
@@ -104,6 +103,7 @@ public:
         hub_->forget();
     }
 
+    int rank() const { return rank_; }
     int connections() override {
         const detail::turn_taken here(turn_);
         return static_cast<int>(active_.size());
@@ -125,12 +125,6 @@ private:
         if (!turn_.try_take()) return;
         (void)move_all();
         turn_.give();
-    }
-    int first_unflushed() {
-        for (const std::vector<int>* list : {&active_, &wanted_, &greeting_})
-            for (const int p : *list)
-                if (!stream_to(p).is_flushed()) return p;
-        return -1;
     }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
@@ -309,7 +303,7 @@ private:
         for (std::size_t i = 0; i < wanted_.size(); ++i) {
             const int p = wanted_[i];
             auto& at = peers_[static_cast<std::size_t>(p)].try_at_ns;
-            if (now_ns() < at && !at_once) continue;
+            if ((now_ns() < at && !at_once) || !hub_->knows(members_[static_cast<std::size_t>(p)])) continue;
             at = now_ns() + next_try_ns;
             wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i--));
             connect(p);
@@ -358,7 +352,7 @@ class remote_door final : public far_door {
 public:
     explicit remote_door(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
     sole_ptr<far_links> open(far_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
-    const socket_hub& hub() const { return *hub_; }
+    const counted_ptr<socket_hub>& hub() const { return hub_; }
 
 private:
     counted_ptr<socket_hub> hub_;

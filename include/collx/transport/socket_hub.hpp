@@ -94,6 +94,9 @@ public:
             if (!lingering_.empty()) detail::nap_ns(200'000);
         }
     }
+    // Where all ranks listen, if the constructor was told of some only. Before others use this hub.
+    void learn(std::vector<socket_address> peers) { peers_ = std::move(peers); }
+    bool knows(int job_rank) const { return peers_[static_cast<std::size_t>(job_rank)].bytes != 0; }
     // In a child that fork() made: nothing here belongs to it.
     void forget() { linger_ns_ = 0, lingering_.clear(); }
     void shorten_linger(std::int64_t ns) { linger_ns_ = ns < linger_ns_ ? ns : linger_ns_; }

@@ -54,7 +54,7 @@ public:
     }
 
     // Takes over a socket, connected or on its way. `hello` goes out first if there is one; a lower rank's end sends
-    // nothing else before the welcome. sealed: what bytes go through, if they do. Requires: no connection so far.
+    // nothing else before the welcome. sealed: what bytes go through. Requires: no connection so far.
     void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome,
               sole_ptr<detail::sealed_socket> sealed = {}) {
         wire_.begin(static_cast<sole_ptr<detail::sealed_socket>&&>(sealed));
@@ -74,6 +74,7 @@ public:
     bool is_nonsense() const { return is_nonsense_; }
     bool is_insecure() const { return is_insecure_; }          // nonsense: another protection, or a seal that is broken
     bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
+    int error() const { return error_; }                       // of the system, 0: none
     int fd() const { return socket_.get(); }
     bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
 
@@ -96,14 +97,15 @@ public:
     int heard_waiting() const { return heard_waiting_; }
     std::int64_t heard_waiting_at_ns() const { return heard_waiting_at_ns_; }
 
-    // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
-    bool is_flushed() const {
-        return phase_ == phase::left || phase_ == phase::lost || (!has_unsent() && !has_messages());
+    // Whether the system has everything that was committed on a port (-1: on any). What is owed to somebody who has
+    // left is nobody's loss.
+    bool is_flushed(int at_port = -1) const {
+        if (phase_ == phase::left || phase_ == phase::lost) return true;
+        return !has_unsent() && (at_port < 0 ? !has_messages() : (used_ >> at_port & 1) == 0 || !has_message(at_port));
     }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
 
 private:
-    using entry = detail::stream_entry;
     static constexpr int most_entries = 32;
     static constexpr std::size_t stage_bytes = 4096;
     using kind = detail::stream_frame::kind;
@@ -118,8 +120,7 @@ private:
         return base_ != nullptr;
     }
     [[noreturn, gnu::cold]] void fail_map() const {
-        fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map %zu bytes of slots",
-             mapped_bytes());
+        fail(errc::resource, -1, -1, "raise ulimit -v", "cannot map %zu bytes of slots", mapped_bytes());
     }
     std::byte* tx_base(int port) const { return base_ + static_cast<std::size_t>(port) * 2 * shape_.bytes(); }
     std::byte* rx_base(int port) const { return tx_base(port) + shape_.bytes(); }
@@ -168,15 +169,14 @@ private:
         }
         return moved;
     }
-    // The other end may have said why before it closed: receive() decides.
-    bool note_send() {
+    bool note_send() { // the other end may have said why before it closed: receive() decides
         if (!detail::would_block(errno)) cannot_send_ = true, error_ = errno;
         return false;
     }
     void account(std::size_t bytes) {
         done_bytes_ += bytes;
         for (; first_ < last_ && done_bytes_ >= entries_[first_].bytes(); ++first_) {
-            const entry& e = entries_[first_];
+            const auto& e = entries_[first_];
             done_bytes_ -= e.bytes();
             if (e.is_message)
                 tx_memory(e.head.at_port).taken().store(++out_[e.head.at_port].sent, std::memory_order_release);
@@ -387,7 +387,7 @@ private:
     detail::stream_outgoing out_[most_ports];
     detail::stream_incoming in_[most_ports];
     detail::stream_hello hello_;
-    entry entries_[most_entries];
+    detail::stream_entry entries_[most_entries];
     int first_ = 0, last_ = 0, error_ = 0;
     std::size_t done_bytes_ = 0; // of the first entry
     std::byte* payload_at_ = nullptr;

@@ -95,9 +95,11 @@ public:
             if (done != greeted::done || state_ == state::over) return done;
         }
     }
-    bool is_refused() const { return in_.error() == ECONNREFUSED || out_.error() == ECONNREFUSED; }
+    int error() const { return in_.error() != 0 ? in_.error() : out_.error(); } // of the system, 0: none
+    bool is_refused() const { return error() == ECONNREFUSED; }
     // The system found no way there: not merely an end that hung up.
     bool is_unreachable() const { return out_.error() != 0 && out_.error() != EPIPE && out_.error() != ECONNRESET; }
+    int fd() const { return socket_.get(); }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
     secret session() const { return key_->session(hello_, answer_.words); }
 
