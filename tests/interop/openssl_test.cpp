@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -239,6 +240,35 @@ TEST_CASE("a bit turned on the way is an error that names the connection's other
             CHECK((peer >= 0 && peer < 3));
         }
     }
+}
+
+TEST_CASE("survivors of several hosts prove and seal as well") {
+    for (const protection level : {protection::auth_only, protection::encrypted})
+        for (const int victim : {0, 2}) {
+            const std::vector<int> hosts{0, 1, 1, 2};
+            const std::vector all(hosts.size(), job_protection{level, job_key(std::string(64, 'k'))});
+            std::atomic<int> went_on{0};
+            try {
+                detail::run_thread_jobs(detail::thread_jobs(hosts, system_socket_calls, all.data()),
+                                        [&](communicator& w) {
+                                            barrier(w);
+                                            const int me = w.rank();
+                                            if (me == victim) throw std::runtime_error("of the program");
+                                            try {
+                                                for (;;) barrier(w);
+                                            } catch (const peer_failed&) {
+                                            }
+                                            communicator rest = w.shrink();
+                                            int bits = 1 << me;
+                                            all_reduce(rest, value(bits));
+                                            went_on += rest.size() == 3 && bits == (0xf & ~(1 << victim));
+                                        });
+            } catch (const std::runtime_error& e) {
+                CHECK(std::string(e.what()) == "of the program");
+            }
+            INFO(name_of(level) << ", victim " << victim);
+            CHECK(went_on == 3);
+        }
 }
 
 TEST_CASE("what seals cost") {
