@@ -229,22 +229,31 @@ TEST_CASE("a store behind a key: those who have it, those who have another, and 
     a.set("k", "v");
     CHECK(b.get("k", soon()) == "v");
     CHECK(b.add("n", 2) == 2);
-    const auto refused = [&](int port, int rank, const job_key& k, const char* words) {
-        const std::int64_t begin = now_ns();
-        const auto e = error_of([&] { tcp_store s("127.0.0.1", port, soon(), rank, k); });
-        INFO(e.what);
-        CHECK(e.code == errc::security);
-        CHECK(e.peer == 0);
-        CHECK(says(e, words));
-        CHECK(says(e, "COLLX_KEY_FILE"));
-        CHECK(now_ns() - begin < 5'000'000'000);
-    };
     CHECK_FALSE(server.has_refused(2));
+    const struct {
+        int port, rank;
+        job_key key;
+        const char* words;
+    } table[] = {{server.port(), 2, wrong, "another key"},
+                 {server.port(), 3, {}, "this rank has none"},
+                 {open.port(), 4, key, "this rank has one"}};
+    caught seen[3];
+    const std::int64_t begin = now_ns();
     std::vector<std::thread> all; // each tries for two seconds
-    all.emplace_back([&] { refused(server.port(), 2, wrong, "another key"); });
-    all.emplace_back([&] { refused(server.port(), 3, {}, "this rank has none"); });
-    all.emplace_back([&] { refused(open.port(), 4, key, "this rank has one"); });
+    for (int i = 0; i < 3; ++i)
+        all.emplace_back([&, i] {
+            const auto& row = table[i];
+            seen[i] = error_of([&] { tcp_store s("127.0.0.1", row.port, soon(), row.rank, row.key); });
+        });
     for (auto& t : all) t.join();
+    CHECK(now_ns() - begin < 5'000'000'000);
+    for (int i = 0; i < 3; ++i) {
+        INFO(seen[i].what);
+        CHECK(seen[i].code == errc::security);
+        CHECK(seen[i].peer == 0);
+        CHECK(says(seen[i], table[i].words));
+        CHECK(says(seen[i], "COLLX_KEY_FILE"));
+    }
     CHECK(server.has_refused(3));
     CHECK(open.has_refused(4));
     CHECK_FALSE(server.has_refused(1));
