@@ -2,7 +2,7 @@
 #
 # Each fuzz target for some seconds, and for half a minute at night, where clang has libFuzzer. What is found goes to
 # the build folder; what is worth keeping is copied to corpus/ by hand. (replay_test.cpp needs no clang.)
-set(fuzz_targets handshake frames store pmi environment cards)
+set(fuzz_targets handshake frames records store pmi environment cards)
 find_program(COLLX_FUZZ_CLANG NAMES clang++-14 clang++)
 set(fuzz_flags -std=c++20 -O1 -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -pthread)
 if(NOT COLLX_FUZZ_CLANG)

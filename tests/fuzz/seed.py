@@ -29,6 +29,11 @@ seeds = {
         bytes([4, 255]) + b"".join(message(3, 100) for _ in range(5)),
         bytes([0, 1]) + frame(1, 5, 10) + frame(1, 0, 0xFFFFFFFF) + frame(9) + frame(7),
     ],
+    "records": [
+        bytes([255, 0, 0, 10]),
+        bytes([1, 2, 0, 10, 0, 200, 3, 0]) + bytes([0, 3, 1]),
+        bytes([40, 3, 255, 255, 1, 0, 0, 0, 200, 1]) + bytes([1, 0, 0, 0, 20, 128]),
+    ],
     "store": [
         bytes([0]) + request(1) + request(2, b"key", b"value") + request(3, b"key") + request(4, b"n", number=5),
         bytes([0]) + request(3, b"none", number=1000) + request(2, b"key", b"v"),

@@ -57,7 +57,7 @@ struct pretended {
     static ssize_t sendmsg(int, const msghdr* m, int) {
         ssize_t sent = 0;
         for (std::size_t i = 0; i < m->msg_iovlen; ++i) {
-            if (out.size() < 4096) out.append(static_cast<const char*>(m->msg_iov[i].iov_base), m->msg_iov[i].iov_len);
+            out.append(static_cast<const char*>(m->msg_iov[i].iov_base), m->msg_iov[i].iov_len);
             sent += static_cast<ssize_t>(m->msg_iov[i].iov_len);
         }
         return sent;
@@ -156,6 +156,65 @@ inline void frames(input in) {
         if (pretended::taken == pretended::in.size()) break;
     }
     if (s.is_nonsense()) require(!s.is_live(), "a stream that heard nonsense lives on");
+}
+
+// ---------------------------------------------------------------------------------------------- records
+// Seals that a hash makes; what is found here are lengths and places.
+struct toy_sealer final : detail::sealer {
+    std::uint64_t out = 0, in = 0;
+    static void sign(std::uint64_t number, const unsigned char* head, std::size_t head_bytes, const unsigned char* text,
+                     std::size_t bytes, unsigned char* tag) {
+        const std::uint64_t h = detail::hash_bytes(reinterpret_cast<const char*>(head), head_bytes, number);
+        const std::uint64_t t = detail::hash_bytes(reinterpret_cast<const char*>(text), bytes, h);
+        std::memcpy(tag, &h, 8), std::memcpy(tag + 8, &t, 8);
+    }
+    bool seal(const unsigned char* head, std::size_t head_bytes, unsigned char* text, std::size_t bytes,
+              unsigned char* tag) override {
+        return sign(out++, head, head_bytes, text, bytes, tag), true;
+    }
+    bool open(const unsigned char* head, std::size_t head_bytes, unsigned char* text, std::size_t bytes,
+              const unsigned char* tag) override {
+        unsigned char expected[tag_bytes];
+        sign(in++, head, head_bytes, text, bytes, expected);
+        return std::memcmp(expected, tag, sizeof expected) == 0;
+    }
+};
+
+// Texts of lengths that the input says go out in records; what it says of their bytes is changed; what comes in is a
+// beginning of what went out.
+inline void records(input in) {
+    detail::sealed_socket from(make_sole<toy_sealer>(), pretended_calls), to(make_sole<toy_sealer>(), pretended_calls);
+    pretended::begin({}, 1 + in.take() * 700);
+    std::string text, wire;
+    for (unsigned n = 1 + in.take() % 4; n > 0; --n) {
+        std::string part(in.take() * 256 + in.take() + 1, static_cast<char>(n));
+        iovec v{part.data(), part.size()};
+        msghdr m{};
+        m.msg_iov = &v, m.msg_iovlen = 1;
+        pretended::out.clear();
+        require(from.send(0, m) == static_cast<ssize_t>(part.size()), "a text was not taken");
+        text += part;
+        wire += pretended::out;
+    }
+    bool is_changed = false;
+    while (in.left >= 3) {
+        const std::size_t at = (in.take() * 256 + in.take()) % wire.size();
+        const auto mask = static_cast<char>(in.take());
+        wire[at] = static_cast<char>(wire[at] ^ mask);
+        is_changed = is_changed || mask != 0;
+    }
+    pretended::in = wire;
+    std::string heard, room(1000, '\0');
+    for (;;) {
+        iovec v{room.data(), room.size()};
+        msghdr m{};
+        m.msg_iov = &v, m.msg_iovlen = 1;
+        const ssize_t n = to.receive(0, m);
+        if (n <= 0) break;
+        heard.append(room, 0, static_cast<std::size_t>(n));
+    }
+    require(text.compare(0, heard.size(), heard) == 0, "a record came in that was not sent");
+    require(is_changed || heard == text, "a record that was sent did not come in");
 }
 
 // ---------------------------------------------------------------------------------------------- store
@@ -271,11 +330,8 @@ inline void cards(input in) {
 inline constexpr struct {
     const char* name;
     void (*run)(input);
-} targets[] = {{"handshake", handshake},
-               {"frames", frames},
-               {"store", store},
-               {"pmi", pmi},
-               {"environment", variables_of_environment},
+} targets[] = {{"handshake", handshake}, {"frames", frames}, {"records", records},
+               {"store", store},         {"pmi", pmi},       {"environment", variables_of_environment},
                {"cards", cards}};
 
 } // namespace collx_fuzz
