@@ -13,6 +13,8 @@
 #include <memory>
 #include <thread>
 
+#include "support/toy_macs.hpp"
+
 using namespace collx_test;
 using collx::errc;
 
@@ -103,6 +105,68 @@ TEST_CASE("outstanding calls and groups go on over sockets") {
             g.launch();
             EXPECT(y[0] == 16 && z[299] == 2);
         });
+}
+
+// Ranks that are alone on their hosts, each with a protection of its own. Returns what each threw.
+std::vector<std::pair<errc, int>> with_keys(const std::vector<collx::job_protection>& of,
+                                            const collx::socket_calls& calls, void (*body)(collx::communicator&)) {
+    const auto n = static_cast<int>(of.size());
+    std::vector<std::pair<errc, int>> seen(of.size(), {errc::forked, -1});
+    std::vector<int> hosts;
+    for (int r = 0; r < n; ++r) hosts.push_back(r);
+    auto jobs = collx::detail::thread_jobs(hosts, calls, of.data());
+    std::vector<std::thread> ranks;
+    for (int r = 0; r < n; ++r)
+        ranks.emplace_back([&, r] {
+            auto mine = std::move(jobs[static_cast<std::size_t>(r)]);
+            try {
+                collx::communicator w(mine);
+                body(w);
+            } catch (const collx::error& e) {
+                seen[static_cast<std::size_t>(r)] = {e.code(), e.peer()};
+            }
+        });
+    for (auto& t : ranks) t.join();
+    return seen;
+}
+void sums(collx::communicator& w) {
+    w.set_timeout(std::chrono::seconds(20));
+    std::vector<int> x(50'000, w.rank());
+    for (int i = 0; i < 3; ++i) {
+        collx::all_reduce(w, x);
+        EXPECT(x[49'999] == w.size() * (w.size() - 1) / 2);
+        x.assign(x.size(), w.rank());
+    }
+    auto pairs = w.split(w.rank() / 2);
+    collx::all_reduce(pairs, x);
+}
+
+TEST_CASE("ranks with one key compute as ranks without") {
+    const with_toy_macs toy;
+    for (const int n : {2, 5})
+        for (const auto* calls : {&collx::system_socket_calls, &bad_day_calls})
+            for (const auto& [code, peer] :
+                 with_keys(std::vector(static_cast<std::size_t>(n), toy_protection('k')), *calls, sums))
+                CHECK(code == errc::forked);
+}
+
+TEST_CASE("ranks with different keys, or one without, are told so and do not hang") {
+    const with_toy_macs toy;
+    const auto k = toy_protection('k'), other = toy_protection('x');
+    const collx::job_protection none;
+    for (const auto& keys :
+         {std::vector{k, other}, std::vector{other, k}, std::vector{k, none}, std::vector{none, k}}) {
+        const std::int64_t begin = collx::now_ns();
+        const auto seen = with_keys(keys, collx::system_socket_calls, sums);
+        CHECK(collx::now_ns() - begin < 10'000'000'000);
+        for (std::size_t r = 0; r < 2; ++r) {
+            INFO(r << " threw " << static_cast<int>(seen[r].first) << " about " << seen[r].second);
+            // The first to know may be gone before the other has asked it.
+            CHECK((seen[r].first == errc::security || seen[r].first == errc::peer_failed));
+            CHECK(seen[r].second == 1 - static_cast<int>(r));
+        }
+        CHECK((seen[0].first == errc::security || seen[1].first == errc::security));
+    }
 }
 
 TEST_CASE("shared vectors are ordinary memory across hosts") {

@@ -90,8 +90,9 @@ inline void find_launcher_problems(findings& out, const job_description& d, cons
         out.problems.push_back({here + ", and a job without a store cannot exchange addresses between hosts",
                                 "name a store in COLLX_STORE", true});
     else if (d.local_size < d.size && env.get("COLLX_ADDRESS") == nullptr && env.get("COLLX_HOST_ID") == nullptr)
-        out.problems.push_back({here + ", and nothing says where others can reach this one",
-                                "set COLLX_ADDRESS to this host's own address, and COLLX_INSECURE=1", true});
+        out.problems.push_back(
+            {here + ", and nothing says where others can reach this one",
+             "set COLLX_ADDRESS to this host's own address, and give the job a key, see docs/security.md", true});
     if (d.store.compare(0, 4, "pmi:") != 0 || d.size == 1 || !d.pmi_port.empty()) return;
     int type = 0;
     socklen_t bytes = sizeof type;

@@ -12,6 +12,7 @@
 
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
+#include <collx/bootstrap/protection.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -21,6 +22,7 @@ struct host_description {
     std::string machine;               // this start of this kernel, and what of it this process may see
     std::string address = "127.0.0.1"; // where this rank listens if others are on other hosts
     bool has_address = false;          // the address was given
+    job_protection by;
 };
 
 namespace detail {
@@ -43,31 +45,22 @@ namespace detail {
     return id;
 }
 
-inline bool is_loopback(const tcp_address& a) {
-    if (a.address.ss_family == AF_INET)
-        return ntohl(reinterpret_cast<const sockaddr_in&>(a.address).sin_addr.s_addr) >> 24 == 127;
-    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(a.address).sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
 } // namespace detail
 
-// Errors: environment. A rank whose address others could reach needs COLLX_INSECURE=1: nothing on the connections is
-// encrypted, and whoever can read along can also join in.
-[[gnu::cold]] inline host_description describe_host(const environment& env = environment()) {
+// Errors: environment. A rank whose address others could reach needs a key, or COLLX_INSECURE=1: without one, whoever
+// can read along can also join in.
+[[gnu::cold]] inline host_description describe_host(const environment& env = environment(), job_protection by = {}) {
     check_variables(env);
     host_description h;
     h.machine = detail::machine_id();
+    h.by = std::move(by);
     const char* id = env.get("COLLX_HOST_ID");
     h.id = id != nullptr ? id : h.machine;
     const char* address = env.get("COLLX_ADDRESS");
     if (address == nullptr) return h;
     h.address = address;
     h.has_address = true;
-    const char* insecure = env.get("COLLX_INSECURE");
-    if (!detail::is_loopback(detail::numeric_address(h.address, 0)) && (insecure == nullptr || insecure[0] != '1'))
-        fail(errc::environment, -1, -1, "set COLLX_INSECURE=1 if everybody on that network may be trusted",
-             "COLLX_ADDRESS=%.60s can be reached from outside, and connections are neither secret nor signed", address);
+    detail::require_protection(env, "COLLX_ADDRESS", h.address, 0, h.by.key);
     return h;
 }
 
@@ -112,7 +105,7 @@ inline std::string reach_of(const host_description& h) {
     const int lonely = address.back() != '1' ? up : h.has_address ? -1 : rank;
     if (is_far && lonely >= 0)
         fail(errc::environment, rank, lonely,
-             "set COLLX_ADDRESS on every host to its own address on a network you trust, and COLLX_INSECURE=1",
+             "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md",
              "the ranks are on several machines, and rank %d has only a loopback address", lonely);
     address.resize(begin);
 }
@@ -127,7 +120,8 @@ inline std::string reach_of(const host_description& h) {
 template <Store S, class Door>
 [[gnu::cold]] meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
                               const std::string& settings, Door&& door) {
-    const agreement a = come_together(store, rank, size, until, {settings, h.id, h.machine, h.has_address});
+    const agreement a = come_together(store, rank, size, until,
+                                      {settings + detail::protection_words(h.by), h.id, h.machine, h.has_address});
     meeting m{a.token, {}};
     if (size == 1 || a.is_one_host) return m;
     const std::string base = "collx/" + a.token.substr(0, 8) + "/door/", mine = door.open(h) + detail::reach_of(h);

@@ -21,9 +21,9 @@ struct kept_server {
 
 [[gnu::cold]] COLLX_ONCE std::string serve_id() {
     static std::atomic<kept_server*> all{nullptr};
-    const host_description h = describe_host();
+    const host_description h = describe_host(environment(), process_protection());
     if (!h.has_address && h.id == h.machine) return "";
-    auto* made = new kept_server{tcp_server(h.address), all.load(std::memory_order_relaxed)};
+    auto* made = new kept_server{tcp_server(h.address, 0, h.by.key), all.load(std::memory_order_relaxed)};
     while (!all.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
     }
     return "@" + h.address + ":" + std::to_string(made->server.port());

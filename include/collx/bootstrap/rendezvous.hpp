@@ -30,6 +30,13 @@ namespace detail {
 inline constexpr std::int64_t verdict_grace_ns = 250'000'000;
 inline constexpr int rendezvous_fan = 4;
 
+// The words of `settings` that say what protects the job: see protection.hpp.
+inline bool is_of_keys(const std::string& word) {
+    return word.compare(0, 11, "protection=") == 0 || word.compare(0, 4, "key=") == 0;
+}
+inline constexpr const char* security_remedy =
+    "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, and COLLX_SECURITY, or none of them any";
+
 inline deadline with_grace(const deadline& until) {
     return until.at_ns < INT64_MAX - verdict_grace_ns ? deadline{until.at_ns + verdict_grace_ns} : until;
 }
@@ -124,7 +131,7 @@ struct findings {
 }
 
 // The verdict of rank 0 is one letter (k and s: the name follows, of a job on one host or several; m: mismatch,
-// e: environment, t: timeout), for errors the guilty rank and a blank, then the text.
+// x: of keys, e: environment, t: timeout), for errors the guilty rank and a blank, then the text.
 [[gnu::cold]] inline agreement read_verdict(const std::string& verdict, int rank) {
     if (verdict.size() == 33 && (verdict[0] == 'k' || verdict[0] == 's')) return {verdict.substr(1), verdict[0] == 'k'};
     const std::size_t blank = verdict.find(' ');
@@ -132,11 +139,15 @@ struct findings {
     if (blank == std::string::npos || blank == 0 || !read_sum(std::string_view(verdict).substr(1, blank - 1), guilty))
         fail(errc::protocol, rank, 0, "use a store of its own for each job",
              "rank 0 left something unknown in the store");
-    const errc code = verdict[0] == 't' ? errc::timeout : verdict[0] == 'e' ? errc::environment : errc::mismatch;
+    const errc code = verdict[0] == 't'   ? errc::timeout
+                      : verdict[0] == 'e' ? errc::environment
+                      : verdict[0] == 'x' ? errc::security
+                                          : errc::mismatch;
     const char* remedy = "give all ranks the same size, settings and build of collx";
     if (code == errc::timeout) remedy = "start the missing ranks or see their output";
     if (code == errc::environment)
-        remedy = "set COLLX_ADDRESS on every host to its own address on a network you trust, and COLLX_INSECURE=1";
+        remedy = "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md";
+    if (code == errc::security) remedy = security_remedy;
     fail(code, rank, static_cast<int>(guilty), remedy, "%s", verdict.c_str() + blank + 1);
 }
 
@@ -166,8 +177,8 @@ public:
     std::string verdict(const findings& f, bool have_all_come, std::int64_t number) {
         const std::string many = f.odd > 1 ? "ranks " : "rank ", say = f.odd > 1 ? " say " : " says ";
         if (f.odd != 0)
-            return "m" + std::to_string(f.first_odd) + " " + many + f.list + say + f.says + ", rank 0 says " +
-                   f.expected;
+            return (is_of_keys(f.says) ? "x" : "m") + std::to_string(f.first_odd) + " " + many + f.list + say + f.says +
+                   ", rank 0 says " + f.expected;
         if (!have_all_come) return missing(number);
         if (f.has_other_host && f.has_other_machine && f.without_address >= 0)
             return "e" + std::to_string(f.without_address) + " the ranks are on several machines, and rank " +
@@ -271,7 +282,9 @@ template <CollectiveStore S>
              "rank 0 left something unknown in the store");
     const detail::findings f = detail::compare_with_root(said.substr(32), {me.settings, "", "", true}, rank, size);
     if (f.odd != 0)
-        fail(errc::mismatch, rank, 0, "give all ranks the same size, settings and build of collx",
+        fail(detail::is_of_keys(f.says) ? errc::security : errc::mismatch, rank, 0,
+             detail::is_of_keys(f.says) ? detail::security_remedy
+                                        : "give all ranks the same size, settings and build of collx",
              "rank %d says %s, rank 0 says %s", rank, f.says.c_str(), f.expected.c_str());
     return {said.substr(0, 32), false};
 }

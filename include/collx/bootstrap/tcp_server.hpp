@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A connection that says
-// nonsense, nothing, or half of something costs only its own socket. It knows no passwords: whoever can connect may
-// read and write, so keep it on 127.0.0.1 or a network of one's own.
+// nonsense, nothing, or half of something costs only its own socket. With a key, who cannot prove to have it reads and
+// writes nothing; without one, whoever can connect may, so keep it on 127.0.0.1 or a network of one's own.
 #pragma once
 
 #include <poll.h>
@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ public:
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
-    explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0) : owner_(::getpid()) {
+    explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0, const job_key& key = {})
+        : owner_(::getpid()), key_(key) {
         detail::tcp_address a = detail::numeric_address(host, port);
         listener_ = detail::tcp_socket(a);
         const int on = 1;
@@ -52,6 +54,11 @@ public:
         ::pthread_join(thread_, nullptr);
     }
     int port() const { return port_; }
+    // Whether somebody who said to be this rank came with another key, or none, or one where none is wanted. Nobody has
+    // checked what it said: this is good for an error's text only.
+    bool has_refused(int rank) const {
+        return rank >= 0 && rank < 64 && (refused_.load(std::memory_order_relaxed) >> rank & 1) != 0;
+    }
 
 private:
     struct connection {
@@ -59,7 +66,10 @@ private:
         std::string in, out;
         std::int64_t limit_ns = INT64_MAX; // when it is dropped, or for a waiting get answered with timeout
         std::string awaited;               // key of a get that waits
-        bool is_known = false;             // has said a whole sound frame
+        bool is_known = false;             // has said a whole sound frame, with a key: proved to have it
+        bool is_proving = false;           // `hello` was answered by `said`
+        detail::tcp_keyed_hello hello{};
+        detail::auth_answer said{};
     };
     struct entry {
         std::uint64_t hash;
@@ -155,7 +165,8 @@ private:
             if (n <= 0) return c.socket.close();
             if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;
             c.in.append(part, static_cast<std::size_t>(n));
-            if (c.in.size() >= sizeof(detail::tcp_request) && !head_of(c).is_sound()) return c.socket.close();
+            if (!c.is_proving && c.in.size() >= sizeof(detail::tcp_request) && !head_of(c).is_sound())
+                return c.socket.close();
         }
     }
     static detail::tcp_request head_of(const connection& c) {
@@ -164,13 +175,18 @@ private:
         return r;
     }
     static std::size_t bytes_missing(const connection& c) {
+        if (c.is_proving) return sizeof(detail::auth_proof) - c.in.size();
         if (c.in.size() < sizeof(detail::tcp_request)) return sizeof(detail::tcp_request) - c.in.size();
         const auto r = head_of(c);
+        if (r.word == detail::tcp_word::keyed_hello) return sizeof(detail::tcp_keyed_hello) - c.in.size();
         return sizeof r + r.key_bytes + r.value_bytes - c.in.size();
     }
 
     void handle(connection& c) {
+        if (c.is_proving) return take_proof(c);
         const auto r = head_of(c);
+        if (r.word == detail::tcp_word::keyed_hello) return challenge(c, r.number);
+        if (key_ && !c.is_known) return refuse(c, detail::tcp_status::has_key, r.number);
         const std::string key = c.in.substr(sizeof r, r.key_bytes), value = c.in.substr(sizeof r + r.key_bytes);
         c.in.clear();
         c.is_known = true;
@@ -197,6 +213,43 @@ private:
         for (connection& waiting : connections_)
             if (waiting.socket.is_open() && waiting.awaited == key)
                 answer(waiting, detail::tcp_status::ok, held->value, 0);
+    }
+
+    // ------------------------------------------------------------------ proofs
+    [[gnu::cold]] void challenge(connection& c, std::int64_t rank) {
+        if (!key_) return refuse(c, detail::tcp_status::has_no_key, rank);
+        if (c.is_known) return c.socket.close();
+        std::memcpy(&c.hello, c.in.data(), sizeof c.hello);
+        c.in.clear();
+        c.is_proving = true;
+        c.said = key_.answer(c.hello);
+        note(rank, true);                         // who finds our key to be another one goes without a word
+        const std::int64_t limit_ns = c.limit_ns; // of the whole proof
+        answer(c, detail::tcp_status::answer, "", 0, {reinterpret_cast<const char*>(&c.said), sizeof c.said});
+        c.limit_ns = limit_ns;
+    }
+    [[gnu::cold]] void take_proof(connection& c) {
+        detail::auth_proof p;
+        std::memcpy(&p, c.in.data(), sizeof p);
+        c.in.clear();
+        c.is_proving = false;
+        if (!key_.is_right(c.hello, c.said, p)) return refuse(c, detail::tcp_status::wrong_key, c.hello.head.number);
+        c.is_known = true;
+        note(c.hello.head.number, false);
+        answer(c, detail::tcp_status::ok, "", 0);
+    }
+    // Says why and hangs up.
+    [[gnu::cold]] void refuse(connection& c, detail::tcp_status why, std::int64_t rank) {
+        note(rank, true);
+        answer(c, why, "", 0);
+        c.socket.close();
+    }
+
+    void note(std::int64_t rank, bool is_refused) {
+        if (rank < 0 || rank >= 64) return;
+        const std::uint64_t bit = std::uint64_t{1} << rank;
+        if (is_refused) refused_.fetch_or(bit, std::memory_order_relaxed);
+        else refused_.fetch_and(~bit, std::memory_order_relaxed);
     }
 
     // How many wait for keys of this hash, so that a set need not look at everybody. Who hangs up stays counted, which
@@ -237,7 +290,8 @@ private:
         return true;
     }
 
-    void answer(connection& c, detail::tcp_status status, const std::string& value, std::int64_t number) {
+    void answer(connection& c, detail::tcp_status status, const std::string& value, std::int64_t number,
+                std::string_view words = {}) {
         detail::tcp_reply r;
         r.status = status;
         r.value_bytes = static_cast<std::uint32_t>(value.size());
@@ -246,6 +300,7 @@ private:
         c.awaited.clear();
         c.out.assign(reinterpret_cast<const char*>(&r), sizeof r);
         c.out += value;
+        c.out += words;
         c.limit_ns = now_ns() + slow_limit_ns;
         flush(c);
     }
@@ -261,6 +316,8 @@ private:
     pthread_t thread_{};
     descriptor listener_, stop_;
     int port_ = 0;
+    job_key key_;
+    std::atomic<std::uint64_t> refused_{0}; // by rank; written by: the thread
     // From here on only the thread:
     std::vector<connection> connections_;
     std::vector<entry> entries_;

@@ -233,6 +233,10 @@ struct communicator_core {
                 fail(errc::unsupported, me, who,
                      "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
                      "cannot read the memory of rank %d (call %llu)", who, call);
+            case errc::security:
+                fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
+                     "rank %d did not prove to have this job's key, or its bytes were changed on the way (call %llu)",
+                     who, call);
             default: fail(f.code(), me, who, "see the output of that rank", "rank %d failed (call %llu)", who, call);
         }
     }

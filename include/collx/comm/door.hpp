@@ -86,6 +86,9 @@ public:
         if (first.code() == errc::peer_failed)
             fail(errc::peer_failed, me, who, "see its output; can the hosts reach each other at COLLX_ADDRESS?",
                  "rank %d ended, or cannot be reached, while addresses were exchanged", who);
+        if (first.code() == errc::security)
+            fail(errc::security, me, who, security_remedy,
+                 "rank %d did not prove to have this job's key while addresses were exchanged", who);
         fail(first.code(), me, who, "see the output of that rank", "rank %d failed while addresses were exchanged",
              who);
     }
@@ -110,8 +113,8 @@ private:
 // Opened only when there are other hosts. linger_ns: see socket_hub.
 class door {
 public:
-    explicit door(std::int64_t linger_ns, const socket_calls& calls = system_socket_calls)
-        : linger_ns_(linger_ns), calls_(&calls) {}
+    explicit door(std::int64_t linger_ns, job_protection by, const socket_calls& calls = system_socket_calls)
+        : linger_ns_(linger_ns), calls_(&calls), by_(std::move(by)) {}
 
     [[gnu::cold]] std::string open(const host_description& h) {
         mine_ = address_of(h.address, 0);
@@ -123,7 +126,7 @@ public:
                                                   const std::string& address_up, const deadline& until) {
         std::vector<socket_address> peers(static_cast<std::size_t>(size));
         if (rank != 0) peers[static_cast<std::size_t>(rank & (rank - 1))] = address_of(address_up);
-        hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_);
+        hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
         std::vector<std::uint64_t> hosts(peers.size());
         {
             door_meeting all(hub, rank, size, until);
@@ -145,7 +148,7 @@ public:
     [[gnu::cold]] void learn(const std::string& token, const std::vector<std::string>& addresses) {
         std::vector<socket_address> peers;
         for (const std::string& a : addresses) peers.push_back(address_of(a));
-        hub = make_counted<socket_hub>(std::move(listener_), token, std::move(peers), linger_ns_, *calls_);
+        hub = make_counted<socket_hub>(std::move(listener_), token, std::move(peers), linger_ns_, *calls_, by_);
     }
     counted_ptr<socket_hub> hub;
 
@@ -156,7 +159,7 @@ public:
     // "ADDRESS PORT" as another rank published it.
     [[gnu::cold]] static socket_address address_of(const std::string& text) {
         const std::size_t blank = text.rfind(' ');
-        const char* at = text.c_str() + blank + 1;
+        const char* at = text.c_str() + (blank == std::string::npos ? 0 : blank + 1);
         return address_of(text.substr(0, blank == std::string::npos ? 0 : blank),
                           static_cast<int>(read_digits(at, 65535)));
     }
@@ -181,6 +184,7 @@ private:
     };
     std::int64_t linger_ns_;
     const socket_calls* calls_;
+    job_protection by_;
     descriptor listener_;
     socket_address mine_;
 };

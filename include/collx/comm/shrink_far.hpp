@@ -99,6 +99,7 @@ public:
 private:
     using kind = survival_word::kind;
     struct peer {
+        sole_ptr<greeting> proof; // on its way to become the connection
         sole_ptr<stream> connection;
         sending_end tx;
         receiving_end rx;
@@ -122,12 +123,13 @@ private:
     }
 
     // ------------------------------------------------------------------ words
-    void open(int r, descriptor socket, const stream_hello* hello) {
+    void open(int r, descriptor socket, const stream_hello* hello, const secret& session = {}) {
         peer& p = at(r);
         p.connection = make_sole<stream>(hub_->calls(), shape_, 1);
         p.tx = p.connection->tx(0);
         p.rx = p.connection->rx(0);
-        p.connection->open(std::move(socket), hello, false);
+        p.connection->open(std::move(socket), hello, false,
+                           seal_connection(hub_->protected_by().level, session, r < me_, hub_->calls()));
         p.connected_ns = now_ns();
         p.has_come = p.was_asked = false;
     }
@@ -158,9 +160,21 @@ private:
     }
     bool move(int r) {
         peer& p = at(r);
+        if (p.proof) return greet(r);
         return p.connection && p.connection->is_live() && p.connection->move();
     }
-    bool is_connected(int r) { return at(r).connection && at(r).connection->is_live(); }
+    bool greet(int k) {
+        peer& p = at(k);
+        const greeted how = p.proof->move();
+        if (how == greeted::not_yet) return false;
+        const auto proof = std::move(p.proof);
+        if (how == greeted::insecure)
+            fail(errc::security, me_, k, security_remedy, "rank %d did not prove to have this job's key", k);
+        p.is_gone = how == greeted::gone && door_probe::is_closed_by(proof->error());
+        if (how == greeted::done) open(k, proof->release_socket(), nullptr, proof->session()), say_here(k);
+        return true;
+    }
+    bool is_connected(int r) { return at(r).proof || (at(r).connection && at(r).connection->is_live()); }
 
     // What ranks of this host see at once; those of others are asked for at their doors.
     bool is_gone(int r) {
@@ -214,16 +228,22 @@ private:
         h.from = me_;
         h.to = k;
         h.set_token(hub_->token(), sizeof hub_->token());
+        const job_protection& by = hub_->protected_by();
+        h.protected_by = static_cast<std::uint64_t>(by.level);
+        if (by.key) return p.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls()), true;
         open(k, std::move(s), &h);
-        const bool has_accepted = core_->accepted_ballot != 0;
-        say(k, kind::here, core_->accepted_ballot, has_accepted ? core_->accepted_members : none());
+        say_here(k);
         return true;
+    }
+    void say_here(int k) {
+        say(k, kind::here, core_->accepted_ballot, core_->accepted_ballot != 0 ? core_->accepted_members : none());
     }
     bool is_established(int k) {
         if (!is_connected(k)) return false;
         sockaddr_storage a;
         socklen_t bytes = sizeof a;
-        return ::getpeername(at(k).connection->fd(), reinterpret_cast<sockaddr*>(&a), &bytes) == 0;
+        const int fd = at(k).proof ? at(k).proof->fd() : at(k).connection->fd();
+        return ::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0;
     }
     // True when it is decided.
     bool obey(int k, const heard& h) {
@@ -267,11 +287,11 @@ private:
     // The connection that came last counts: an earlier one was cut or given up.
     bool take_guests() {
         bool came = false;
-        hub_->look(id_, [&](const stream_hello& h, descriptor s) {
+        hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
             if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
                 h.depth != static_cast<std::uint32_t>(shape_.depth))
                 return;
-            open(h.from, std::move(s), nullptr);
+            open(h.from, std::move(s), nullptr, session);
             came = true;
         });
         return came;

@@ -29,13 +29,14 @@ namespace detail {
     if (process_job) return process_job;
     job_description d = describe_job();
     require_one_host(d);
-    const host_description h = describe_host();
+    const host_description h = describe_host(environment(), d.size > 1 ? process_protection() : job_protection());
+    if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
     job_settings s;
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
     s.lend = static_cast<lending>(d.lending);
     const deadline until = deadline::in_ns(d.timeout_ns);
-    door to_others(d.timeout_ns);
+    door to_others(d.timeout_ns, h.by);
     const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
     const job_settings here = settings_for(d.local_size); // now it is known how many are here
     s.waiting = here.waiting;
@@ -48,23 +49,27 @@ namespace detail {
     return j;
 }
 
+[[gnu::cold]] inline host_description describe_protected_host(int size) {
+    return describe_host(environment(), size > 1 ? process_protection() : job_protection());
+}
+
 template <class Store>
 counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_ns, const host_description& h,
                          const socket_calls& calls = system_socket_calls) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
     const deadline until = deadline::in_ns(timeout_ns);
-    door to_others(timeout_ns, calls);
+    door to_others(timeout_ns, h.by, calls);
     const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others);
     return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until)
                            : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until);
 }
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns) {
-    return join_at(rank, size, store, timeout_ns, describe_host());
+    return join_at(rank, size, store, timeout_ns, describe_protected_host(size));
 }
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store,
                                                         std::int64_t timeout_ns) {
-    return join_at(rank, size, store, timeout_ns, describe_host());
+    return join_at(rank, size, store, timeout_ns, describe_protected_host(size));
 }
 
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
@@ -77,9 +82,10 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     if (const std::string address(id.address()); !address.empty()) {
-        tcp_store store(address, id.port(), deadline::in_ns(timeout_ns));
+        const host_description h = describe_protected_host(size);
+        tcp_store store(address, id.port(), deadline::in_ns(timeout_ns), rank, h.by.key);
         plain_face<tcp_store> face(store);
-        auto j = join_at(rank, size, static_cast<any_store&>(face), timeout_ns, describe_host());
+        auto j = join_at(rank, size, static_cast<any_store&>(face), timeout_ns, h);
         j->found_by = "unique id";
         return j;
     }
@@ -98,10 +104,10 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
 }
 
 [[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
-    return thread_jobs(host_of, system_socket_calls);
+    return thread_jobs(host_of, system_socket_calls, nullptr);
 }
-[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
-                                                                   const socket_calls& calls) {
+[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>>
+thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const job_protection* by) {
     const int n = static_cast<int>(host_of.size());
     const job_settings s = settings_across_hosts(settings_for(n));
     std::vector<descriptor> doors;
@@ -118,7 +124,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
         auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
         auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
-                                            s.timeout_ns, calls);
+                                            s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
         jobs.push_back(
             make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));
     }

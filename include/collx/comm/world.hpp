@@ -16,6 +16,7 @@ COLLX_BEGIN_NAMESPACE
 
 struct socket_calls;
 struct host_description;
+struct job_protection;
 
 namespace detail {
 
@@ -47,7 +48,9 @@ COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, 
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n);
 // Jobs of threads of which only some share memory, as if they were on several hosts. They listen on loopback.
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of);
-COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of, const socket_calls& calls);
+// by: for each rank, or null.
+COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of, const socket_calls& calls,
+                                                     const job_protection* by = nullptr);
 
 } // namespace detail
 

@@ -37,7 +37,7 @@ struct join_packet {
 // A failed packet as the exception it stands for. The text is the other side's: it is cut and printed, nothing more.
 [[noreturn]] inline void fail_as_told(join_packet& p, int rank, const char* remedy) {
     p.text[sizeof p.text - 1] = '\0';
-    const bool is_known = p.code <= static_cast<std::uint32_t>(errc::forked);
+    const bool is_known = p.code <= static_cast<std::uint32_t>(last_errc);
     fail(is_known ? static_cast<errc>(p.code) : errc::protocol, rank, p.rank >= 0 && p.rank < p.ranks ? p.rank : -1,
          remedy, "%s", p.text);
 }
