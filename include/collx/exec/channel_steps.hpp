@@ -147,14 +147,14 @@ protected:
     bool may_lend(const sched::step& s) const {
         if constexpr (Mover::plain && alignof(wire) <= 16)
             return plan_.lends && s.what == sched::send && s.src.where == sched::place::in && s.src.chunks.count == 1 &&
-                   cuts_.in.size(s.src.chunks.at(0, plan_.chunks)) * sizeof(wire) >= least_lent_bytes &&
+                   cuts_.in.size(cuts_.chunk(s.src.chunks, 0)) * sizeof(wire) >= least_lent_bytes &&
                    links_.may_lend() &&
                    stays_as_it_is(plan_.steps, cuts_, mover_.input().data(), mover_.output().data(),
-                                  s.src.chunks.at(0, plan_.chunks));
+                                  cuts_.chunk(s.src.chunks, 0));
         return false;
     }
     std::size_t lent_bytes(const sched::step& s, const strand& st) const {
-        return cuts_.several(cuts_.in, s.src.chunks.at(0, plan_.chunks), st.piece, most_lent_bytes / sizeof(wire)) *
+        return cuts_.several(cuts_.in, cuts_.chunk(s.src.chunks, 0), st.piece, most_lent_bytes / sizeof(wire)) *
                sizeof(wire);
     }
     void cover(const sched::step& s, strand& st, std::size_t elems) {
@@ -166,7 +166,7 @@ protected:
     }
     bool lend(const sched::step& s, strand& st, sending_end& tx, std::uint32_t tag) {
         if constexpr (Mover::plain) {
-            const int chunk = s.src.chunks.at(0, plan_.chunks);
+            const int chunk = cuts_.chunk(s.src.chunks, 0);
             const std::size_t n = cuts_.several(cuts_.in, chunk, st.piece, most_lent_bytes / sizeof(wire));
             tx.lend(mover_.input().data() + cuts_.cut(cuts_.in, chunk, st.piece).at, n * sizeof(wire), tag);
             cover(s, st, n);
@@ -175,7 +175,7 @@ protected:
         return true;
     }
     bool borrow(const sched::step& s, strand& st, receiving_end& rx, std::uint32_t tag) {
-        const int chunk = s.dst.chunks.at(0, plan_.chunks), peer = s.peer_from;
+        const int chunk = cuts_.chunk(s.dst.chunks, 0), peer = s.peer_from;
         const std::size_t n = cuts_.several(cuts_.out, chunk, st.piece, most_lent_bytes / sizeof(wire));
         if (!plan_.lends || !rx.is_expected(n * sizeof(wire), tag)) return broken(errc::mismatch, peer);
         const std::int64_t began = now_ns();
@@ -224,15 +224,15 @@ protected:
 
     // One chunk of a channel step; returns its number of elements.
     std::size_t touch(const sched::step& s, strand& st, int i, const wire* in, wire* out) {
-        const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
+        const int dst_chunk = cuts_.chunk(s.dst.chunks, i);
         if (in == nullptr) {
-            const part p = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            const part p = cuts_.local(s.src.where, cuts_.chunk(s.src.chunks, i), st.piece);
             mover_.load(out, s.src.where, p.at, p.count);
             return p.count;
         }
         const part to = cuts_.local(s.dst.where, dst_chunk, st.piece);
         if ((s.what & (sched::reduce | sched::reduce_after)) != 0) {
-            const part own = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            const part own = cuts_.local(s.src.where, cuts_.chunk(s.src.chunks, i), st.piece);
             mover_.combine(in, (s.what & sched::reduce) != 0, s.src.where, own.at, s.dst.where, to.at, out, own.count);
             return own.count;
         }

@@ -27,14 +27,21 @@ public:
 
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
     // attached: a zero-copy schedule on private buffers, read through the kernel.
+    // relayed: the chunks kept in scratch, where they are not of the input's sizes.
     task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out,
-         std::size_t piece_elems, bool attached = false)
-        : steps(links, plan, mover, pieces(in, out, plan.chunks, piece_elems)), attached_(attached) {
+         std::size_t piece_elems, bool attached = false, const chunk_layout* relayed = nullptr)
+        : steps(links, plan, mover, pieces(in, out, plan.chunks, piece_elems, relayed)), attached_(attached) {
         stride_bytes_ = round_up(cuts_.elems * sizeof(wire), alignof(wire));
-        if (plan.window != nullptr) enter_window(*plan.window);
+        this->at_port = plan.at_port;
+        if (plan.window != nullptr) {
+            window_ = plan.window->memory;
+            share_ = plan.window->take(cuts_.count,
+                                       plan.zero_copy ? 0 : stride_bytes_ * static_cast<std::size_t>(plan.chunks),
+                                       alignof(wire) <= 8);
+        }
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)
-            strands_[count_] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0, count_, nullptr},
+            strands_[count_] = {s.data(), s.data(), s.data() + s.size(), 0, share_.position, 0, count_, nullptr},
             ++count_;
     }
 
@@ -70,7 +77,7 @@ private:
         }
         st.pc = st.begin;
         ++st.piece;
-        st.position = fitting(st.position + iteration_bytes_);
+        st.position = fitting(st.position + share_.iteration_bytes);
         return true;
     }
 
@@ -84,41 +91,25 @@ private:
     }
 
     // -------------------------------------------------------------- the window's rings
-    // Takes this call's iterations and ring space; later calls go on behind it.
-    void enter_window(bound_window& w) {
-        window_ = w.memory;
-        base_ = w.iteration;
-        w.iteration += cuts_.count;
-        const std::size_t bytes = stride_bytes_ * static_cast<std::size_t>(plan_.chunks);
-        inline_window_ = bytes <= signal_line::inline_bytes && alignof(wire) <= 8;
-        if (inline_window_ || plan_.zero_copy || bytes == 0 || window_.shape().ring_bytes() == 0)
-            return; // signals only: no ring
-        iteration_bytes_ = round_up(bytes, cache_line_bytes);
-        first_position_ = fitting(w.position);
-        const std::size_t ring = window_.shape().ring_bytes(), until_end = (ring - first_position_) / iteration_bytes_;
-        w.position = cuts_.count <= until_end
-                         ? first_position_ + cuts_.count * iteration_bytes_
-                         : ((cuts_.count - until_end - 1) % (ring / iteration_bytes_) + 1) * iteration_bytes_;
-    }
     std::size_t fitting(std::size_t position) const {
-        return position + iteration_bytes_ > window_.shape().ring_bytes() ? 0 : position;
+        return position + share_.iteration_bytes > window_.ring_bytes() ? 0 : position;
     }
 
     wire* window_at(int rank, int segment, const strand& st, int chunk) const {
-        std::byte* at = inline_window_ ? window_.line(rank, segment, base_ + st.piece).payload
-                                       : window_.segment(rank, segment, st.position);
+        std::byte* at = share_.is_inline ? window_.line(rank, segment, share_.first + st.piece).payload
+                                         : window_.segment(rank, segment, st.position);
         return reinterpret_cast<wire*>(at + static_cast<std::size_t>(chunk) * stride_bytes_);
     }
 
     // -------------------------------------------------------------- windows
     bool run_signal(const sched::step& s, strand& st) {
-        auto& line = window_.line(links_.rank(), s.index, base_ + st.piece);
+        auto& line = window_.line(links_.rank(), s.index, share_.first + st.piece);
         if (plan_.zero_copy) publish_buffers(line);
-        line.number.store(base_ + st.piece + 1, std::memory_order_release);
+        line.number.store(share_.first + st.piece + 1, std::memory_order_release);
         return true;
     }
     bool run_wait(const sched::step& s, strand& st) {
-        const std::uint64_t i = base_ + st.piece;
+        const std::uint64_t i = share_.first + st.piece;
         if (i < s.lag) return true;
         const std::uint64_t at = i - s.lag;
         if (s.peer_from != sched::all_ranks) {
@@ -132,8 +123,9 @@ private:
     }
     bool run_get(const sched::step& s, strand& st) {
         for (int i = 0; i < s.dst.chunks.count; ++i) {
-            const int chunk = s.src.chunks.at(i, plan_.chunks);
-            const part to = cuts_.local(s.dst.where, s.dst.chunks.at(i, plan_.chunks), st.piece);
+            const int chunk = cuts_.chunk(s.src.chunks, i);
+            const part to = cuts_.local(s.dst.where, cuts_.chunk(s.dst.chunks, i), st.piece);
+            plan_.window->bytes_read += to.count * sizeof(wire);
             if (attached_) {
                 if (!read_attached(s, chunk, to, st))
                     return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, s.peer_from);
@@ -147,26 +139,30 @@ private:
         const int me = links_.rank(), count = s.peer_to - s.peer_from;
         const auto** sources = reinterpret_cast<const wire**>(plan_.sources.data());
         for (int i = 0; i < s.dst.chunks.count; ++i) {
-            const int src_chunk = s.src.chunks.at(i, plan_.chunks), dst_chunk = s.dst.chunks.at(i, plan_.chunks);
+            const int src_chunk = cuts_.chunk(s.src.chunks, i), dst_chunk = cuts_.chunk(s.dst.chunks, i);
             for (int k = 0; k < count; ++k) sources[k] = remote_at(s.src.where, s.peer_from + k, src_chunk, st);
             const part own = cuts_.local(sched::is_window(s.own) ? sched::place::in : s.own, src_chunk, st.piece);
             const part to = cuts_.local(s.dst.where, dst_chunk, st.piece);
             if ((s.what & sched::to_all) != 0) {
+                count_moved(count, count, to.count);
                 fold_into_all(sources, count, dst_chunk, st, to);
                 continue;
             }
             wire* also =
                 s.also != sched::place::none ? window_at(me, sched::segment_of(s.also), st, dst_chunk) : nullptr;
             const int own_index = me >= s.peer_from && me < s.peer_to ? me - s.peer_from : -1;
+            const bool own_is_private = own_index >= 0 && s.own != sched::place::none && !sched::is_window(s.own);
+            count_moved(also != nullptr ? 1 : 0, count - (own_is_private ? 1 : 0), to.count);
             mover_.fold_ranks(sources, count, own_index, s.own, own.at, s.dst.where, to.at, also, to.count);
         }
         return true;
     }
     bool run_copy(const sched::step& s, strand& st) {
         for (int i = 0; i < s.src.chunks.count; ++i) {
-            const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
-            const part p = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            const int dst_chunk = cuts_.chunk(s.dst.chunks, i);
+            const part p = cuts_.local(s.src.where, cuts_.chunk(s.src.chunks, i), st.piece);
             if (sched::is_window(s.dst.where)) {
+                count_moved(1, 0, p.count);
                 mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st, dst_chunk), s.src.where, p.at,
                             p.count);
             } else {
@@ -174,6 +170,11 @@ private:
             }
         }
         return true;
+    }
+
+    void count_moved(int writes, int reads, std::size_t elems) {
+        plan_.window->bytes_written += static_cast<std::size_t>(writes) * elems * sizeof(wire);
+        plan_.window->bytes_read += static_cast<std::size_t>(reads) * elems * sizeof(wire);
     }
 
     // -------------------------------------------------------------- zero copy: the operand is a peer's own buffer
@@ -188,7 +189,7 @@ private:
     }
     user_buffers buffers_of(int rank, const strand& st) const {
         user_buffers b;
-        std::memcpy(&b, window_.line(rank, 0, base_ + st.piece).payload, sizeof b);
+        std::memcpy(&b, window_.line(rank, 0, share_.first + st.piece).payload, sizeof b);
         return b;
     }
     const wire* remote_at(sched::place where, int rank, int chunk, const strand& st) const {
@@ -222,9 +223,8 @@ public:
 private:
     std::size_t stride_bytes_;
     window_memory window_;
-    std::uint64_t base_ = 0; // iterations of the window before this call
-    std::size_t first_position_ = 0, iteration_bytes_ = 0;
-    bool inline_window_ = false, attached_ = false;
+    bound_window::share share_;
+    bool attached_ = false;
     int count_ = 0, turn_ = 0; // turn_: the strand that is asked first
     strand strands_[max_strands];
 };

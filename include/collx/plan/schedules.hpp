@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <collx/exec/short_call.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/transport/links.hpp>
 
@@ -109,10 +110,12 @@ inline void find_far(bound_schedule& b) {
     }
 }
 
-// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from.
+// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
+// chunks are settled.
 inline void own_orders(bound_schedule& b) {
     std::vector<const int*> seen;
     const auto own = [&](sched::chunk_set& c) {
+        c = pieces::settled(c, b.chunks);
         if (c.order == nullptr) return;
         std::size_t i = 0;
         while (i < seen.size() && seen[i] != c.order) ++i;
@@ -124,6 +127,15 @@ inline void own_orders(bound_schedule& b) {
     };
     for (auto& strand : b.steps.strands)
         for (auto& s : strand) own(s.src.chunks), own(s.dst.chunks);
+}
+
+// The most bytes of one chunk that a slot or a window stage takes at once.
+inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
+    if (b.zero_copy) return SIZE_MAX;
+    if (b.window == nullptr) return slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
+    const std::size_t stage = b.window->memory.shape().stage_bytes;
+    if (stage == 0) return SIZE_MAX; // signals only
+    return stage / static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1) / 64 * 64;
 }
 
 } // namespace detail
@@ -147,6 +159,16 @@ public:
         }
     }
 
+    // The same for a call in which each rank knows its own counts only, with the schedule that brings relaying ranks
+    // the others. All ranks must choose alike, knowing no count.
+    template <class Algorithm>
+    bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port) {
+        bound_schedule& b = bind(algorithm, at_port);
+        if constexpr (requires { algorithm.counts(); })
+            if (b.counts == nullptr) b.counts = &bind(algorithm.counts(), at_port);
+        return b;
+    }
+
     // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on
     // the port may be using it.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
@@ -156,6 +178,12 @@ public:
         b.scratch_memory.assign(bytes + 64, std::byte{});
         b.scratch = b.scratch_memory.data() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % 64);
         b.scratch_bytes = bytes;
+    }
+
+    // Adds what this rank has moved through the windows.
+    void add_moved(links::traffic& t) const {
+        for (const auto& w : windows_)
+            t.window_bytes_written += w->state.bytes_written, t.window_bytes_read += w->state.bytes_read;
     }
 
     // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer
@@ -218,6 +246,7 @@ private:
             else f.add(a.record(a.algorithm, r, n));
         b->chunks = a.chunks;
         detail::own_orders(*b);
+        b->is_short_form = !f.zero_copy && a.signals != 0 && is_short_form(b->steps);
         b->max_message_chunks = f.max_message_chunks;
         b->tmp_chunks = a.tmp_chunks;
         b->at_port = at_port;
@@ -231,6 +260,7 @@ private:
                                      .segments = f.segments,
                                      .depth = a.depth,
                                      .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.depth) : 0});
+        b->most_bytes = detail::most_bytes(*b, links_.slot_bytes());
         return b;
     }
     // One window per algorithm, port and shape, whatever the root.

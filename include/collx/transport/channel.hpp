@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include <collx/transport/arena.hpp>
+#include <collx/transport/window.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -105,8 +106,8 @@ struct channel_memory {
     std::byte* own_place(std::uint64_t i) const {
         return ring() + static_cast<std::size_t>(i % static_cast<std::uint64_t>(shape.depth)) * shape.slot_bytes;
     }
-    static std::size_t end_of(std::size_t place, std::size_t bytes) {
-        return place + round_up(bytes, cache_line_bytes);
+    std::size_t end_of(std::size_t place, std::size_t bytes) const {
+        return place + spaced_bytes(bytes, shape.slot_bytes);
     }
 };
 } // namespace detail
@@ -128,6 +129,9 @@ public:
         taken_ = memory_.taken().load(std::memory_order_acquire);
         return next_ - taken_ < depth;
     }
+    // has_room() will be true once this word has reached least_taken().
+    const std::atomic<std::uint64_t>& taken() const { return memory_.taken(); }
+    std::uint64_t least_taken() const { return next_ + 1 - static_cast<std::uint64_t>(memory_.shape.depth); }
     // Where to put the next message of `bytes` (at most slot_bytes), or nullptr while all slots are full.
     std::byte* try_acquire(std::size_t bytes) {
         if (!has_room()) return nullptr;
@@ -232,6 +236,9 @@ public:
     bool is_open() const { return memory_.base != nullptr; }
     // Whether there is a message.
     bool has_message() const { return memory_.slot(next_).number.load(std::memory_order_acquire) == next_ + 1; }
+    // has_message() will be true once this word has reached next_number().
+    const std::atomic<std::uint64_t>& number() const { return memory_.slot(next_).number; }
+    std::uint64_t next_number() const { return next_ + 1; }
     // Whether it is the one that this end's schedule expects. Requires has_message().
     bool is_expected(std::size_t bytes, std::uint32_t tag = 0) const {
         const auto& slot = memory_.slot(next_);

@@ -249,7 +249,8 @@ public:
     }
 
     struct traffic {
-        std::uint64_t messages = 0, bytes = 0;
+        std::uint64_t messages = 0, bytes = 0;                         // through channels
+        std::uint64_t window_bytes_written = 0, window_bytes_read = 0; // in windows and in other ranks' buffers
     };
     // What this rank has sent through channels so far.
     traffic sent() const {
@@ -257,14 +258,11 @@ public:
         for (const auto& end : sending_) t.messages += end.messages, t.bytes += end.payload_bytes;
         return t;
     }
-
-    // The same to one peer.
+    // The same, to one peer.
     traffic sent_to(int peer) const {
         traffic t;
-        for (int p = 0; p < port::count; ++p) {
-            const auto& end = sending_[static_cast<std::size_t>(p * size() + peer)];
-            t.messages += end.messages, t.bytes += end.payload_bytes;
-        }
+        for (auto i = static_cast<std::size_t>(peer); i < sending_.size(); i += static_cast<std::size_t>(size_))
+            t.messages += sending_[i].messages, t.bytes += sending_[i].payload_bytes;
         return t;
     }
 

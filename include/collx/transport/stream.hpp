@@ -16,6 +16,7 @@
 #include <atomic>
 
 #include <collx/transport/channel.hpp>
+#include <collx/transport/detail/sealed_socket.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 #include <collx/transport/detail/stream_queue.hpp>
@@ -38,7 +39,7 @@ public:
     };
 
     stream(const socket_calls& calls, channel_shape shape, int ports)
-        : calls_(&calls), memory_(shape, ports), ports_(ports) {}
+        : wire_(calls), memory_(shape, ports), ports_(ports) {}
     stream(const stream&) = delete;
 
     // The ends that tasks use. They may be used by another thread than the one that calls move().
@@ -53,8 +54,10 @@ public:
     }
 
     // Takes over a socket, connected or on its way. `hello` goes out first if there is one; a lower rank's end sends
-    // nothing else before the welcome. Requires: no connection so far.
-    void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome) {
+    // nothing else before the welcome. sealed: what bytes go through. Requires: no connection so far.
+    void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome,
+              sole_ptr<detail::sealed_socket> sealed = {}) {
+        wire_.begin(static_cast<sole_ptr<detail::sealed_socket>&&>(sealed));
         socket_ = static_cast<descriptor&&>(socket);
         phase_ = wait_for_welcome ? phase::waiting : phase::open;
         queue_.clear();
@@ -69,14 +72,16 @@ public:
     void close() { socket_.close(), phase_ = phase::closed; }
     phase state() const { return phase_; }
     bool is_nonsense() const { return is_nonsense_; }
+    bool is_insecure() const { return is_insecure_; }          // nonsense: another protection, or a seal that is broken
     bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
+    int error() const { return error_; }                       // of the system, 0: none
     int fd() const { return socket_.get(); }
     bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
 
     // Sends and receives what can be without waiting. True if anything moved.
     bool move(bool is_readable = true) {
         bool moved = send();
-        if (is_readable || cannot_send_) moved = receive() || moved;
+        if (is_readable || cannot_send_ || wire_.has_unread()) moved = receive() || moved;
         return moved && (send(), true); // credits for what has come, at once
     }
 
@@ -85,7 +90,7 @@ public:
     void say_failure(std::uint64_t word) { failure_ = word; }
     void say_waiting(int for_rank) { waiting_ = for_rank + 1, owes_waiting_ = true; }
     void say_bye() { owes_bye_ = true; }
-    bool has_said_bye() const { return has_said_bye_; }
+    bool has_said_bye() const { return has_said_bye_ && !wire_.has_pending(); }
     // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere.
     [[gnu::cold]] void settle() {
         is_settled_ = true;
@@ -96,17 +101,18 @@ public:
         cannot_send_ = true, error_ = ENOMEM; // better nothing more than what is no longer lent
         queue_.clear();
     }
-    bool has_said_failure() const { return !is_live() || (said_failure_ == failure_ && queue_.is_empty()); }
+    bool has_said_failure() const { return !is_live() || (said_failure_ == failure_ && !has_unsent()); }
     // What the other end said: the word that ended the communicator (0: nothing), whom it waits for and since when that
     // is known.
     std::uint64_t heard_failure() const { return heard_failure_; }
     int heard_waiting() const { return heard_waiting_; }
     std::int64_t heard_waiting_at_ns() const { return heard_waiting_at_ns_; }
 
-    // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
-    bool is_flushed() const {
+    // Whether the system has everything that was committed on a port (-1: on any). What is owed to somebody who has
+    // left is nobody's loss.
+    bool is_flushed(int at_port = -1) const {
         if (phase_ == phase::left || phase_ == phase::lost) return true;
-        return queue_.is_empty() && !has_messages();
+        return !has_unsent() && (at_port < 0 ? !has_messages() : (used_ >> at_port & 1) == 0 || !has_message(at_port));
     }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
 
@@ -127,27 +133,27 @@ private:
         return false;
     }
     // ------------------------------------------------------------------ sending
+    bool has_unsent() const { return !queue_.is_empty() || wire_.has_pending(); }
     bool send() {
         bool moved = false;
-        while (is_live() && !cannot_send_ && refill()) {
+        while (is_live() && !cannot_send_ && (wire_.flush(socket_.get()) || note_send()) && refill()) {
             iovec parts[2 * detail::stream_queue::most_entries];
             std::size_t want = 0;
             const int count = queue_.gather(parts, want);
             msghdr m{};
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
-            const ssize_t sent =
-                detail::without_eintr([&] { return calls_->sendmsg(socket_.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
-            if (sent < 0) {
-                // The other end may have said why before it closed: receive() decides.
-                if (!detail::would_block(errno)) cannot_send_ = true, error_ = errno;
-                return moved;
-            }
+            const ssize_t sent = wire_.send(socket_.get(), m);
+            if (sent < 0) return note_send(), moved;
             moved = true;
             account(static_cast<std::size_t>(sent));
             if (static_cast<std::size_t>(sent) < want) return moved;
         }
         return moved;
+    }
+    bool note_send() { // the other end may have said why before it closed: receive() decides
+        if (!detail::would_block(errno)) cannot_send_ = true, error_ = errno;
+        return false;
     }
     void account(std::size_t bytes) {
         queue_.account(bytes, [this](const detail::stream_entry& e) {
@@ -234,7 +240,7 @@ private:
         bool moved = false;
         if (is_held_ && !read_frames()) return is_nonsense_ = true, end(), true;
         if (is_held_) return true;
-        for (int turn = 0; is_live() && turn < 32; ++turn) {
+        for (int turn = 0; is_live() && !is_insecure_ && turn < 32; ++turn) {
             iovec parts[2];
             int count = 0;
             if (payload_left_ != 0) parts[count++] = {payload_at_, payload_left_};
@@ -243,8 +249,9 @@ private:
             msghdr m{};
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
-            const ssize_t got = detail::without_eintr([&] { return calls_->recvmsg(socket_.get(), &m, MSG_DONTWAIT); });
+            const ssize_t got = wire_.receive(socket_.get(), m);
             if (got < 0 && detail::would_block(errno)) return moved;
+            if (got < 0 && errno == EBADMSG) return is_nonsense_ = is_insecure_ = true; // it shall hear of it
             if (got < 0 && error_ == 0) error_ = errno;
             if (got <= 0) return end(), true;
             moved = true;
@@ -320,8 +327,8 @@ private:
                 phase_ = phase::open;
                 return true;
             case kind::bye: return has_heard_bye_ = true;
+            default: return is_insecure_ = f.what == kind::refused, false;
         }
-        return false;
     }
     // The other end counts in 32 bits; what it says must lie between what it said before and what it was sent.
     bool read_taken(const detail::stream_frame& f) {
@@ -361,13 +368,14 @@ private:
         socket_.close();
     }
 
-    const socket_calls* calls_;
+    detail::stream_wire wire_;
     detail::stream_memory memory_;
     int ports_;
     unsigned used_ = 0; // ports that this end sends on
     descriptor socket_;
     phase phase_ = phase::closed;
-    bool cannot_send_ = false, is_nonsense_ = false, has_heard_bye_ = false, has_said_bye_ = false;
+    bool cannot_send_ = false, is_nonsense_ = false, is_insecure_ = false, has_heard_bye_ = false,
+         has_said_bye_ = false;
     bool owes_welcome_ = false, owes_waiting_ = false, owes_bye_ = false, has_queued_bye_ = false;
     std::uint64_t failure_ = 0, said_failure_ = 0, heard_failure_ = 0;
     int waiting_ = 0, heard_waiting_ = -1;
