@@ -6,7 +6,9 @@
 #include <collx/algo/aggregated.hpp>
 
 #include <array>
+#include <chrono>
 #include <ranges>
+#include <thread>
 
 #include <rapidcheck.h>
 
@@ -222,5 +224,24 @@ TEST_CASE("algorithms that need to know all counts are refused") {
             collx::all_to_all_v(w.with(collx::algo::bruck_all_to_all{}), x, std::array{1, 1}, y, std::array{1, 1});
         });
         EXPECT(e.code() == collx::errc::unsupported && says(e, "bruck"));
+    });
+}
+
+TEST_CASE("a rank that does not come is named") {
+    on_ranks(4, [&](collx::communicator& w) {
+        w.set_checked(false);
+        const node_map m({0, 0, 1, 1});
+        std::vector<int> x(4), y(4);
+        const std::array one{1, 1, 1, 1};
+        if (w.rank() == 3) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(400));
+            return EXPECT(true);
+        }
+        const auto e = thrown<collx::error>(w, [&] {
+            collx::all_to_all_v(w.with(aggregated_all_to_all{m}), x, one, y, one,
+                                {.timeout = std::chrono::milliseconds(150)});
+            collx::barrier(w, {.timeout = std::chrono::milliseconds(150)});
+        });
+        EXPECT_AT(e.peer(), e.code() == collx::errc::timeout && e.peer() == 3);
     });
 }

@@ -3,8 +3,6 @@
 //
 // What ranks agree on and how: tables of counts (count_table), what a call says of itself (signature), and the exchange
 // of a few bytes, over memory and along a tree of connections (tree_exchange).
-#include <collx/comm/compare_signatures.hpp>
-
 #include <array>
 
 #include "support.hpp"
@@ -25,12 +23,6 @@ collx::error refusal(F&& f) {
     }
     FAIL("no error");
     throw 0;
-}
-
-std::string difference_of(const signature& x, const signature& y) {
-    char a[40] = "", b[40] = "";
-    const char* field = collx::detail::difference(x, y, a, b);
-    return field == nullptr ? "" : std::string(field) + " " + a + " " + b;
 }
 
 } // namespace
@@ -75,26 +67,35 @@ TEST_CASE("tables that make no sense are refused by name") {
     CHECK(says(e, "overflow at rank 0"));
 }
 
-TEST_CASE("the first field in which two calls differ, with both values") {
-    const signature one{.count = 8, .type_hash = 1, .root = 2, .what = collx::collective::reduce};
-    CHECK(difference_of(one, one).empty());
-    signature other = one;
-    other.what = collx::collective::scan;
-    other.root = 3;
-    CHECK(difference_of(one, other) == "collective reduce scan"); // before the root
-    const auto differs = [&](auto member, auto value) {
-        signature s = one;
-        s.*member = value;
-        return difference_of(one, s);
-    };
-    CHECK(differs(&signature::root, 3) == "root 2 3");
-    CHECK(differs(&signature::count, 9u) == "count 8 9");
-    CHECK(differs(&signature::counts_hash, 10'007u) == "table of counts 0 7");
-    CHECK(differs(&signature::type_hash, 2u) == "element type 1 2");
-    CHECK(differs(&signature::op_hash, 2u) == "operator 0 2");
-    CHECK(differs(&signature::zero_copy, std::uint8_t{1}).find("kind of memory") == 0);
-    CHECK(differs(&signature::policy_hash, 5u) == "policy 0 5");
-    CHECK(differs(&signature::sequence, 5u) == "number of calls so far 0 5");
+TEST_CASE("the first field in which calls differ, with both values and all odd ranks, on every rank") {
+    for (const spread& hosts : {spread{}, spread{2}})
+        on_hosts(4, hosts, [](collx::communicator& w) {
+            const signature one{.count = 8, .type_hash = 1, .root = 2, .what = collx::collective::reduce};
+            const auto compare = [&](const signature& mine) {
+                collx::detail::compare_signatures(w.internals(), mine, 0);
+            };
+            const auto differs = [&](auto member, auto value, const char* expected) {
+                at("%s", expected);
+                signature mine = one;
+                if (w.rank() == 1 || w.rank() == 3) mine.*member = value;
+                const auto e = thrown<collx::mismatch>(w, [&] { compare(mine); });
+                EXPECT(says(e, "rank 0 differs from rank 1, 3: ") && says(e, expected) && e.peer() == 1);
+            };
+            compare(one);
+            differs(&signature::what, collx::collective::scan, "collective is reduce on rank 0 and scan on rank 1");
+            differs(&signature::root, 3, "root is 2 on rank 0 and 3 on rank 1");
+            differs(&signature::count, 9u, "count is 8 on rank 0 and 9");
+            differs(&signature::counts_hash, 10'007u, "table of counts is 0 on rank 0 and 7");
+            differs(&signature::type_hash, 2u, "element type is 1 on rank 0 and 2");
+            differs(&signature::op_hash, 2u, "operator is 0 on rank 0 and 2");
+            differs(&signature::zero_copy, std::uint8_t{1}, "kind of memory");
+            differs(&signature::policy_hash, 5u, "policy is 0 on rank 0 and 5");
+            signature both = one; // what is named is what explains the rest
+            if (w.rank() == 2) both.root = 3, both.count = 9;
+            const auto e = thrown<collx::mismatch>(w, [&] { compare(both); });
+            EXPECT(says(e, "root is 2") && e.peer() == 2);
+            compare(one); // nothing has broken
+        });
 }
 
 TEST_CASE("every rank sees what every other shows, in rank order, on one host and along a tree") {

@@ -4,6 +4,10 @@
 // Many calls as one exchange: the results are those of the calls one by one.
 #include "support.hpp"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 using namespace collx_test;
 
 TEST_CASE("a group does what its calls would do one by one") {
@@ -235,5 +239,30 @@ TEST_CASE("groups of two ranks that do not fit each other: an error that names t
         int y = 1;
         const auto e = thrown<collx::error>(w, [&] { g.send(collx::value(y), 2); });
         EXPECT(e.code() == collx::errc::invalid_argument && g.size() == 0);
+    });
+}
+
+TEST_CASE("between hosts a group returns though another call, under way, has no room at its receiver") {
+    std::atomic<int> returned{0};
+    on_hosts(2, spread{1}, [&](collx::communicator& w) {
+        w.set_timeout(std::chrono::seconds(10));
+        w.set_checked(false);
+        auto x = samples(0, 16'000'000); // many times the slots of a channel
+        if (w.rank() == 1) x.assign(x.size(), 0);
+        auto work = collx::async::broadcast(w, x);
+        const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+        while (std::chrono::steady_clock::now() < soon)
+            if (w.rank() == 0) (void)w.progress(); // fills what room there is
+        int mine = w.rank(), other = -1;
+        collx::group g(w);
+        g.send(collx::value(mine), 1 - w.rank());
+        g.recv(collx::value(other), 1 - w.rank());
+        g.launch();
+        ++returned; // who is done first does not call again before the other has returned as well
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+        while (returned < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        EXPECT(returned == 2 && other == 1 - w.rank());
+        work.wait();
+        EXPECT(x == samples(0, x.size()));
     });
 }

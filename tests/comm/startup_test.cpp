@@ -110,7 +110,7 @@ double start_through_store(int n) {
         collx::tcp_store store("127.0.0.1", server.port(), collx::deadline::in_ns(60'000'000'000));
         collx::communicator world(join_alone(r, n, store));
         int one = 1;
-        collx::all_reduce(world, collx::value(one));
+        collx::all_reduce(world.with(collx::algo::binomial_all_reduce{}), collx::value(one)); // connections of the tree
         right += one == n;
     });
     for (const auto& t : thrown) REQUIRE(t == "");
@@ -178,11 +178,11 @@ TEST_CASE("a rank's words in the store do not grow with the ranks, but for a log
         }
         CHECK(requests == model.requests);
         CHECK(model.root_waits <= 4 + 4 + 1);
-        // The tree of the door, the tree of the communicator, and the rounds of the barrier.
+        // The tree of the door, the tree of the communicator, and the rounds of the barrier; either end may begin.
         CHECK(connects >= 2 * (n - 1));
         int rounds = 0;
         for (int k = 1; k < n; k *= 2) ++rounds;
-        CHECK(connects <= 2 * 2 * (n - 1) + rounds * n);
+        CHECK(connects <= 2 * (2 * (n - 1) + rounds * n));
     }
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("64 ranks on many hosts start at once, whatever their spread") {
 }
 
 TEST_CASE("512 ranks start in less than ten seconds") {
-    if (!may_open(12'000)) return skip("512 ranks in one process need 12000 descriptors: raise ulimit -n");
+    if (!may_open(8'000)) return skip("512 ranks in one process need 8000 descriptors: raise ulimit -n");
     for (const auto& sizes : {std::vector<int>{1}, {5, 1, 16}}) start_threads(512, sizes);
     const double s = start_through_store(512);
     std::printf("512 ranks through a store over TCP: %.2f s\n", s);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/rank_buffers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -10,6 +11,12 @@ namespace detail {
 
 template <class Mode>
 struct all_to_all_fn {
+    // All ranks of a fused team at once.
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out>
+    requires std::is_same_v<Mode, blocking>
+    void operator()(Team&& team, In&& in, Out&& out, const team_options<Team>& o = {}) const {
+        team.all_to_all(in, out, o);
+    }
     template <Communicates Comm, Buffer In, Buffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();

@@ -62,6 +62,7 @@ public:
     using parts = std::vector<sole_ptr<grouped_transfer>>;
     packed_message(links& net, parts p) : net_(net), parts_(std::move(p)) {
         for (const auto& t : parts_) bytes_ += round_up(t->bytes(), 8), tag_ = tag_ * 31 + t->tag();
+        at_port = port::messages;
     }
     task_state advance() override {
         const int peer = waiting_for = parts_[0]->peer;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/shrink.hpp>
 #include <collx/transport/remote_links.hpp>
 

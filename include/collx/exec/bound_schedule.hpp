@@ -18,6 +18,8 @@ struct bound_window {
     window_memory memory;
     std::uint64_t iteration = 0;
     std::size_t position = 0; // in the rings: the same on all ranks
+    // By this rank so far, in windows and, where nothing is copied, in the buffers of all ranks.
+    std::uint64_t bytes_written = 0, bytes_read = 0;
 
     // What one call takes: iterations from `first` on, their data in the lines or in the rings from `position` on.
     struct share {

@@ -21,7 +21,9 @@ public:
         : links_(links), plan_(plan), mover_(mover), in_(in), out_(out), piece_elems_(piece_elems),
           relayed_(relayed, static_cast<std::size_t>(plan.chunks)),
           counts_(links, *plan.counts, counts_mover({own, relayed_.size()}, relayed_, no_op{}, links.size()),
-                  one_each(), one_each(), 1) {}
+                  one_each(), one_each(), 1) {
+        at_port = plan.at_port;
+    }
     relayed_task(const relayed_task&) = delete; // data_ refers to sizes_
 
     task_state advance() override {

@@ -238,7 +238,8 @@ public:
     }
 
     struct traffic {
-        std::uint64_t messages = 0, bytes = 0;
+        std::uint64_t messages = 0, bytes = 0;                         // through channels
+        std::uint64_t window_bytes_written = 0, window_bytes_read = 0; // in windows and in other ranks' buffers
     };
     // What this rank has sent through channels so far.
     traffic sent() const {

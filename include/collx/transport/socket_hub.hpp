@@ -167,7 +167,8 @@ private:
         sole_ptr<stream> connection; // until it has said goodbye
         descriptor socket;
     };
-    static constexpr std::int64_t hello_limit_ns = 2'000'000'000;
+    // And a turn of each rank: many may share the cores of the one that connects.
+    static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
 
     std::size_t helped_count() {
         const detail::turn_taken here(helping_);
@@ -184,7 +185,8 @@ private:
             // A rank says its hello at once, so whoever has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) greet_guests();
             if (guests_.size() >= most_guests()) guests_.erase(guests_.begin());
-            guests_.emplace_back(std::move(s), now_ns() + hello_limit_ns, *calls_);
+            const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
+            guests_.emplace_back(std::move(s), now_ns() + hello_limit_ns + turns_ns, *calls_);
         }
     }
     [[gnu::cold]] void greet_guests() {
