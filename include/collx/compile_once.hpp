@@ -10,6 +10,7 @@
 #pragma once
 
 #include <collx/comm/compare_signatures.hpp>
+#include <collx/comm/shrink_far.hpp>
 #include <collx/comm/start.hpp>
 #include <collx/plan/instances.hpp>
 

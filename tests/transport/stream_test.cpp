@@ -323,7 +323,9 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         int came = 0;
         const auto look = [&](std::uint64_t id) {
             for (int i = 0; i < 20; ++i) {
-                hub.look(id, [&](const detail::stream_hello& heard, descriptor) { came += heard.from == 1; });
+                hub.look(id, [&](const detail::stream_hello& heard, descriptor, const detail::secret&) {
+                    came += heard.from == 1;
+                });
                 ::usleep(500);
             }
         };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/rank_buffers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -42,6 +43,12 @@ struct all_gather_fn {
                 return std::pair(l.packed(), l);
             });
         });
+    }
+    // All ranks of a fused team at once.
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out>
+    requires std::is_same_v<Mode, blocking>
+    void operator()(Team&& team, In&& in, Out&& out, const team_options<Team>& o = {}) const {
+        team.all_gather(in, out, o);
     }
 
 private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <collx/comm/call.hpp>
+#include <collx/comm/rank_buffers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -34,6 +35,17 @@ struct all_reduce_fn {
                      "input has %zu elements, output %zu", a.size(), b.size());
             return run(comm, a, b, op, o, counted_ptr<held_operation<void>>());
         });
+    }
+    // All ranks of a fused team at once.
+    template <FusedTeam Team, RankBuffers X, class Op = plus>
+    requires(std::is_same_v<Mode, blocking> && !RankBuffers<Op>) void
+    operator()(Team&& team, X&& x, const Op& op = {}, const team_options<Team>& o = {}) const {
+        team.all_reduce(x, x, op, o);
+    }
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
+    requires std::is_same_v<Mode, blocking>
+    void operator()(Team&& team, In&& in, Out&& out, const Op& op = {}, const team_options<Team>& o = {}) const {
+        team.all_reduce(in, out, op, o);
     }
 
 private:

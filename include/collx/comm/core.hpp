@@ -16,9 +16,22 @@
 
 COLLX_BEGIN_NAMESPACE
 
+namespace detail {
+// What a communicator keeps until its end and does not look into.
+struct kept {
+    virtual ~kept() = default;
+};
+} // namespace detail
+
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
-        : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
+        : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {}
+
+    // The first communicator of a job is part of its start, and ends with that.
+    static deadline start_of(const job& j) {
+        return j.communicators_made == 0 && j.start_until.at_ns != INT64_MAX ? j.start_until
+                                                                             : deadline::in_ns(j.settings.timeout_ns);
+    }
 
     // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
     // waits: for all of its ranks to come. id: see job::make_links.
@@ -38,6 +51,7 @@ struct communicator_core {
             if (net.is_one_host())
                 exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
             if (waits) attach(parent);
+            else if (!net.is_one_host()) detail::open_tree(net); // news of failures must have a way
         } catch (const error&) {
             net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
             leave();
@@ -74,7 +88,7 @@ struct communicator_core {
         std::int64_t until = 0;
         for (;;) {
             const task_state p = op.advance();
-            if (p == task_state::done) return flush(timeout_ns);
+            if (p == task_state::done) return flush(op.at_port, timeout_ns);
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
             const bool carried = net.move(); // bytes from and to other hosts; what is said beside them is no progress
@@ -84,21 +98,23 @@ struct communicator_core {
         }
     }
 
-    // Waits until the system has what was sent to other hosts: this rank may not call again for a long time.
-    void flush(std::int64_t timeout_ns) {
-        if (!net.is_one_host()) flush_far(timeout_ns);
+    // Waits until the system has what was sent to other hosts on a port: this rank may not call again for a long time.
+    void flush(int at_port, std::int64_t timeout_ns) {
+        if (!net.is_one_host()) flush_far(at_port, timeout_ns);
     }
-    [[gnu::cold, gnu::noinline]] void flush_far(std::int64_t timeout_ns) {
-        std::int64_t until = 0;
-        for (backoff wait(settings.waiting); !net.remote()->is_flushed();)
-            if (net.move()) wait.reset();
-            else if (wait.pause()) check(until, timeout_ns, net.remote()->find_unflushed());
+    [[gnu::cold, gnu::noinline]] void flush_far(int at_port, std::int64_t timeout_ns) {
+        int late = -1;
+        wait_until([&] { return (late = net.remote()->find_unflushed(at_port)) < 0; }, timeout_ns, late);
     }
+    // Waits for something that is no operation, and moves on those that are outstanding meanwhile: whom this rank waits
+    // for may wait for them.
     template <class Condition>
-    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, int waiting_for,
+    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, const int& waiting_for,
                                   communicator_core* parent = nullptr) {
         std::int64_t until = 0;
         for (backoff wait(settings.waiting); !holds();) {
+            if (!pending.empty()) progress_pending();
+            if (parent != nullptr && !parent->pending.empty()) parent->progress_pending();
             if (net.move()) {
                 wait.reset();
             } else if (wait.pause()) {
@@ -217,6 +233,10 @@ struct communicator_core {
                 fail(errc::unsupported, me, who,
                      "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
                      "cannot read the memory of rank %d (call %llu)", who, call);
+            case errc::security:
+                fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
+                     "rank %d did not prove to have this job's key, or its bytes were changed on the way (call %llu)",
+                     who, call);
             default: fail(f.code(), me, who, "see the output of that rank", "rank %d failed (call %llu)", who, call);
         }
     }
@@ -247,8 +267,10 @@ struct communicator_core {
         std::int64_t until = 0;
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
-            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;)
+            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;) {
+                if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
                 if (b.pause()) check(until, timeout_ns, r);
+            }
             visit(r, other.payload);
         }
     }
@@ -289,7 +311,7 @@ struct communicator_core {
         const std::int64_t end = may_fail ? 0 : now_ns() + timeout_ns;
         for (looking l;;) {
             progress_pending();
-            if (op.state == task_state::done) return flush(timeout_ns), true;
+            if (op.state == task_state::done) return flush(op.at_port, timeout_ns), true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
             if (moves != l.seen_moves) {
                 wait.reset();
@@ -331,18 +353,16 @@ struct communicator_core {
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
     void attach(communicator_core* parent) {
+        const bool is_start =
+            parent == nullptr && home->communicators_made == 1 && home->start_until.at_ns != INT64_MAX;
+        const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
         if (!net.is_one_host())
             return detail::exchange_over_tree(
-                *this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
+                *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
         net.control().attached.fetch_add(1, std::memory_order_acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
-        std::int64_t until = 0;
         try {
-            for (backoff b(settings.waiting); !have_all_come();)
-                if (b.pause()) {
-                    if (parent != nullptr) parent->require_alive();
-                    check(until, 0, everybody);
-                }
+            wait_until(have_all_come, limit_ns, everybody, parent);
         } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
             if (!have_all_come()) throw;
         }
@@ -359,6 +379,11 @@ struct communicator_core {
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
+    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none). Of the one
+    // that made this communicator: what answers those who come late.
+    std::int32_t accepted_ballot = 0;
+    std::vector<std::uint64_t> accepted_members;
+    sole_ptr<detail::kept> late_answers;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;

@@ -116,6 +116,7 @@ public:
     detail::fork_mark mark;
     std::uint64_t communicators_made = 0; // by the whole job, in step on all ranks
     const char* found_by = "alone";
+    deadline start_until;       // of what brings the job up; the first communicator must be there by then
     host_map hosts;             // empty: one host
     counted_ptr<far_door> door; // null: one host
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/rank_buffers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -30,6 +31,13 @@ struct reduce_scatter_fn {
             require_apart(c, a, b, part * static_cast<std::size_t>(c.net.rank()));
             return run(comm, a, b, op, o, true);
         });
+    }
+
+    // All ranks of a fused team at once.
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
+    requires std::is_same_v<Mode, blocking>
+    void operator()(Team&& team, In&& in, Out&& out, const Op& op = {}, const team_options<Team>& o = {}) const {
+        team.reduce_scatter(in, out, op, o);
     }
 
 private:

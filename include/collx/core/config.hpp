@@ -25,6 +25,13 @@
 #define COLLX_NOINLINE
 #endif
 
+// Put before a loop of a fixed, small number of turns whose array must live in registers.
+#if defined(__CUDACC__)
+#define COLLX_UNROLL _Pragma("unroll")
+#else
+#define COLLX_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 // Functions that a program compiles with everything else, or, where COLLX_COMPILED is defined for all of it (the target
 // collx::compiled does), finds in a library.
 #if defined(COLLX_COMPILED)

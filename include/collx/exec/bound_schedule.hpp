@@ -18,6 +18,8 @@ struct bound_window {
     window_memory memory;
     std::uint64_t iteration = 0;
     std::size_t position = 0; // in the rings: the same on all ranks
+    // By this rank so far, in windows and, where nothing is copied, in the buffers of all ranks.
+    std::uint64_t bytes_written = 0, bytes_read = 0;
 
     // What one call takes: iterations from `first` on, their data in the lines or in the rings from `position` on.
     struct share {
@@ -57,12 +59,13 @@ struct bound_schedule {
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
-    std::size_t most_bytes = 0;     // of one chunk that a slot or a window stage takes at once
-    bool zero_copy = false;         // peers read and write the user's own buffers
-    bool lends = false;             // all messages go straight to an output: they may be read where they lie
-    bool is_short_form = false;     // can be run by run_short (exec/short_call.hpp)
-    bound_window* window = nullptr; // null where channels alone are used
-    std::byte* scratch = nullptr;   // tmp chunks
+    std::size_t most_bytes = 0;       // of one chunk that a slot or a window stage takes at once
+    bool zero_copy = false;           // peers read and write the user's own buffers
+    bool lends = false;               // all messages go straight to an output: they may be read where they lie
+    bool is_short_form = false;       // can be run by run_short (exec/short_call.hpp)
+    bound_schedule* counts = nullptr; // runs first where ranks relay parts whose counts they do not know; null: none do
+    bound_window* window = nullptr;   // null where channels alone are used
+    std::byte* scratch = nullptr;     // tmp chunks
     std::size_t scratch_bytes = 0;
     std::vector<std::byte> scratch_memory;
     std::vector<std::vector<std::byte>> outgrown;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // From chunks to elements: where chunk c begins in a buffer and how many elements it has. Pieces cut each chunk in
-// equal strides, so that what travels at once fits a slot. Knows no algorithm and no memory.
+// equal strides, so that what travels at once fits a slot. Knows no algorithm and no memory. A kernel asks the
+// same questions as the host, so all of it is both.
 #pragma once
 
 #include <cstddef>
 
+#include <collx/core/config.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -12,7 +14,7 @@ COLLX_BEGIN_NAMESPACE
 class chunk_layout {
 public:
     // `total` elements in `chunks` almost equal chunks, cut at multiples of `align` elements.
-    static constexpr chunk_layout even(std::size_t total, int chunks, std::size_t align = 1) {
+    COLLX_HD static constexpr chunk_layout even(std::size_t total, int chunks, std::size_t align = 1) {
         const std::size_t per =
             chunks <= 1 ? total : (total + static_cast<std::size_t>(chunks) - 1) / static_cast<std::size_t>(chunks);
         chunk_layout l;
@@ -22,7 +24,7 @@ public:
         return l;
     }
     // Every chunk has `each` elements.
-    static constexpr chunk_layout blocks(std::size_t each, int chunks) {
+    COLLX_HD static constexpr chunk_layout blocks(std::size_t each, int chunks) {
         chunk_layout l;
         l.chunks_ = chunks;
         l.total_ = each * static_cast<std::size_t>(chunks);
@@ -30,7 +32,7 @@ public:
         return l;
     }
     // Chunk c has sizes[c] elements from offsets[c] on. The tables stay the caller's.
-    static constexpr chunk_layout table(const std::size_t* sizes, const std::size_t* offsets, int chunks) {
+    COLLX_HD static constexpr chunk_layout table(const std::size_t* sizes, const std::size_t* offsets, int chunks) {
         chunk_layout l;
         l.chunks_ = chunks;
         l.sizes_ = sizes;
@@ -38,26 +40,26 @@ public:
         return l;
     }
     // The same chunks, but the buffer holds only one of them, at its start.
-    constexpr chunk_layout packed() const {
+    COLLX_HD constexpr chunk_layout packed() const {
         chunk_layout l = *this;
         l.packed_ = true;
         return l;
     }
 
-    constexpr int chunks() const { return chunks_; }
-    constexpr std::size_t size(int c) const {
+    COLLX_HD constexpr int chunks() const { return chunks_; }
+    COLLX_HD constexpr std::size_t size(int c) const {
         if (sizes_ != nullptr) return sizes_[c];
         const std::size_t begin = stride_ * static_cast<std::size_t>(c);
         if (begin >= total_) return 0;
         return total_ - begin < stride_ ? total_ - begin : stride_;
     }
-    constexpr std::size_t offset(int c) const {
+    COLLX_HD constexpr std::size_t offset(int c) const {
         if (packed_) return 0;
         if (sizes_ != nullptr) return offsets_[c];
         const std::size_t begin = stride_ * static_cast<std::size_t>(c);
         return begin < total_ ? begin : total_;
     }
-    constexpr std::size_t largest() const {
+    COLLX_HD constexpr std::size_t largest() const {
         if (sizes_ == nullptr) return size(0);
         std::size_t most = 0;
         for (int c = 0; c < chunks_; ++c) most = sizes_[c] > most ? sizes_[c] : most;

@@ -40,6 +40,7 @@ public:
     }
 
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
+    void set_ranks(int contributors) { ranks_ = contributors; }
     const In& input() const { return in_; }
     const Out& output() const { return out_; }
     const Op& op() const { return op_; }

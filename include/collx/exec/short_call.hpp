@@ -78,14 +78,20 @@ void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Awa
         } else {
             const int from = s.src.chunks.first, to = s.dst.chunks.first;
             if (s.what == sched::copy) {
-                move(s.dst.where == sched::place::out ? c.output(to) : staged(me, to), c.input(from),
-                     c.in_layout->size(from) * c.elem_bytes);
+                const std::size_t bytes = c.in_layout->size(from) * c.elem_bytes;
+                const bool is_own = s.dst.where == sched::place::out;
+                plan.window->bytes_written += is_own ? 0 : bytes;
+                move(is_own ? c.output(to) : staged(me, to), c.input(from), bytes);
             } else if (s.what == (sched::get | sched::copy)) {
-                move(c.output(to), staged(s.peer_from, from), c.out_layout->size(to) * c.elem_bytes);
+                const std::size_t bytes = c.out_layout->size(to) * c.elem_bytes;
+                plan.window->bytes_read += bytes;
+                move(c.output(to), staged(s.peer_from, from), bytes);
             } else {
                 const void** const sources = plan.sources.data();
                 for (int r = s.peer_from; r < s.peer_to; ++r)
                     sources[r - s.peer_from] = r == me ? c.input(from) : staged(r, from);
+                const int reads = s.peer_to - s.peer_from - (me >= s.peer_from && me < s.peer_to ? 1 : 0);
+                plan.window->bytes_read += static_cast<std::size_t>(reads) * c.out_layout->size(to) * c.elem_bytes;
                 c.sum(c.op, c.output(to), sources, s.peer_to - s.peer_from, c.out_layout->size(to));
             }
         }

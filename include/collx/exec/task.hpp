@@ -29,10 +29,13 @@ public:
 
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
     // attached: a zero-copy schedule on private buffers, read through the kernel.
+    // relayed: the chunks kept in scratch, where they are not of the input's sizes.
     task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out,
-         std::size_t piece_elems, bool attached = false)
-        : links_(links), plan_(plan), mover_(mover), cuts_(in, out, plan.chunks, piece_elems), attached_(attached) {
+         std::size_t piece_elems, bool attached = false, const chunk_layout* relayed = nullptr)
+        : links_(links), plan_(plan), mover_(mover), cuts_(in, out, plan.chunks, piece_elems, relayed),
+          attached_(attached) {
         stride_bytes_ = round_up(cuts_.elems * sizeof(wire), alignof(wire));
+        at_port = plan.at_port;
         if (plan.window != nullptr) {
             window_ = plan.window->memory;
             share_ = plan.window->take(cuts_.count,
@@ -275,6 +278,7 @@ private:
         for (int i = 0; i < s.dst.chunks.count; ++i) {
             const int chunk = cuts_.chunk(s.src.chunks, i);
             const part to = cuts_.local(s.dst.where, cuts_.chunk(s.dst.chunks, i), st.piece);
+            plan_.window->bytes_read += to.count * sizeof(wire);
             if (attached_) {
                 if (!read_attached(s, chunk, to, st))
                     return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, s.peer_from);
@@ -293,12 +297,15 @@ private:
             const part own = cuts_.local(sched::is_window(s.own) ? sched::place::in : s.own, src_chunk, st.piece);
             const part to = cuts_.local(s.dst.where, dst_chunk, st.piece);
             if ((s.what & sched::to_all) != 0) {
+                count_moved(count, count, to.count);
                 fold_into_all(sources, count, dst_chunk, st, to);
                 continue;
             }
             wire* also =
                 s.also != sched::place::none ? window_at(me, sched::segment_of(s.also), st, dst_chunk) : nullptr;
             const int own_index = me >= s.peer_from && me < s.peer_to ? me - s.peer_from : -1;
+            const bool own_is_private = own_index >= 0 && s.own != sched::place::none && !sched::is_window(s.own);
+            count_moved(also != nullptr ? 1 : 0, count - (own_is_private ? 1 : 0), to.count);
             mover_.fold_ranks(sources, count, own_index, s.own, own.at, s.dst.where, to.at, also, to.count);
         }
         return true;
@@ -308,6 +315,7 @@ private:
             const int dst_chunk = cuts_.chunk(s.dst.chunks, i);
             const part p = cuts_.local(s.src.where, cuts_.chunk(s.src.chunks, i), st.piece);
             if (sched::is_window(s.dst.where)) {
+                count_moved(1, 0, p.count);
                 mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st, dst_chunk), s.src.where, p.at,
                             p.count);
             } else {
@@ -315,6 +323,11 @@ private:
             }
         }
         return true;
+    }
+
+    void count_moved(int writes, int reads, std::size_t elems) {
+        plan_.window->bytes_written += static_cast<std::size_t>(writes) * elems * sizeof(wire);
+        plan_.window->bytes_read += static_cast<std::size_t>(reads) * elems * sizeof(wire);
     }
 
     // -------------------------------------------------------------- zero copy: the operand is a peer's own buffer

@@ -71,11 +71,11 @@ struct footprint {
 };
 
 // Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
-// chunks are looked up here and now, because three divisions are a good part of a short call.
+// chunks are settled.
 inline void own_orders(bound_schedule& b) {
     std::vector<const int*> seen;
     const auto own = [&](sched::chunk_set& c) {
-        if (c.count == 1 && b.chunks > 0) c = sched::chunk_set(c.at(0, b.chunks));
+        c = pieces::settled(c, b.chunks);
         if (c.order == nullptr) return;
         std::size_t i = 0;
         while (i < seen.size() && seen[i] != c.order) ++i;
@@ -119,6 +119,16 @@ public:
         }
     }
 
+    // The same for a call in which each rank knows its own counts only, with the schedule that brings relaying ranks
+    // the others. All ranks must choose alike, knowing no count.
+    template <class Algorithm>
+    bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port) {
+        bound_schedule& b = bind(algorithm, at_port);
+        if constexpr (requires { algorithm.counts(); })
+            if (b.counts == nullptr) b.counts = &bind(algorithm.counts(), at_port);
+        return b;
+    }
+
     // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on
     // the port may be using it.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
@@ -128,6 +138,12 @@ public:
         b.scratch_memory.assign(bytes + 64, std::byte{});
         b.scratch = b.scratch_memory.data() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % 64);
         b.scratch_bytes = bytes;
+    }
+
+    // Adds what this rank has moved through the windows.
+    void add_moved(links::traffic& t) const {
+        for (const auto& w : windows_)
+            t.window_bytes_written += w->state.bytes_written, t.window_bytes_read += w->state.bytes_read;
     }
 
     // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer

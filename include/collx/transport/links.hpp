@@ -238,12 +238,20 @@ public:
     }
 
     struct traffic {
-        std::uint64_t messages = 0, bytes = 0;
+        std::uint64_t messages = 0, bytes = 0;                         // through channels
+        std::uint64_t window_bytes_written = 0, window_bytes_read = 0; // in windows and in other ranks' buffers
     };
     // What this rank has sent through channels so far.
     traffic sent() const {
         traffic t;
         for (const auto& end : sending_) t.messages += end.messages, t.bytes += end.payload_bytes;
+        return t;
+    }
+    // The same, to one peer.
+    traffic sent_to(int peer) const {
+        traffic t;
+        for (auto i = static_cast<std::size_t>(peer); i < sending_.size(); i += static_cast<std::size_t>(size_))
+            t.messages += sending_[i].messages, t.bytes += sending_[i].payload_bytes;
         return t;
     }
 

@@ -16,6 +16,7 @@
 #include <atomic>
 
 #include <collx/transport/channel.hpp>
+#include <collx/transport/detail/sealed_socket.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 
@@ -35,7 +36,7 @@ public:
         lost  // ended without a goodbye, or by nonsense (see is_nonsense)
     };
 
-    stream(const socket_calls& calls, channel_shape shape, int ports) : calls_(&calls), shape_(shape), ports_(ports) {}
+    stream(const socket_calls& calls, channel_shape shape, int ports) : wire_(calls), shape_(shape), ports_(ports) {}
     stream(const stream&) = delete;
     ~stream() {
         if (base_ != nullptr) ::munmap(base_, mapped_bytes());
@@ -53,8 +54,10 @@ public:
     }
 
     // Takes over a socket, connected or on its way. `hello` goes out first if there is one; a lower rank's end sends
-    // nothing else before the welcome. Requires: no connection so far.
-    void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome) {
+    // nothing else before the welcome. sealed: what bytes go through. Requires: no connection so far.
+    void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome,
+              sole_ptr<detail::sealed_socket> sealed = {}) {
+        wire_.begin(static_cast<sole_ptr<detail::sealed_socket>&&>(sealed));
         socket_ = static_cast<descriptor&&>(socket);
         phase_ = wait_for_welcome ? phase::waiting : phase::open;
         first_ = last_ = 0;
@@ -69,14 +72,16 @@ public:
     void close() { socket_.close(), phase_ = phase::closed; }
     phase state() const { return phase_; }
     bool is_nonsense() const { return is_nonsense_; }
+    bool is_insecure() const { return is_insecure_; }          // nonsense: another protection, or a seal that is broken
     bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
+    int error() const { return error_; }                       // of the system, 0: none
     int fd() const { return socket_.get(); }
     bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
 
     // Sends and receives what can be without waiting. True if anything moved.
     bool move(bool is_readable = true) {
         bool moved = send();
-        if (is_readable) moved = receive() || moved;
+        if (is_readable || wire_.has_unread()) moved = receive() || moved;
         return moved && (send(), true); // credits for what has come, at once
     }
 
@@ -85,26 +90,22 @@ public:
     void say_failure(std::uint64_t word) { failure_ = word; }
     void say_waiting(int for_rank) { waiting_ = for_rank + 1, owes_waiting_ = true; }
     void say_bye() { owes_bye_ = true; }
-    bool has_said_bye() const { return has_said_bye_; }
-    bool has_said_failure() const { return !is_live() || (said_failure_ == failure_ && first_ == last_); }
-    // What the other end said: the word that ended the communicator (0: nothing), whom it waits for and since when that
-    // is known.
+    bool has_said_bye() const { return has_said_bye_ && !wire_.has_pending(); }
+    bool has_said_failure() const { return !is_live() || (said_failure_ == failure_ && !has_unsent()); }
+    // What the other end said: the word that ended the communicator (0: nothing), whom it waits for, known since when.
     std::uint64_t heard_failure() const { return heard_failure_; }
     int heard_waiting() const { return heard_waiting_; }
     std::int64_t heard_waiting_at_ns() const { return heard_waiting_at_ns_; }
 
-    // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
-    bool is_flushed() const {
+    // Whether the system has everything that was committed on a port (-1: on any). What is owed to somebody who has
+    // left is nobody's loss.
+    bool is_flushed(int at_port = -1) const {
         if (phase_ == phase::left || phase_ == phase::lost) return true;
-        if (first_ != last_) return false;
-        return !has_messages();
+        return !has_unsent() && (at_port < 0 ? !has_messages() : (used_ >> at_port & 1) == 0 || !has_message(at_port));
     }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
 
 private:
-    using entry = detail::stream_entry;
-    using outgoing = detail::stream_outgoing;
-    using incoming = detail::stream_incoming;
     static constexpr int most_entries = 32;
     static constexpr std::size_t stage_bytes = 4096;
     using kind = detail::stream_frame::kind;
@@ -119,8 +120,7 @@ private:
         return base_ != nullptr;
     }
     [[noreturn, gnu::cold]] void fail_map() const {
-        fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map %zu bytes of slots",
-             mapped_bytes());
+        fail(errc::resource, -1, -1, "raise ulimit -v", "cannot map %zu bytes of slots", mapped_bytes());
     }
     std::byte* tx_base(int port) const { return base_ + static_cast<std::size_t>(port) * 2 * shape_.bytes(); }
     std::byte* rx_base(int port) const { return tx_base(port) + shape_.bytes(); }
@@ -140,9 +140,10 @@ private:
     }
 
     // ------------------------------------------------------------------ sending
+    bool has_unsent() const { return first_ != last_ || wire_.has_pending(); }
     bool send() {
         bool moved = false;
-        while (is_live() && !cannot_send_ && refill()) {
+        while (is_live() && !cannot_send_ && (wire_.flush(socket_.get()) || note_send()) && refill()) {
             iovec parts[2 * most_entries];
             int count = 0;
             std::size_t want = 0, skip = done_bytes_;
@@ -160,23 +161,22 @@ private:
             msghdr m{};
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
-            const ssize_t sent =
-                detail::without_eintr([&] { return calls_->sendmsg(socket_.get(), &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
-            if (sent < 0) {
-                // The other end may have said why before it closed: receive() decides.
-                if (!detail::would_block(errno)) cannot_send_ = true, error_ = errno;
-                return moved;
-            }
+            const ssize_t sent = wire_.send(socket_.get(), m);
+            if (sent < 0) return note_send(), moved;
             moved = true;
             account(static_cast<std::size_t>(sent));
             if (static_cast<std::size_t>(sent) < want) return moved;
         }
         return moved;
     }
+    bool note_send() { // the other end may have said why before it closed: receive() decides
+        if (!detail::would_block(errno)) cannot_send_ = true, error_ = errno;
+        return false;
+    }
     void account(std::size_t bytes) {
         done_bytes_ += bytes;
         for (; first_ < last_ && done_bytes_ >= entries_[first_].bytes(); ++first_) {
-            const entry& e = entries_[first_];
+            const auto& e = entries_[first_];
             done_bytes_ -= e.bytes();
             if (e.is_message)
                 tx_memory(e.head.at_port).taken().store(++out_[e.head.at_port].sent, std::memory_order_release);
@@ -230,7 +230,7 @@ private:
             for (int p = 0; p < ports_; ++p) {
                 if ((used_ >> p & 1) == 0) continue;
                 if (last_ == most_entries || bytes >= write_bytes) return;
-                outgoing& o = out_[p];
+                auto& o = out_[p];
                 if (o.queued - o.taken >= static_cast<std::uint64_t>(shape_.depth) || !has_message(p)) continue;
                 const auto memory = tx_memory(p);
                 const slot_header& slot = memory.slot(o.queued);
@@ -260,7 +260,7 @@ private:
     // ------------------------------------------------------------------ receiving
     bool receive() {
         bool moved = false;
-        for (int turn = 0; is_live() && turn < 32; ++turn) {
+        for (int turn = 0; is_live() && !is_insecure_ && turn < 32; ++turn) {
             iovec parts[2];
             int count = 0;
             if (payload_left_ != 0) parts[count++] = {payload_at_, payload_left_};
@@ -269,8 +269,9 @@ private:
             msghdr m{};
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
-            const ssize_t got = detail::without_eintr([&] { return calls_->recvmsg(socket_.get(), &m, MSG_DONTWAIT); });
+            const ssize_t got = wire_.receive(socket_.get(), m);
             if (got < 0 && detail::would_block(errno)) return moved;
+            if (got < 0 && errno == EBADMSG) return is_nonsense_ = is_insecure_ = true; // it shall hear of it
             if (got < 0 && error_ == 0) error_ = errno;
             if (got <= 0) return end(), true;
             moved = true;
@@ -290,7 +291,7 @@ private:
     }
     // Hands the message over to the receiving end.
     void deliver() {
-        incoming& i = in_[payload_port_];
+        auto& i = in_[payload_port_];
         const std::uint64_t number = i.put++;
         rx_memory(payload_port_).slot(number).number.store(number + 1, std::memory_order_release);
     }
@@ -333,13 +334,13 @@ private:
                 phase_ = phase::open;
                 return true;
             case kind::bye: return has_heard_bye_ = true;
+            default: return is_insecure_ = f.what == kind::refused, false;
         }
-        return false;
     }
     // The other end counts in 32 bits; what it says must lie between what it said before and what it was sent.
     bool read_taken(const detail::stream_frame& f) {
         if (f.at_port >= ports_) return false;
-        outgoing& o = out_[f.at_port];
+        auto& o = out_[f.at_port];
         const std::uint64_t now = o.taken + static_cast<std::uint32_t>(f.taken - static_cast<std::uint32_t>(o.taken));
         if (now > o.queued) return false;
         o.taken = now;
@@ -347,7 +348,7 @@ private:
     }
     bool begin_message(const detail::stream_frame& f) {
         if (!map()) return false;
-        incoming& i = in_[f.at_port];
+        auto& i = in_[f.at_port];
         if (f.bytes > shape_.slot_bytes || i.put - taken_of(f.at_port) >= static_cast<std::uint64_t>(shape_.depth))
             return false;
         const auto memory = rx_memory(f.at_port);
@@ -370,22 +371,23 @@ private:
         socket_.close();
     }
 
-    const socket_calls* calls_;
+    detail::stream_wire wire_;
     channel_shape shape_;
     int ports_;
     unsigned used_ = 0; // ports that this end sends on
     std::byte* base_ = nullptr;
     descriptor socket_;
     phase phase_ = phase::closed;
-    bool cannot_send_ = false, is_nonsense_ = false, has_heard_bye_ = false, has_said_bye_ = false;
+    bool cannot_send_ = false, is_nonsense_ = false, is_insecure_ = false, has_heard_bye_ = false,
+         has_said_bye_ = false;
     bool owes_welcome_ = false, owes_waiting_ = false, owes_bye_ = false, has_queued_bye_ = false;
     std::uint64_t failure_ = 0, said_failure_ = 0, heard_failure_ = 0;
     int waiting_ = 0, heard_waiting_ = -1;
     std::int64_t heard_waiting_at_ns_ = 0;
-    outgoing out_[most_ports];
-    incoming in_[most_ports];
+    detail::stream_outgoing out_[most_ports];
+    detail::stream_incoming in_[most_ports];
     detail::stream_hello hello_;
-    entry entries_[most_entries];
+    detail::stream_entry entries_[most_entries];
     int first_ = 0, last_ = 0, error_ = 0;
     std::size_t done_bytes_ = 0; // of the first entry
     std::byte* payload_at_ = nullptr;

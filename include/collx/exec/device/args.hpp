@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The arguments of a fused kernel: everything a block knows. One value for all blocks of a launch, passed as the
+// kernel's parameter; it holds addresses of exchange memories, but owns nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/exec/device/control.hpp>
+#include <collx/exec/device/operands.hpp>
+#include <collx/exec/pieces.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// How payload travels. simple: slots with counters, best for long messages. packets: words with flags, half the
+// bandwidth and a third of the latency, for short ones.
+struct simple_protocol {
+    static constexpr bool flags_words = false;
+};
+struct packet_protocol {
+    static constexpr bool flags_words = true;
+};
+
+template <class Algorithm, class Types>
+struct fused_args {
+    Algorithm algorithm;
+    exchange_shape shape;
+    chunk_layout in, out;
+    int chunks = 1;
+    int lanes = 1;              // of this call; at most the shape's
+    int first_rank = 0;         // the ranks of this launch are first_rank, first_rank + 1, …
+    bool is_one_launch = true;  // they are all ranks: what a launch ends has ended everywhere
+    bool skips_signals = false; // peers' buffers are ready when the launch begins and free when it ends
+    std::uint32_t piece_elems = 1;
+    std::uint64_t timeout_ns = 0; // of one wait
+    std::byte* exchange[max_ranks] = {};
+    host_control* host = nullptr;
+    std::uint64_t* reports = nullptr; // [rank][lane][group]
+    // Views and operators need no default value, so this is room for max_ranks of them.
+    alignas(rank_operands<Types>) std::byte operands[max_ranks * sizeof(rank_operands<Types>)];
+
+    COLLX_HD const rank_operands<Types>& rank(int r) const {
+        return reinterpret_cast<const rank_operands<Types>*>(operands)[r];
+    }
+    COLLX_HD std::byte* lane_of(int rank, int lane) const { return exchange[rank] + shape.lane_at(lane); }
+    COLLX_HD lane_control* control(int rank, int lane) const {
+        return reinterpret_cast<lane_control*>(lane_of(rank, lane));
+    }
+    COLLX_HD std::uint64_t* report(int rank, int lane, int group) const {
+        return reports +
+               (static_cast<std::size_t>(rank) * static_cast<unsigned>(shape.lanes) + static_cast<unsigned>(lane)) *
+                   max_groups +
+               static_cast<unsigned>(group);
+    }
+};
+
+// What the threads of a block share: the lane's own counts. Written by single threads between barriers.
+struct block_state {
+    std::uint64_t sent[max_ranks], received[max_ranks];
+    std::uint64_t drained[max_ranks]; // messages of mine known to have left the slots: saves looking at `head`
+    std::uint64_t iterations, packets, calls;
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a block of a fused kernel does around the steps: it takes over its lane's counts, waits for words of its peers,
+// and gives up when a deadline has passed or somebody else has given up. Knows no step and no element.
+//
+// A failed wait stops the block: all threads learn it in the same barrier, and each further step returns at once. So
+// the text needs no error path, and no barrier is left by a part of the threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/exec/device/args.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+template <class Env, class Args>
+class block_worker {
+public:
+    COLLX_HD block_worker(Env& env, const Args& a, block_state& shared, int rank, int lane)
+        : env_(env), args_(a), shared_(shared), rank_(rank), lane_(lane) {}
+
+    COLLX_HD bool has_stopped() const { return stopped_; }
+
+protected:
+    COLLX_HD lane_control* control(int rank) const { return args_.control(rank, lane_); }
+    COLLX_HD int ranks() const { return args_.shape.ranks; }
+
+    // ------------------------------------------------------------------------------------------ begin and end
+    COLLX_HD void take_counts() {
+        const lane_control& c = *control(rank_);
+        const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        for (unsigned k = t; k < max_ranks; k += step) {
+            shared_.sent[k] = c.sent[k];
+            shared_.received[k] = c.received[k];
+            shared_.drained[k] = 0;
+        }
+        if (t == 0) {
+            shared_.iterations = c.iterations;
+            shared_.packets = c.packets;
+            shared_.calls = c.calls;
+        }
+        env_.sync_block();
+    }
+    COLLX_HD void keep_counts(std::uint64_t iterations, std::uint64_t packets) {
+        env_.sync_block();
+        lane_control& c = *control(rank_);
+        const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        for (unsigned k = t; k < max_ranks; k += step) {
+            c.sent[k] = shared_.sent[k];
+            c.received[k] = shared_.received[k];
+        }
+        if (t != 0) return;
+        c.iterations = shared_.iterations + iterations;
+        c.packets = shared_.packets + packets;
+    }
+
+    // Neighbours in launches of their own may still be in the last call when this one begins, reading my window. The
+    // next text has other signals, by which I would not hear of it.
+    COLLX_HD void wait_for_neighbours() {
+        bool failed = false;
+        for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
+            failed |=
+                !wait_until(waits_for::neighbours, static_cast<int>(k), &control(rank_)->finished[k], shared_.calls);
+        stop_if(env_.any(failed));
+    }
+    // After keep_counts, by all threads of the block.
+    COLLX_HD void tell_neighbours() {
+        const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        for (unsigned k = t; k < static_cast<unsigned>(ranks()); k += step)
+            Env::store_release(&control(static_cast<int>(k))->finished[rank_], shared_.calls + 1);
+        if (t == 0) control(rank_)->calls = shared_.calls + 1;
+    }
+
+    // ------------------------------------------------------------------------------------------ waiting
+    // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once.
+    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least) {
+        if (!poll(what, peer, [&] { return Env::load_relaxed(word) >= least; })) return false;
+        Env::load_acquire(word);
+        return true;
+    }
+    // Asks is_there until it says yes; false: give up.
+    template <class Question>
+    COLLX_HD bool poll(waits_for what, int peer, Question&& is_there) {
+        if (is_there()) return true;
+        std::uint64_t began = 0;
+        for (unsigned polls = 1; !is_there(); ++polls) {
+            Env::pause();
+            if (polls % polls_per_look == 0 && !may_go_on(what, peer, polls, began)) return false;
+        }
+        if (reported_) report(wait_state::idle, waits_for::nothing, 0);
+        return true;
+    }
+
+    // Of all threads of the group, after a vote.
+    COLLX_HD void stop_if(bool failed) { stopped_ |= failed; }
+
+    COLLX_HD void begin_piece(unsigned turn) {
+        step_ = 0;
+        turn_ = turn;
+    }
+    COLLX_HD void begin_step() { ++step_; }
+
+    Env& env_;
+    const Args& args_;
+    block_state& shared_;
+    int rank_, lane_;
+    unsigned turn_ = 0; // pieces of this lane that are done
+    unsigned step_ = 0;
+    bool stopped_ = false;
+
+private:
+    static constexpr unsigned polls_per_look = 64, looks_per_question = 16, long_wait = 1u << 14;
+
+    COLLX_HD static rank_control* rank_words(std::byte* exchange) { return reinterpret_cast<rank_control*>(exchange); }
+
+    COLLX_HD bool may_go_on(waits_for what, int peer, unsigned polls, std::uint64_t& began) {
+        bool aborted = Env::load_relaxed(&rank_words(args_.exchange[rank_])->abort) != 0;
+        // A look at the host's memory goes over the bus.
+        if (polls % (polls_per_look * looks_per_question) == 0)
+            aborted = aborted || Env::load_relaxed(&args_.host->abort) != 0;
+        if (aborted) {
+            report(wait_state::aborted, what, peer);
+            return false;
+        }
+        const std::uint64_t now = Env::now_ns();
+        if (began == 0) began = now;
+        if (now - began > args_.timeout_ns) {
+            report(wait_state::timed_out, what, peer);
+            for (int k = 0; k < ranks(); ++k) Env::store_relaxed(&rank_words(args_.exchange[k])->abort, 1);
+            return false;
+        }
+        if (polls == long_wait) {
+            report(wait_state::waiting, what, peer);
+            reported_ = true;
+        }
+        return true;
+    }
+    COLLX_HD void report(wait_state state, waits_for what, int peer) {
+        const wait_report r{state, what, peer, step_, turn_};
+        Env::store_relaxed(args_.report(rank_, lane_, env_.group()), r.pack());
+        reported_ = false;
+    }
+
+    bool reported_ = false;
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

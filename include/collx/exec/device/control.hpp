@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The memory that ranks of a fused kernel share: where each word lies, who writes it and who reads it. Every rank owns
+// one exchange memory of the same shape; peers load and store it directly (the same device, or peer access). Plain data
+// and offsets: knows no step and no CUDA.
+//
+//   exchange memory of a rank:  rank_control | lane 0: lane_control, scratch, packets, windows, slots | lane 1: …
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/core/config.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+inline constexpr int max_ranks = 16; // of one fused call: one line of 8-byte words
+inline constexpr int max_signals = 4;
+inline constexpr std::size_t line_bytes = 128; // what a GPU's second-level cache moves
+
+// All words are 64 bits wide, only grow and are never reset: a reset would race with a fast neighbour.
+struct alignas(line_bytes) lane_control {
+    // Messages that rank k has put into my slots. Written by rank k: release, system. Read by me: acquire, system.
+    std::uint64_t tail[max_ranks];
+    // Messages that rank k has taken out of its slots, of those I sent. Written by rank k: release; read by me:
+    // acquire.
+    std::uint64_t head[max_ranks];
+    // Iterations of the window for which rank k has given signal s. Written by rank k: release; read by me: acquire.
+    std::uint64_t signal[max_signals][max_ranks];
+    // Calls that rank k has finished on this lane. Written by rank k: release; read by me: acquire.
+    std::uint64_t finished[max_ranks];
+    // My own counts, written and read by my block alone: they live in its shared memory during a call.
+    std::uint64_t sent[max_ranks], received[max_ranks];
+    std::uint64_t iterations; // of windows
+    std::uint64_t packets;    // of windows whose words carry flags
+    std::uint64_t calls;
+};
+
+// One per rank. abort: nonzero once anybody gave up. Written by any rank's block: relaxed, system; read by mine:
+// relaxed.
+struct alignas(line_bytes) rank_control {
+    std::uint64_t abort;
+};
+
+enum class waits_for : unsigned char { nothing, message, room, signal, packet, neighbours };
+enum class wait_state : unsigned char { idle, waiting, timed_out, aborted };
+
+// What a block waits for, in one word, so that the host may read it while the kernel runs.
+// Written by the block after a long wait and when it gives up: relaxed, system. Read by the host: relaxed.
+struct wait_report {
+    wait_state state = wait_state::idle;
+    waits_for what = waits_for::nothing;
+    int peer = 0;
+    unsigned step = 0;  // of the text, counted from 1 in each piece
+    unsigned piece = 0; // of this lane, modulo 65536
+
+    COLLX_HD constexpr std::uint64_t pack() const {
+        return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(what) << 8 |
+               static_cast<std::uint64_t>(peer & 0xff) << 16 | static_cast<std::uint64_t>(step & 0xffffu) << 32 |
+               static_cast<std::uint64_t>(piece & 0xffffu) << 48;
+    }
+    static constexpr wait_report unpack(std::uint64_t w) {
+        return {static_cast<wait_state>(w & 0xff), static_cast<waits_for>(w >> 8 & 0xff),
+                static_cast<int>(w >> 16 & 0xff), static_cast<unsigned>(w >> 32 & 0xffff),
+                static_cast<unsigned>(w >> 48)};
+    }
+};
+
+inline constexpr int max_groups = 4; // strands of a block that run side by side
+
+// Memory of the host that the device maps; one block of reports per rank and lane.
+// abort: written by the host, release; read by waiting blocks, relaxed, once in about a thousand polls.
+struct alignas(line_bytes) host_control {
+    std::uint64_t abort;
+};
+
+// How large everything is; the same on all ranks, fixed when the team is made.
+struct exchange_shape {
+    int ranks = 1;
+    int lanes = 1;
+    unsigned slots = 4;               // of one channel; a power of two, at least 2
+    std::uint32_t slot_bytes = 32768; // multiples of line_bytes, like all that follows
+    unsigned stages = 4;              // of a window's ring; a power of two, at least 2
+    std::uint32_t stage_bytes = 65536;
+    std::uint32_t packet_bytes = 16384; // of one rank's words with flags, half of it data
+    std::uint32_t scratch_bytes = 65536;
+
+    constexpr bool operator==(const exchange_shape&) const = default;
+
+    COLLX_HD constexpr std::size_t scratch_at() const { return sizeof(lane_control); }
+    COLLX_HD constexpr std::size_t packets_at() const { return scratch_at() + scratch_bytes; }
+    COLLX_HD constexpr std::size_t windows_at() const {
+        return packets_at() + std::size_t{2} * static_cast<unsigned>(ranks) * packet_bytes;
+    }
+    COLLX_HD constexpr std::size_t slots_at() const { return windows_at() + std::size_t{2} * stages * stage_bytes; }
+    COLLX_HD constexpr std::size_t lane_bytes() const {
+        return slots_at() + std::size_t{slots} * static_cast<unsigned>(ranks) * slot_bytes;
+    }
+    COLLX_HD constexpr std::size_t lane_at(int lane) const {
+        return sizeof(rank_control) + static_cast<std::size_t>(lane) * lane_bytes();
+    }
+    COLLX_HD constexpr std::size_t bytes() const { return lane_at(lanes); } // of one rank's exchange memory
+
+    // Of a place inside the lane.
+    COLLX_HD constexpr std::size_t slot_at(int peer, std::uint64_t message) const {
+        const std::uint64_t slot = static_cast<std::uint64_t>(peer) * slots + (message & (slots - 1));
+        return slots_at() + static_cast<std::size_t>(slot) * slot_bytes;
+    }
+    COLLX_HD constexpr std::size_t stage_at(int segment, std::uint64_t iteration) const {
+        const auto stage = static_cast<unsigned>(iteration & (stages - 1));
+        return windows_at() + (static_cast<std::size_t>(segment) * stages + stage) * stage_bytes;
+    }
+    COLLX_HD constexpr std::size_t packet_at(int peer, std::uint64_t iteration) const {
+        const auto cell =
+            static_cast<unsigned>(iteration & 1) * static_cast<unsigned>(ranks) + static_cast<unsigned>(peer);
+        return packets_at() + static_cast<std::size_t>(cell) * packet_bytes;
+    }
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

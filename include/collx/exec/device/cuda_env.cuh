@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The environment of a block on a GPU: the only code of the device executor that is not also run by the host's tests.
+// Each function is one or two instructions; <cuda/atomic> would give the same ones and cost 3 s of compile time. The
+// tests compare the four of the memory model with cuda::atomic_ref's, instruction by instruction.
+#pragma once
+
+#include <cstdint>
+
+#include <collx/exec/device/control.hpp>
+#include <collx/exec/device/units.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// ---------------------------------------------------------------------------------------------- memory model
+// All words are in global memory (this device's, a peer's, or the host's, mapped), so the addresses are converted.
+namespace ptx {
+
+__device__ inline std::size_t global(const void* p) { return __cvta_generic_to_global(p); }
+
+// cuda::atomic_ref<std::uint64_t, cuda::thread_scope_system>(*p).load(cuda::memory_order_relaxed)
+__device__ inline std::uint64_t load_relaxed(const std::uint64_t* p) {
+    std::uint64_t x;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(global(p)) : "memory");
+    return x;
+}
+// cuda::atomic_ref<std::uint64_t, cuda::thread_scope_system>(*p).load(cuda::memory_order_acquire)
+__device__ inline std::uint64_t load_acquire(const std::uint64_t* p) {
+    std::uint64_t x;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(global(p)) : "memory");
+    return x;
+}
+// cuda::atomic_ref<std::uint64_t, cuda::thread_scope_system>(*p).store(x, cuda::memory_order_relaxed)
+__device__ inline void store_relaxed(std::uint64_t* p, std::uint64_t x) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(global(p)), "l"(x) : "memory");
+}
+// cuda::atomic_ref<std::uint64_t, cuda::thread_scope_system>(*p).store(x, cuda::memory_order_release)
+__device__ inline void store_release(std::uint64_t* p, std::uint64_t x) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(global(p)), "l"(x) : "memory");
+}
+
+// Two words at once, each of them whole: what cuda::atomic_ref's relaxed load gives for either, in one instruction.
+__device__ inline unit16 load_line(const unit16* p) {
+    unit16 x;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(x.low), "=l"(x.high)
+                 : "l"(global(p))
+                 : "memory");
+    return x;
+}
+__device__ inline void store_line(unit16* p, unit16 x) {
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(global(p)), "l"(x.low), "l"(x.high) : "memory");
+}
+
+} // namespace ptx
+
+// ---------------------------------------------------------------------------------------------- block
+// Groups of a block run strands side by side; each has a named barrier, from 1 on (0 is the block's).
+template <int Groups>
+class cuda_env {
+public:
+    __device__ unsigned index() const { return Groups == 1 ? threadIdx.x : threadIdx.x % threads(); }
+    __device__ unsigned threads() const { return blockDim.x / Groups; }
+    __device__ int group() const { return Groups == 1 ? 0 : static_cast<int>(threadIdx.x / threads()); }
+    __device__ unsigned index_in_block() const { return threadIdx.x; }
+    __device__ unsigned threads_in_block() const { return blockDim.x; }
+
+    // Ordinary loads and stores. Never through the read-only path (ld.global.nc): peers write what is read here.
+    template <class Unit>
+    __device__ static Unit load(const Unit* p) {
+        __builtin_assume(__isGlobal(p));
+        if constexpr (sizeof(Unit) == 16) {
+            const uint4 x = *reinterpret_cast<const uint4*>(p);
+            return {static_cast<std::uint64_t>(x.y) << 32 | x.x, static_cast<std::uint64_t>(x.w) << 32 | x.z};
+        } else {
+            return *p;
+        }
+    }
+    template <class Unit>
+    __device__ static void store(Unit* p, Unit x) {
+        __builtin_assume(__isGlobal(p));
+        if constexpr (sizeof(Unit) == 16)
+            *reinterpret_cast<uint4*>(p) =
+                make_uint4(static_cast<unsigned>(x.low), static_cast<unsigned>(x.low >> 32),
+                           static_cast<unsigned>(x.high), static_cast<unsigned>(x.high >> 32));
+        else *p = x;
+    }
+    __device__ static unit16 load_line(const unit16* p) { return ptx::load_line(p); }
+    __device__ static void store_line(unit16* p, unit16 x) { ptx::store_line(p, x); }
+    __device__ static std::uint64_t load_relaxed(const std::uint64_t* p) { return ptx::load_relaxed(p); }
+    __device__ static std::uint64_t load_acquire(const std::uint64_t* p) { return ptx::load_acquire(p); }
+    __device__ static void store_relaxed(std::uint64_t* p, std::uint64_t x) { ptx::store_relaxed(p, x); }
+    __device__ static void store_release(std::uint64_t* p, std::uint64_t x) { ptx::store_release(p, x); }
+
+    __device__ void sync() const {
+        if constexpr (Groups == 1) __syncthreads();
+        else asm volatile("barrier.cta.sync %0, %1;" ::"r"(group() + 1), "r"(threads()) : "memory");
+    }
+    __device__ bool any(bool mine) const {
+        if constexpr (Groups == 1) return __syncthreads_or(mine) != 0;
+        int result;
+        asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.u32 p, %3, 0;\n\t"
+                     "barrier.cta.red.or.pred q, %1, %2, p;\n\tselp.s32 %0, 1, 0, q;\n\t}"
+                     : "=r"(result)
+                     : "r"(group() + 1), "r"(threads()), "r"(static_cast<unsigned>(mine))
+                     : "memory");
+        return result != 0;
+    }
+    __device__ void sync_block() const { __syncthreads(); }
+
+    __device__ static void pause() {}
+    __device__ static std::uint64_t now_ns() {
+        std::uint64_t t;
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+        return t;
+    }
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

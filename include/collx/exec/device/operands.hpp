@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The user's side of a fused kernel: views, operator and types of one call, and packs of elements read from and written
+// to them. The rules are those of the host's mover (exec/mover.hpp): `pre` when a contribution is read, accumulators in
+// between, `post` when a complete result is stored, and nothing is kept that the others would receive rounded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <collx/core/element.hpp>
+#include <collx/core/op.hpp>
+#include <collx/core/views.hpp>
+#include <collx/exec/device/units.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// The operator of collectives that only move data.
+struct move_only {};
+
+namespace detail {
+
+// Elements of a pack: 16 bytes on the wire, but at most 32 bytes of accumulators, for they live in registers.
+constexpr int pack_elems(std::size_t wire_bytes, std::size_t acc_bytes) {
+    const std::size_t v = wire_bytes >= 16 ? 1 : 16 / wire_bytes, most = acc_bytes >= 32 ? 1 : 32 / acc_bytes;
+    std::size_t p = 1; // a power of two, so that packs of 16 elements' chunks begin aligned
+    while (2 * p <= v && 2 * p <= most) p *= 2;
+    return static_cast<int>(p);
+}
+
+COLLX_EXEC_CHECK_DISABLE
+template <class View>
+COLLX_HD auto element(const View& v, std::size_t i) {
+    return static_cast<std::remove_cv_t<typename View::value_type>>(v[i]);
+}
+
+} // namespace detail
+
+// What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels.
+template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>>
+struct call_types {
+    using in_view = In;
+    using out_view = Out;
+    using op_type = Op;
+    using wire_type = Wire;
+    using in_type = std::remove_cv_t<typename In::value_type>;
+    using out_type = std::remove_cv_t<typename Out::value_type>;
+    static constexpr bool reduces = !std::is_same_v<Op, move_only>;
+    using acc_type = std::conditional_t<reduces, accumulator_t<in_type>, in_type>;
+    static constexpr int elems = detail::pack_elems(sizeof(Wire), sizeof(acc_type)); // of a pack
+    using acc_pack = pack<acc_type, elems>;
+    using wire_pack = pack<Wire, elems>;
+
+    static_assert(std::is_trivially_copyable_v<In> && std::is_trivially_copyable_v<Out>,
+                  "collx: a view that a kernel uses must be trivially copyable; it is an argument of the kernel.");
+    static_assert(std::is_trivially_copyable_v<Op>,
+                  "collx: an operator that a kernel uses must be trivially copyable; it is an argument of the kernel.");
+    static_assert(std::is_default_constructible_v<acc_type> && std::is_default_constructible_v<Wire>,
+                  "collx: elements that a kernel reduces need a default constructor; they wait in registers.");
+};
+
+// One rank's side of a call.
+template <class Types>
+struct rank_operands {
+    typename Types::in_view in;
+    typename Types::out_view out;
+    typename Types::op_type op;
+};
+
+// Reads and writes packs of one rank's operands. `Fast`: whole packs, aligned where the view is contiguous.
+template <class Env, class Types>
+struct operand_access {
+    using acc_type = typename Types::acc_type;
+    using acc_pack = typename Types::acc_pack;
+    using wire_pack = typename Types::wire_pack;
+    using wire_type = typename Types::wire_type;
+    using in_type = typename Types::in_type;
+    using out_type = typename Types::out_type;
+    using op_type = typename Types::op_type;
+    static constexpr int V = Types::elems;
+
+    // m of the V elements exist; the rest of the pack is unspecified but initialised.
+    template <bool Fast>
+    COLLX_HD static acc_pack read_in(const rank_operands<Types>& r, int ranks, std::size_t at, unsigned m) {
+        pack<in_type, V> raw;
+        if constexpr (Fast && Types::in_view::is_contiguous) {
+            raw = load_pack<Env, in_type, V>(r.in.data() + at);
+        } else {
+            COLLX_UNROLL
+            for (int k = 0; k < V; ++k)
+                raw.v[k] = Fast || static_cast<unsigned>(k) < m ? detail::element(r.in, at + static_cast<unsigned>(k))
+                                                                : in_type{};
+        }
+        acc_pack acc;
+        COLLX_UNROLL
+        for (int k = 0; k < V; ++k) {
+            if constexpr (Types::reduces && has_pre_v<op_type, in_type>) {
+                if (Fast || static_cast<unsigned>(k) < m)
+                    raw.v[k] = apply_pre(r.op, raw.v[k], hook_context{ranks, at + static_cast<unsigned>(k)});
+            }
+            acc.v[k] = static_cast<acc_type>(raw.v[k]);
+        }
+        return acc;
+    }
+
+    // What this rank has stored already; for texts that send results on from `out`.
+    template <bool Fast>
+    COLLX_HD static acc_pack read_out(const rank_operands<Types>& r, std::size_t at, unsigned m) {
+        acc_pack acc;
+        if constexpr (Fast && Types::out_view::is_contiguous) {
+            const auto raw = load_pack<Env, out_type, V>(r.out.data() + at);
+            COLLX_UNROLL
+            for (int k = 0; k < V; ++k) acc.v[k] = static_cast<acc_type>(raw.v[k]);
+        } else {
+            COLLX_UNROLL
+            for (int k = 0; k < V; ++k)
+                acc.v[k] = Fast || static_cast<unsigned>(k) < m
+                               ? static_cast<acc_type>(detail::element(r.out, at + static_cast<unsigned>(k)))
+                               : acc_type{};
+        }
+        return acc;
+    }
+
+    template <bool Fast>
+    COLLX_HD static void write_out(const rank_operands<Types>& r, std::size_t at, unsigned m, const acc_pack& acc) {
+        if constexpr (Fast && Types::out_view::is_contiguous) {
+            pack<out_type, V> raw;
+            COLLX_UNROLL
+            for (int k = 0; k < V; ++k) raw.v[k] = static_cast<out_type>(acc.v[k]);
+            store_pack<Env>(r.out.data() + at, raw);
+        } else {
+            COLLX_UNROLL
+            for (int k = 0; k < V; ++k)
+                if (Fast || static_cast<unsigned>(k) < m)
+                    r.out[at + static_cast<unsigned>(k)] = static_cast<out_type>(acc.v[k]);
+        }
+    }
+
+    COLLX_HD static acc_pack from_wire(const wire_pack& w) {
+        acc_pack acc;
+        COLLX_UNROLL
+        for (int k = 0; k < V; ++k) acc.v[k] = static_cast<acc_type>(w.v[k]);
+        return acc;
+    }
+    COLLX_HD static wire_pack to_wire(const acc_pack& acc) {
+        wire_pack w;
+        COLLX_UNROLL
+        for (int k = 0; k < V; ++k) w.v[k] = static_cast<wire_type>(acc.v[k]);
+        return w;
+    }
+    // A narrower wire rounds: the rank that computes a value keeps what the others receive.
+    COLLX_HD static acc_pack through_wire(const acc_pack& acc) {
+        if constexpr (std::is_same_v<wire_type, acc_type>) return acc;
+        else return from_wire(to_wire(acc));
+    }
+
+    // left op right, element by element.
+    COLLX_EXEC_CHECK_DISABLE
+    template <bool Fast>
+    COLLX_HD static acc_pack combine(const op_type& op, const acc_pack& left, const acc_pack& right, unsigned m) {
+        acc_pack acc = left;
+        if constexpr (Types::reduces) {
+            COLLX_UNROLL
+            for (int k = 0; k < V; ++k)
+                if (Fast || static_cast<unsigned>(k) < m) acc.v[k] = static_cast<acc_type>(op(left.v[k], right.v[k]));
+        }
+        return acc;
+    }
+    template <bool Fast>
+    COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack& acc) {
+        if constexpr (Types::reduces && has_post_v<op_type, acc_type>) {
+            COLLX_UNROLL
+            for (int k = 0; k < V; ++k)
+                if (Fast || static_cast<unsigned>(k) < m)
+                    acc.v[k] = static_cast<acc_type>(
+                        apply_post(op, acc.v[k], hook_context{ranks, at + static_cast<unsigned>(k)}));
+        }
+        acc = through_wire(acc); // a later step may send it on
+    }
+
+    // Copying in to out would change nothing.
+    COLLX_HD static bool is_in_place(const rank_operands<Types>& r, std::size_t in_at, std::size_t out_at) {
+        if constexpr (Types::in_view::is_contiguous && Types::out_view::is_contiguous &&
+                      std::is_same_v<in_type, out_type> && std::is_same_v<in_type, wire_type> &&
+                      !(Types::reduces && (has_pre_v<op_type, in_type> || has_post_v<op_type, acc_type>)))
+            return r.in.data() + in_at == r.out.data() + out_at;
+        return false;
+    }
+    COLLX_HD static bool in_is_aligned(const rank_operands<Types>& r, std::size_t at) {
+        if constexpr (Types::in_view::is_contiguous) return is_aligned<in_type, V>(r.in.data() + at);
+        else return true;
+    }
+    COLLX_HD static bool out_is_aligned(const rank_operands<Types>& r, std::size_t at) {
+        if constexpr (Types::out_view::is_contiguous) return is_aligned<out_type, V>(r.out.data() + at);
+        else return true;
+    }
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

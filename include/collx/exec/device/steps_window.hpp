@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Steps over windows and over peers' own buffers: put, get, and the reduction of all ranks' operands in rank order.
+// Where words carry flags a put is pushed into the memory of whoever reads it, so that reading is local and needs no
+// signal: docs/design/device.md says for which texts that is right.
+#pragma once
+
+#include <collx/exec/device/executor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// Who has left iteration i - 1 may push iteration i + 1 over it only if it has heard of every reader in between: so the
+// texts that every rank reads every other rank in, once per iteration.
+template <class Algorithm>
+inline constexpr bool may_push_v = [] {
+    if constexpr (requires { Algorithm::signals; })
+        return Algorithm::signals == 1 && Algorithm::window_depth == 2 &&
+               (Algorithm::op == collective::all_reduce || Algorithm::op == collective::all_gather ||
+                Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all);
+    else return false;
+}();
+
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::copy(const sched::step& s) {
+    for (int c = 0; c < s.src.chunks.count; ++c) {
+        const int to_chunk = s.dst.chunks.at(c, args_.chunks);
+        const part from = local(s.src.where, s.src.chunks.at(c, args_.chunks));
+        if (flagged && sched::is_window(s.dst.where)) {
+            push(s, to_chunk, from);
+            continue;
+        }
+        const bool puts = sched::is_window(s.dst.where), ends = s.src.where == place::in && s.dst.where == place::out;
+        std::byte* window = puts ? window_at(rank_, sched::segment_of(s.dst.where), to_chunk) : nullptr;
+        const std::size_t to = puts ? 0 : local(s.dst.where, to_chunk).at;
+        if (ends && access::is_in_place(mine(), from.at, to)) continue;
+        const bool fast = is_aligned_at(s.src.where, from.at) && (puts || is_aligned_at(s.dst.where, to));
+        each_pack<unroll>(
+            from.count, fast,
+            [&](auto is_fast, unsigned p, unsigned m) {
+                return this->template read<is_fast.value>(s.src.where, from.at, p, m);
+            },
+            [&](auto is_fast, unsigned p, unsigned m, acc_pack acc) {
+                if (puts) return store_pack<Env>(window + p * stride, access::to_wire(acc));
+                // All of a single rank's collective, so the operator's hook applies.
+                if (ends) access::template finish<is_fast.value>(op(), ranks(), to + p * V, m, acc);
+                this->template write<is_fast.value>(s.dst.where, to, p, m, acc);
+            });
+    }
+}
+
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sched::step& s, int chunk, part from) {
+    static_assert(!flagged || !has_windows || may_push_v<Algorithm>,
+                  "collx: words with flags replace signals only where every rank reads every rank in each iteration: "
+                  "the one-shot algorithms. Use simple_protocol.");
+    constexpr bool to_one = Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all;
+    const int first = to_one ? chunk : 0, last = to_one ? chunk + 1 : ranks();
+    each_pack<1>(
+        from.count, is_aligned_at(s.src.where, from.at),
+        [&](auto is_fast, unsigned p, unsigned m) {
+            return this->template read<is_fast.value>(s.src.where, from.at, p, m);
+        },
+        [&](auto, unsigned p, unsigned, const acc_pack& acc) {
+            const wire_pack w = access::to_wire(acc);
+            for (int k = first; k < last; ++k)
+                if (k != rank_) store_packet<Env>(packets_at(k, rank_) + p * stride, w, window_flag());
+        });
+    for (int k = first; k < last; ++k)
+        if (k != rank_) refresh(packets_at(k, rank_), args_.shape.packet_bytes, packs_of(from.count), window_flag());
+}
+
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::get(const sched::step& s) {
+    for (int c = 0; c < s.dst.chunks.count; ++c) {
+        const int peer = s.peer_from, chunk = s.src.chunks.at(c, args_.chunks);
+        const part to = local(s.dst.where, s.dst.chunks.at(c, args_.chunks));
+        const bool from_window = sched::is_window(s.src.where), from_in = s.src.where == place::in;
+        const std::byte* rx = nullptr;
+        if (from_window)
+            rx = flagged ? packets_at(rank_, peer) : window_at(peer, sched::segment_of(s.src.where), chunk);
+        const std::size_t at = from_window ? 0 : local(s.src.where, chunk).at;
+        bool fast = is_aligned_at(s.dst.where, to.at);
+        if (!from_window)
+            fast = fast && (from_in ? access::in_is_aligned(args_.rank(peer), at)
+                                    : access::out_is_aligned(args_.rank(peer), at));
+        each_pack<unroll>(
+            to.count, fast,
+            [&](auto is_fast, unsigned p, unsigned m) {
+                if constexpr (flagged) return access::from_wire(receive_words(rx + p * stride, window_flag(), peer));
+                else if (from_window) return access::from_wire(load_pack<Env, wire_type, V>(rx + p * stride));
+                else if (from_in)
+                    return access::template read_in<is_fast.value>(args_.rank(peer), ranks(), at + p * V, m);
+                else return access::template read_out<is_fast.value>(args_.rank(peer), at + p * V, m);
+            },
+            [&](auto is_fast, unsigned p, unsigned m, const acc_pack& acc) {
+                this->template write<is_fast.value>(s.dst.where, to.at, p, m, acc);
+            });
+    }
+}
+
+// U packs at once through all ranks, so that U loads are under way together.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <bool ToAll>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sched::step& s) {
+    const bool from_window = sched::is_window(s.src.where);
+    for (int c = 0; c < s.dst.chunks.count; ++c) {
+        const int chunk = s.src.chunks.at(c, args_.chunks), to_chunk = s.dst.chunks.at(c, args_.chunks);
+        const std::size_t in_at = local(place::in, chunk).at;
+        const part to = local(s.dst.where, to_chunk);
+        bool fast = is_aligned_at(s.dst.where, to.at) && is_aligned_at(place::in, in_at);
+        for (int k = 0; k < ranks(); ++k) {
+            if (!from_window) fast = fast && access::in_is_aligned(args_.rank(k), in_at);
+            if (ToAll) fast = fast && access::out_is_aligned(args_.rank(k), to.at);
+        }
+        const auto operand = [&](auto is_fast, int k, unsigned p, unsigned m) {
+            if (!from_window) return access::template read_in<is_fast.value>(args_.rank(k), ranks(), in_at + p * V, m);
+            if (k == rank_ && s.own == place::in)
+                return access::through_wire(this->template read<is_fast.value>(place::in, in_at, p, m));
+            if constexpr (flagged)
+                return access::from_wire(receive_words(packets_at(rank_, k) + p * stride, window_flag(), k));
+            const std::byte* rx = window_at(k, sched::segment_of(s.src.where), chunk);
+            return access::from_wire(load_pack<Env, wire_type, V>(rx + p * stride));
+        };
+        const auto deliver = [&](auto is_fast, unsigned p, unsigned m, acc_pack acc) {
+            if (s.dst.where == place::out) access::template finish<is_fast.value>(op(), ranks(), to.at + p * V, m, acc);
+            if constexpr (ToAll) {
+                for (int k = s.peer_from; k < s.peer_to; ++k)
+                    access::template write_out<is_fast.value>(args_.rank(k), to.at + p * V, m, acc);
+            } else {
+                this->template write<is_fast.value>(s.dst.where, to.at, p, m, acc);
+                if (s.also != place::none)
+                    store_pack<Env>(window_at(rank_, sched::segment_of(s.also), to_chunk) + p * stride,
+                                    access::to_wire(acc));
+            }
+        };
+        const auto packs = [&](auto is_fast, auto count, unsigned i, unsigned step, unsigned m) {
+            constexpr int U = count.value;
+            acc_pack acc[U];
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) acc[u] = operand(is_fast, s.peer_from, i + static_cast<unsigned>(u) * step, m);
+            for (int k = s.peer_from + 1; k < s.peer_to; ++k) {
+                acc_pack next[U];
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) next[u] = operand(is_fast, k, i + static_cast<unsigned>(u) * step, m);
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) acc[u] = access::template combine<is_fast.value>(op(), acc[u], next[u], m);
+            }
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) deliver(is_fast, i + static_cast<unsigned>(u) * step, m, acc[u]);
+        };
+        const unsigned elems = static_cast<unsigned>(to.count), step = env_.threads();
+        const unsigned all = packs_of(to.count), whole = fast ? elems / V : 0;
+        unsigned i = env_.index();
+        if constexpr (unroll > 1)
+            for (; i + (unroll - 1) * step < whole; i += unroll * step)
+                packs(std::true_type{}, std::integral_constant<int, unroll>{}, i, step, V);
+        for (; i < whole; i += step) packs(std::true_type{}, std::integral_constant<int, 1>{}, i, step, V);
+        for (; i < all; i += step) {
+            const unsigned first = i * V, m = first + V <= elems ? V : first < elems ? elems - first : 0;
+            packs(std::false_type{}, std::integral_constant<int, 1>{}, i, step, m);
+        }
+    }
+}
+
+} // namespace device
+COLLX_END_NAMESPACE

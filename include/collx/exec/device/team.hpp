@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The host's side of fused calls: the exchange memories of the ranks that share a machine, and the arguments of a
+// launch. A machine says how memory is had and how blocks are started: cuda_machine (exec/fused.cuh) or the twin on
+// host threads (twin.hpp), so that all of this is tested without a GPU.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include <collx/core/error.hpp>
+#include <collx/exec/device/executor.hpp>
+#include <collx/exec/device/usage.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// Of one call. All ranks of a team take part in one launch, so it is given once.
+struct fused_options {
+    void* stream = nullptr;                   // a cudaStream_t
+    std::int64_t timeout_ns = 10'000'000'000; // of one wait inside the kernel
+    int lanes = 0;                            // 0: as many as the machine has room for and the message needs
+    std::uint32_t piece_bytes = 0;            // of the wire, per chunk; 0: what fits the slots or stages
+};
+
+inline const char* name_of(waits_for w) {
+    constexpr const char* names[] = {"nothing",  "a message", "room for a message",
+                                     "a signal", "words",     "the last call"};
+    return names[static_cast<int>(w)];
+}
+
+template <class Machine>
+class team {
+public:
+    // shape.ranks ranks, of which each gets an exchange memory of the machine.
+    // Errors: invalid_argument for shapes that cannot be; what the machine throws when it has no memory.
+    team(Machine& machine, const exchange_shape& shape) : machine_(machine), shape_(shape) {
+        require(shape.ranks >= 1 && shape.ranks <= max_ranks, "a fused team has 1 to 16 ranks");
+        require(shape.lanes >= 1, "a fused team has at least one lane");
+        require(is_ring(shape.slots) && is_ring(shape.stages), "slots and stages are powers of two from 2 to 64");
+        require(shape.slot_bytes % line_bytes == 0 && shape.stage_bytes % line_bytes == 0 &&
+                    shape.packet_bytes % line_bytes == 0 && shape.scratch_bytes % line_bytes == 0 &&
+                    shape.slot_bytes != 0 && shape.stage_bytes != 0 && shape.packet_bytes != 0,
+                "slots, stages, packets and scratch are multiples of 128 bytes");
+        for (int r = 0; r < shape.ranks; ++r) exchange_[r] = machine_.allocate(r, shape.bytes());
+        const std::size_t reports = report_count() * sizeof(std::uint64_t);
+        host_memory_ = machine_.allocate_host(sizeof(host_control) + reports);
+    }
+    ~team() {
+        for (int r = 0; r < shape_.ranks; ++r) machine_.free(r, exchange_[r]);
+        machine_.free_host(host_memory_);
+    }
+    team(const team&) = delete;
+    team& operator=(const team&) = delete;
+
+    int size() const { return shape_.ranks; }
+    const exchange_shape& shape() const { return shape_; }
+    Machine& machine() const { return machine_; }
+
+    // Runs `algorithm` for all ranks in one launch. operands(r) gives rank r's views and operator.
+    // Protocol: simple_protocol or packet_protocol. Groups: strands of a block that run side by side, 1, 2 or 4.
+    // Errors: aborted after an earlier failure; unsupported where an element does not fit; what the machine throws.
+    template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
+    void run(Algorithm algorithm, chunk_layout in, chunk_layout out, Operands&& operands, const fused_options& o = {}) {
+        check();
+        if constexpr (requires { algorithm.depth; }) algorithm.depth = static_cast<int>(shape_.stages);
+        fused_args<Algorithm, Types> a;
+        a.algorithm = algorithm;
+        a.shape = shape_;
+        a.in = in, a.out = out;
+        a.chunks = algorithm.chunks(shape_.ranks);
+        const usage u = usage_of(algorithm, shape_.ranks);
+        a.is_one_launch = machine_.is_one_launch();
+        a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
+        const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
+        cut<Types, Protocol>(a, u, most, o);
+        a.timeout_ns = static_cast<std::uint64_t>(o.timeout_ns);
+        for (int r = 0; r < shape_.ranks; ++r) {
+            a.exchange[r] = exchange_[r];
+            ::new (static_cast<void*>(a.operands + static_cast<unsigned>(r) * sizeof(rank_operands<Types>)))
+                rank_operands<Types>(operands(r));
+        }
+        a.host = machine_.template on_device<host_control>(host_memory_);
+        a.reports = machine_.template on_device<std::uint64_t>(host_memory_ + sizeof(host_control));
+        machine_.template launch<Protocol, Groups>(a, o);
+    }
+
+    // Tells kernels that wait to give up. They end soon; the team cannot be used again.
+    void abort() { machine_.store_host(&reinterpret_cast<host_control*>(host_memory_)->abort, 1); }
+
+    // What a block waits for, or why it gave up.
+    wait_report report(int rank, int lane, int group = 0) const {
+        const auto* words = reinterpret_cast<const std::uint64_t*>(host_memory_ + sizeof(host_control));
+        const std::size_t at =
+            (static_cast<std::size_t>(rank) * static_cast<unsigned>(shape_.lanes) + static_cast<unsigned>(lane)) *
+                max_groups +
+            static_cast<unsigned>(group);
+        return wait_report::unpack(machine_.load_host(words + at));
+    }
+
+    // Throws what made a kernel give up: timeout with the ranks, the step and the piece, or aborted. Call it when the
+    // stream has been waited for; calls do it before they launch.
+    void check() const {
+        const wait_report* worst = nullptr;
+        wait_report found;
+        int rank = 0, lane = 0;
+        for (int r = 0; r < shape_.ranks; ++r)
+            for (int l = 0; l < shape_.lanes; ++l)
+                for (int g = 0; g < max_groups; ++g) {
+                    const wait_report w = report(r, l, g);
+                    if (w.state != wait_state::timed_out && (w.state != wait_state::aborted || worst != nullptr))
+                        continue;
+                    if (worst != nullptr && worst->state == wait_state::timed_out) continue;
+                    found = w, rank = r, lane = l, worst = &found;
+                }
+        if (worst == nullptr) return;
+        if (found.state == wait_state::timed_out)
+            fail(errc::timeout, rank, found.peer, "did all ranks of the team make the call? make a new team",
+                 "a kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", name_of(found.what),
+                 found.peer, found.step, found.piece, lane);
+        fail(errc::aborted, rank, found.peer, "make a new team",
+             "a kernel gave up waiting for %s from rank %d, for the team was aborted", name_of(found.what), found.peer);
+    }
+
+private:
+    static bool is_ring(unsigned n) { return n >= 2 && n <= 64 && (n & (n - 1)) == 0; }
+    static void require(bool holds, const char* text) {
+        if (!holds) fail(errc::invalid_argument, -1, -1, "see collx::device::exchange_shape", "%s", text);
+    }
+    std::size_t report_count() const {
+        return static_cast<std::size_t>(shape_.ranks) * static_cast<unsigned>(shape_.lanes) * max_groups;
+    }
+
+    // Pieces as long as slots, stages and scratch allow, but not longer than it takes to give every lane one.
+    template <class Types, class Protocol, class Args>
+    void cut(Args& a, const usage& u, std::size_t most_elems, const fused_options& o) const {
+        using wire = typename Types::wire_type;
+        constexpr auto V = static_cast<std::size_t>(Types::elems);
+        constexpr std::size_t stride =
+            Protocol::flags_words ? packet_stride<wire, Types::elems> : Types::wire_pack::bytes;
+        const auto chunks = static_cast<std::size_t>(a.chunks);
+        std::size_t packs = longest_piece_bytes / stride != 0 ? longest_piece_bytes / stride : 1;
+        const auto limit = [&](std::size_t bytes, std::size_t each) {
+            packs = bytes / each < packs ? bytes / each : packs;
+        };
+        if (u.channels) limit(shape_.slot_bytes, stride * static_cast<std::size_t>(u.message_chunks));
+        if (u.windows && Protocol::flags_words) limit(shape_.packet_bytes, stride);
+        if (u.windows && !Protocol::flags_words) limit(shape_.stage_bytes, stride * chunks);
+        if (u.scratch) limit(shape_.scratch_bytes, V * sizeof(typename Types::acc_type) * chunks);
+        if (packs == 0)
+            fail(errc::unsupported, -1, -1, "make the team with larger slots, stages and scratch",
+                 "one element of %zu bytes per chunk does not fit", sizeof(wire));
+        if (o.piece_bytes != 0) limit(o.piece_bytes < stride ? stride : o.piece_bytes, stride);
+        int lanes = machine_.lanes(shape_);
+        lanes = o.lanes != 0 && o.lanes < lanes ? o.lanes : lanes;
+        // A block of 512 threads moves 8 KiB at once.
+        const std::size_t share =
+            (most_elems + V * static_cast<unsigned>(lanes) - 1) / (V * static_cast<unsigned>(lanes));
+        const std::size_t least = packs < least_piece_packs ? packs : least_piece_packs;
+        if (o.piece_bytes == 0 && share < packs) packs = share > least ? share : least;
+        a.piece_elems = static_cast<std::uint32_t>(packs * V);
+        const std::size_t count = (most_elems + a.piece_elems - 1) / a.piece_elems;
+        a.lanes = count < static_cast<unsigned>(lanes) ? static_cast<int>(count != 0 ? count : 1) : lanes;
+    }
+    static constexpr std::size_t longest_piece_bytes = 256 * 1024, least_piece_packs = 512;
+
+    Machine& machine_;
+    exchange_shape shape_;
+    std::byte* exchange_[max_ranks] = {};
+    std::byte* host_memory_ = nullptr;
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Elements in packs: a pack is what one thread moves at once, 16 bytes of wire elements where their size allows. Loads
+// and stores go by units, the largest power of two that divides a pack, so any trivially copyable element can travel.
+// An environment supplies the loads and stores; knows no step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <collx/core/config.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+struct alignas(16) unit16 {
+    std::uint64_t low, high;
+};
+
+namespace detail {
+
+template <std::size_t Bytes>
+struct unit_of {
+    using type = unit16;
+};
+template <>
+struct unit_of<8> {
+    using type = std::uint64_t;
+};
+template <>
+struct unit_of<4> {
+    using type = std::uint32_t;
+};
+template <>
+struct unit_of<2> {
+    using type = std::uint16_t;
+};
+template <>
+struct unit_of<1> {
+    using type = std::uint8_t;
+};
+
+} // namespace detail
+
+// The largest power of two that divides n, at most 16.
+constexpr std::size_t unit_bytes(std::size_t n) {
+    const std::size_t p = n & (~n + 1);
+    return p < 16 ? p : 16;
+}
+
+// V elements that a thread holds in registers.
+template <class T, int V>
+struct pack {
+    static constexpr std::size_t bytes = sizeof(T) * static_cast<std::size_t>(V);
+    static constexpr std::size_t alignment = unit_bytes(bytes); // that load_pack and store_pack ask of an address
+    T v[V];
+};
+
+// Whether packs of T may be loaded from p on.
+template <class T, int V>
+COLLX_HD inline bool is_aligned(const T* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % pack<T, V>::alignment == 0;
+}
+
+template <class Env, class T, int V>
+COLLX_HD inline pack<T, V> load_pack(const void* from) {
+    using unit = typename detail::unit_of<pack<T, V>::alignment>::type;
+    constexpr int units = static_cast<int>(pack<T, V>::bytes / sizeof(unit));
+    unit raw[units];
+    COLLX_UNROLL
+    for (int i = 0; i < units; ++i) raw[i] = Env::load(static_cast<const unit*>(from) + i);
+    pack<T, V> p;
+    __builtin_memcpy(static_cast<void*>(&p), raw, sizeof raw);
+    return p;
+}
+template <class Env, class T, int V>
+COLLX_HD inline void store_pack(void* to, const pack<T, V>& p) {
+    using unit = typename detail::unit_of<pack<T, V>::alignment>::type;
+    constexpr int units = static_cast<int>(pack<T, V>::bytes / sizeof(unit));
+    unit raw[units];
+    __builtin_memcpy(raw, static_cast<const void*>(&p), sizeof raw);
+    COLLX_UNROLL
+    for (int i = 0; i < units; ++i) Env::store(static_cast<unit*>(to) + i, raw[i]);
+}
+
+// ---------------------------------------------------------------------------------------------- words with flags
+// A line of 16 bytes carries 8 bytes of a pack: two words, each 4 bytes of data below the 4-byte flag. A word is
+// written and read at once, so whoever sees the flag has the data: no release, no acquire, no second message. Source:
+// the LL protocol of NCCL.
+template <class T, int V>
+inline constexpr int packet_lines = static_cast<int>((pack<T, V>::bytes + 7) / 8);
+template <class T, int V>
+inline constexpr std::size_t packet_stride = packet_lines<T, V> * sizeof(unit16);
+
+template <class Env, class T, int V>
+COLLX_HD inline void store_packet(void* to, const pack<T, V>& p, std::uint32_t flag) {
+    constexpr int lines = packet_lines<T, V>;
+    std::uint32_t words[2 * lines] = {};
+    __builtin_memcpy(words, static_cast<const void*>(&p), pack<T, V>::bytes);
+    const std::uint64_t mark = static_cast<std::uint64_t>(flag) << 32;
+    COLLX_UNROLL
+    for (int i = 0; i < lines; ++i)
+        Env::store_line(static_cast<unit16*>(to) + i, {mark | words[2 * i], mark | words[2 * i + 1]});
+}
+
+// False where a flag is not there yet.
+template <class Env, class T, int V>
+COLLX_HD inline bool try_load_packet(const void* from, std::uint32_t flag, pack<T, V>& p) {
+    constexpr int lines = packet_lines<T, V>;
+    std::uint32_t words[2 * lines];
+    bool complete = true;
+    COLLX_UNROLL
+    for (int i = 0; i < lines; ++i) {
+        const unit16 line = Env::load_line(static_cast<const unit16*>(from) + i);
+        complete = complete && static_cast<std::uint32_t>(line.low >> 32) == flag &&
+                   static_cast<std::uint32_t>(line.high >> 32) == flag;
+        words[2 * i] = static_cast<std::uint32_t>(line.low);
+        words[2 * i + 1] = static_cast<std::uint32_t>(line.high);
+    }
+    __builtin_memcpy(static_cast<void*>(&p), words, pack<T, V>::bytes);
+    return complete;
+}
+
+} // namespace device
+COLLX_END_NAMESPACE

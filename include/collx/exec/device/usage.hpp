@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The reading that finds out what memory a text needs, and keeps nothing else: a .cu file that launches kernels should
+// not pay for <vector>. Looks at all ranks' programs, for all must cut their messages alike.
+#pragma once
+
+#include <collx/sched/executor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+class usage : public sched::verbs<usage> {
+public:
+    int message_chunks = 1; // most that travel in one message
+    int strands = 1;
+    bool channels = false, windows = false, scratch = false;
+    bool peers_buffers = false; // in and out of other ranks are read or written
+
+    constexpr bool strand(int k) {
+        strands = k + 1 > strands ? k + 1 : strands;
+        return true;
+    }
+    template <sched::action What>
+    constexpr void emit(const sched::step& s) {
+        if constexpr ((What & (sched::recv | sched::send)) != 0) {
+            channels = true;
+            for (const sched::ref* r : {&s.src, &s.dst})
+                message_chunks = r->chunks.count > message_chunks ? r->chunks.count : message_chunks;
+        }
+        if constexpr ((What & (sched::get | sched::fold)) != 0)
+            peers_buffers = peers_buffers || s.src.where == sched::place::in || s.src.where == sched::place::out;
+        windows = windows || sched::is_window(s.src.where) || sched::is_window(s.dst.where) || sched::is_window(s.also);
+        scratch = scratch || s.src.where == sched::place::tmp || s.dst.where == sched::place::tmp;
+    }
+};
+
+template <class Algorithm>
+constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
+    usage u;
+    for (int r = 0; r < ranks; ++r) algorithm(u, r, ranks);
+    return u;
+}
+
+} // namespace device
+COLLX_END_NAMESPACE

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Fused kernels: one launch does a whole collective for all ranks of a team on one device, with each rank's data read,
+// reduced, exchanged and stored in one pass. And the machine that launches them: memory by cudaMalloc, reports in
+// mapped host memory, one cooperative launch, for blocks that wait for each other must all be resident. Needs nvcc; the
+// executor itself is exec/device/executor.hpp, and the host's twin of this file exec/device/twin.hpp.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/exec/device/cuda_env.cuh>
+#include <collx/exec/device/team.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+inline constexpr unsigned block_threads = 512;
+
+// Blocks: x is the lane, y the rank.
+template <class Protocol, int Groups, class Algorithm, class Types>
+__global__ void __launch_bounds__(block_threads, 1)
+    fused_kernel(const __grid_constant__ fused_args<Algorithm, Types> args) {
+    __shared__ block_state shared;
+    cuda_env<Groups> env;
+    executor<cuda_env<Groups>, Algorithm, Types, Protocol, Groups>(
+        env, args, shared, args.first_rank + static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x))
+        .run();
+}
+
+// A sentence and the number for whatever the CUDA runtime refuses.
+inline void cuda_check(cudaError_t e, const char* what) {
+    if (e == cudaSuccess) return;
+    const bool absent = e == cudaErrorInsufficientDriver || e == cudaErrorNoDevice;
+    fail(absent                           ? errc::unsupported
+         : e == cudaErrorMemoryAllocation ? errc::resource
+                                          : errc::invalid_argument,
+         -1, -1,
+         absent ? "run it on a machine with an NVIDIA GPU and its driver" : "see the CUDA runtime's error codes",
+         "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
+}
+
+// One device for all ranks. Everything happens on the device that was current when it was made.
+class cuda_machine {
+public:
+    // Errors: unsupported without a device, or on one that cannot launch cooperatively.
+    cuda_machine() {
+        cuda_check(cudaGetDevice(&device_), "looking for a CUDA device");
+        int cooperates = 0;
+        cuda_check(cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device_), "asking the device");
+        cuda_check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, device_), "asking the device");
+        if (cooperates == 0)
+            fail(errc::unsupported, -1, -1, "use a device of compute capability 8.0 or more",
+                 "device %d cannot launch cooperatively", device_);
+    }
+    int device() const { return device_; }
+    int processors() const { return processors_; }
+
+    std::byte* allocate(int, std::size_t bytes) {
+        void* p = nullptr;
+        cuda_check(cudaMalloc(&p, bytes), "allocating exchange memory");
+        cuda_check(cudaMemset(p, 0, bytes), "clearing exchange memory");
+        cuda_check(cudaDeviceSynchronize(), "clearing exchange memory");
+        return static_cast<std::byte*>(p);
+    }
+    void free(int, std::byte* p) { cudaFree(p); }
+    std::byte* allocate_host(std::size_t bytes) {
+        void* p = nullptr;
+        cuda_check(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating mapped memory");
+        __builtin_memset(p, 0, bytes);
+        return static_cast<std::byte*>(p);
+    }
+    void free_host(std::byte* p) { cudaFreeHost(p); }
+    template <class T>
+    T* on_device(std::byte* p) const {
+        void* d = nullptr;
+        cuda_check(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
+        return static_cast<T*>(d);
+    }
+    std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+    void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
+
+    // Lanes that are resident together for all ranks: one block of 512 threads per multiprocessor.
+    int lanes(const exchange_shape& s) const {
+        const int fit = processors_ / s.ranks;
+        return fit < 1 ? 1 : fit < s.lanes ? fit : s.lanes;
+    }
+
+    bool is_one_launch() const { return true; }
+
+    // Errors: invalid_argument where p is memory of the host or of another device.
+    void require_memory(int rank, const void* p, const char* which) const {
+        cudaPointerAttributes a{};
+        cuda_check(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
+        if (a.type == cudaMemoryTypeManaged) return;
+        if (a.type != cudaMemoryTypeDevice)
+            fail(errc::invalid_argument, rank, -1, "allocate it with cudaMalloc, or pass a thrust::device_vector",
+                 p == nullptr ? "the %s buffer is null" : "the %s buffer lies in the host's memory", which);
+        if (a.device != device_)
+            fail(errc::invalid_argument, rank, -1, "make the team while its buffers' device is current",
+                 "the %s buffer lies on device %d, the team runs on device %d", which, a.device, device_);
+    }
+
+    void synchronize(const fused_options& o) const {
+        cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(o.stream)), "waiting for a stream");
+    }
+
+    template <class Protocol, int Groups, class Algorithm, class Types>
+    void launch(const fused_args<Algorithm, Types>& a, const fused_options& o) {
+        static_assert(sizeof(a) <= 32764, "collx: views and operators of 16 ranks must fit a kernel's parameters");
+        void* parameters[] = {const_cast<fused_args<Algorithm, Types>*>(&a)};
+        const int ranks = a.shape.ranks - (leaves_out_last_ ? 1 : 0);
+        const dim3 grid(static_cast<unsigned>(a.lanes), static_cast<unsigned>(ranks));
+        cuda_check(cudaLaunchCooperativeKernel(
+                       reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>), grid,
+                       dim3(block_threads), parameters, 0, static_cast<cudaStream_t>(o.stream)),
+                   "launching a fused kernel");
+    }
+
+    // As if the last rank had not made the call: for tests of deadlines.
+    void leave_out_last() { leaves_out_last_ = true; }
+
+private:
+    int device_ = 0, processors_ = 1;
+    bool leaves_out_last_ = false;
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=180
+// The device executor on its host twin: the code of the kernels with a host thread per block (or several), against sums
+// that are known. What can only be seen with real threads and a sanitizer is seen here.
+#include <collx/exec/device/twin.hpp>
+
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include <collx/algo/binomial.hpp>
+#include <collx/algo/direct.hpp>
+#include <collx/algo/one_shot.hpp>
+#include <collx/algo/recursive_doubling.hpp>
+#include <collx/algo/ring.hpp>
+#include <collx/algo/two_shot.hpp>
+#include <collx/algo/zero_copy.hpp>
+
+using namespace collx;
+using device::packet_protocol;
+using device::simple_protocol;
+using device::team;
+using device::twin_machine;
+using floats = contiguous_view<float>;
+
+namespace {
+
+// Small enough that a few hundred elements are many pieces, and slots and stages come round often.
+device::exchange_shape small_shape(int ranks, int lanes = 2) {
+    device::exchange_shape s;
+    s.ranks = ranks, s.lanes = lanes;
+    s.slots = 2, s.slot_bytes = 256;
+    s.stages = 2, s.stage_bytes = 1024;
+    s.packet_bytes = 256, s.scratch_bytes = 4096;
+    return s;
+}
+
+float element(int rank, std::size_t i) { return static_cast<float>(rank + 1 + static_cast<int>(i % 11)); }
+
+// Every rank's input and output of one collective whose chunks all have `each` elements.
+template <class A>
+struct buffers {
+    buffers(const A& a, int ranks, std::size_t each_elems, int root_rank)
+        : n(ranks), root(root_rank), chunks(a.chunks(ranks)), each(each_elems), in(static_cast<unsigned>(n)),
+          out(static_cast<unsigned>(n)) {
+        const std::size_t size = each * static_cast<unsigned>(chunks);
+        for (int r = 0; r < n; ++r) {
+            auto& x = in[static_cast<unsigned>(r)];
+            x.assign(size + 1, -99.0f); // one more than is needed: views begin at 0 or, unaligned, at 1
+            out[static_cast<unsigned>(r)].assign(size + 1, -1.0f);
+        }
+    }
+    void fill(std::size_t shift) {
+        first = shift;
+        for (int r = 0; r < n; ++r)
+            for (int c = 0; c < chunks; ++c)
+                for (std::size_t i = 0; i < each; ++i) {
+                    const std::size_t at = static_cast<unsigned>(c) * each + i;
+                    const bool has = input_of(A::op, r, c, n, root).count != 0;
+                    in[static_cast<unsigned>(r)][first + at] = has ? element(r, at) : -99.0f;
+                    out[static_cast<unsigned>(r)][first + at] = -1.0f;
+                }
+    }
+    floats in_view(int r) {
+        return {in[static_cast<unsigned>(r)].data() + first, each * static_cast<unsigned>(chunks)};
+    }
+    floats out_view(int r) {
+        return {out[static_cast<unsigned>(r)].data() + first, each * static_cast<unsigned>(chunks)};
+    }
+    int wrong() const {
+        int count = 0;
+        for (int r = 0; r < n; ++r)
+            for (int c = 0; c < chunks; ++c) {
+                const contribution want = output_of(A::op, r, c, n, root);
+                for (std::size_t i = 0; want.count != 0 && i < each; ++i) {
+                    float sum = 0;
+                    for (int k = 0; k < want.count; ++k)
+                        sum += element((want.first + k) % n, static_cast<unsigned>(want.chunk) * each + i);
+                    count += out[static_cast<unsigned>(r)][first + static_cast<unsigned>(c) * each + i] != sum;
+                }
+            }
+        return count;
+    }
+    int n, root, chunks;
+    std::size_t each, first = 0;
+    std::vector<std::vector<float>> in, out;
+};
+
+template <class A>
+using types_of = device::call_types<floats, floats, std::conditional_t<reduces(A::op), plus, device::move_only>>;
+
+template <class Protocol, int Groups, class A>
+void run_once(team<twin_machine>& t, const A& a, buffers<A>& b, const device::fused_options& o = {}) {
+    using types = types_of<A>;
+    const auto l = chunk_layout::blocks(b.each, b.chunks);
+    t.run<types, Protocol, Groups>(
+        a, l, l,
+        [&](int r) {
+            return device::rank_operands<types>{b.in_view(r), b.out_view(r), typename types::op_type{}};
+        },
+        o);
+}
+
+// Calls follow each other on one team, so that counters and stages go on where the last call stopped.
+template <class Protocol, int Groups = 1, class A>
+void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads = 1) {
+    for (const int n : rank_counts) {
+        int root = 0;
+        if constexpr (requires { a.root; }) root = a.root = n - 1;
+        twin_machine machine(threads);
+        team<twin_machine> t(machine, small_shape(n));
+        for (const std::size_t each : {1, 7, 64, 301}) {
+            buffers<A> b(a, n, each, root);
+            for (const std::size_t first : {0u, 1u}) {
+                b.fill(first);
+                run_once<Protocol, Groups>(t, a, b, {.timeout_ns = 20'000'000'000});
+                INFO(A::name << ' ' << name_of(A::op) << " n=" << n << " each=" << each << " first=" << first);
+                REQUIRE_NOTHROW(t.check());
+                REQUIRE(b.wrong() == 0);
+            }
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("ring over slots, and with words that carry flags") {
+    check<simple_protocol>(algo::ring_all_reduce{});
+    check<packet_protocol>(algo::ring_all_reduce{});
+}
+
+TEST_CASE("one-shot over windows, and pushed with flags") {
+    check<simple_protocol>(algo::one_shot_all_reduce{});
+    check<packet_protocol>(algo::one_shot_all_reduce{});
+}
+
+TEST_CASE("two-shot with its strands in turn and side by side") {
+    check<simple_protocol>(algo::two_shot_all_reduce{});
+    check<simple_protocol, 2>(algo::two_shot_all_reduce{});
+    check<simple_protocol, 4>(algo::two_shot_all_reduce{}, {3});
+}
+
+TEST_CASE("several threads per block: barriers stand where they must") {
+    check<simple_protocol>(algo::ring_all_reduce{}, {2, 3}, 3);
+    check<packet_protocol>(algo::ring_all_reduce{}, {2, 3}, 3);
+    check<packet_protocol>(algo::one_shot_all_reduce{}, {3}, 4);
+    check<simple_protocol, 2>(algo::two_shot_all_reduce{}, {2, 3}, 2);
+}
+
+TEST_CASE("every rank's buffers, read and written where they lie") {
+    check<simple_protocol>(algo::zero_copy_all_reduce{});
+    check<simple_protocol>(algo::zero_copy_all_gather{}, {2, 5});
+    check<simple_protocol>(algo::zero_copy_all_to_all{}, {2, 5});
+    check<simple_protocol>(algo::zero_copy_reduce_scatter{}, {2, 5});
+}
+
+TEST_CASE("the other collectives over windows and with flags") {
+    check<simple_protocol>(algo::direct_all_to_all{}, {2, 5});
+    check<packet_protocol>(algo::one_shot_all_gather{}, {2, 5});
+    check<packet_protocol>(algo::one_shot_reduce_scatter{}, {2, 5});
+    check<simple_protocol>(algo::direct_broadcast{}, {2, 5});
+}
+
+TEST_CASE("scratch, several chunks in one message, operands in rank order") {
+    check<simple_protocol>(algo::recursive_doubling_all_reduce{}, {2, 3, 4, 5});
+    check<simple_protocol>(algo::binomial_scatter{}, {4, 5});
+}
+
+TEST_CASE("ranks in launches of their own wait for the last call's readers") {
+    twin_machine machine(1, true);
+    constexpr int n = 3;
+    team<twin_machine> t(machine, small_shape(n));
+    const algo::one_shot_all_reduce first{};
+    const algo::two_shot_all_reduce second{};
+    const algo::zero_copy_all_reduce third{};
+    buffers<algo::one_shot_all_reduce> a(first, n, 500, 0);
+    buffers<algo::two_shot_all_reduce> b(second, n, 170, 0);
+    buffers<algo::zero_copy_all_reduce> c(third, n, 170, 0);
+    a.fill(0), b.fill(0), c.fill(0);
+    for (int i = 0; i < 20; ++i) {
+        run_once<simple_protocol, 1>(t, first, a);
+        run_once<simple_protocol, 1>(t, second, b);
+        run_once<simple_protocol, 1>(t, third, c);
+    }
+    machine.synchronize();
+    t.check();
+    CHECK(a.wrong() + b.wrong() + c.wrong() == 0);
+}
+
+TEST_CASE("a rank that is missing ends a call with its name, and the team with it") {
+    twin_machine machine;
+    machine.leave_out(1);
+    team<twin_machine> t(machine, small_shape(3, 1));
+    const algo::ring_all_reduce a{};
+    buffers<algo::ring_all_reduce> b(a, 3, 50, 0);
+    b.fill(0);
+    run_once<simple_protocol, 1>(t, a, b, {.timeout_ns = 100'000'000});
+    std::string said;
+    int peer = -1;
+    try {
+        t.check();
+    } catch (const timed_out& e) {
+        said = e.what(), peer = e.peer();
+    }
+    INFO(said);
+    CHECK(peer == 1);
+    CHECK(said.find("waited too long for ") != std::string::npos);
+    CHECK(said.find(" from rank 1, at step ") != std::string::npos);
+    CHECK_THROWS_AS((run_once<simple_protocol, 1>(t, a, b)), error); // no second launch
+}
+
+TEST_CASE("an abort by the host ends the waits") {
+    twin_machine machine;
+    machine.leave_out(0);
+    team<twin_machine> t(machine, small_shape(2, 1));
+    t.abort();
+    const algo::one_shot_all_reduce a{};
+    buffers<algo::one_shot_all_reduce> b(a, 2, 50, 0);
+    b.fill(0);
+    run_once<packet_protocol, 1>(t, a, b, {.timeout_ns = 60'000'000'000});
+    CHECK(t.report(1, 0).state == device::wait_state::aborted);
+    CHECK(t.report(1, 0).what == device::waits_for::packet);
+    CHECK_THROWS_AS(t.check(), aborted);
+}
+
+TEST_CASE("shapes that cannot be are refused") {
+    twin_machine machine;
+    const auto refuses = [&](auto change) {
+        device::exchange_shape s = small_shape(2);
+        change(s);
+        CHECK_THROWS_AS(team<twin_machine>(machine, s), invalid_argument);
+    };
+    refuses([](auto& s) { s.ranks = 17; });
+    refuses([](auto& s) { s.slots = 1; }); // a ring of fused steps would hang
+    refuses([](auto& s) { s.stages = 3; });
+    refuses([](auto& s) { s.slot_bytes = 100; });
+}
+
+TEST_CASE("a report is one word") {
+    const device::wait_report r{device::wait_state::timed_out, device::waits_for::room, 13, 4711, 65535};
+    const auto back = device::wait_report::unpack(r.pack());
+    CHECK(
+        (back.state == r.state && back.what == r.what && back.peer == 13 && back.step == 4711 && back.piece == 65535));
+    CHECK(device::wait_report::unpack(0).state == device::wait_state::idle);
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What nvcc makes of the device executor, without a GPU.
+
+  check_code.py kernels NVCC INCLUDE FILE [ARCH...]   no stack, no spill, at most 128 registers, 16-byte accesses
+  check_code.py memory_model NVCC INCLUDE FILE        ours and cuda::atomic_ref's are the same instructions
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    text = done.stdout + done.stderr
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{text}")
+    return text
+
+
+def ptx_of(nvcc, include, source, arch):
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "code.ptx"
+        run(nvcc, "-std=c++20", f"-arch=sm_{arch}", "-ptx", f"-I{include}", "-o", str(out), source)
+        return out.read_text()
+
+
+def kernels(nvcc, include, source, *arches):
+    arches = arches or ("80", "90", "100")
+    expected = len(re.findall(r"^KERNEL\(", pathlib.Path(source).read_text(), re.M)) * len(arches)
+    with tempfile.TemporaryDirectory() as folder:
+        codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in arches]
+        report = run(nvcc, "-std=c++20", "-Werror", "all-warnings", *codes, "-Xptxas", "-v", "-c", f"-I{include}",
+                     "-o", f"{folder}/kernels.o", source)
+    found = re.findall(r"entry function '(\w+)' for 'sm_(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
+                       r"(\d+) bytes spill loads.*?Used (\d+) registers", report, re.S)
+    bad = 0
+    for name, arch, stack, stores, loads, registers in found:
+        kind = re.search(r"(simple|packet)_protocolELi(\d)", name)
+        text = re.search(r"algo\d+(\w+?)ENS", name)
+        label = f"{text.group(1) if text else name} {kind.group(1)} x{kind.group(2)}" if kind else name
+        wrong = int(stack) or int(stores) or int(loads) or int(registers) > 128
+        bad += bool(wrong)
+        print(f"{'WRONG ' if wrong else ''}sm_{arch}  {registers:>3} registers  {stack} stack  {label}")
+    if len(found) != expected:
+        sys.exit(f"the assembler reported {len(found)} kernels, expected {expected}:\n{report}")
+    ptx = ptx_of(nvcc, include, source, "90")
+    wide = len(re.findall(r"\b(?:ld|st)(?:\.global)?\.v4\.[ubf]32|\b(?:ld|st)(?:\.global)?\.v2\.[ubf]64", ptx))
+    cached = ptx.count("ld.global.nc")
+    print(f"sm_90 PTX: {wide} accesses of 16 bytes, {cached} through the read-only path")
+    if bad or wide < 20 or cached:
+        sys.exit("kernels must not use a stack or more than 128 registers, and must load and store 16 bytes at a time, "
+                 "never through the read-only path: peers write what they read")
+
+
+def instructions(ptx, name):
+    body = re.search(rf"\.entry {name}\(.*?^}}", ptx, re.S | re.M)
+    if not body:
+        sys.exit(f"no function {name} in the PTX")
+    lines = re.findall(r"^\s*((?:ld|st|fence|membar|atom|red)[.\w]*)", body.group(0), re.M)
+    # An address space and a type of the same width change nothing; the store of the result is not what is compared.
+    words = [re.sub(r"\.(global|[ub]64)", "", x) for x in lines if not x.startswith("ld.param")]
+    return [w for w in words if w != "st"]
+
+
+def memory_model(nvcc, include, source):
+    ptx = ptx_of(nvcc, include, source, "90")
+    bad = False
+    for name in ("load_relaxed", "load_acquire", "store_relaxed", "store_release"):
+        ours, theirs = instructions(ptx, "ours_" + name), instructions(ptx, "theirs_" + name)
+        same = ours == theirs and len(ours) == 1
+        bad = bad or not same
+        print(f"{'' if same else 'WRONG '}{name}: ours {ours}, cuda::atomic_ref {theirs}")
+    if bad:
+        sys.exit("the functions of the memory model are not those of cuda::atomic_ref")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 5 or sys.argv[1] not in ("kernels", "memory_model"):
+        sys.exit(__doc__)
+    {"kernels": kernels, "memory_model": memory_model}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One fused kernel of each kind, for check_code.py: it compiles them for all architectures and reads what the assembler
+// says of registers and stacks.
+#include <collx/exec/fused.cuh>
+
+#include <collx/algo/one_shot.hpp>
+#include <collx/algo/ring.hpp>
+#include <collx/algo/two_shot.hpp>
+#include <collx/algo/zero_copy.hpp>
+
+using namespace collx;
+template <class T>
+using plain = device::call_types<contiguous_view<T>, contiguous_view<T>, plus>;
+// Every second column of a matrix goes in, and 16 bits travel.
+using mixed = device::call_types<strided_view<float>, contiguous_view<float>, collx::max, bf16>;
+
+#define KERNEL(protocol, groups, algorithm, types)                                                   \
+    template __global__ void device::fused_kernel<device::protocol, groups, algo::algorithm, types>( \
+        const __grid_constant__ device::fused_args<algo::algorithm, types>)
+
+KERNEL(simple_protocol, 1, ring_all_reduce, plain<float>);
+KERNEL(packet_protocol, 1, ring_all_reduce, plain<float>);
+KERNEL(packet_protocol, 1, one_shot_all_reduce, plain<bf16>);
+KERNEL(simple_protocol, 2, two_shot_all_reduce, plain<bf16>);
+KERNEL(simple_protocol, 1, zero_copy_all_reduce, plain<float>);
+KERNEL(simple_protocol, 1, ring_all_reduce, mixed);

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Fused kernels on a real device: every protocol, the collectives, types, views, hooks, graphs, deadlines. scripts/gpu
+// builds and runs it, alone and under compute-sanitizer (--short). Exits with 77 where there is no GPU.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <collx/algo/ring.hpp>
+#include <collx/algo/two_shot.hpp>
+#include <collx/comm/gpu_team.cuh>
+
+using namespace collx;
+using device::cuda_check;
+
+namespace {
+
+bool is_short = false;
+int failures = 0, checks = 0;
+
+void expect(bool holds, const std::string& what) {
+    ++checks;
+    if (holds) return;
+    ++failures;
+    std::printf("FAILED: %s\n", what.c_str());
+}
+
+// One buffer per rank in device memory; offset elements before each view begins, so that views may be unaligned.
+template <class T>
+class device_buffers {
+public:
+    device_buffers(int ranks, std::size_t n, std::size_t offset = 0) : n_(n), offset_(offset) {
+        for (int r = 0; r < ranks; ++r) {
+            void* p = nullptr;
+            cuda_check(cudaMalloc(&p, (n + offset + 1) * sizeof(T)), "allocating");
+            memory_.push_back(static_cast<T*>(p));
+        }
+    }
+    ~device_buffers() {
+        for (T* p : memory_) cudaFree(p);
+    }
+    device_buffers(const device_buffers&) = delete;
+    device_buffers& operator=(const device_buffers&) = delete;
+    std::size_t size() const { return memory_.size(); }
+    device_view<T> operator[](std::size_t r) const { return {memory_[r] + offset_, n_}; }
+    void fill(T (*f)(int, std::size_t)) {
+        std::vector<T> host(n_);
+        for (std::size_t r = 0; r < size(); ++r) {
+            for (std::size_t i = 0; i < n_; ++i) host[i] = f(static_cast<int>(r), i);
+            cuda_check(cudaMemcpy((*this)[r].data(), host.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "filling");
+        }
+    }
+    std::vector<T> read(std::size_t r) const {
+        std::vector<T> host(n_);
+        cuda_check(cudaMemcpy(host.data(), (*this)[r].data(), n_ * sizeof(T), cudaMemcpyDeviceToHost), "reading");
+        return host;
+    }
+
+private:
+    std::vector<T*> memory_;
+    std::size_t n_, offset_;
+};
+
+// Small whole numbers: exact in every type and order.
+template <class T>
+T element(int rank, std::size_t i) {
+    return static_cast<T>(static_cast<float>(rank + 1 + static_cast<int>(i % 7)));
+}
+template <class T>
+T none(int, std::size_t) {
+    return static_cast<T>(-1.0f);
+}
+
+std::string label(const char* what, int n, std::size_t size) {
+    return std::string(what) + " ranks=" + std::to_string(n) + " elements=" + std::to_string(size);
+}
+
+template <class T>
+void expect_sums(const device_buffers<T>& out, int n, std::size_t size, const std::string& what) {
+    for (int r = 0; r < n; ++r) {
+        const auto x = out.read(static_cast<std::size_t>(r));
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < size; ++i) {
+            const float want = static_cast<float>(n * (n + 1) / 2 + n * static_cast<int>(i % 7));
+            wrong += static_cast<float>(x[i]) != want;
+        }
+        expect(wrong == 0, what + " rank " + std::to_string(r) + ": " + std::to_string(wrong) + " wrong");
+    }
+}
+
+std::vector<std::size_t> sizes() {
+    if (is_short) return {1, 1000, 70'001};
+    return {1, 7, 1000, 16'384, 70'001, 1'000'003, 8'388'608};
+}
+std::vector<int> rank_counts() { return is_short ? std::vector<int>{2, 3} : std::vector<int>{1, 2, 3, 4, 8}; }
+
+template <class T>
+void all_reduces(const char* what) {
+    for (const int n : rank_counts()) {
+        gpu_team team(n);
+        for (const std::size_t size : sizes())
+            for (const std::size_t offset : {0u, 1u}) {
+                device_buffers<T> in(n, size, offset), out(n, size, offset);
+                in.fill(element<T>), out.fill(none<T>);
+                team.all_reduce(in, out);
+                team.all_reduce(in, in); // in place, behind it in the same stream
+                team.synchronize();
+                expect_sums(out, n, size, label(what, n, size));
+                expect_sums(in, n, size, label(what, n, size) + " in place");
+            }
+    }
+}
+
+template <class Protocol, int Groups, class Wire, class A>
+void by(const A& a, const char* what) {
+    for (const int n : rank_counts()) {
+        gpu_team team(n);
+        for (const std::size_t size : sizes()) {
+            if (Protocol::flags_words && size > 1'000'003) continue;
+            const auto cut = [size](int chunks) { return chunk_layout::even(size, chunks, 16); };
+            device_buffers<float> in(n, size), out(n, size);
+            in.fill(element<float>), out.fill(none<float>);
+            for (int i = 0; i < 3; ++i) team.run<Protocol, Groups, Wire>(a, in, out, plus{}, {}, cut, cut);
+            team.synchronize();
+            expect_sums(out, n, size, label(what, n, size));
+        }
+    }
+}
+
+void moves() {
+    for (const int n : rank_counts()) {
+        gpu_team team(n);
+        for (const std::size_t size : sizes()) {
+            if (size > 1'000'003) continue;
+            const std::size_t all = size * static_cast<unsigned>(n);
+            device_buffers<int> part(n, size), whole(n, all), gathered(n, all), exchanged(n, all), scattered(n, size),
+                copied(n, size);
+            const auto value = [](int r, std::size_t i) { return r * 1'000'000 + static_cast<int>(i % 999'983); };
+            part.fill(value), whole.fill(value);
+            team.all_gather(part, gathered);
+            team.all_to_all(whole, exchanged);
+            team.reduce_scatter(whole, scattered);
+            team.broadcast(part, copied, n - 1);
+            team.synchronize();
+            std::size_t wrong = 0;
+            for (int r = 0; r < n; ++r) {
+                const auto me = static_cast<std::size_t>(r);
+                const auto g = gathered.read(me), e = exchanged.read(me), s = scattered.read(me), c = copied.read(me);
+                for (std::size_t i = 0; i < size; ++i) {
+                    for (int k = 0; k < n; ++k) {
+                        wrong += g[static_cast<std::size_t>(k) * size + i] != value(k, i);
+                        wrong += e[static_cast<std::size_t>(k) * size + i] != value(k, me * size + i);
+                    }
+                    wrong += s[i] != n * (n - 1) / 2 * 1'000'000 + n * static_cast<int>((me * size + i) % 999'983);
+                    wrong += c[i] != value(n - 1, i);
+                }
+            }
+            expect(wrong == 0, label("gather, exchange, scatter, broadcast", n, size));
+        }
+    }
+}
+
+struct square {
+    COLLX_HD float operator()(float x) const { return x * x; }
+};
+
+void hooks_and_views() {
+    const int n = 4;
+    gpu_team team(n);
+    for (const std::size_t size : {std::size_t{1000}, std::size_t{300'001}}) {
+        device_buffers<float> in(n, 3 * size), out(n, size);
+        in.fill(element<float>), out.fill(none<float>);
+        std::vector<strided_view<float>> columns;
+        for (std::size_t r = 0; r < 4; ++r) columns.push_back(strided(in[r].data(), size, 3));
+        team.all_reduce(columns, out, with_pre(average{}, square{}));
+        team.synchronize();
+        std::size_t wrong = 0;
+        for (std::size_t r = 0; r < 4; ++r) {
+            const auto x = out.read(r);
+            for (std::size_t i = 0; i < size; ++i) {
+                float sum = 0;
+                for (int k = 0; k < n; ++k) sum += element<float>(k, 3 * i) * element<float>(k, 3 * i);
+                wrong += x[i] != sum / 4;
+            }
+        }
+        expect(wrong == 0, label("mean of squares of every third element", n, size));
+    }
+}
+
+void graphs() {
+    const int n = 4;
+    gpu_team team(n);
+    cudaStream_t stream = nullptr;
+    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    for (const std::size_t size : {std::size_t{1000}, std::size_t{200'000}}) {
+        device_buffers<float> in(n, size), out(n, size);
+        in.fill(element<float>), out.fill(none<float>);
+        cudaGraph_t graph = nullptr;
+        cudaGraphExec_t ready = nullptr;
+        cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
+        team.all_reduce(in, out, plus{}, {.stream = stream});
+        cuda_check(cudaStreamEndCapture(stream, &graph), "capturing");
+        cuda_check(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
+        for (int i = 0; i < 5; ++i) cuda_check(cudaGraphLaunch(ready, stream), "launching a graph");
+        team.synchronize({.stream = stream});
+        expect_sums(out, n, size, label("a captured call, five times", n, size));
+        cudaGraphExecDestroy(ready);
+        cudaGraphDestroy(graph);
+    }
+    cudaStreamDestroy(stream);
+}
+
+void refusals() {
+    gpu_team team(2);
+    std::vector<float> host(10);
+    const std::vector<device_view<float>> wrong(2, device_view<float>(host.data(), host.size()));
+    std::string said;
+    try {
+        team.all_reduce(wrong, wrong);
+    } catch (const invalid_argument& e) {
+        said = e.what();
+    }
+    expect(said.find("lies in the host's memory") != std::string::npos, "a host pointer is refused: " + said);
+}
+
+// The last rank's blocks are not started: the others give up after their deadline and say for whom they waited.
+void deadlines() {
+    gpu_team team(3);
+    team.machine().leave_out_last();
+    device_buffers<float> x(3, 100);
+    x.fill(element<float>);
+    team.all_reduce(x, x, plus{}, {.timeout_ns = 200'000'000});
+    std::string said;
+    int peer = -1;
+    try {
+        team.synchronize();
+    } catch (const timed_out& e) {
+        said = e.what(), peer = e.peer();
+    }
+    expect(peer == 2, "the missing rank is named: " + said);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        std::printf("SKIPPED: no GPU\n");
+        return 77;
+    }
+    try {
+        all_reduces<float>("all_reduce float");
+        all_reduces<bf16>("all_reduce bf16");
+        by<device::simple_protocol, 1, float>(algo::ring_all_reduce{}, "ring");
+        by<device::packet_protocol, 1, float>(algo::ring_all_reduce{}, "ring with flags");
+        by<device::simple_protocol, 1, bf16>(algo::ring_all_reduce{}, "ring, bf16 on the wire");
+        by<device::simple_protocol, 1, float>(algo::one_shot_all_reduce{}, "one-shot");
+        by<device::simple_protocol, 1, float>(algo::two_shot_all_reduce{}, "two-shot");
+        by<device::simple_protocol, 2, float>(algo::two_shot_all_reduce{}, "two-shot, strands side by side");
+        moves();
+        hooks_and_views();
+        graphs();
+        refusals();
+        deadlines();
+    } catch (const error& e) {
+        std::printf("FAILED: %s\n", e.what());
+        ++failures;
+    }
+    std::printf("%d checks, %d failed\n", checks, failures);
+    return failures == 0 ? 0 : 1;
+}
