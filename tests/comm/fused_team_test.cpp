@@ -61,8 +61,8 @@ void check_all_reduce(T (*f)(int, std::size_t), Op op) {
         team.synchronize();
         int wrong = 0;
         for (std::size_t i = 0; i < n; ++i) {
-            const auto want = static_cast<T>(op(op(accumulator_t<T>(in[0][i]), accumulator_t<T>(in[1][i])),
-                                                accumulator_t<T>(in[2][i])));
+            const auto want = static_cast<T>(
+                op(op(accumulator_t<T>(in[0][i]), accumulator_t<T>(in[1][i])), accumulator_t<T>(in[2][i])));
             for (unsigned r = 0; r < 3; ++r) wrong += !(out[r][i] == want) + !(both[r][i] == want);
         }
         INFO(type_name<T>() << " n=" << n);
@@ -77,8 +77,9 @@ TEST_CASE("a fused team reduces any element with any operator") {
     check_all_reduce<std::int8_t>([](int r, std::size_t i) { return static_cast<std::int8_t>(r + int(i) % 20); },
                                   collx::max{});
     check_all_reduce<bf16>([](int r, std::size_t i) { return bf16(0.1f * float(r) + float(i % 17)); }, plus{});
-    check_all_reduce<std::complex<double>>(
-        [](int r, std::size_t i) { return std::complex<double>(r, double(i % 9)); }, plus{});
+    check_all_reduce<e4m3>([](int r, std::size_t i) { return e4m3(0.25f * float(r + 1) + float(i % 5)); }, plus{});
+    check_all_reduce<std::complex<double>>([](int r, std::size_t i) { return std::complex<double>(r, double(i % 9)); },
+                                           plus{});
     check_all_reduce<pair_sum>([](int r, std::size_t i) { return pair_sum{r, int(i), 1}; }, plus{});
     check_all_reduce<affine>([](int r, std::size_t i) { return affine{unsigned(r) + 2, unsigned(i)}; }, compose{});
 }
@@ -174,7 +175,8 @@ TEST_CASE("a fused team says what is wrong with its buffers") {
     per_rank<float> two(2, std::vector<float>(10)), three(3, std::vector<float>(10)), uneven = two;
     uneven[1].resize(9);
     CHECK_THROWS_WITH(all_reduce(team, three), Catch::Contains("3 input buffers for 2 ranks"));
-    CHECK_THROWS_WITH(all_reduce(team, uneven), Catch::Contains("rank 1: the input buffer has 9 elements, expected 10"));
+    CHECK_THROWS_WITH(all_reduce(team, uneven),
+                      Catch::Contains("rank 1: the input buffer has 9 elements, expected 10"));
     CHECK_THROWS_AS(all_gather(team, two, two), mismatch);
     CHECK_THROWS_AS(team.broadcast(two, two, 2), invalid_argument);
     const std::vector<contiguous_view<float>> nulls(2, contiguous_view<float>(nullptr, 10));

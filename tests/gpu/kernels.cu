@@ -14,8 +14,8 @@ using plain = device::call_types<contiguous_view<T>, contiguous_view<T>, plus>;
 // Every second column of a matrix goes in, and 16 bits travel.
 using mixed = device::call_types<strided_view<float>, contiguous_view<float>, collx::max, bf16>;
 
-#define KERNEL(protocol, groups, algorithm, types)                                                                   \
-    template __global__ void device::fused_kernel<device::protocol, groups, algo::algorithm, types>(                 \
+#define KERNEL(protocol, groups, algorithm, types)                                                   \
+    template __global__ void device::fused_kernel<device::protocol, groups, algo::algorithm, types>( \
         const __grid_constant__ device::fused_args<algo::algorithm, types>)
 
 KERNEL(simple_protocol, 1, ring_all_reduce, plain<float>);

@@ -121,8 +121,7 @@ void by(const A& a, const char* what) {
             const auto cut = [size](int chunks) { return chunk_layout::even(size, chunks, 16); };
             device_buffers<float> in(n, size), out(n, size);
             in.fill(element<float>), out.fill(none<float>);
-            for (int i = 0; i < 3; ++i)
-                team.run<Protocol, Groups, Wire>(a, in, out, plus{}, {}, cut, cut);
+            for (int i = 0; i < 3; ++i) team.run<Protocol, Groups, Wire>(a, in, out, plus{}, {}, cut, cut);
             team.synchronize();
             expect_sums(out, n, size, label(what, n, size));
         }

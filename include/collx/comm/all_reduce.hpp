@@ -38,8 +38,8 @@ struct all_reduce_fn {
     }
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers X, class Op = plus>
-    requires(std::is_same_v<Mode, blocking> && !RankBuffers<Op>) void operator()(Team&& team, X&& x, const Op& op = {},
-                                               const team_options<Team>& o = {}) const {
+    requires(std::is_same_v<Mode, blocking> && !RankBuffers<Op>) void
+    operator()(Team&& team, X&& x, const Op& op = {}, const team_options<Team>& o = {}) const {
         team.all_reduce(x, x, op, o);
     }
     template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>

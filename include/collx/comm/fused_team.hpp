@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A team of ranks whose collectives are single kernels: the ranks of one device, each with its own buffers. A call names
-// the buffers of all ranks, is put into a stream and returns; nothing is allocated and nothing waits, so it may be
-// captured into a graph. The verbs take a team in the place of a communicator:
+// A team of ranks whose collectives are single kernels: the ranks of one device, each with its own buffers. A call
+// names the buffers of all ranks, is put into a stream and returns; nothing is allocated and nothing waits, so it may
+// be captured into a graph. The verbs take a team in the place of a communicator:
 //
 //   collx::gpu_team team(4);                                               // comm/gpu_team.cuh
 //   collx::all_reduce(team, gradients, collx::plus{}, {.stream = stream}); // gradients[r]: rank r's, on the device
@@ -89,7 +89,8 @@ public:
         const std::size_t n = same_size(in, "input");
         require_size(out, n, "output");
         const auto cut = [n](int chunks) { return chunk_layout::blocks(n, chunks); };
-        run<device::simple_protocol>(algo::zero_copy_broadcast{.root = root}, in, out, device::move_only{}, o, cut, cut);
+        run<device::simple_protocol>(algo::zero_copy_broadcast{.root = root}, in, out, device::move_only{}, o, cut,
+                                     cut);
     }
     // Only the root's output is written.
     template <RankBuffers In, RankBuffers Out, class Op = plus>
@@ -168,7 +169,7 @@ private:
             fail(errc::invalid_argument, -1, root, "roots are ranks of this team", "root %d of %d ranks", root, size());
     }
     template <class View>
-    void require_memory(int rank, const View& v, const char* which) const {
+    void require_memory(int rank, const View& v, const char* which) {
         if constexpr (requires { v.pointer(0); })
             if (v.size() != 0) machine_.require_memory(rank, v.pointer(0), which);
     }

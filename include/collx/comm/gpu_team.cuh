@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// gpu_team: a fused team on the current CUDA device. Include it in .cu files; the verbs are collx/comm's as ever, or the
-// team's members where a file wants to compile fast.
+// gpu_team: a fused team on the current CUDA device. Include it in .cu files; the verbs are collx/comm's as ever, or
+// the team's members where a file wants to compile fast.
 #pragma once
 
 #include <collx/comm/fused_team.hpp>
