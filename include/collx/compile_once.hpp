@@ -13,6 +13,7 @@
 #include <collx/comm/shrink_far.hpp>
 #include <collx/comm/start.hpp>
 #include <collx/plan/instances.hpp>
+#include <collx/plan/selector.hpp>
 
 #if defined(COLLX_COMPILED)
 COLLX_BEGIN_NAMESPACE
