@@ -253,6 +253,22 @@ TEST_CASE("even nodes: all rails at once, and between nodes as few bytes as ther
     CHECK(between(hierarchical_all_reduce<>{cards}, cards).total_messages == 8 * 2);
 }
 
+TEST_CASE("fewer rails than ranks: one message of one rank of each node crosses, whatever the nodes' sizes") {
+    for (const node_map& m :
+         {node_map::blocks(8, 4), node_map::cyclic(8, 2), node_map::blocks(7, 3), node_map({1, 0, 0, 1, 1, 0}),
+          node_map::blocks(12, 4), node_map({0, 0, 1}), node_map({0, 0, 0}), node_map({0, 1, 2})})
+        for (const int rails : {1, 2}) {
+            INFO("nodes " << text(m) << ", " << rails << " rails");
+            const hierarchical_all_reduce<trees> a{{m}, rails};
+            const int n = m.view().ranks(), nodes = m.view().nodes();
+            CHECK(wrong(record_all(a, n), declared_by(a, n), m) == "");
+            const int used = rails < m.view().smallest() ? rails : m.view().smallest();
+            const int each = between(recursive_doubling_all_reduce{}, node_map::blocks(nodes, 1)).total_messages;
+            CHECK(between(a, m).total_messages == (nodes == 1 ? 0 : used * each));
+            CHECK(a.parameter_bits() != hierarchical_all_reduce<trees>{m}.parameter_bits());
+        }
+}
+
 TEST_CASE("uneven nodes: as many rails as the smallest node has ranks") {
     const node_map m({0, 0, 0, 0, 0, 1, 1, 1});
     const auto c = between(hierarchical_all_reduce<>{m}, m);

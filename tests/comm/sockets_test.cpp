@@ -9,6 +9,9 @@
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -105,6 +108,55 @@ TEST_CASE("outstanding calls and groups go on over sockets") {
             g.launch();
             EXPECT(y[0] == 16 && z[299] == 2);
         });
+}
+
+TEST_CASE("after a failure nothing of a large call goes from or to the memory that it was given") {
+    for (int round = 0; round < 4; ++round)
+        on_hosts(3, each_alone, [&](collx::communicator& w) {
+            auto other = w.split(0);
+            auto lost = std::make_unique<std::vector<float>>(1'500'000, 1.0f); // freed pages are gone at once
+            collx::all_reduce(w, *lost);
+            if (w.rank() == 2) {
+                ::usleep(static_cast<useconds_t>(200 * round));
+                w.abort();
+            } else {
+                const auto e = thrown<collx::error>(w, [&] {
+                    auto all = std::make_unique<std::vector<float>>(3 * lost->size());
+                    for (;;) collx::all_gather(w, *lost, *all), collx::all_reduce(w, *lost);
+                });
+                EXPECT(e.code() == errc::aborted && e.peer() == 2);
+            }
+            lost.reset();
+            std::vector<int> x(100'000, w.rank()); // whoever waits here moves what is left of the other on
+            for (int i = 0; i < 5; ++i) x.assign(x.size(), w.rank()), collx::all_reduce(other, x);
+            EXPECT(x[99'999] == 3);
+        });
+}
+
+TEST_CASE("messages of any size between hosts: from and to the user's memory or not, in place or not") {
+    on_hosts(3, each_alone, [](collx::communicator& w) {
+        const int n = w.size(), me = w.rank();
+        for (const std::size_t m : {4095u, 4096u, 4097u, 30'001u, 131'072u, 400'003u}) { // 16 KiB, several pieces
+            at("%zu elements", m);
+            const auto mine = samples(me, m);
+            std::vector<int> sum(m), all(3 * m), here = mine;
+            collx::all_reduce(w, mine, sum);
+            collx::all_reduce(w, here);
+            EXPECT(here == sum && mine == samples(me, m));
+            for (std::size_t i = 0; i < m; i += 101) EXPECT_AT(i, sum[i] == folded(i, 0, n));
+            collx::all_gather(w, mine, all);
+            for (int r = 0; r < n; ++r)
+                EXPECT(std::equal(all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * m),
+                                  all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r + 1) * m),
+                                  samples(r, m).begin()));
+            auto first = collx::async::broadcast(w, here, {.root = 1});
+            auto second = collx::async::all_reduce(w, all);
+            first.wait();
+            EXPECT(here == sum);
+            second.wait();
+            for (std::size_t i = 0; i < m; i += 101) EXPECT_AT(i, all[i] == n * sample(0, i));
+        }
+    });
 }
 
 // Ranks that are alone on their hosts, each with a protection of its own. Returns what each threw.

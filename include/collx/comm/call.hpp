@@ -330,7 +330,8 @@ private:
                                                .zero_copy = zero_copy && core_.net.size() > 1,
                                                .oversubscribed = core_.is_oversubscribed(),
                                                .windows = core_.net.is_one_host(),
-                                               .ordered = is_ordered});
+                                               .ordered = is_ordered,
+                                               .hosts = core_.net.crowded_hosts()});
         }
     }
 

@@ -73,6 +73,7 @@ static_assert(sizeof(notice_board) <= page_bytes);
 struct host_map {
     std::vector<int> place_of; // rank of the job -> place among those of this host, -1: elsewhere
     std::vector<int> rank_at;  // the other way round
+    std::vector<int> host_of;  // rank of the job -> host
 };
 
 class job {
@@ -145,14 +146,17 @@ public:
         if (here.count == n) return links(*memory, at, my_rank, n);
         std::vector<int> ranks = members;
         for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
-        const auto layout = links_layout::across_hosts(here.count, n);
-        return links(*memory, at, my_rank, n, layout, here.place_of,
+        const auto layout = links_layout::across_hosts(here.count, n, here.is_crowded);
+        std::vector<int> host_of;
+        for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
+        return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
                      door->open({id, my_rank, std::move(ranks), layout.channel, port::count}));
     }
     [[gnu::cold]] links_layout layout_of(const std::vector<int>& members) const {
         const auto here = places_among(members);
         const int n = members.empty() ? size : static_cast<int>(members.size());
-        return here.count == n ? links_layout::for_ranks(n) : links_layout::across_hosts(here.count, n);
+        if (here.count == n) return links_layout::for_ranks(n);
+        return links_layout::across_hosts(here.count, n, here.is_crowded);
     }
 
     // The place of the next communicator of all ranks: the first rank of a host takes it, the others read it from the
@@ -212,13 +216,21 @@ private:
     struct places {
         std::vector<int> place_of; // rank of the communicator -> place among its ranks on this host
         int count = 0;
+        bool is_crowded = false; // some host has several of them
     };
     [[gnu::cold]] places places_among(const std::vector<int>& members) const {
         places p;
+        std::vector<char> seen; // hosts
         const int n = members.empty() ? size : static_cast<int>(members.size());
         for (int r = 0; r < n; ++r) {
-            const bool is_here = place(members.empty() ? r : members[static_cast<std::size_t>(r)]) >= 0;
-            p.place_of.push_back(is_here ? p.count++ : -1);
+            const int member = members.empty() ? r : members[static_cast<std::size_t>(r)];
+            p.place_of.push_back(place(member) >= 0 ? p.count++ : -1);
+            if (hosts.host_of.empty()) continue;
+            const int host = hosts.host_of[static_cast<std::size_t>(member)];
+            seen.resize(seen.size() > static_cast<std::size_t>(host) ? seen.size()
+                                                                     : static_cast<std::size_t>(host) + 1);
+            p.is_crowded |= seen[static_cast<std::size_t>(host)] != 0;
+            seen[static_cast<std::size_t>(host)] = 1;
         }
         return p;
     }

@@ -56,6 +56,7 @@ inline job_settings settings_for(int local_ranks) {
 // The ranks of this one's host. host_of: by rank.
 [[gnu::cold]] inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
     host_map m;
+    m.host_of = host_of;
     for (std::size_t r = 0; r < host_of.size(); ++r) {
         const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
         m.place_of.push_back(is_here ? static_cast<int>(m.rank_at.size()) : -1);

@@ -38,7 +38,8 @@ namespace detail {
     const deadline until = deadline::in_ns(d.timeout_ns);
     door to_others(d.timeout_ns, h.by);
     const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
-    const job_settings here = settings_for(d.local_size); // now it is known how many are here
+    // Now it is known how many are here. Hosts that can be reached by loopback share the cores of this machine.
+    const job_settings here = settings_for(m.is_one_host() || h.has_address ? d.local_size : d.size);
     s.waiting = here.waiting;
     s.oversubscribed = here.oversubscribed;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;

@@ -64,8 +64,12 @@ struct bound_schedule {
     bool lends = false;               // all messages go straight to an output: they may be read where they lie
     bool is_short_form = false;       // can be run by run_short (exec/short_call.hpp)
     bound_schedule* counts = nullptr; // runs first where ranks relay parts whose counts they do not know; null: none do
-    bound_window* window = nullptr;   // null where channels alone are used
-    std::byte* scratch = nullptr;     // tmp chunks
+    // By strand and step, between hosts: what may be done with the user's memory (see far.hpp).
+    static constexpr char stays = 1; // what the step has put into `out` is not written again
+    static constexpr char alone = 2; // it is the only one to touch what it stores, and to receive from its peer
+    std::vector<std::vector<char>> far;
+    bound_window* window = nullptr; // null where channels alone are used
+    std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;
     std::vector<std::byte> scratch_memory;
     std::vector<std::vector<std::byte>> outgrown;

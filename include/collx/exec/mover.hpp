@@ -39,6 +39,8 @@ public:
         if constexpr (plain) streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes();
     }
 
+    // Where results are sent on from where they lie, they had better stay in the caches.
+    void stay_in_caches() { streams_ = false; }
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
     void set_ranks(int contributors) { ranks_ = contributors; }
     const In& input() const { return in_; }

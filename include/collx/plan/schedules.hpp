@@ -70,6 +70,46 @@ struct footprint {
     }
 };
 
+// Finds the steps that may send from and receive into the user's memory.
+inline void find_far(bound_schedule& b) {
+    const auto& strands = b.steps.strands;
+    std::vector<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
+    const auto add = [&](std::vector<int>& count, const sched::ref& r) {
+        for (int i = 0; r.where == sched::place::out && i < r.chunks.count; ++i)
+            ++count[static_cast<std::size_t>(r.chunks.at(i, b.chunks))];
+    };
+    const auto all_are = [&](const sched::ref& r, const std::vector<int>& x, const auto& y) {
+        for (int i = 0; i < r.chunks.count; ++i) {
+            const auto c = static_cast<std::size_t>(r.chunks.at(i, b.chunks));
+            if (x[c] != y(c)) return false;
+        }
+        return r.where == sched::place::out;
+    };
+    for (const auto& strand : strands)
+        for (const auto& s : strand) {
+            add(writes, s.dst), add(touches, s.dst), add(touches, s.src);
+            if ((s.what & sched::recv) == 0) continue;
+            if (static_cast<std::size_t>(s.peer_from) >= from.size())
+                from.resize(static_cast<std::size_t>(s.peer_from) + 1);
+            ++from[static_cast<std::size_t>(s.peer_from)];
+        }
+    for (const auto& strand : strands) {
+        b.far.emplace_back();
+        before.assign(writes.size(), 0);
+        for (const auto& s : strand) {
+            add(before, s.dst);
+            char flags = 0;
+            if ((s.what & sched::send) != 0 &&
+                all_are((s.what & sched::recv) != 0 ? s.dst : s.src, before, [&](std::size_t c) { return writes[c]; }))
+                flags |= bound_schedule::stays;
+            if (s.what == (sched::recv | sched::copy) && from[static_cast<std::size_t>(s.peer_from)] == 1 &&
+                all_are(s.dst, touches, [](std::size_t) { return 1; }))
+                flags |= bound_schedule::alone;
+            b.far.back().push_back(flags);
+        }
+    }
+}
+
 // Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
 // chunks are settled.
 inline void own_orders(bound_schedule& b) {
@@ -211,6 +251,7 @@ private:
         b->tmp_chunks = a.tmp_chunks;
         b->at_port = at_port;
         b->sources.resize(static_cast<std::size_t>(n));
+        if (!links_.is_one_host()) detail::find_far(*b);
         b->zero_copy = f.zero_copy;
         b->lends = f.lends;
         if (a.signals != 0)

@@ -24,8 +24,9 @@ struct problem {
     int at_port = 0;
     bool zero_copy = false; // all buffers lie in windows
     bool oversubscribed = false;
-    bool windows = true;  // all ranks share memory
-    bool ordered = false; // operands must be combined in rank order
+    bool windows = true;             // all ranks share memory
+    bool ordered = false;            // operands must be combined in rank order
+    const node_map* hosts = nullptr; // several hosts of which some have several ranks
 };
 
 namespace detail {
@@ -77,6 +78,7 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
     } else if constexpr (C == collective::reduce_scatter) {
         if (p.bytes <= detail::short_limit) return cache.bind(algo::one_shot_reduce_scatter{}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_reduce_scatter{}, p.at_port);
+        if (detail::prefers_channels(p)) return cache.bind(algo::pairwise_reduce_scatter{}, p.at_port);
         return cache.bind(algo::direct_reduce_scatter{}, p.at_port);
     } else if constexpr (C == collective::gather) {
         return cache.bind(algo::linear_gather{.root = p.root}, p.at_port);

@@ -42,6 +42,8 @@ public:
     };
     virtual waiting heard_waiting(int of_rank) = 0;
 
+    // After a failure: the user's memory is the user's again, nothing goes from or to it any more.
+    virtual void settle() = 0;
     // Says goodbye to all, without waiting. What the system has not sent yet it goes on sending.
     virtual void say_bye() = 0;
     // In a child that fork() made: its parent's connections are not its own.

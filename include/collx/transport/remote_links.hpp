@@ -86,9 +86,14 @@ public:
         return s ? waiting{s->heard_waiting_at_ns(), s->heard_waiting()} : waiting{};
     }
 
+    [[gnu::cold]] void settle() override {
+        const detail::turn_taken here(turn_);
+        settle_all();
+    }
     [[gnu::cold]] void say_bye() override {
         const detail::turn_taken here(turn_);
         const bool has_failed = failed_->load(std::memory_order_acquire) != 0;
+        if (has_failed) settle_all();
         for (const int p : active_) stream_to(p).say_bye();
         (void)move_all();
         if (has_failed) hub_->shorten_linger(500'000'000);
@@ -119,12 +124,16 @@ private:
     };
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
     static constexpr std::int64_t missed_after_ns = 100'000'000;
-    static constexpr std::size_t few_streams = 4; // up to so many are asked one by one, which costs a call each
+    static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
 
     void help() override {
         if (!turn_.try_take()) return;
         (void)move_all();
         turn_.give();
+    }
+    [[gnu::cold]] void settle_all() {
+        for (auto& p : peers_)
+            if (p.connection) p.connection->settle();
     }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
@@ -255,14 +264,15 @@ private:
     // ------------------------------------------------------------------ moving
     bool move_all() {
         const std::uint64_t failed = failed_->load(std::memory_order_acquire);
-        if (!wanted_.empty() || !greeting_.empty() || (++looks_ & 31) == 0) {
+        const bool is_thorough = (++looks_ & 127) == 0;
+        if (!wanted_.empty() || !greeting_.empty() || is_thorough) {
             hub_->look(id_, [&](const detail::stream_hello& h, descriptor s, const detail::secret& session) {
                 adopt(h, std::move(s), session);
             });
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }
         bool moved = !greeting_.empty() && greet();
-        const bool asks_first = poll_.is_open();
+        const bool asks_first = poll_.is_open() && !is_thorough; // at times each one: whatever it has become
         if (asks_first) {
             epoll_event ready[64];
             const int count = hub_->calls().epoll_wait(poll_.get(), ready, 64, 0);

@@ -75,16 +75,16 @@ struct stream_entry {
     std::size_t payload_bytes;
     std::size_t head_bytes;
     bool is_message;
+    bool is_lent = false; // the payload is the user's memory
     std::size_t bytes() const { return head_bytes + payload_bytes; }
 };
-// One port, this way and that. position: in the ring of the channel.
+// One port, this way and that.
 struct stream_outgoing {
     std::uint64_t queued = 0, sent = 0, taken = 0; // taken: by the other end, as it said
-    std::size_t position = 0;
 };
 struct stream_incoming {
     std::uint64_t put = 0, told = 0; // told: how many were taken, as the other end knows
-    std::size_t position = 0;
+    bool lands = false;              // messages of this port are mostly wanted somewhere
 };
 
 } // namespace detail
