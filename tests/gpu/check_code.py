@@ -4,6 +4,7 @@
 
   check_code.py kernels NVCC INCLUDE FILE [ARCH...]   no stack, no spill, at most 128 registers, 16-byte accesses
   check_code.py memory_model NVCC INCLUDE FILE        ours and cuda::atomic_ref's are the same instructions
+  check_code.py host_only NVCC INCLUDE FILE           what only the host can call is refused, not left out
 """
 import pathlib
 import re
@@ -77,7 +78,25 @@ def memory_model(nvcc, include, source):
         sys.exit("the functions of the memory model are not those of cuda::atomic_ref")
 
 
+def host_only(nvcc, include, source):
+    def front_end(mistake):
+        with tempfile.TemporaryDirectory() as folder:
+            return subprocess.run([nvcc, "-std=c++20", "-arch=sm_90", "-cuda", f"-I{include}", f"-DMISTAKE={mistake}", "-o",
+                                   f"{folder}/out", source], capture_output=True, text=True, timeout=100)
+
+    right = front_end(0)
+    if right.returncode != 0:
+        sys.exit(f"what is marked must compile:\n{right.stderr}")
+    for mistake in range(1, 6):
+        done = front_end(mistake)
+        words = "must_be_marked_COLLX_HD" if mistake < 5 else "must_be_device_code"
+        if done.returncode == 0 or not re.search(r"calling a __host__ function.*" + words, done.stderr):
+            sys.exit(f"mistake {mistake} was not refused with a function named ..{words}:\n{done.stderr}")
+        print(f"mistake {mistake}: refused")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 5 or sys.argv[1] not in ("kernels", "memory_model"):
+    commands = {"kernels": kernels, "memory_model": memory_model, "host_only": host_only}
+    if len(sys.argv) < 5 or sys.argv[1] not in commands:
         sys.exit(__doc__)
-    {"kernels": kernels, "memory_model": memory_model}[sys.argv[1]](*sys.argv[2:])
+    commands[sys.argv[1]](*sys.argv[2:])

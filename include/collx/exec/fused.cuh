@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <collx/exec/device/callable.cuh>
 #include <collx/exec/device/cuda_env.cuh>
 #include <collx/exec/device/team.hpp>
 
@@ -22,6 +23,7 @@ inline constexpr unsigned block_threads = 512;
 template <class Protocol, int Groups, class Algorithm, class Types>
 __global__ void __launch_bounds__(block_threads, 1)
     fused_kernel(const __grid_constant__ fused_args<Algorithm, Types> args) {
+    if (false) require_device_code<Types>(args.rank(0), typename Types::acc_type{});
     __shared__ block_state shared;
     cuda_env<Groups> env;
     executor<cuda_env<Groups>, Algorithm, Types, Protocol, Groups>(
