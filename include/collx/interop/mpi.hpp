@@ -114,11 +114,21 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
     detail::check_mpi(MPI_Comm_rank(mpi, &rank), -1, "MPI_Comm_rank");
     detail::check_mpi(MPI_Comm_size(mpi, &size), rank, "MPI_Comm_size");
 
-    const host_description h = describe_host(environment(), size > 1 ? detail::process_protection() : job_protection());
-    unsigned long long here = detail::hash_of(h.id);
+    host_description h;
+    std::exception_ptr trouble;
+    try {
+        h = describe_host(environment(), size > 1 ? detail::process_protection() : job_protection());
+    } catch (...) { // the others wait in MPI
+        trouble = std::current_exception();
+    }
+    unsigned long long here = trouble ? 0 : detail::hash_of(h.id) | 1;
     std::vector<unsigned long long> hosts(static_cast<std::size_t>(size));
     detail::check_mpi(MPI_Allgather(&here, 1, MPI_UNSIGNED_LONG_LONG, hosts.data(), 1, MPI_UNSIGNED_LONG_LONG, mpi),
                       rank, "MPI_Allgather");
+    if (trouble) std::rethrow_exception(trouble);
+    for (int r = 0; r < size; ++r)
+        if (hosts[static_cast<std::size_t>(r)] == 0)
+            fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d refuses its variables", r);
     for (int r = 1; r < size; ++r)
         if (hosts[static_cast<std::size_t>(r)] != hosts[0])
             return communicator(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts));
