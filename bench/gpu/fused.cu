@@ -48,8 +48,8 @@ double time_us(F&& call) {
 // least: bytes that all ranks together must read and write.
 void line(const char* what, const char* variant, int ranks, std::size_t bytes, double us, double least) {
     const double fraction = copy_bytes_per_us > 0 ? least / copy_bytes_per_us / us : 0;
-    std::printf("%s,%s,%d,%zu,%.2f,%.2f,%.3f\n", what, variant, ranks, bytes, us, static_cast<double>(bytes) / us / 1000,
-                fraction);
+    std::printf("%s,%s,%d,%zu,%.2f,%.2f,%.3f\n", what, variant, ranks, bytes, us,
+                static_cast<double>(bytes) / us / 1000, fraction);
     std::fflush(stdout);
 }
 
@@ -81,7 +81,8 @@ __global__ void round_trips(std::uint64_t* words, int count) {
     std::uint64_t* other = words + 16 * (1 - blockIdx.x);
     for (int i = 1; i <= count; ++i) {
         if (blockIdx.x == 0) device::ptx::store_release(other, static_cast<std::uint64_t>(i));
-        while (device::ptx::load_acquire(mine) < static_cast<std::uint64_t>(i)) {}
+        while (device::ptx::load_acquire(mine) < static_cast<std::uint64_t>(i)) {
+        }
         if (blockIdx.x == 1) device::ptx::store_release(other, static_cast<std::uint64_t>(i));
     }
 }
@@ -98,7 +99,8 @@ void limits() {
     cudaFree(b);
     line("launch", "plain", 1, 0, time_us([] { nothing<<<1, 32>>>(); }), 0);
     line("launch", "cooperative", 1, 0, time_us([] {
-             cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&nothing), dim3(132), dim3(512), nullptr, 0, nullptr);
+             cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&nothing), dim3(132), dim3(512), nullptr, 0,
+                                         nullptr);
          }),
          0);
     void* words = nullptr;
@@ -107,7 +109,8 @@ void limits() {
     void* parameters[] = {&words, &count};
     const double trips = time_us([&] {
         cudaMemsetAsync(words, 0, 4096);
-        cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&round_trips), dim3(2), dim3(1), parameters, 0, nullptr);
+        cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&round_trips), dim3(2), dim3(1), parameters, 0,
+                                    nullptr);
     });
     line("flag", "round_trip", 2, 8, trips / count, 0);
     cudaFree(words);
@@ -134,18 +137,16 @@ void all_reduces(int n) {
         };
         using device::packet_protocol, device::simple_protocol;
         if (bytes <= std::size_t{1} << 20) {
-            measure("one_shot_flags", [&] {
-                team.run<packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut);
-            });
-            measure("one_shot", [&] {
-                team.run<simple_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut);
-            });
-            measure("ring_flags", [&] {
-                team.run<packet_protocol>(algo::ring_all_reduce{}, in, out, plus{}, {}, cut, cut);
-            });
+            measure("one_shot_flags",
+                    [&] { team.run<packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
+            measure("one_shot",
+                    [&] { team.run<simple_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
+            measure("ring_flags",
+                    [&] { team.run<packet_protocol>(algo::ring_all_reduce{}, in, out, plus{}, {}, cut, cut); });
         }
         measure("ring", [&] { team.run<simple_protocol>(algo::ring_all_reduce{}, in, out, plus{}, {}, cut, cut); });
-        measure("two_shot", [&] { team.run<simple_protocol>(algo::two_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
+        measure("two_shot",
+                [&] { team.run<simple_protocol>(algo::two_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
         measure("two_shot_side_by_side",
                 [&] { team.run<simple_protocol, 2>(algo::two_shot_all_reduce{}, in, out, plus{}, {}, cut, cut); });
         measure("peers_buffers",
@@ -157,11 +158,13 @@ void all_reduces(int n) {
 void moves(int n) {
     gpu_team team(n);
     for (const std::size_t bytes : sizes()) {
-        const std::size_t part = bytes / sizeof(float) / static_cast<unsigned>(n), elems = part * static_cast<unsigned>(n);
+        const std::size_t part = bytes / sizeof(float) / static_cast<unsigned>(n),
+                          elems = part * static_cast<unsigned>(n);
         buffers small(n, part), in(n, elems), out(n, elems);
         const double each = static_cast<double>(bytes);
         line("all_gather", "peers_buffers", n, bytes, time_us([&] { team.all_gather(small, out); }), (n + 1) * each);
-        line("reduce_scatter", "peers_buffers", n, bytes, time_us([&] { team.reduce_scatter(in, small); }), (n + 1) * each);
+        line("reduce_scatter", "peers_buffers", n, bytes, time_us([&] { team.reduce_scatter(in, small); }),
+             (n + 1) * each);
         line("all_to_all", "peers_buffers", n, bytes, time_us([&] { team.all_to_all(in, out); }), 2.0 * n * each);
         team.synchronize();
     }
@@ -172,11 +175,13 @@ struct scale_and_shift {
     COLLX_HD float operator()(float x) const { return x * scale + shift; }
 };
 __global__ void epilogue(float* x, std::size_t n, scale_and_shift f) {
-    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += std::size_t{gridDim.x} * blockDim.x)
+    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n;
+         i += std::size_t{gridDim.x} * blockDim.x)
         x[i] = f(x[i]);
 }
 __global__ void pack_columns(float* to, const float* from, std::size_t n, std::size_t stride) {
-    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += std::size_t{gridDim.x} * blockDim.x)
+    for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n;
+         i += std::size_t{gridDim.x} * blockDim.x)
         to[i] = from[i * stride];
 }
 
@@ -198,7 +203,8 @@ void fusing(int n) {
         for (float* p : wide.memory) columns.push_back(strided(p, elems, 4));
         line("strided_input", "fused", n, bytes, time_us([&] { team.all_reduce(columns, out); }), least);
         line("strided_input", "packed_first", n, bytes, time_us([&] {
-                 for (std::size_t r = 0; r < in.size(); ++r) pack_columns<<<528, 512>>>(in.memory[r], wide.memory[r], elems, 4);
+                 for (std::size_t r = 0; r < in.size(); ++r)
+                     pack_columns<<<528, 512>>>(in.memory[r], wide.memory[r], elems, 4);
                  team.all_reduce(in, out);
              }),
              least);
