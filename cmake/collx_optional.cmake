@@ -15,10 +15,12 @@ set(COLLX_OPTIONAL_LIBRARIES
     "hwloc|pkgconfig|hwloc|PkgConfig::collx_hwloc|libhwloc-dev"
     "json|config|nlohmann_json|nlohmann_json::nlohmann_json|nlohmann-json3-dev"
     "mpi|module|MPI|MPI::MPI_CXX|libopenmpi-dev"
+    "openssl|module|OpenSSL|OpenSSL::Crypto|libssl-dev"
     "pmix|pkgconfig|pmix|PkgConfig::collx_pmix|libpmix-dev"
     "pugixml|config|pugixml|pugixml::pugixml|libpugixml-dev"
     "ranges|config|range-v3|range-v3::range-v3|librange-v3-dev"
     "rapidcheck|config|rapidcheck|rapidcheck|librapidcheck-dev"
+    "sodium|pkgconfig|libsodium|PkgConfig::collx_sodium|libsodium-dev"
     "verbs|pkgconfig|libibverbs|PkgConfig::collx_verbs|libibverbs-dev"
     "zlib|module|ZLIB|ZLIB::ZLIB|zlib1g-dev")
 

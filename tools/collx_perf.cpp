@@ -15,6 +15,12 @@
 #include <string>
 
 #include <collx/collx.hpp>
+#if COLLX_HAS_SODIUM
+#include <collx/interop/sodium.hpp>
+#endif
+#if COLLX_HAS_OPENSSL
+#include <collx/interop/openssl.hpp>
+#endif
 
 #include "perf/launch.hpp"
 #include "perf/measure.hpp"

@@ -253,6 +253,22 @@ TEST_CASE("even nodes: all rails at once, and between nodes as few bytes as ther
     CHECK(between(hierarchical_all_reduce<>{cards}, cards).total_messages == 8 * 2);
 }
 
+TEST_CASE("fewer rails than ranks: one message of one rank of each node crosses, whatever the nodes' sizes") {
+    for (const node_map& m :
+         {node_map::blocks(8, 4), node_map::cyclic(8, 2), node_map::blocks(7, 3), node_map({1, 0, 0, 1, 1, 0}),
+          node_map::blocks(12, 4), node_map({0, 0, 1}), node_map({0, 0, 0}), node_map({0, 1, 2})})
+        for (const int rails : {1, 2}) {
+            INFO("nodes " << text(m) << ", " << rails << " rails");
+            const hierarchical_all_reduce<trees> a{{m}, rails};
+            const int n = m.view().ranks(), nodes = m.view().nodes();
+            CHECK(wrong(record_all(a, n), declared_by(a, n), m) == "");
+            const int used = rails < m.view().smallest() ? rails : m.view().smallest();
+            const int each = between(recursive_doubling_all_reduce{}, node_map::blocks(nodes, 1)).total_messages;
+            CHECK(between(a, m).total_messages == (nodes == 1 ? 0 : used * each));
+            CHECK(a.parameter_bits() != hierarchical_all_reduce<trees>{m}.parameter_bits());
+        }
+}
+
 TEST_CASE("uneven nodes: as many rails as the smallest node has ranks") {
     const node_map m({0, 0, 0, 0, 0, 1, 1, 1});
     const auto c = between(hierarchical_all_reduce<>{m}, m);
@@ -281,6 +297,36 @@ TEST_CASE("aggregation: N - 1 messages of G chunks instead of (N - 1) G of one")
                 CHECK(f.min_depth == 1);
             }
         }
+}
+
+// What aggregated_counts promises: the count of a chunk comes to the cell of scratch where the chunk itself will lie.
+std::string wrong_counts(const node_map& m) {
+    const int n = m.view().ranks();
+    const schedule data = record_all(aggregated_all_to_all{m}, n), counts = record_all(aggregated_counts{m}, n);
+    if (!verify(counts).ok()) return "the counts do not come to an end on " + text(m);
+    if (between(aggregated_counts{m}, m).total_messages != 0) return "counts between nodes on " + text(m);
+    for (unsigned r = 0; r < static_cast<unsigned>(n); ++r) {
+        std::vector<std::vector<step>> kept(2); // the steps of the data that fill scratch, and those that send for it
+        for (const step& st : data.programs[r].strands[1])
+            if (st.dst.where == place::tmp) kept[1].push_back(st), kept[1].back().dst.where = place::out;
+        for (const step& st : data.programs[r].strands[0])
+            if (!(st.src.chunks == chunk_set(st.peer_to))) kept[0].push_back(st);
+        auto strands = counts.programs[r].strands;
+        strands.resize(2);
+        if (strands != kept) return "rank " + std::to_string(r) + " on " + text(m);
+    }
+    return "";
+}
+
+TEST_CASE("carriers learn counts where they keep elements") {
+    CHECK(wrong_counts(node_map::blocks(12, 4)) == "");
+    CHECK(wrong_counts(node_map({0, 1, 0, 2, 2, 1, 0})) == "");
+    CHECK(rc::check("random maps", [&] {
+        const int n = *rc::gen::inRange(1, 25), most = *rc::gen::inRange(1, n + 1);
+        const std::string w = wrong_counts(
+            node_map(*rc::gen::container<std::vector<int>>(static_cast<std::size_t>(n), rc::gen::inRange(0, most))));
+        if (!w.empty()) RC_FAIL(w);
+    }));
 }
 
 TEST_CASE("aggregation stays on its rail where nodes are even, and shares the work where they are not") {

@@ -134,6 +134,14 @@ TEST_CASE("MPICH's mpiexec") {
     // As if there were two hosts: addresses go through PMI, data over sockets.
     check_four_ranks(run("mpiexec.hydra -n 4 sh -c 'COLLX_HOST_ID=host$((PMI_RANK / 2)) exec " + rank_program() + "'"),
                      "PMI");
+    // Over TCP, where only the manager says how many there are.
+    check_four_ranks(run("mpiexec.hydra -pmi-port -n 4 " + rank_program()), "PMI");
+    check_four_ranks(
+        run("mpiexec.hydra -pmi-port -n 4 sh -c 'COLLX_HOST_ID=host$((PMI_ID / 2)) exec " + rank_program() + "'"),
+        "PMI");
+    const output nobody = run("PMI_PORT=127.0.0.1:1 PMI_ID=0 " + rank_program());
+    INFO(nobody.text);
+    CHECK(nobody.count("environment: collx: rank 0: no process manager answers at PMI_PORT=127.0.0.1:1 (") == 1);
     // One program after the other in each rank: the first has said goodbye for all.
     const output two = run("mpiexec.hydra -n 2 sh -c \"" + rank_program() + "; " + rank_program() + "\"");
     INFO(two.text);
@@ -237,4 +245,39 @@ TEST_CASE("ranks join with a unique id that the program has shipped") {
     refused(id, collx::errc::timeout);
     CHECK_THROWS_AS(collx::unique_id::from_text("collx-1-"), collx::invalid_argument);
     CHECK_THROWS_AS(collx::unique_id::from_text(std::string(128, 'a')), collx::invalid_argument);
+}
+
+TEST_CASE("ranks on several hosts join with a unique id that says where to meet") {
+    constexpr int ranks = 5;
+    CHECK(collx::unique_id::make().address().empty());
+    ::setenv("COLLX_HOST_ID", "host0", 1);
+    const auto id = collx::unique_id::make();
+    ::unsetenv("COLLX_HOST_ID");
+    CHECK(id.address() == "127.0.0.1");
+    CHECK(id.port() > 0);
+    CHECK(collx::unique_id::from_text(id.text()) == id);
+    processes p;
+    for (int r = 0; r < ranks; ++r)
+        p.start(r, [&] {
+            ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r / 2)).c_str(), 1);
+            collx::communicator world(id, r, ranks);
+            int x = world.rank() + 1;
+            collx::all_reduce(world, collx::value(x));
+            return x == 15 && !world.internals().net.is_one_host() ? 0 : 1;
+        });
+    p.wait();
+    for (int r = 0; r < ranks; ++r) {
+        INFO(p[r].what);
+        CHECK(p[r].is_ok());
+    }
+    auto nowhere = id;
+    char* const colon = std::strrchr(nowhere.bytes, ':');
+    std::memset(colon + 2, 0, static_cast<std::size_t>(nowhere.bytes + sizeof nowhere.bytes - colon - 2));
+    colon[1] = '1'; // a port where nobody listens
+    try {
+        collx::communicator world(nowhere, 0, 2, std::chrono::milliseconds(100));
+        FAIL("joined");
+    } catch (const collx::timed_out& e) {
+        CHECK(std::string(e.what()).find("no store answers at 127.0.0.1") != std::string::npos);
+    }
 }

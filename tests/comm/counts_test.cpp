@@ -11,7 +11,7 @@ using collx::collective;
 
 namespace {
 
-std::atomic<int> algorithms_checked{0};
+std::atomic<int> algorithms_checked{0}, windows_seen{0};
 
 // Runs `call` once to bind it, once more to count; compares the sums over all ranks with the facts of the schedule.
 template <class A, class F>
@@ -22,12 +22,17 @@ void check_traffic(collx::communicator& w, const A& algorithm, std::uint64_t chu
     const auto before = w.sent();
     call();
     const auto after = w.sent();
-    std::uint64_t sums[2] = {after.messages - before.messages, after.bytes - before.bytes};
+    std::uint64_t sums[] = {after.messages - before.messages, after.bytes - before.bytes,
+                            after.window_bytes_written - before.window_bytes_written,
+                            after.window_bytes_read - before.window_bytes_read};
     collx::reduce(w, sums); // over windows: adds no messages
     if (w.rank() != 0) return EXPECT(true);
     EXPECT_AT(sums[0], facts.ok && sums[0] == static_cast<std::uint64_t>(facts.total_messages));
     EXPECT_AT(sums[1], sums[1] == static_cast<std::uint64_t>(facts.total_chunks_sent) * chunk_bytes);
+    EXPECT_AT(sums[2], sums[2] == static_cast<std::uint64_t>(facts.window_chunks_written) * chunk_bytes);
+    EXPECT_AT(sums[3], sums[3] == static_cast<std::uint64_t>(facts.window_chunks_read) * chunk_bytes);
     if (facts.signals == 0 && w.size() > 1) EXPECT(sums[0] > 0);
+    windows_seen += sums[2] > 0 && sums[3] > 0;
 }
 
 // Chunks of 64 elements for any number of chunks that divides `whole`.
@@ -45,7 +50,7 @@ void check_all(collx::communicator& w, std::size_t whole, F&& run) {
 
 TEST_CASE("calls send the messages and bytes that the facts of their schedules say") {
     for (const int n : {1, 2, 3, 4, 5, 8}) {
-        algorithms_checked = 0;
+        algorithms_checked = windows_seen = 0;
         on_ranks(n, [n](collx::communicator& w) {
             const std::size_t whole = 16u * 3 * 5 * 8 * 2; // divides among all these ranks in multiples of 16 elements
             const auto u = static_cast<std::size_t>(n);
@@ -71,6 +76,7 @@ TEST_CASE("calls send the messages and bytes that the facts of their schedules s
                                     collective::scan, collective::exclusive_scan, collective::all_gather,
                                     collective::reduce_scatter, collective::gather, collective::scatter,
                                     collective::all_to_all>{});
+        if (n > 1) CHECK(windows_seen > 0);
         CHECK(algorithms_checked == algorithms); // none was left out because its chunks do not divide
         CHECK(algorithms > 30);
     }

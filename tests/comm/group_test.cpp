@@ -4,6 +4,10 @@
 // Many calls as one exchange: the results are those of the calls one by one.
 #include "support.hpp"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 using namespace collx_test;
 
 TEST_CASE("a group does what its calls would do one by one") {
@@ -95,5 +99,170 @@ TEST_CASE("groups and other calls follow each other") {
             g.launch();
             EXPECT(a == 4 * i && b == 4 && c == i % 4);
         }
+    });
+}
+
+namespace {
+
+// What rank `from` has for rank `to`: ten short vectors, three letters, two numbers that lie apart.
+struct parcel {
+    parcel() = default;
+    parcel(int from, int to) {
+        for (int i = 0; i < 10; ++i) ints.push_back(samples(from * 3 + to + i, static_cast<std::size_t>(i)));
+        for (std::size_t i = 0; i < 3; ++i) letters[i] = static_cast<char>('a' + from + to);
+        numbers[0] = from, numbers[2] = to;
+    }
+    static parcel empty() {
+        parcel p;
+        for (std::size_t i = 0; i < 10; ++i) p.ints.emplace_back(i, -1);
+        return p;
+    }
+    std::vector<std::vector<int>> ints;
+    char letters[3] = {};
+    double numbers[3] = {0, -1, 0};
+    bool operator==(const parcel&) const = default;
+};
+
+} // namespace
+
+TEST_CASE("all that goes to one peer in a group leaves as one message") {
+    for (const spread& hosts : {spread{}, spread{1}, spread{2}, spread{2, true}})
+        on_hosts(4, hosts, [](collx::communicator& w) {
+            w.set_checked(false);
+            const int n = w.size(), me = w.rank();
+            for (int round = 0; round < 3; ++round) {
+                at("round %d", round);
+                std::vector<parcel> out, in;
+                std::vector<std::uint64_t> sent;
+                collx::group g(w);
+                for (int k = 0; k < n; ++k) { // to itself too
+                    out.emplace_back(me + round, k);
+                    in.push_back(parcel::empty());
+                    sent.push_back(w.sent_to(k).messages);
+                }
+                for (int k = 0; k < n; ++k) {
+                    auto& o = out[static_cast<std::size_t>(k)];
+                    auto& i = in[static_cast<std::size_t>(k)];
+                    for (const auto& v : o.ints) g.send(v, k);
+                    g.recv(i.ints[0], k);
+                    g.send(o.letters, k);
+                    g.send(collx::strided(o.numbers, 2, 2), k);
+                    for (std::size_t j = 1; j < 10; ++j) g.recv(i.ints[j], k);
+                    g.recv(i.letters, k);
+                    g.recv(collx::strided(i.numbers, 2, 2), k);
+                }
+                EXPECT(g.size() == 24u * static_cast<unsigned>(n));
+                g.launch();
+                EXPECT(g.size() == 0);
+                for (int k = 0; k < n; ++k) {
+                    const auto u = static_cast<std::size_t>(k);
+                    EXPECT_AT(k, in[u] == parcel(k + round, me));
+                    EXPECT_AT(k, w.sent_to(k).messages - sent[u] == 1);
+                }
+            }
+        });
+}
+
+TEST_CASE("transfers of a group that do not fit a slot go in their turn") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        on_hosts(2, hosts, [](collx::communicator& w) {
+            w.set_checked(false);
+            const std::size_t slot = w.internals().net.slot_bytes() / sizeof(int);
+            const int other = 1 - w.rank();
+            std::vector<std::vector<int>> out, in;
+            for (const std::size_t size : {std::size_t{5}, slot, slot + 1, slot / 2, slot / 2, slot / 2, 3 * slot,
+                                           std::size_t{0}, std::size_t{1}, std::size_t{7}}) {
+                out.push_back(samples(w.rank() + static_cast<int>(out.size()), size));
+                in.emplace_back(size, -1);
+            }
+            const auto before = w.sent_to(other).messages;
+            collx::group g(w);
+            for (auto& v : out) g.send(v, other);
+            for (auto& v : in) g.recv(v, other);
+            g.launch();
+            // 5 | slot | alone | half half | half | alone | 0 1 7
+            if (!w.internals().net.is_one_host())
+                EXPECT_AT(w.sent_to(other).messages - before, w.sent_to(other).messages - before == 5 + 2 + 3);
+            for (std::size_t k = 0; k < in.size(); ++k)
+                EXPECT_AT(k, in[k] == samples(other + static_cast<int>(k), in[k].size()));
+        });
+}
+
+TEST_CASE("transfers of a group, its collectives, and messages before and after it") {
+    for (const spread& hosts : {spread{}, spread{2}})
+        on_hosts(4, hosts, [](collx::communicator& w) {
+            const int next = (w.rank() + 1) % 4, last = (w.rank() + 3) % 4;
+            for (int round = 0; round < 20; ++round) {
+                std::vector<int> sum(500, 1), mine = samples(w.rank(), 300), got(300);
+                int a = round, b = -1, c = w.rank(), d = -1, first = -1, after = -1;
+                auto early = collx::async::send(w, collx::value(c), next); // keeps its place before the group
+                auto here = collx::async::recv(w, collx::value(first), last);
+                collx::group g(w);
+                g.recv(got, last);
+                g.all_reduce(sum);
+                g.send(mine, next);
+                g.send(collx::value(a), next);
+                g.broadcast(collx::value(c), 3);
+                g.recv(collx::value(b), last);
+                g.launch();
+                collx::sendrecv(w, collx::value(a), next, collx::value(after), last);
+                early.wait(), here.wait();
+                collx::sendrecv(w, collx::value(b), last, collx::value(d), next);
+                EXPECT(got == samples(last, 300) && sum[499] == 4 && b == round && c == 3 && first == last);
+                EXPECT(after == round && d == round);
+            }
+        });
+}
+
+TEST_CASE("groups of two ranks that do not fit each other: an error that names the peer") {
+    const auto refused = [](auto&& sends, auto&& receives) {
+        on_ranks(2, [&](collx::communicator& w) {
+            const auto e = thrown<collx::mismatch>(w, [&] {
+                collx::group g(w);
+                if (w.rank() == 0) sends(g);
+                else receives(g);
+                g.launch();
+                collx::barrier(w);
+            });
+            EXPECT(e.peer() == 0);
+        });
+    };
+    int x[10] = {};
+    float f[10] = {};
+    refused( // as many bytes in all
+        [&](auto& g) { g.send(collx::view(x, 3), 1), g.send(collx::view(x, 5), 1); },
+        [&](auto& g) { g.recv(collx::view(x, 5), 0), g.recv(collx::view(x + 5, 3), 0); });
+    refused([&](auto& g) { g.send(x, 1); }, [&](auto& g) { g.recv(f, 0); });
+    refused([&](auto& g) { g.send(x, 1), g.send(f, 1); }, [&](auto& g) { g.recv(x, 0); });
+    on_ranks(2, [](collx::communicator& w) { // a rank that is none is found before anything moves
+        collx::group g(w);
+        int y = 1;
+        const auto e = thrown<collx::error>(w, [&] { g.send(collx::value(y), 2); });
+        EXPECT(e.code() == collx::errc::invalid_argument && g.size() == 0);
+    });
+}
+
+TEST_CASE("between hosts a group returns though another call, under way, has no room at its receiver") {
+    std::atomic<int> returned{0};
+    on_hosts(2, spread{1}, [&](collx::communicator& w) {
+        w.set_timeout(std::chrono::seconds(10));
+        w.set_checked(false);
+        auto x = samples(0, 16'000'000); // many times the slots of a channel
+        if (w.rank() == 1) x.assign(x.size(), 0);
+        auto work = collx::async::broadcast(w, x);
+        const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+        while (std::chrono::steady_clock::now() < soon)
+            if (w.rank() == 0) (void)w.progress(); // fills what room there is
+        int mine = w.rank(), other = -1;
+        collx::group g(w);
+        g.send(collx::value(mine), 1 - w.rank());
+        g.recv(collx::value(other), 1 - w.rank());
+        g.launch();
+        ++returned; // who is done first does not call again before the other has returned as well
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+        while (returned < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        EXPECT(returned == 2 && other == 1 - w.rank());
+        work.wait();
+        EXPECT(x == samples(0, x.size()));
     });
 }

@@ -54,8 +54,19 @@ struct pending {
 
 thread_local std::vector<pending> under_way;
 
+// A call that fails ends its communicator, which those under way must not outlive.
+template <class F>
+void or_forget_all(F&& f) {
+    try {
+        f();
+    } catch (...) {
+        under_way.clear();
+        throw;
+    }
+}
+
 // Waits for all of them, in an order of each rank's own.
-void finish(collx::communicator& w) {
+void finish_all(collx::communicator& w) {
     for (std::size_t turn = 0; !under_way.empty(); ++turn) {
         const auto p = under_way.begin() +
                        static_cast<std::ptrdiff_t>((turn * 3 + static_cast<std::size_t>(w.rank())) % under_way.size());
@@ -64,8 +75,8 @@ void finish(collx::communicator& w) {
         under_way.erase(p);
     }
 }
-void make_call(collx::communicator& w, const random_call& c) {
-    if (under_way.size() >= 5) finish(w);
+void call(collx::communicator& w, const random_call& c) {
+    if (under_way.size() >= 5) finish_all(w);
     if (c.under_way) {
         under_way.push_back({c, mine<int>(c, w.rank(), 0), nullptr});
         auto& p = under_way.back();
@@ -78,6 +89,13 @@ void make_call(collx::communicator& w, const random_call& c) {
         case 2: return all_reduce<float>(w, c, collx::plus{}, collx::wire<collx::bf16>{});
         default: return all_reduce<collx::f16>(w, c, collx::plus{});
     }
+}
+
+void make_call(collx::communicator& w, const random_call& c) {
+    or_forget_all([&] { call(w, c); });
+}
+void finish(collx::communicator& w) {
+    or_forget_all([&] { finish_all(w); });
 }
 
 } // namespace

@@ -5,8 +5,18 @@
 // words. That every collective is right over sockets is what the property tests check.
 #include "support.hpp"
 #include <collx/bootstrap/host.hpp>
+#include <collx/bootstrap/memory_store.hpp>
+#include <collx/bootstrap/rendezvous.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
 #include <memory>
+#include <thread>
+
+#include "support/toy_macs.hpp"
 
 using namespace collx_test;
 using collx::errc;
@@ -100,6 +110,117 @@ TEST_CASE("outstanding calls and groups go on over sockets") {
         });
 }
 
+TEST_CASE("after a failure nothing of a large call goes from or to the memory that it was given") {
+    for (int round = 0; round < 4; ++round)
+        on_hosts(3, each_alone, [&](collx::communicator& w) {
+            auto other = w.split(0);
+            auto lost = std::make_unique<std::vector<float>>(1'500'000, 1.0f); // freed pages are gone at once
+            collx::all_reduce(w, *lost);
+            if (w.rank() == 2) {
+                ::usleep(static_cast<useconds_t>(200 * round));
+                w.abort();
+            } else {
+                const auto e = thrown<collx::error>(w, [&] {
+                    auto all = std::make_unique<std::vector<float>>(3 * lost->size());
+                    for (;;) collx::all_gather(w, *lost, *all), collx::all_reduce(w, *lost);
+                });
+                EXPECT(e.code() == errc::aborted && e.peer() == 2);
+            }
+            lost.reset();
+            std::vector<int> x(100'000, w.rank()); // whoever waits here moves what is left of the other on
+            for (int i = 0; i < 5; ++i) x.assign(x.size(), w.rank()), collx::all_reduce(other, x);
+            EXPECT(x[99'999] == 3);
+        });
+}
+
+TEST_CASE("messages of any size between hosts: from and to the user's memory or not, in place or not") {
+    on_hosts(3, each_alone, [](collx::communicator& w) {
+        const int n = w.size(), me = w.rank();
+        for (const std::size_t m : {4095u, 4096u, 4097u, 30'001u, 131'072u, 400'003u}) { // 16 KiB, several pieces
+            at("%zu elements", m);
+            const auto mine = samples(me, m);
+            std::vector<int> sum(m), all(3 * m), here = mine;
+            collx::all_reduce(w, mine, sum);
+            collx::all_reduce(w, here);
+            EXPECT(here == sum && mine == samples(me, m));
+            for (std::size_t i = 0; i < m; i += 101) EXPECT_AT(i, sum[i] == folded(i, 0, n));
+            collx::all_gather(w, mine, all);
+            for (int r = 0; r < n; ++r)
+                EXPECT(std::equal(all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * m),
+                                  all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r + 1) * m),
+                                  samples(r, m).begin()));
+            auto first = collx::async::broadcast(w, here, {.root = 1});
+            auto second = collx::async::all_reduce(w, all);
+            first.wait();
+            EXPECT(here == sum);
+            second.wait();
+            for (std::size_t i = 0; i < m; i += 101) EXPECT_AT(i, all[i] == n * sample(0, i));
+        }
+    });
+}
+
+// Ranks that are alone on their hosts, each with a protection of its own. Returns what each threw.
+std::vector<std::pair<errc, int>> with_keys(const std::vector<collx::job_protection>& of,
+                                            const collx::socket_calls& calls, void (*body)(collx::communicator&)) {
+    const auto n = static_cast<int>(of.size());
+    std::vector<std::pair<errc, int>> seen(of.size(), {errc::forked, -1});
+    std::vector<int> hosts;
+    for (int r = 0; r < n; ++r) hosts.push_back(r);
+    auto jobs = collx::detail::thread_jobs(hosts, calls, of.data());
+    std::vector<std::thread> ranks;
+    for (int r = 0; r < n; ++r)
+        ranks.emplace_back([&, r] {
+            auto mine = std::move(jobs[static_cast<std::size_t>(r)]);
+            try {
+                collx::communicator w(mine);
+                body(w);
+            } catch (const collx::error& e) {
+                seen[static_cast<std::size_t>(r)] = {e.code(), e.peer()};
+            }
+        });
+    for (auto& t : ranks) t.join();
+    return seen;
+}
+void sums(collx::communicator& w) {
+    w.set_timeout(std::chrono::seconds(20));
+    std::vector<int> x(50'000, w.rank());
+    for (int i = 0; i < 3; ++i) {
+        collx::all_reduce(w, x);
+        EXPECT(x[49'999] == w.size() * (w.size() - 1) / 2);
+        x.assign(x.size(), w.rank());
+    }
+    auto pairs = w.split(w.rank() / 2);
+    collx::all_reduce(pairs, x);
+}
+
+TEST_CASE("ranks with one key compute as ranks without") {
+    const with_toy_macs toy;
+    for (const int n : {2, 5})
+        for (const auto* calls : {&collx::system_socket_calls, &bad_day_calls})
+            for (const auto& [code, peer] :
+                 with_keys(std::vector(static_cast<std::size_t>(n), toy_protection('k')), *calls, sums))
+                CHECK(code == errc::forked);
+}
+
+TEST_CASE("ranks with different keys, or one without, are told so and do not hang") {
+    const with_toy_macs toy;
+    const auto k = toy_protection('k'), other = toy_protection('x');
+    const collx::job_protection none;
+    for (const auto& keys :
+         {std::vector{k, other}, std::vector{other, k}, std::vector{k, none}, std::vector{none, k}}) {
+        const std::int64_t begin = collx::now_ns();
+        const auto seen = with_keys(keys, collx::system_socket_calls, sums);
+        CHECK(collx::now_ns() - begin < 10'000'000'000);
+        for (std::size_t r = 0; r < 2; ++r) {
+            INFO(r << " threw " << static_cast<int>(seen[r].first) << " about " << seen[r].second);
+            // The first to know may be gone before the other has asked it.
+            CHECK((seen[r].first == errc::security || seen[r].first == errc::peer_failed));
+            CHECK(seen[r].second == 1 - static_cast<int>(r));
+        }
+        CHECK((seen[0].first == errc::security || seen[1].first == errc::security));
+    }
+}
+
 TEST_CASE("shared vectors are ordinary memory across hosts") {
     on_hosts(4, two_a_host, [](collx::communicator& w) {
         auto x = collx::make_shared_vector<int>(w, 5000, w.rank());
@@ -117,8 +238,6 @@ TEST_CASE("what needs a common memory is refused with a remedy, on every rank") 
         EXPECT(e.code() == errc::unsupported);
         e = thrown<collx::error>(w, [&] { collx::all_gather(w.with(collx::attach{}), x, y); });
         EXPECT(e.code() == errc::unsupported && says(e, "attach"));
-        e = thrown<collx::error>(w, [&] { (void)w.shrink(); });
-        EXPECT(e.code() == errc::unsupported);
         collx::all_reduce(w, x); // nothing has broken
         EXPECT(x[99] == 4);
     });
@@ -160,17 +279,110 @@ TEST_CASE("an address that others can reach must be allowed") {
 }
 
 TEST_CASE("ranks on several machines need addresses") {
-    using cards = std::vector<std::string>;
-    CHECK(collx::detail::number_hosts(cards{"a m 0", "b m 0", "a m 0"}, 0) == std::vector<int>{0, 1, 0});
-    CHECK(collx::detail::number_hosts(cards{"a m 1", "b n 1"}, 1) == std::vector<int>{0, 1});
-    for (const cards& c : {cards{"a m 1", "b n 0"}, cards{"a m 1", "c m 1", "b n 0"}}) {
-        try {
-            (void)collx::detail::number_hosts(c, 0);
-            FAIL("no error");
-        } catch (const collx::error& e) {
-            CHECK(e.code() == errc::environment);
-            CHECK(e.peer() == static_cast<int>(c.size()) - 1);
-            CHECK(says(e, "COLLX_ADDRESS"));
+    using ids = std::vector<std::uint64_t>;
+    CHECK(collx::detail::number_hosts(ids{7, 9, 7}) == std::vector<int>{0, 1, 0});
+    ids many;
+    for (std::uint64_t r = 0; r < 1000; ++r) many.push_back(r / 3 << 32); // all in one place of a table
+    const auto numbers = collx::detail::number_hosts(many);
+    for (int r = 0; r < 1000; ++r) CHECK(numbers[static_cast<std::size_t>(r)] == r / 3);
+
+    // Where no rank sees all others, the one above it in the tree.
+    const auto with = [](const char* machine, bool has_address) {
+        collx::host_description h;
+        h.machine = machine;
+        h.has_address = has_address;
+        return h;
+    };
+    for (const bool has_address : {false, true})
+        for (const char* machine : {"m", "n"}) {
+            std::string address = "10.1.2.3 99" + collx::detail::reach_of(with("m", true));
+            try {
+                collx::detail::take_reach(address, with(machine, has_address), 5, 4);
+                CHECK((has_address || machine[0] == 'm'));
+                CHECK(address == "10.1.2.3 99");
+            } catch (const collx::error& e) {
+                CHECK((!has_address && machine[0] == 'n'));
+                CHECK((e.code() == errc::environment && e.peer() == 5 && says(e, "COLLX_ADDRESS")));
+            }
         }
+
+    struct row {
+        std::vector<collx::arrival> ranks;
+        int guilty; // -1: none
+        bool is_one_host;
+    };
+    for (const row& c : {row{{{"", "a", "m", false}, {"", "b", "m", false}, {"", "a", "m", false}}, -1, false},
+                         row{{{"", "a", "m", false}, {"", "a", "n", false}}, -1, true}, // the user says one host
+                         row{{{"", "a", "m", true}, {"", "b", "n", true}}, -1, false},
+                         row{{{"", "a", "m", true}, {"", "b", "n", false}}, 1, false},
+                         row{{{"", "a", "m", true}, {"", "c", "m", true}, {"", "b", "n", false}}, 2, false}}) {
+        collx::memory_store store;
+        std::vector<std::thread> threads;
+        const int n = static_cast<int>(c.ranks.size());
+        std::atomic<int> right{0};
+        for (int r = 0; r < n; ++r)
+            threads.emplace_back([&, r] {
+                try {
+                    const auto a = collx::come_together(store, r, n, collx::deadline::in_ns(10'000'000'000),
+                                                        c.ranks[static_cast<std::size_t>(r)]);
+                    right += c.guilty < 0 && a.is_one_host == c.is_one_host;
+                } catch (const collx::error& e) {
+                    right += c.guilty >= 0 && e.code() == errc::environment && e.peer() == c.guilty &&
+                             says(e, "COLLX_ADDRESS");
+                }
+            });
+        for (auto& t : threads) t.join();
+        CHECK(right == n);
     }
+}
+
+TEST_CASE("threads as ranks of several hosts go on without one that failed") {
+    for (const int victim : {0, 1, 5}) {
+        std::atomic<int> went_on{0};
+        try {
+            collx::run_threads({0, 0, 1, 1, 2, 2}, [&](collx::communicator& w) {
+                const int me = w.rank();
+                if (me == victim) {
+                    collx::barrier(w); // then all have made their communicators
+                    throw std::runtime_error("of the program");
+                }
+                try {
+                    for (;;) collx::barrier(w);
+                } catch (const collx::peer_failed&) {
+                }
+                collx::communicator rest = w.shrink();
+                int bits = 1 << me;
+                collx::all_reduce(rest, collx::value(bits));
+                collx::communicator again = rest.shrink(); // nobody has failed: the same ranks
+                went_on += rest.size() == 5 && bits == (0x3f & ~(1 << victim)) && again.size() == 5;
+            });
+        } catch (const std::runtime_error& e) {
+            CHECK(std::string(e.what()) == "of the program");
+        }
+        CHECK(went_on == 5);
+    }
+}
+
+TEST_CASE("ranks of several hosts meet in a store and tell each other where they listen") {
+    constexpr int n = 7;
+    collx::memory_store store;
+    collx::detail::plain_face<collx::memory_store> face(store);
+    std::vector<std::thread> threads;
+    std::atomic<int> right{0};
+    for (int r = 0; r < n; ++r)
+        threads.emplace_back([&, r] {
+            auto h = collx::describe_host();
+            h.id = "host" + std::to_string(r);
+            try {
+                collx::communicator w(collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face),
+                                                                   30'000'000'000, h, collx::system_socket_calls));
+                int x = r;
+                collx::all_reduce(w, collx::value(x));
+                right += x == n * (n - 1) / 2 && !is_here(w);
+            } catch (const collx::error& e) {
+                std::printf("%s\n", e.what());
+            }
+        });
+    for (auto& t : threads) t.join();
+    CHECK(right == n);
 }

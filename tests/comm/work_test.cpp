@@ -4,6 +4,7 @@
 // Calls that go on while the program computes.
 #include "support.hpp"
 
+#include <atomic>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -149,5 +150,59 @@ TEST_CASE("calls that need scratch memory may overlap with larger ones") {
             for (auto& v : x)
                 for (std::size_t i = 0; i < v.size(); ++i) EXPECT_AT(i, v[i] == folded(i, 0, 5));
         }
+    });
+}
+
+TEST_CASE("a checked call carries on what is under way: another rank may wait for that first") {
+    for (const int ranks_per_host : {0, 1})
+        on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
+            w.set_timeout(10s);
+            w.set_checked(true);
+            for (int round = 0; round < 4; ++round) {
+                auto x = samples(w.rank(), 400'000);
+                int y = 1;
+                auto work = collx::async::all_reduce(w, x);
+                if (w.rank() == round % 3) work.wait();
+                collx::all_reduce(w, collx::value(y));
+                work.wait();
+                EXPECT(y == 3);
+                for (std::size_t i = 0; i < x.size(); i += 997) EXPECT_AT(i, x[i] == folded(i, 0, 3));
+            }
+        });
+}
+
+TEST_CASE("making a communicator carries on what is under way in its parent") {
+    for (const int ranks_per_host : {0, 1})
+        on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
+            w.set_timeout(10s);
+            auto x = samples(w.rank(), 400'000);
+            auto work = collx::async::all_reduce(w, x);
+            if (w.rank() == 0) work.wait();
+            auto all = w.split(0);
+            work.wait();
+            EXPECT(all.size() == 3);
+            for (std::size_t i = 0; i < x.size(); i += 997) EXPECT_AT(i, x[i] == folded(i, 0, 3));
+        });
+}
+
+TEST_CASE("between hosts a call returns though another one, under way, has no room at its receiver") {
+    std::atomic<int> returned{0};
+    on_hosts(2, {1}, [&](collx::communicator& w) {
+        w.set_timeout(10s);
+        w.set_checked(false);
+        auto x = samples(0, 16'000'000); // many times the slots of a channel
+        if (w.rank() == 1) x.assign(x.size(), 0);
+        auto work = collx::async::broadcast(w, x);
+        const auto soon = std::chrono::steady_clock::now() + 100ms;
+        while (std::chrono::steady_clock::now() < soon)
+            if (w.rank() == 0) (void)w.progress(); // fills what room there is
+        collx::barrier(w);
+        // Who is done first does not call again before the other has returned as well.
+        ++returned;
+        const auto end = std::chrono::steady_clock::now() + 8s;
+        while (returned < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        EXPECT(returned == 2);
+        work.wait();
+        for (std::size_t i = 0; i < x.size(); i += 9973) EXPECT_AT(i, x[i] == folded(i, 0, 1));
     });
 }

@@ -195,7 +195,14 @@ struct stopwatch {
     const char* what;
     std::int64_t worst_ns = 0, sum_ns = 0;
     long times = 0;
+    std::vector<std::int64_t> each;
+    long late(std::int64_t ns) const {
+        long n = 0;
+        for (const std::int64_t one : each) n += one > ns;
+        return n;
+    }
     void add(std::int64_t ns) {
+        each.push_back(ns);
         worst_ns = ns > worst_ns ? ns : worst_ns;
         sum_ns += ns;
         ++times;

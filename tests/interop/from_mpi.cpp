@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A rank of an MPI program that takes its communicators to collx, before and after it uses collx's own way to start.
-// Started by ctest as four ranks of each MPI that is installed: from_mpi (collx_first|mpi_first) RANKS.
+// Started by ctest as four ranks of each MPI that is installed: from_mpi (collx_first|mpi_first|hosts) RANKS.
 #define OMPI_SKIP_MPICXX // the C++ bindings that Open MPI still ships
 #define MPICH_SKIP_MPICXX
 #include <collx/collx.hpp>
@@ -79,12 +79,45 @@ void check(int ranks, bool is_first, int argc, char** argv) {
     EXPECT(!refusal(collx::errc::environment, [] { (void)collx::from_mpi(MPI_COMM_WORLD); }).empty());
 }
 
+// Ranks 2k and 2k + 1 on a host each: addresses go through MPI, the rest over sockets.
+void check_hosts(int ranks, int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    int rank = -1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    ::setenv("COLLX_HOST_ID", ("host" + std::to_string(rank / 2)).c_str(), 1);
+    const auto far = [](collx::communicator& c) { return !c.internals().net.is_one_host(); };
+    {
+        auto c = collx::from_mpi(MPI_COMM_WORLD);
+        EXPECT(c.rank() == rank && c.size() == ranks && far(c));
+        EXPECT(sum_of_ranks(c) == ranks * (ranks + 1) / 2);
+        auto here = c.split(rank / 2);
+        EXPECT(!far(here) && sum_of_ranks(here) == 3);
+        MPI_Comm half; // one rank of each host
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+        auto h = collx::from_mpi(half, std::chrono::seconds(20));
+        MPI_Comm_free(&half);
+        EXPECT(far(h) && sum_of_ranks(h) == 3);
+    }
+    // Ranks that would do different things are told so, all of them.
+    if (rank == 1) ::setenv("COLLX_ADDRESS", "192.0.2.7", 1);
+    std::string text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
+                               [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
+    EXPECT(text.find(rank == 1 ? "COLLX_INSECURE=1" : "MPI rank 1 refuses its variables") != std::string::npos);
+    if (rank == 1) ::setenv("COLLX_INSECURE", "1", 1);
+    text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
+                   [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
+    EXPECT(text.find(rank == 1 ? "cannot listen on this rank's address" : "MPI rank 1 cannot talk to other hosts") !=
+           std::string::npos);
+    MPI_Finalize();
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
     if (argc != 3) return 2;
     try {
-        check(std::atoi(argv[2]), std::strcmp(argv[1], "collx_first") == 0, argc, argv);
+        if (std::strcmp(argv[1], "hosts") == 0) check_hosts(std::atoi(argv[2]), argc, argv);
+        else check(std::atoi(argv[2]), std::strcmp(argv[1], "collx_first") == 0, argc, argv);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "from_mpi: %s\n", e.what());
         return 1;

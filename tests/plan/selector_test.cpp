@@ -62,8 +62,8 @@ TEST_CASE("pieces fit where they travel") {
         const auto check = [&](const collx::bound_schedule& b) {
             for (const bool oversubscribed : {false, true})
                 for (std::size_t chunk : {1u, 100u, 4096u, 65'536u, 1u << 20, 1u << 30}) {
-                    const std::size_t piece = collx::piece_bytes(b, chunk, slot, oversubscribed);
-                    const std::size_t limit = collx::bytes_limit(b, slot);
+                    const std::size_t piece = collx::piece_bytes(b, chunk, oversubscribed);
+                    const std::size_t limit = b.most_bytes;
                     CHECK((piece > 0 && piece <= limit));
                     if (b.window == nullptr) CHECK(piece * static_cast<std::size_t>(b.max_message_chunks) <= slot);
                     else if (!b.zero_copy && b.window->memory.shape().stage_bytes != 0)
@@ -77,4 +77,47 @@ TEST_CASE("pieces fit where they travel") {
         check(me.cache.bind(algo::linear_gather{}, 0));
         check(me.cache.bind(algo::zero_copy_all_reduce{}, 0));
     }
+}
+
+TEST_CASE("ranks that share hosts go host by host, each alone on its host do not") {
+    rank me(1, 8);
+    const collx::node_map two = collx::node_map::blocks(8, 4), dealt = collx::node_map::cyclic(8, 2);
+    for (const collx::node_map* hosts : {&two, &dealt}) {
+        const auto problem = [&](std::size_t bytes, bool ordered = false) {
+            return collx::problem{
+                .bytes = bytes, .ranks = 8, .root = 3, .windows = false, .ordered = ordered, .hosts = hosts};
+        };
+        const auto is = [&](const collx::bound_schedule& chosen, const auto& algorithm) {
+            return &chosen == &me.cache.bind(algorithm, 0);
+        };
+        for (const bool is_long : {false, true}) {
+            const auto p = problem(is_long ? 10'000'000 : 8);
+            const auto crossings = [&](const collx::bound_schedule& b) { // messages of this rank to the other host
+                int count = 0;
+                for (const auto& strand : b.steps.strands)
+                    for (const auto& s : strand)
+                        count += (s.what & collx::sched::send) != 0 &&
+                                 hosts->view().node_of(s.peer_to) != hosts->view().node_of(1);
+                return count;
+            };
+            CHECK(crossings(collx::select<collective::all_reduce>(me.cache, p)) <= 2);
+            CHECK(crossings(collx::select<collective::all_gather>(me.cache, p)) <= 1);
+            CHECK(crossings(collx::select<collective::reduce_scatter>(me.cache, p)) <= 1);
+            CHECK(crossings(collx::select<collective::broadcast>(me.cache, p)) <= 1);
+            CHECK(crossings(collx::select<collective::reduce>(me.cache, p)) <= 1);
+            CHECK(crossings(collx::select<collective::barrier>(me.cache, p)) <= 1);
+            if (!is_long) CHECK(crossings(collx::select<collective::all_to_all>(me.cache, p)) == 1);
+        }
+        CHECK(is(collx::select<collective::all_to_all>(me.cache, problem(512)),
+                 algo::aggregated_all_to_all{.nodes = *hosts}));
+        CHECK(is(collx::select<collective::all_to_all>(me.cache, problem(100'000'000)), algo::pairwise_all_to_all{}));
+        // Rank order does not care who is where.
+        CHECK(is(collx::select<collective::all_reduce>(me.cache, problem(8, true)),
+                 algo::recursive_doubling_all_reduce{}));
+        CHECK(
+            is(collx::select<collective::reduce_scatter>(me.cache, problem(8, true)), algo::pairwise_reduce_scatter{}));
+    }
+    const collx::problem alone{.bytes = 8, .ranks = 8, .windows = false};
+    CHECK(&collx::select<collective::all_reduce>(me.cache, alone) ==
+          &me.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
 }

@@ -120,7 +120,22 @@ TEST_CASE("which launcher was found, why, and which others were there") {
         "ERROR    COLLX_BOOTSTRAP=pmx makes no sense\n           remedy: give it one of env|torch|pmi|pmix|"));
     const auto missing = run_program(info, "--quick", clean + "COLLX_BOOTSTRAP=pmi PMI_RANK=1");
     CHECK(missing.status == 1);
-    CHECK(missing.prints("looked for PMI_FD PMI_RANK PMI_SIZE; not set: PMI_FD PMI_SIZE\n           remedy: unset"));
+    CHECK(missing.prints(
+        "looked for PMI_FD PMI_RANK PMI_SIZE, or PMI_PORT PMI_ID; not set: PMI_FD PMI_SIZE PMI_PORT PMI_ID\n"));
+}
+
+TEST_CASE("a key is used or missed, and never shown") {
+    std::string info;
+    if (!collx_test::find_program("collx_info", info)) return;
+    const std::string key(40, 'S');
+    for (const char* options : {"--quick --env", "--quick --env --json"}) {
+        const auto f = run_program(info, options, "COLLX_KEY=" + key);
+        CHECK(f.out.find("SSS") == std::string::npos);
+        CHECK(f.prints("not shown"));
+        // Either this build can compute with it, or it says that it cannot.
+        CHECK((f.prints("auth_only") || f.prints("link collx::sodium")));
+    }
+    CHECK(run_program(info, "--quick", "").prints("none: no key is given"));
 }
 
 TEST_CASE("one remedy for each problem with a launcher") {
@@ -138,6 +153,12 @@ TEST_CASE("one remedy for each problem with a launcher") {
         {"PMI_RANK=0 PMI_SIZE=2 PMI_FD=77", "ERROR", "PMI_FD=77 is not a socket", "COLLX_BOOTSTRAP=single"},
         {"JOB_COMPLETION_INDEX=0 COLLX_SIZE=2", "ERROR", "only 1 of 2 ranks are on this host", "COLLX_STORE"},
         {"PMIX_NAMESPACE=a PMIX_RANK=0", "ERROR", "no variable says how many ranks", "link collx::pmix"},
+        {"COLLX_RANK=0 COLLX_SIZE=2 COLLX_STORE=tcp:10.0.0.1:5000", "ERROR", "can be reached from outside",
+         "give the job a key"},
+        {"COLLX_RANK=0 COLLX_SIZE=2 COLLX_STORE=tcp:10.0.0.1:5000 COLLX_INSECURE=1", "warning", "can join",
+         "give the job a key"},
+        {"COLLX_RANK=0 COLLX_SIZE=2 COLLX_JOB=j COLLX_KEY_FILE=/dev/null", "ERROR", "COLLX_KEY_FILE=/dev/null is not",
+         "chmod 600"},
     };
     for (const auto& t : table) {
         const auto f = run_program(info, "--quick", std::string("env -i PATH=/usr/bin:/bin ") + t.variables);

@@ -487,3 +487,22 @@ TEST_CASE("--hosts lets the ranks take themselves for several hosts, and leaves 
     CHECK(access(directory.c_str(), F_OK) != 0);
     CHECK(run_shell("2", "true", {"--hosts", "3"}).status == 2);
 }
+
+TEST_CASE("--hosts gives the ranks a key, the same to all and another to each job, unless they have one") {
+    if (!have_binary()) return;
+    const char* show = "cat /proc/self/fd/$COLLX_KEY_FD; echo";
+    const auto key_of = [&] {
+        const auto r = run_shell("3", show, {"--hosts", "3"});
+        CHECK(r.status == 0);
+        std::set<std::string> keys;
+        for (const auto& line : lines_of(r.out))
+            if (const auto at = line.find("optional:"); at != std::string::npos) keys.insert(line.substr(at));
+        REQUIRE(keys.size() == 1);
+        CHECK(keys.begin()->size() == 9 + 64);
+        return *keys.begin();
+    };
+    CHECK(key_of() != key_of());
+    const char* is_there = "echo fd:${COLLX_KEY_FD-none}";
+    CHECK(contains(run_shell("2", is_there, {}).out, "fd:none")); // one host has no such connections
+    CHECK(contains(run_shell("2", is_there, {"--hosts", "2", "--env", "COLLX_KEY_FILE=/some/file"}).out, "fd:none"));
+}

@@ -74,6 +74,26 @@ TEST_CASE("ranks that disagree about the size all hear who says what") {
     }
 }
 
+TEST_CASE("ranks whose settings differ all hear who says what") {
+    for (const int n : {2, 5}) {
+        const std::string job = fresh_job();
+        processes p;
+        for (int r = 0; r < n; ++r)
+            p.start(r, [&] {
+                const char* mine = r == n - 1 ? "version=1 checked=1 lending=0" : "version=1 checked=0 lending=0";
+                (void)join_shm(job.c_str(), r, n, deadline::in_ns(10'000'000'000), std::size_t{1} << 30, mine);
+                return 0;
+            });
+        p.wait();
+        for (int r = 0; r < n; ++r) {
+            INFO(p[r].what);
+            CHECK(p[r].code == errc::mismatch);
+            CHECK(p[r].peer == n - 1);
+            CHECK(p[r].says(("rank " + std::to_string(n - 1) + " says checked=1, rank 0 says checked=0").c_str()));
+        }
+    }
+}
+
 TEST_CASE("a rank number given twice is an error on all ranks, with both processes named") {
     const std::string job = fresh_job();
     processes p;

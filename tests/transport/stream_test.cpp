@@ -323,7 +323,9 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         int came = 0;
         const auto look = [&](std::uint64_t id) {
             for (int i = 0; i < 20; ++i) {
-                hub.look(id, [&](const detail::stream_hello& heard, descriptor) { came += heard.from == 1; });
+                hub.look(id, [&](const detail::stream_hello& heard, descriptor, const detail::secret&) {
+                    came += heard.from == 1;
+                });
                 ::usleep(500);
             }
         };
@@ -348,4 +350,95 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         CHECK(came == 3);
     }
     CHECK(open_descriptors() == before);
+}
+
+namespace {
+
+// Large messages from and to memory of the test's own.
+struct far_pair {
+    static constexpr std::size_t bytes = 4 << 20; // more than the system takes at once
+    std::vector<std::byte> from, to;
+    far_pair() : from(bytes), to(bytes, std::byte{0xee}) { fill_message(from.data(), 1, bytes); }
+};
+constexpr channel_shape far_shape{.depth = 4, .slot_bytes = far_pair::bytes};
+
+} // namespace
+
+TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted lands there", "", tcp4, local, bad_tcp) {
+    TestType world(far_shape);
+    auto tx = world.left.tx(1);
+    auto rx = world.right.rx(1);
+    far_pair a;
+    for (int i = 0; i < 6; ++i) {
+        a.to.assign(a.bytes, std::byte{0xee});
+        REQUIRE(tx.has_room());
+        tx.lend(a.from.data(), a.bytes, 7);
+        CHECK(!tx.has_all_back());
+        rx.want_at(a.to.data(), a.bytes, 7);
+        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        CHECK(rx.is_expected(a.bytes, 7));
+        REQUIRE(rx.has_landed());
+        CHECK(a.to == a.from);
+        rx.release_landed();
+        CHECK(wait_until([&] { return world.left.move(), world.right.move(), tx.has_all_back(); }));
+    }
+    // Wanted by nobody, or as something else: it comes as ever.
+    for (const std::uint32_t tag : {0u, 8u}) {
+        tx.lend(a.from.data(), 100'000, 7);
+        if (tag != 0) rx.want_at(a.to.data(), 100'000, tag);
+        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        CHECK(!rx.has_landed());
+        CHECK(is_message(rx.peek(100'000), 1, 100'000));
+        rx.release(100'000);
+    }
+}
+
+TEST_CASE("a large message waits one look for a receiver that has had others land, no more") {
+    tcp4 world(far_shape);
+    auto tx = world.left.tx(1), other = world.left.tx(2);
+    auto rx = world.right.rx(1), other_rx = world.right.rx(2);
+    far_pair a;
+    rx.want_at(a.to.data(), 100'000, 0);
+    tx.lend(a.from.data(), 100'000, 0);
+    REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+    rx.release_landed();
+    tx.lend(a.from.data(), 100'000, 0);
+    REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
+    other.commit(0);
+    REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
+    REQUIRE(wait_until([&] { return world.right.move(); })); // sees its head
+    rx.want_at(a.to.data(), 100'000, 0);
+    REQUIRE(wait_until([&] { return world.right.move(), rx.has_message(); }));
+    CHECK(rx.has_landed());
+    rx.release_landed();
+    REQUIRE(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
+    other_rx.release(0);
+    tx.lend(a.from.data(), 100'000, 0); // nobody wants this one: what comes behind it comes nevertheless
+    other.commit(0);
+    REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
+    CHECK(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
+    CHECK((rx.has_message() && !rx.has_landed()));
+}
+
+TEST_CASE("after a failure nothing goes from or to the user's memory") {
+    for (const bool wanted : {false, true}) {
+        tcp4 world(far_shape);
+        auto tx = world.left.tx(1);
+        auto rx = world.right.rx(1);
+        far_pair a;
+        tx.lend(a.from.data(), a.bytes, 0);
+        if (wanted) rx.want_at(a.to.data(), a.bytes, 0);
+        world.left.move(), world.right.move(); // a part is on its way, and some of that has come
+        REQUIRE(!tx.has_all_back());
+        REQUIRE(!rx.has_message());
+        if (wanted) world.right.settle();
+        const auto original = a.from, landed = a.to;
+        CHECK((landed[0] == original[0]) == wanted);
+        world.left.settle();
+        a.from.assign(a.bytes, std::byte{0xdd}); // the user's again
+        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        CHECK(a.to == landed);
+        CHECK(rx.has_landed() == wanted);
+        if (!wanted) CHECK(std::memcmp(rx.peek(a.bytes), original.data(), a.bytes) == 0);
+    }
 }

@@ -11,6 +11,7 @@
 
 #include "launchers.hpp"
 #include "machine.hpp"
+#include "protection.hpp"
 
 namespace collx::tools::info {
 
@@ -59,6 +60,11 @@ inline section job_section(findings& out, const environment& env = environment()
         const int cores = collx::usable_cores();
         const bool shares = d.local_size > cores;
         find_launcher_problems(out, d, env);
+        try {
+            add_protection(s, out, d, env);
+        } catch (const collx::error& e) {
+            out.problems.push_back(problem_from(e.what(), true));
+        }
         s.add("oversubscribed", "more ranks than cores", shares ? "yes: ranks yield while they wait" : "no", shares);
         if (shares)
             out.problems.push_back({std::to_string(d.local_size) + " ranks share " + std::to_string(cores) +
@@ -78,7 +84,9 @@ inline section variables_section(bool all, const environment& env = environment(
     for (const auto& v : variables) {
         const char* value = env.get(v.name);
         if (value == nullptr && !all) continue;
-        const std::string shown = value != nullptr ? collx::detail::printable(value).text : v.fallback;
+        const std::string shown = value == nullptr                   ? v.fallback
+                                  : v.type == variable::kind::secret ? "(not shown)"
+                                                                     : collx::detail::printable(value).text;
         const char* origin = value != nullptr ? "environment" : "default";
         s.add(v.name, v.name, (shown.empty() ? "-" : shown) + "  [" + origin + "]  " + v.meaning,
               {{"value", value != nullptr || !shown.empty() ? nlohmann::ordered_json(shown) : nullptr},

@@ -61,8 +61,7 @@ inline void find_half_sets(findings& out, const environment& env) {
     const struct {
         const char *found_by, *remedy;
     } remedies[] = {
-        {"PMI",
-         "start the ranks with mpiexec (without -pmi-port) or srun --mpi=pmi2 directly, so that they inherit PMI_FD"},
+        {"PMI", "start the ranks with mpiexec or srun --mpi=pmi2 directly, so that they inherit PMI_FD"},
         {"PMIx", "start the ranks with mpirun, prterun or srun --mpi=pmix directly"},
         {"torch variables", "set all of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or use torchrun"},
         {"Slurm", "a batch script's body is one process: start the ranks with srun"},
@@ -91,9 +90,10 @@ inline void find_launcher_problems(findings& out, const job_description& d, cons
         out.problems.push_back({here + ", and a job without a store cannot exchange addresses between hosts",
                                 "name a store in COLLX_STORE", true});
     else if (d.local_size < d.size && env.get("COLLX_ADDRESS") == nullptr && env.get("COLLX_HOST_ID") == nullptr)
-        out.problems.push_back({here + ", and nothing says where others can reach this one",
-                                "set COLLX_ADDRESS to this host's own address, and COLLX_INSECURE=1", true});
-    if (d.store.compare(0, 4, "pmi:") != 0 || d.size == 1) return;
+        out.problems.push_back(
+            {here + ", and nothing says where others can reach this one",
+             "set COLLX_ADDRESS to this host's own address, and give the job a key, see docs/security.md", true});
+    if (d.store.compare(0, 4, "pmi:") != 0 || d.size == 1 || !d.pmi_port.empty()) return;
     int type = 0;
     socklen_t bytes = sizeof type;
     if (::getsockopt(std::atoi(d.store.c_str() + 4), SOL_SOCKET, SO_TYPE, &type, &bytes) != 0)

@@ -19,6 +19,7 @@
 
 #include "launch/guard.hpp"
 #include "launch/job.hpp"
+#include "launch/key.hpp"
 #include "launch/output.hpp"
 #include "launch/signals.hpp"
 #include "launch/spawn.hpp"
@@ -291,6 +292,13 @@ inline int run_ranks(const launch_options& options) {
     const launch::meeting_place place(options.hosts > 1);
     launch_options complete = options;
     complete.store = place.path();
+    launch::inherited_key key;
+    bool needs_key = options.hosts > 1;
+    for (const char* name : {"COLLX_KEY_FD", "COLLX_KEY_FILE", "COLLX_KEY"})
+        needs_key = needs_key && std::getenv(name) == nullptr;
+    for (const auto& assignment : options.environment)
+        needs_key = needs_key && assignment.first.rfind("COLLX_KEY", 0) != 0;
+    if (needs_key) key.make(), complete.key = key.fd();
     launch::launcher launcher(complete);
     return launcher.run();
 }

@@ -22,8 +22,101 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
+// Which rank of a node carries for which ranks elsewhere: what the two texts below have in common.
+class carriers {
+public:
+    COLLX_HD constexpr carriers(const node_view& nodes, int r, int n)
+        : at_(nodes.over(n)), order_(at_.by_node()), ranks_(n), node_(at_.node_of(r)), local_(at_.local_of(r)) {}
+    COLLX_HD constexpr const node_view& nodes() const { return at_; }
+    COLLX_HD constexpr int node() const { return node_; }
+    COLLX_HD constexpr int local() const { return local_; }
+    COLLX_HD constexpr int size() const { return at_.size(node_); }
+    COLLX_HD constexpr int peer(int local) const { return at_.rank_of(node_, local); }
+
+    // How many ranks elsewhere this rank, or another one of its node, carries for.
+    COLLX_HD constexpr int served(int local) const { return served(local, ranks_ - size(), size()); }
+    COLLX_HD constexpr int served() const { return served(local_); }
+    // The rank that the t-th message out of the node is for.
+    COLLX_HD constexpr int target(int t) const { return order_[(end() + local_ + t * size()) % ranks_]; }
+    // Those whom a rank of this node carries for; where this rank keeps what a neighbour has for those it carries for,
+    // and what all have for one of them. Chunk sets count positions: node after node.
+    COLLX_HD constexpr chunk_set carried_by(int local) const {
+        return chunk_set((end() + local) % ranks_, served(local), 1, size()).in_order(order_);
+    }
+    COLLX_HD constexpr chunk_set collected_from(int local) const {
+        return chunk_set(local, served(), 1, size()).in_order(order_);
+    }
+    COLLX_HD constexpr chunk_set collected_for(int t) const { return chunk_set(t * size(), size()).in_order(order_); }
+    // Who of another node carries for this rank, and what that node's ranks have for it.
+    COLLX_HD constexpr int carrier_in(int other) const {
+        const int size = at_.size(other), q = (at_.first(node_) + local_ + ranks_ - at_.first(other) - size) % ranks_;
+        return at_.rank_of(other, q % size);
+    }
+    COLLX_HD constexpr chunk_set chunks_of(int other) const {
+        return chunk_set(at_.first(other), at_.size(other)).in_order(order_);
+    }
+
+    // One more than the largest chunk that anybody keeps for others.
+    static constexpr int chunks_kept(const node_view& nodes, int n) {
+        const node_view at = nodes.over(n);
+        int positions = 0, most = 0;
+        for (int k = 0; k < at.nodes(); ++k) {
+            const int g = at.size(k), used = g > 1 ? served(0, n - g, g) * g : 0;
+            positions = used > positions ? used : positions;
+        }
+        for (int p = 0; p < positions; ++p) most = at.by_node()[p] >= most ? at.by_node()[p] + 1 : most;
+        return most;
+    }
+
+private:
+    COLLX_HD constexpr int end() const { return at_.first(node_) + size(); }
+    // How many of `outside` ranks local rank `local` of g carries for.
+    COLLX_HD static constexpr int served(int local, int outside, int g) {
+        return local < outside ? (outside - local + g - 1) / g : 0;
+    }
+    node_view at_;
+    const int* order_;
+    int ranks_, node_, local_;
+};
+
+// The counts that a carrier needs where each rank knows only its own: how many elements each neighbour has for each
+// rank that this one carries for. The input is a rank's counts by destination; its output has them where
+// aggregated_all_to_all keeps the elements.
+// Cost: 2(G - 1) messages inside the node, none between nodes.
+struct aggregated_counts {
+    static constexpr collective op = collective::send_recv; // promises nothing by itself: a test compares the places
+    static constexpr const char* name = "aggregated_counts";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    COLLX_HD static constexpr int chunks(int n) { return n; }
+    node_view nodes{};
+
+    constexpr bool fits(int n) const { return nodes.fits(n); }
+    constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        const carriers c(nodes, r, n);
+        const int i = c.local(), g = c.size();
+        if (ex.strand(0))
+            for (int d = 1; d < g; ++d) {
+                const int other = (i + d) % g;
+                if (c.served(other) > 0) ex.template step<send>(to(c.peer(other)), in(c.carried_by(other)));
+            }
+        if (ex.strand(1) && g > 1 && c.served() > 0) {
+            ex.template step<copy>(in(c.carried_by(i)), out(c.collected_from(i)));
+            for (int d = 1; d < g; ++d) {
+                const int other = (i + g - d) % g;
+                ex.template step<recv | copy>(from(c.peer(other)), out(c.collected_from(other)));
+            }
+        }
+    }
+};
+
 // Shape: n chunks; chunk d of the input goes to rank d. Not in place. Strand 0 sends inside the node, strand 1 collects
-// and sends out, strand 2 receives from outside: a slow node keeps nobody's data from leaving.
+// and sends out, strand 2 receives from outside: a slow node keeps nobody's data from leaving. Chunks may differ in
+// size if carriers are told the counts: that is what counts() is for.
 // Cost, N nodes of G ranks: N - 1 messages of G chunks between nodes per rank, 2(G - 1) inside, of 1 and of N - 1
 // chunks; n(N - 1) messages between nodes in all, whatever the nodes' sizes. Scratch about n chunks; slots >= 1.
 struct aggregated_all_to_all {
@@ -37,63 +130,41 @@ struct aggregated_all_to_all {
     constexpr bool fits(int n) const { return nodes.fits(n); }
     constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
     constexpr int messages_between(int n) const { return n * (nodes.over(n).nodes() - 1); }
-    constexpr int tmp_chunks(int n) const {
-        const node_view at = nodes.over(n);
-        int positions = 0, most = 0;
-        for (int k = 0; k < at.nodes(); ++k) {
-            const int g = at.size(k), used = g > 1 ? served(0, n - g, g) * g : 0;
-            positions = used > positions ? used : positions;
-        }
-        for (int p = 0; p < positions; ++p) most = at.by_node()[p] >= most ? at.by_node()[p] + 1 : most;
-        return most;
-    }
+    constexpr int tmp_chunks(int n) const { return carriers::chunks_kept(nodes, n); }
+    constexpr aggregated_counts counts() const { return {nodes}; }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        const node_view at = nodes.over(n);
-        const int* const order = at.by_node(); // chunk sets count positions: node after node
-        const int me = at.node_of(r), i = at.local_of(r), g = at.size(me), outside = n - g;
-        const int end = at.first(me) + g, mine = served(i, outside, g);
-        const auto carried_by = [&](int local) { // destinations
-            return chunk_set((end + local) % n, served(local, outside, g), 1, g).in_order(order);
-        };
-        const auto collected_from = [&](int local) { return chunk_set(local, mine, 1, g).in_order(order); };
+        const carriers c(nodes, r, n);
+        const int i = c.local(), g = c.size(), others = c.nodes().nodes();
         if (ex.strand(0)) {
             for (int d = 1; d < g; ++d) {
-                const int other = (i + d) % g, peer = at.rank_of(me, other);
+                const int other = (i + d) % g, peer = c.peer(other);
                 ex.template step<send>(to(peer), in(peer));
-                if (served(other, outside, g) > 0) ex.template step<send>(to(peer), in(carried_by(other)));
+                if (c.served(other) > 0) ex.template step<send>(to(peer), in(c.carried_by(other)));
             }
         }
         if (ex.strand(1)) {
             ex.template step<copy>(in(r), out(r));
-            if (g > 1 && mine > 0) ex.template step<copy>(in(carried_by(i)), tmp(collected_from(i)));
+            if (g > 1 && c.served() > 0) ex.template step<copy>(in(c.carried_by(i)), tmp(c.collected_from(i)));
             for (int d = 1; d < g; ++d) {
-                const int other = (i + g - d) % g, peer = at.rank_of(me, other);
+                const int other = (i + g - d) % g, peer = c.peer(other);
                 ex.template step<recv | copy>(from(peer), out(peer));
-                if (mine > 0) ex.template step<recv | copy>(from(peer), tmp(collected_from(other)));
+                if (c.served() > 0) ex.template step<recv | copy>(from(peer), tmp(c.collected_from(other)));
             }
-            for (int t = 0; t < mine; ++t) {
-                const int position = (end + i + t * g) % n, target = order[position];
-                if (g > 1) ex.template step<send>(to(target), tmp(chunk_set(t * g, g).in_order(order)));
+            for (int t = 0; t < c.served(); ++t) {
+                const int target = c.target(t);
+                if (g > 1) ex.template step<send>(to(target), tmp(c.collected_for(t)));
                 else ex.template step<send>(to(target), in(target));
             }
         }
         if (ex.strand(2)) {
-            for (int k = 1; k < at.nodes(); ++k) {
-                const int node = (me + at.nodes() - k) % at.nodes(), size = at.size(node), begin = at.first(node);
-                const int q = (at.first(me) + i + n - (begin + size)) % n;
-                ex.template step<recv | copy>(from(at.rank_of(node, q % size)),
-                                              out(chunk_set(begin, size).in_order(order)));
+            for (int k = 1; k < others; ++k) {
+                const int node = (c.node() + others - k) % others;
+                ex.template step<recv | copy>(from(c.carrier_in(node)), out(c.chunks_of(node)));
             }
         }
-    }
-
-private:
-    // How many of `outside` ranks local rank `local` of g carries for.
-    COLLX_HD static constexpr int served(int local, int outside, int g) {
-        return local < outside ? (outside - local + g - 1) / g : 0;
     }
 };
 

@@ -25,6 +25,7 @@ namespace algo {
 
 // Shape: even nodes: G chunks for each chunk of the outer all-reduce. Uneven: one rail for each rank of the smallest
 // node, every rail with its part of the buffer; nodes reduce to the rails' ranks and broadcast from them.
+// With fewer rails than a node has ranks (one, for short messages) it does the same.
 // Cost, N nodes of G ranks: between nodes what G outer all-reduces of S/G cost, with rings 2(N - 1)/N S for each node
 // and all its ranks at once; inside nodes 2(G - 1)/G S per rank. Uneven nodes send as many bytes between nodes, over as
 // many ranks as the smallest node has, and inside nodes about S per rank up and S down. Scratch S.
@@ -40,11 +41,15 @@ struct hierarchical_all_reduce : hierarchical_base {
     static constexpr collective op = collective::all_reduce;
     static constexpr int min_depth = parts::min_depth<inner, outer, scatter, gather, up, down>();
     static constexpr bool needs_commutative = parts::need_commutative<inner, outer, scatter, up>();
+    int rails = 0; // ranks of each node that talk to other nodes; 0: as many as the smallest node has
+    constexpr std::uint64_t parameter_bits() const {
+        return nodes.hash() ^ static_cast<std::uint64_t>(rails) * 0x9e37'79b9'7f4a'7c15;
+    }
     constexpr bool needs_commutative_for(int n) const { return needs_commutative || !nodes.over(n).in_rank_order(); }
     COLLX_HD constexpr int chunks(int n) const {
         const node_view at = nodes.over(n);
         if (is_flat(at)) return flat_chunks(at, inner{}, outer{}, n);
-        return at.smallest() * rail_chunks(at);
+        return rails_of(at) * rail_chunks(at);
     }
     constexpr int tmp_chunks(int n) const {
         const node_view at = nodes.over(n);
@@ -61,7 +66,7 @@ struct hierarchical_all_reduce : hierarchical_base {
         if (is_flat(at)) return run_flat(ex, at, inner{}, outer{}, r, n);
         const int me = at.node_of(r), i = at.local_of(r), g = at.size(me), all = chunks(n);
         const team mine = at.members(me);
-        if (at.is_even()) {
+        if (is_shared(at)) {
             const sched::chunk_part shares{g, all, 0, all};
             sched::run_inside(ex, scatter{}, i, g, mine, shares, {place::in, place::tmp});
             across(ex, at, r, n);
@@ -69,12 +74,12 @@ struct hierarchical_all_reduce : hierarchical_base {
         }
         up reduces{};
         down tells{};
-        for (int rail = 0; g > 1 && rail < at.smallest(); ++rail) {
+        for (int rail = 0; g > 1 && rail < rails_of(at); ++rail) {
             reduces.root = rail;
             sched::run_inside(ex, reduces, i, g, mine, rail_part(at, rail, reduces.chunks(g)), {place::in, place::tmp});
         }
         across(ex, at, r, n);
-        for (int rail = 0; g > 1 && rail < at.smallest(); ++rail) {
+        for (int rail = 0; g > 1 && rail < rails_of(at); ++rail) {
             tells.root = rail;
             sched::run_inside(ex, tells, i, g, mine, rail_part(at, rail, tells.chunks(g)), {place::out, place::out});
         }
@@ -84,19 +89,26 @@ struct hierarchical_all_reduce : hierarchical_base {
     COLLX_HD constexpr void across(Ex& ex, const node_view& at, int r, int n) const {
         if (at.largest() == 1) return outer{}(ex, r, n);
         const int me = at.node_of(r), rail = at.local_of(r);
-        if (rail >= at.smallest()) return;
+        if (rail >= rails_of(at)) return;
         sched::run_inside(ex, outer{}, me, at.nodes(), at.column(rail), rail_part(at, rail, outer{}.chunks(at.nodes())),
                           {at.size(me) > 1 ? place::tmp : place::in, place::out});
     }
 
 private:
-    COLLX_HD static constexpr int rail_chunks(const node_view& at) {
-        const int least = outer{}.chunks(at.nodes());
-        return at.is_even() ? least : parts::chunks_inside<up, down>(at, least);
+    COLLX_HD constexpr int rails_of(const node_view& at) const {
+        return rails > 0 && rails < at.smallest() ? rails : at.smallest();
     }
-    COLLX_HD static constexpr sched::chunk_part rail_part(const node_view& at, int rail, int chunks) {
+    // Whether all ranks of a node work on shares of equal size.
+    COLLX_HD constexpr bool is_shared(const node_view& at) const {
+        return at.is_even() && rails_of(at) == at.smallest();
+    }
+    COLLX_HD constexpr int rail_chunks(const node_view& at) const {
+        const int least = outer{}.chunks(at.nodes());
+        return is_shared(at) ? least : parts::chunks_inside<up, down>(at, least);
+    }
+    COLLX_HD constexpr sched::chunk_part rail_part(const node_view& at, int rail, int chunks) const {
         const int each = rail_chunks(at);
-        return {chunks, at.smallest() * each, rail * each, each};
+        return {chunks, rails_of(at) * each, rail * each, each};
     }
 };
 

@@ -21,6 +21,7 @@ struct job_description {
     int rank = 0, size = 1;
     int local_rank = 0, local_size = 1;
     std::string job;                // the launch's name; empty: alone, or still to be agreed on through `store`
+    std::string pmi_port;           // HOST:PORT of a process manager that will say how many ranks there are
     std::string store;              // file:DIR, tcp:HOST:PORT, pmi:DESCRIPTOR, pmix:, or empty
     const char* found_by = "alone"; // the probe that decided
     // How ranks could find each other where neither job nor store says it.

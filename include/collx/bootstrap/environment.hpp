@@ -102,6 +102,7 @@ inline constexpr bootstrap_probe bootstrap_probes[] = {
     {"env", "environment", "COLLX_RANK COLLX_SIZE", detail::are_variables, detail::describe_variables},
     {"torch", "torchrun", "TORCHELASTIC_RUN_ID RANK WORLD_SIZE", detail::is_torchrun, detail::describe_torch},
     {"pmi", "PMI", "PMI_FD PMI_RANK PMI_SIZE", detail::is_pmi, detail::describe_pmi, "PMI_RANK", "PMI_SIZE"},
+    {"pmi", "PMI", "PMI_PORT PMI_ID", detail::is_pmi_port, detail::describe_pmi_port},
     {"pmix", "PMIx", "PMIX_NAMESPACE PMIX_RANK", detail::is_pmix, detail::describe_pmix, "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE"},
     {"torch", "torch variables", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT", detail::is_torch_by_hand,

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include <collx/bootstrap/cards.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
+#include <collx/bootstrap/protection.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -22,6 +22,7 @@ struct host_description {
     std::string machine;               // this start of this kernel, and what of it this process may see
     std::string address = "127.0.0.1"; // where this rank listens if others are on other hosts
     bool has_address = false;          // the address was given
+    job_protection by;
 };
 
 namespace detail {
@@ -44,92 +45,101 @@ namespace detail {
     return id;
 }
 
-inline bool is_loopback(const tcp_address& a) {
-    if (a.address.ss_family == AF_INET)
-        return ntohl(reinterpret_cast<const sockaddr_in&>(a.address).sin_addr.s_addr) >> 24 == 127;
-    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(a.address).sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
 } // namespace detail
 
-// Errors: environment. A rank whose address others could reach needs COLLX_INSECURE=1: nothing on the connections is
-// encrypted, and whoever can read along can also join in.
-[[gnu::cold]] inline host_description describe_host(const environment& env = environment()) {
+// Errors: environment. A rank whose address others could reach needs a key, or COLLX_INSECURE=1: without one, whoever
+// can read along can also join in.
+[[gnu::cold]] inline host_description describe_host(const environment& env = environment(), job_protection by = {}) {
     check_variables(env);
     host_description h;
     h.machine = detail::machine_id();
+    h.by = std::move(by);
     const char* id = env.get("COLLX_HOST_ID");
     h.id = id != nullptr ? id : h.machine;
     const char* address = env.get("COLLX_ADDRESS");
     if (address == nullptr) return h;
     h.address = address;
     h.has_address = true;
-    const char* insecure = env.get("COLLX_INSECURE");
-    if (!detail::is_loopback(detail::numeric_address(h.address, 0)) && (insecure == nullptr || insecure[0] != '1'))
-        fail(errc::environment, -1, -1, "set COLLX_INSECURE=1 if everybody on that network may be trusted",
-             "COLLX_ADDRESS=%.60s can be reached from outside, and connections are neither secret nor signed", address);
+    detail::require_protection(env, "COLLX_ADDRESS", h.address, 0, h.by.key);
     return h;
 }
 
 // How the ranks of a job are spread.
 struct meeting {
-    std::string token;                  // name of the job
-    std::vector<std::string> addresses; // "ADDRESS PORT" by rank; empty: one host
-    std::vector<int> host_of;           // by rank; hosts count from 0 in the order of their first ranks
+    std::string token;        // name of the job
+    std::vector<int> host_of; // by rank; hosts count from 0 in the order of their first ranks; empty: one host
 
-    bool is_one_host() const { return addresses.empty(); }
+    bool is_one_host() const { return host_of.empty(); }
 };
 
 namespace detail {
 
-// Hosts by number. "ID MACHINE WHETHER-AN-ADDRESS-WAS-GIVEN" by rank.
-[[gnu::cold]] inline std::vector<int> number_hosts(const std::vector<std::string>& cards, int rank) {
-    std::vector<std::string> ids;
-    std::vector<int> host_of;
-    const std::string* stranger = nullptr; // without an address, on another machine than rank 0
-    int stranger_rank = -1;
-    const auto word = [](const std::string& card, int i) {
-        std::size_t at = 0;
-        for (; i > 0; --i) at = card.find(' ', at) + 1;
-        return card.substr(at, card.find(' ', at) - at);
-    };
-    for (std::size_t r = 0; r < cards.size(); ++r) {
-        const std::string id = word(cards[r], 0);
-        int h = 0;
-        while (h < static_cast<int>(ids.size()) && ids[static_cast<std::size_t>(h)] != id) ++h;
-        if (h == static_cast<int>(ids.size())) ids.push_back(id);
-        host_of.push_back(h);
-        const bool is_far = word(cards[r], 1) != word(cards[0], 1);
-        if (is_far && stranger == nullptr && (word(cards[r], 2) == "0" || word(cards[0], 2) == "0")) {
-            stranger = &cards[r];
-            stranger_rank = word(cards[r], 2) == "0" ? static_cast<int>(r) : 0;
-        }
+// Hosts by number, from a word per rank that says which it is. Cost: linear.
+[[gnu::cold]] inline std::vector<int> number_hosts(const std::vector<std::uint64_t>& ids) {
+    std::size_t places = 16;
+    while (places < 2 * ids.size()) places *= 2;
+    std::vector<int> first_at(places, -1), number(ids.size()), host_of;
+    int hosts = 0;
+    for (std::size_t r = 0; r < ids.size(); ++r) {
+        std::size_t at = ids[r] & (places - 1);
+        while (first_at[at] >= 0 && ids[static_cast<std::size_t>(first_at[at])] != ids[r]) at = (at + 1) & (places - 1);
+        if (first_at[at] < 0) first_at[at] = static_cast<int>(r), number[r] = hosts++;
+        host_of.push_back(number[static_cast<std::size_t>(first_at[at])]);
     }
-    if (stranger != nullptr && ids.size() > 1)
-        fail(errc::environment, rank, stranger_rank,
-             "set COLLX_ADDRESS on every host to its own address on a network you trust, and COLLX_INSECURE=1",
-             "the ranks are on several machines, and rank %d has only a loopback address", stranger_rank);
     return host_of;
+}
+
+// Behind an address: from where it can be reached.
+inline std::string reach_of(const host_description& h) {
+    return " " + std::to_string(hash_bytes(h.machine.data(), h.machine.size(), 6)) + (h.has_address ? " 1" : " 0");
+}
+// Takes that away again. A process manager shows nobody all ranks, so each compares itself with the one above it.
+[[gnu::cold]] inline void take_reach(std::string& address, const host_description& h, int rank, int up) {
+    const std::string mine = reach_of(h);
+    const std::size_t last = address.rfind(' '),
+                      begin = last == std::string::npos || last == 0 ? last : address.rfind(' ', last - 1);
+    if (begin == std::string::npos || begin == 0)
+        fail(errc::protocol, rank, up, "build all ranks with the same version of collx",
+             "rank %d left something unknown in the store", up);
+    const bool is_far = address.compare(begin, last - begin, mine, 0, mine.size() - 2) != 0;
+    const int lonely = address.back() != '1' ? up : h.has_address ? -1 : rank;
+    if (is_far && lonely >= 0)
+        fail(errc::environment, rank, lonely,
+             "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md",
+             "the ranks are on several machines, and rank %d has only a loopback address", lonely);
+    address.resize(begin);
 }
 
 } // namespace detail
 
-// Agrees on the name of the job and finds out who is where. listen() opens this rank's door and returns "ADDRESS PORT";
-// it is called only if the ranks are on several hosts. Collective. Errors: as rendezvous(); environment if hosts cannot
-// reach each other.
-template <Store S, class Listen>
+// Agrees on the name of the job and finds out who is where. `door` is used only if ranks may be on several hosts:
+// door.open(h) opens this rank's and returns "ADDRESS PORT"; door.meet(token, rank, size, host, address, until)
+// connects to the rank one up in a binomial tree, whose address is given, and returns the host words of all ranks. So
+// the store gives each rank one address and nobody the whole table. Collective. Errors: as come_together() and the
+// door's; timeout naming a rank that does not say where it listens.
+template <Store S, class Door>
 [[gnu::cold]] meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
-                              Listen&& listen) {
-    meeting m;
-    m.token = rendezvous(store, rank, size, until);
-    if (size == 1) return m;
-    const auto cards = exchange_cards(store, m.token, "host", rank, size,
-                                      h.id + " " + h.machine + (h.has_address ? " 1" : " 0"), until);
-    m.host_of = detail::number_hosts(cards, rank);
+                              const std::string& settings, Door&& door) {
+    const agreement a = come_together(store, rank, size, until,
+                                      {settings + detail::protection_words(h.by), h.id, h.machine, h.has_address});
+    meeting m{a.token, {}};
+    if (size == 1 || a.is_one_host) return m;
+    const std::string base = "collx/" + a.token.substr(0, 8) + "/door/", mine = door.open(h) + detail::reach_of(h);
+    const int up = rank & (rank - 1);
+    if (rank % 2 == 0) store.set(base + std::to_string(rank), mine); // the others have nobody below them
+    if constexpr (CollectiveStore<S>) store.barrier(base, size, until);
+    std::string address;
+    try {
+        if (rank != 0) address = store.get(base + std::to_string(up), until);
+    } catch (const timed_out&) {
+        fail(errc::timeout, rank, up, "is it alive? See its output", "rank %d does not say where it listens", up);
+    }
+    if (rank != 0) detail::take_reach(address, h, rank, up);
+    const std::uint64_t id = detail::hash_bytes(h.id.data(), h.id.size(), 5);
+    m.host_of = detail::number_hosts(door.meet(a.token, rank, size, id, address, until));
     bool is_one_host = true;
     for (const int host : m.host_of) is_one_host = is_one_host && host == 0;
-    if (!is_one_host) m.addresses = exchange_cards(store, m.token, "address", rank, size, listen(), until);
+    if (is_one_host) m.host_of.clear();
     return m;
 }
 

@@ -166,6 +166,19 @@ inline void describe_pmi(const environment& env, job_description& d) {
     d.store = "pmi:" + std::to_string(launcher_number(env, "PMI_FD", "PMI", 0, 1 << 20));
 }
 
+// The same over TCP (mpiexec -pmi-port): the variables say which rank this is, and the manager how many there are.
+// Until it is asked, when the job is joined, the size is what is known of it.
+inline bool is_pmi_port(const environment& env) { return are_set(env, {"PMI_PORT", "PMI_ID"}); }
+inline void describe_pmi_port(const environment& env, job_description& d) {
+    d.rank = launcher_number(env, "PMI_ID", "PMI", 0, most_ranks - 1);
+    d.size = most_ranks;
+    read_locals(env, "PMI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", d);
+    if (d.local_size == most_ranks) d.local_rank = 0, d.local_size = 1;
+    d.size = d.rank < d.local_size ? d.local_size : d.rank + 1;
+    d.pmi_port = env.get("PMI_PORT");
+    d.store = "pmi:0";
+}
+
 inline bool is_pmix(const environment& env) { return are_set(env, {"PMIX_NAMESPACE", "PMIX_RANK"}); }
 // Without the component a single host can still meet: the server that all its ranks share has a name of its own.
 inline void describe_pmix(const environment& env, job_description& d) {

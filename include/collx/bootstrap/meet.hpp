@@ -22,9 +22,18 @@ namespace detail {
 
 // The process's end of PMI. It lives until the program ends: an MPI library may come and use the same socket, and the
 // manager takes a rank that has said goodbye for done, one that leaves without for failed.
-inline pmi_store& process_pmi(int fd, int rank, int size, const deadline& until) {
-    static pmi_store store(fd, rank, size, until);
+inline pmi_store& process_pmi(int fd, const job_description& d, const deadline& until) {
+    static pmi_store store =
+        d.pmi_port.empty() ? pmi_store(fd, d.rank, d.size, until) : pmi_store(d.pmi_port, d.rank, until);
     return store;
+}
+
+// Where only the manager knows how many ranks there are: asks it.
+inline void ask_manager(job_description& d, const deadline& until) {
+    if (d.pmi_port.empty()) return;
+    const pmi_store& store = process_pmi(-1, d, until);
+    d.rank = store.rank();
+    d.size = store.size();
 }
 
 // Who else is on this rank's host, by the manager's own mapping. Leaves alone what it does not say.
@@ -55,7 +64,7 @@ struct pmix_by_component {
 // Calls f(store) with the store that the description names; rank 0 of a tcp store runs the server meanwhile. A process
 // manager also says who is on this host.
 template <class F>
-auto with_store(job_description& d, const deadline& until, F&& f) {
+auto with_store(job_description& d, const deadline& until, const job_key& key, F&& f) {
     const auto is_scheme = [&](const char* scheme) { return d.store.compare(0, std::strlen(scheme), scheme) == 0; };
     const std::size_t colon = d.store.rfind(':');
     const char* after = d.store.c_str() + (colon != std::string::npos ? colon + 1 : 0);
@@ -65,7 +74,7 @@ auto with_store(job_description& d, const deadline& until, F&& f) {
         return f(static_cast<any_store&>(face));
     }
     if (is_scheme("pmi:")) {
-        pmi_store& store = process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d.rank, d.size, until);
+        pmi_store& store = process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d, until);
         read_pmi_locals(store, d);
         collective_face<pmi_store> face(store);
         return f(static_cast<any_collective_store&>(face));
@@ -80,10 +89,20 @@ auto with_store(job_description& d, const deadline& until, F&& f) {
     const std::string host = d.store.substr(4, colon - 4);
     const int port = static_cast<int>(read_digits(after, 65535));
     sole_ptr<tcp_server> server;
-    if (d.rank == 0) server = make_sole<tcp_server>(host, port);
-    tcp_store store(host, port, until);
+    if (d.rank == 0) server = make_sole<tcp_server>(host, port, key);
+    tcp_store store(host, port, until, d.rank, key);
     plain_face<tcp_store> face(store);
-    auto met = f(static_cast<any_store&>(face));
+    auto met = [&] {
+        try {
+            return f(static_cast<any_store&>(face));
+        } catch (const timed_out& e) {
+            if (server && server->has_refused(e.peer()))
+                fail(errc::security, 0, e.peer(),
+                     "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, or none of them any",
+                     "rank %d came to the store with another key than rank 0, or one of them has none", e.peer());
+            throw;
+        }
+    }();
     if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
     return met;
 }
@@ -93,9 +112,10 @@ auto with_store(job_description& d, const deadline& until, F&& f) {
 // Fills in the job's name, and the place on the host where only the meeting tells it. Collective among the ranks of a
 // job without a name; a process that is alone needs none. Errors: those of the stores and of rendezvous() · environment
 // when nothing says how to meet.
-[[gnu::cold]] inline void meet(job_description& d, const deadline& until) {
+[[gnu::cold]] inline void meet(job_description& d, const deadline& until, const job_key& key = {}) {
+    detail::ask_manager(d, until);
     if (!d.job.empty() || d.size == 1) return;
-    d.job = detail::with_store(d, until, [&](auto& store) { return rendezvous(store, d.rank, d.size, until); });
+    d.job = detail::with_store(d, until, key, [&](auto& store) { return rendezvous(store, d.rank, d.size, until); });
 }
 
 // The name alone.
@@ -105,21 +125,26 @@ auto with_store(job_description& d, const deadline& until, F&& f) {
 }
 
 // The same as meet(), and who is on which host. A job that its launcher named is on one. See meet_at().
-template <class Listen>
+template <class Door>
 [[gnu::cold]] meeting agree_on_places(job_description& d, const deadline& until, const host_description& h,
-                                      Listen&& listen) {
+                                      const std::string& settings, Door&& door) {
+    detail::ask_manager(d, until);
     const bool is_asked = h.id != h.machine;
     if (!d.job.empty() || d.size == 1) {
         if (d.size > 1 && is_asked)
             fail(errc::environment, d.rank, -1, "name a store in COLLX_STORE instead of COLLX_JOB",
                  "COLLX_HOST_ID says that ranks may be on several hosts, and COLLX_JOB is for one");
-        return {d.job, {}, {}};
+        return {d.job, {}};
     }
-    meeting m = detail::with_store(d, until, [&](auto& store) -> meeting {
+    meeting m = detail::with_store(d, until, h.by.key, [&](auto& store) -> meeting {
         // A process manager that knows all ranks to be on one host need not carry their cards.
         if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
-            if (d.local_size == d.size && !is_asked) return {rendezvous(store, d.rank, d.size, until), {}, {}};
-        return meet_at(store, d.rank, d.size, until, h, listen);
+            if (d.local_size == d.size && !is_asked)
+                return {come_together(store, d.rank, d.size, until,
+                                      {settings + detail::protection_words(h.by), h.id, h.machine})
+                            .token,
+                        {}};
+        return meet_at(store, d.rank, d.size, until, h, settings, door);
     });
     d.job = m.token;
     if (m.is_one_host()) return m;

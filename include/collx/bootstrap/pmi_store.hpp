@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The store that a process manager keeps: a client of PMI-1 over the socket that it leaves in PMI_FD (MPICH's mpiexec,
-// srun --mpi=pmi2, Flux). One rank's end; used by one thread at a time, and not while another library of the program
-// talks over the same socket. Knows no job and no transport.
+// srun --mpi=pmi2, Flux), or over one to where it listens (PMI_PORT: mpiexec -pmi-port). One rank's end; used by one
+// thread at a time, and not while another library of the program talks over the same socket. Knows no job and no
+// transport.
 #pragma once
 
 #include <fcntl.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -38,14 +40,26 @@ public:
         if (!socket_.is_open())
             fail(errc::resource, rank, -1, "raise the limit of open files (ulimit -n)", "cannot use PMI_FD: %s",
                  std::strerror(errno));
-        check_rc(ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", until));
-        const std::string maxes = ask("cmd=get_maxes", "maxes", until);
-        most_key_bytes_ = limit(maxes, "keylen_max", 40);
-        most_value_bytes_ = limit(maxes, "vallen_max", 64);
-        const std::string name = ask("cmd=get_my_kvsname", "my_kvsname", until);
-        space_ = pmi(name, "kvsname");
-        if (space_.empty() || space_.size() > 1024) fail_nonsense(name);
+        begin(until);
     }
+    // at: HOST:PORT as the manager says it, so a name is looked up, which may take the time that the system gives
+    // names. Errors: as above; environment when nobody is there.
+    pmi_store(const std::string& at, int id, const deadline& until) : rank_(id), size_(0), owner_(::getpid()) {
+        connect(at, until);
+        (void)ask("cmd=initack pmiid=" + std::to_string(id), "initack", until);
+        for (int* number : {&size_, &rank_, static_cast<int*>(nullptr)}) { // and whether to print what is said
+            const std::string line = receive_line(until);
+            if (detail::pmi_value(line, "cmd") != "set") fail_nonsense(line);
+            if (number == nullptr) break;
+            *number = static_cast<int>(
+                detail::pmi_number(detail::pmi_value(line, number == &size_ ? "size" : "rank"), most_ranks));
+            if (*number < 0) fail_nonsense(line);
+        }
+        if (rank_ >= size_) fail_nonsense("rank=" + std::to_string(rank_));
+        begin(until);
+    }
+    int rank() const { return rank_; }
+    int size() const { return size_; }
     pmi_store(const pmi_store&) = delete;
     pmi_store& operator=(const pmi_store&) = delete;
     ~pmi_store() {
@@ -96,6 +110,36 @@ public:
     }
 
 private:
+    void begin(const deadline& until) {
+        check_rc(ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", until));
+        const std::string maxes = ask("cmd=get_maxes", "maxes", until);
+        most_key_bytes_ = limit(maxes, "keylen_max", 40);
+        most_value_bytes_ = limit(maxes, "vallen_max", 64);
+        const std::string name = ask("cmd=get_my_kvsname", "my_kvsname", until);
+        space_ = pmi(name, "kvsname");
+        if (space_.empty() || space_.size() > 1024) fail_nonsense(name);
+    }
+    void connect(const std::string& at, const deadline& until) {
+        const std::size_t colon = at.rfind(':');
+        addrinfo hints{}, *found = nullptr;
+        hints.ai_socktype = SOCK_STREAM;
+        if (colon != std::string::npos)
+            (void)::getaddrinfo(at.substr(0, colon).c_str(), at.c_str() + colon + 1, &hints, &found);
+        for (const addrinfo* a = found; a != nullptr && !socket_.is_open(); a = a->ai_next) {
+            socket_ = descriptor(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+            if (!socket_.is_open()) continue;
+            int trouble = ::connect(socket_.get(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+            socklen_t bytes = sizeof trouble;
+            if (trouble == EINPROGRESS && detail::wait_for_event(socket_.get(), POLLOUT, until))
+                (void)::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes);
+            if (trouble != 0) socket_.close();
+        }
+        if (found != nullptr) ::freeaddrinfo(found);
+        if (!socket_.is_open())
+            fail(errc::environment, rank_, -1,
+                 "was it started by this mpiexec, on a host that can reach it? COLLX_BOOTSTRAP=single runs without it",
+                 "no process manager answers at PMI_PORT=%s", detail::printable(at.c_str()).text);
+    }
     static std::string pmi(const std::string& line, const char* key) {
         return std::string(detail::pmi_value(line, key));
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How ranks that share nothing but a store agree on a name for their job. Rank 0 compares what everybody says, then
-// publishes the name or, in its place, what is wrong: all ranks that came throw the same error.
+// How ranks that share nothing but a store agree on a name for their job. Rank 0 says what it is; each rank compares
+// itself with that, and what is odd goes up a tree through the store; rank 0 publishes the name or, in its place, what
+// is wrong, so that all ranks that came throw the same error. No rank waits for more than four others one after the
+// other, a logarithm of times (docs/design/startup.md).
 #pragma once
 
 #include <string>
@@ -9,104 +11,288 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// What a rank says of itself when it comes. `settings`: words NAME=VALUE that must be the same on all ranks.
+struct arrival {
+    std::string settings;
+    std::string host;    // the same on ranks that share memory
+    std::string machine; // the same on ranks that can reach each other's loopback
+    bool has_address = true;
+};
+struct agreement {
+    std::string token; // the name of the job
+    bool is_one_host = true;
+};
+
 namespace detail {
 
 // At the deadline rank 0 says who is missing: so long do the others wait for its words, and it for their having heard
 // them.
 inline constexpr std::int64_t verdict_grace_ns = 250'000'000;
+inline constexpr int rendezvous_fan = 4;
 
-// The verdict of rank 0 is one letter (k: the token follows, m: mismatch, t: timeout), for errors the guilty rank and a
-// blank, then the text.
-[[gnu::cold]] inline std::string read_verdict(const std::string& verdict, int rank) {
-    if (verdict.size() == 33 && verdict[0] == 'k') return verdict.substr(1);
+// The words of `settings` that say what protects the job: see protection.hpp.
+inline bool is_of_keys(const std::string& word) {
+    return word.compare(0, 11, "protection=") == 0 || word.compare(0, 4, "key=") == 0;
+}
+inline constexpr const char* security_remedy =
+    "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, and COLLX_SECURITY, or none of them any";
+
+inline deadline with_grace(const deadline& until) {
+    return until.at_ns < INT64_MAX - verdict_grace_ns ? deadline{until.at_ns + verdict_grace_ns} : until;
+}
+
+// What the ranks of one subtree have found: how they differ from rank 0.
+struct findings {
+    bool has_other_host = false, has_other_machine = false;
+    bool has_other_size = false;                       // then nobody knows who is to come
+    std::int64_t without_address = -1, first_odd = -1; // lowest of those ranks
+    std::int64_t odd = 0;                              // how many say something else than rank 0
+    std::string list, says, expected;                  // which, what, and what rank 0 says
+
+    std::string text() const {
+        return std::to_string(has_other_host) + " " + std::to_string(has_other_machine) + " " +
+               std::to_string(has_other_size) + " " + std::to_string(without_address) + " " +
+               std::to_string(first_odd) + " " + std::to_string(odd) + "\n" + list + "\n" + says + "\n" + expected;
+    }
+    // False for what text() has not made.
+    bool read(const std::string& text) {
+        std::int64_t numbers[6];
+        std::size_t at = 0;
+        for (std::int64_t& n : numbers) {
+            const std::size_t end = text.find_first_of(" \n", at);
+            if (end == std::string::npos || !read_sum(std::string_view(text).substr(at, end - at), n)) return false;
+            at = end + 1;
+        }
+        has_other_host = numbers[0] != 0, has_other_machine = numbers[1] != 0, has_other_size = numbers[2] != 0;
+        without_address = numbers[3], first_odd = numbers[4], odd = numbers[5];
+        for (std::string* s : {&list, &says, &expected}) {
+            const std::size_t end = text.find('\n', at);
+            *s = text.substr(at, end == std::string::npos ? end : end - at);
+            if (end == std::string::npos) return s == &expected;
+            at = end + 1;
+        }
+        return false;
+    }
+    void add(const findings& f) {
+        const auto lower = [](std::int64_t a, std::int64_t b) { return a < 0 || (b >= 0 && b < a) ? b : a; };
+        has_other_host = has_other_host || f.has_other_host;
+        has_other_machine = has_other_machine || f.has_other_machine;
+        has_other_size = has_other_size || f.has_other_size;
+        without_address = lower(without_address, f.without_address);
+        if (f.odd == 0) return;
+        if (odd == 0) says = f.says, expected = f.expected;
+        odd += f.odd;
+        first_odd = lower(first_odd, f.first_odd);
+        if (list.size() < 100) list += (list.empty() ? "" : ", ") + f.list;
+    }
+};
+
+// The first word of `mine` that `other` does not have at the same place, and the one it has.
+[[gnu::cold]] inline bool find_difference(const std::string& mine, const std::string& other, std::string& a,
+                                          std::string& b) {
+    for (std::size_t i = 0, j = 0; i < mine.size() || j < other.size();) {
+        const auto word = [](const std::string& text, std::size_t& at) {
+            std::size_t end = text.find(' ', at);
+            if (end == std::string::npos) end = text.size();
+            std::string w = at < text.size() ? text.substr(at, end - at) : std::string("nothing of the kind");
+            at = end < text.size() ? end + 1 : end;
+            return w;
+        };
+        a = word(mine, i), b = word(other, j);
+        if (a != b) return true;
+    }
+    return false;
+}
+
+// What rank 0 says: SIZE, settings, host, machine, a line each.
+[[gnu::cold]] inline std::string words_of(const arrival& a, int size) {
+    return std::to_string(size) + "\n" + a.settings + "\n" + a.host + "\n" + a.machine;
+}
+// What makes this rank different from rank 0.
+[[gnu::cold]] inline findings compare_with_root(const std::string& root, const arrival& me, int rank, int size) {
+    std::string line[4];
+    std::size_t at = 0;
+    for (std::string& l : line) {
+        const std::size_t end = root.find('\n', at);
+        l = root.substr(at < root.size() ? at : root.size(), end == std::string::npos ? end : end - at);
+        at = end == std::string::npos ? root.size() : end + 1;
+    }
+    findings f;
+    f.has_other_host = line[2] != me.host;
+    f.has_other_machine = line[3] != me.machine;
+    if (!me.has_address) f.without_address = rank;
+    f.has_other_size = line[0] != std::to_string(size);
+    if (f.has_other_size) f.says = std::to_string(size) + " ranks", f.expected = line[0];
+    else if (!find_difference(me.settings, line[1], f.says, f.expected)) return f;
+    f.odd = 1;
+    f.first_odd = rank;
+    f.list = std::to_string(rank);
+    return f;
+}
+
+// The verdict of rank 0 is one letter (k and s: the name follows, of a job on one host or several; m: mismatch,
+// x: of keys, e: environment, t: timeout), for errors the guilty rank and a blank, then the text.
+[[gnu::cold]] inline agreement read_verdict(const std::string& verdict, int rank) {
+    if (verdict.size() == 33 && (verdict[0] == 'k' || verdict[0] == 's')) return {verdict.substr(1), verdict[0] == 'k'};
     const std::size_t blank = verdict.find(' ');
     std::int64_t guilty = -1;
     if (blank == std::string::npos || blank == 0 || !read_sum(std::string_view(verdict).substr(1, blank - 1), guilty))
         fail(errc::protocol, rank, 0, "use a store of its own for each job",
              "rank 0 left something unknown in the store");
-    fail(verdict[0] == 't' ? errc::timeout : errc::mismatch, rank, static_cast<int>(guilty),
-         verdict[0] == 't' ? "start the missing ranks or see their output" : "give all ranks the same size", "%s",
-         verdict.c_str() + blank + 1);
+    const errc code = verdict[0] == 't'   ? errc::timeout
+                      : verdict[0] == 'e' ? errc::environment
+                      : verdict[0] == 'x' ? errc::security
+                                          : errc::mismatch;
+    const char* remedy = "give all ranks the same size, settings and build of collx";
+    if (code == errc::timeout) remedy = "start the missing ranks or see their output";
+    if (code == errc::environment)
+        remedy = "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md";
+    if (code == errc::security) remedy = security_remedy;
+    fail(code, rank, static_cast<int>(guilty), remedy, "%s", verdict.c_str() + blank + 1);
 }
 
-// Rank 0: hears everybody and says what came of it.
+// One meeting in a store, as one rank. `turn`: what its keys begin with.
 template <class S>
-[[gnu::cold]] std::string judge_ranks(S& store, const std::string& turn, int size, const deadline& until) {
-    std::string late;
-    int first_late = -1, late_ranks = 0;
-    for (int r = 1; r < size; ++r) {
-        std::string said;
-        try {
-            // Once one is missing the time is over: the others are only looked for.
-            said = store.get(turn + "rank/" + std::to_string(r), late_ranks == 0 ? until : deadline{1});
-        } catch (const timed_out&) {
-            if (late_ranks++ == 0) first_late = r;
-            if (late.size() < 100) late += (late.empty() ? "" : ", ") + std::to_string(r);
-            continue;
+class rendezvous_tree {
+public:
+    rendezvous_tree(S& store, int rank, int size, const deadline& until, const std::string& turn)
+        : store_(store), rank_(rank), size_(size), until_(until), turn_(turn) {}
+
+    // What the ranks below this one have found, added to `f`. Waits for no more of them once one counts other ranks.
+    // False when one has not come in time.
+    bool gather(findings& f) {
+        for (int c = rank_ * rendezvous_fan + 1; c <= rank_ * rendezvous_fan + rendezvous_fan && c < size_; ++c) {
+            if (f.has_other_size) return true;
+            findings below;
+            try {
+                if (!below.read(store_.get(turn_ + "sum/" + std::to_string(c), until_))) below = {};
+            } catch (const timed_out&) {
+                return false;
+            }
+            f.add(below);
         }
-        if (said != std::to_string(size))
-            return "m" + std::to_string(r) + " rank " + std::to_string(r) + " says " + said.substr(0, 20) +
-                   " ranks, rank 0 says " + std::to_string(size);
+        return true;
     }
-    if (late_ranks == 0) return "k" + random_token();
-    return "t" + std::to_string(first_late) + " " + std::to_string(late_ranks) + " of " + std::to_string(size) +
-           " ranks did not come to the store: " + late + (late.size() < 100 ? "" : " and more");
-}
+    // Rank 0's. `turns`: what the keys of those who have come begin with, `number`: which meeting this is.
+    std::string verdict(const findings& f, bool have_all_come, std::int64_t number) {
+        const std::string many = f.odd > 1 ? "ranks " : "rank ", say = f.odd > 1 ? " say " : " says ";
+        if (f.odd != 0)
+            return (is_of_keys(f.says) ? "x" : "m") + std::to_string(f.first_odd) + " " + many + f.list + say + f.says +
+                   ", rank 0 says " + f.expected;
+        if (!have_all_come) return missing(number);
+        if (f.has_other_host && f.has_other_machine && f.without_address >= 0)
+            return "e" + std::to_string(f.without_address) + " the ranks are on several machines, and rank " +
+                   std::to_string(f.without_address) + " has only a loopback address";
+        return (f.has_other_host ? "s" : "k") + random_token();
+    }
+
+private:
+    // The time is over: who is there is only looked for, and not for long.
+    std::string missing(std::int64_t number) {
+        std::string late;
+        int first = -1, count = 0, silent = -1;
+        const deadline enough = deadline::in_ns(verdict_grace_ns / 2);
+        for (int r = 1; r < size_ && !enough.passed(); ++r) {
+            if (has("collx/turn/" + std::to_string(r), number)) {
+                if (!has(turn_ + "sum/" + std::to_string(r), INT64_MIN)) silent = r;
+                continue;
+            }
+            if (count++ == 0) first = r;
+            if (late.size() < 100) late += (late.empty() ? "" : ", ") + std::to_string(r);
+        }
+        if (count == 0)
+            return "t" + std::to_string(silent) + " rank " + std::to_string(silent) +
+                   " came to the store and says no more";
+        return "t" + std::to_string(first) + " " + std::to_string(count) + " of " + std::to_string(size_) +
+               " ranks did not come to the store: " + late + (late.size() < 100 ? "" : " and more");
+    }
+    bool has(const std::string& key, std::int64_t at_least) {
+        try {
+            std::int64_t n = 0;
+            const std::string value = store_.get(key, deadline{1});
+            return at_least == INT64_MIN || (read_sum(value, n) && n >= at_least);
+        } catch (const timed_out&) {
+            return false;
+        }
+    }
+
+    S& store_;
+    int rank_, size_;
+    deadline until_;
+    std::string turn_;
+};
 
 } // namespace detail
 
-// The name of the job, random and the same on all `size` ranks. Collective; may be called again with the same store for
-// the next job. Ensures: when it returns on rank 0 all ranks have the name, so rank 0 may take the store away. Errors:
-// timeout (names the missing ranks) · mismatch (sizes differ) · whatever the store throws. Cost: three words in the
-// store per rank.
+// The name of the job, random and the same on all `size` ranks, and whether they are on one host. Collective; may be
+// called again with the same store for the next job. Ensures: when it returns on rank 0 all ranks have the name, so
+// rank 0 may take the store away. Errors: timeout (names the missing ranks) · mismatch (sizes or settings differ; names
+// the ranks) · environment (hosts that cannot reach each other) · whatever the store throws. Cost: five words in the
+// store per rank, on rank 0 about 4 log4(size) waits.
 template <Store S>
-requires(!CollectiveStore<S>) [[gnu::cold]] std::string
-    rendezvous(S& store, int rank, int size, const deadline& until) {
+requires(!CollectiveStore<S>) [[gnu::cold]] agreement
+    come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
-    const std::string me = std::to_string(rank);
     // Each rank counts for itself which meeting of this store this is; a rank number used twice shows as a meeting that
     // the others never reach.
-    const std::string turn = "collx/" + std::to_string(store.add("collx/turn/" + me, 1)) + "/";
+    const std::int64_t number = store.add("collx/turn/" + std::to_string(rank), 1);
+    const std::string turn = "collx/" + std::to_string(number) + "/";
+    detail::rendezvous_tree<S> tree(store, rank, size, until, turn);
+    detail::findings f;
+    if (!me.has_address) f.without_address = rank;
     if (rank == 0) {
-        const std::string verdict = detail::judge_ranks(store, turn, size, until);
+        store.set(turn + "root", detail::words_of(me, size));
+        const bool have_all_come = tree.gather(f);
+        const std::string verdict = tree.verdict(f, have_all_come, number);
         store.set(turn + "verdict", verdict);
-        const bool is_good = verdict[0] == 'k';
-        const deadline last = is_good ? until : deadline::in_ns(detail::verdict_grace_ns);
-        for (int r = 1; r < size; ++r) {
-            try {
-                (void)store.get(turn + "got/" + std::to_string(r), last);
-            } catch (const timed_out&) {
-                if (is_good) throw;
-            }
+        const bool is_good = verdict[0] == 'k' || verdict[0] == 's';
+        try {
+            if (size > 1) (void)store.get(turn + "heard", is_good ? until : deadline::in_ns(detail::verdict_grace_ns));
+        } catch (const timed_out&) {
+            if (is_good)
+                fail(errc::timeout, 0, -1, "see the output of the ranks",
+                     "not all ranks have read the name of the job in the store");
         }
         return detail::read_verdict(verdict, 0);
     }
-    store.set(turn + "rank/" + me, std::to_string(size));
     std::string verdict;
     try {
-        verdict = store.get(turn + "verdict", deadline{until.at_ns < INT64_MAX - detail::verdict_grace_ns
-                                                           ? until.at_ns + detail::verdict_grace_ns
-                                                           : INT64_MAX});
+        f = detail::compare_with_root(store.get(turn + "root", detail::with_grace(until)), me, rank, size);
+        if (tree.gather(f)) store.set(turn + "sum/" + std::to_string(rank), f.text());
+        verdict = store.get(turn + "verdict", detail::with_grace(until));
     } catch (const timed_out&) {
         fail(errc::timeout, rank, 0, "is every rank started once, with the same store, and is the store new?",
              "rank 0 published no job in the store");
     }
-    store.set(turn + "got/" + me, "");
+    if (store.add(turn + "heard-by", 1) == size - 1) store.set(turn + "heard", "");
     return detail::read_verdict(verdict, rank);
 }
 
-// As above. Cost: one value, one barrier. Errors: as the store's; who is missing, only its process manager knows.
+// As above. Whether they are on one host remains to be found out. Cost: one value, one barrier, one look. Errors: as
+// the store's, who is missing only its process manager knows; mismatch on the rank that differs from rank 0.
 template <CollectiveStore S>
-std::string rendezvous(S& store, int rank, int size, const deadline& until) {
+[[gnu::cold]] agreement come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
     const std::string key = "collx/job/" + std::to_string(store.next_turn());
-    if (rank == 0) store.set(key, detail::random_token());
+    if (rank == 0) store.set(key, detail::random_token() + detail::words_of({me.settings, "", "", true}, size));
     store.barrier(key, size, until);
-    std::string name = store.get(key, until);
-    if (name.size() != 32)
+    const std::string said = store.get(key, until);
+    if (said.size() < 33)
         fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
              "rank 0 left something unknown in the store");
-    return name;
+    const detail::findings f = detail::compare_with_root(said.substr(32), {me.settings, "", "", true}, rank, size);
+    if (f.odd != 0)
+        fail(detail::is_of_keys(f.says) ? errc::security : errc::mismatch, rank, 0,
+             detail::is_of_keys(f.says) ? detail::security_remedy
+                                        : "give all ranks the same size, settings and build of collx",
+             "rank %d says %s, rank 0 says %s", rank, f.says.c_str(), f.expected.c_str());
+    return {said.substr(0, 32), false};
+}
+
+// The name alone.
+template <Store S>
+[[gnu::cold]] std::string rendezvous(S& store, int rank, int size, const deadline& until) {
+    return come_together(store, rank, size, until, arrival{}).token;
 }
 
 COLLX_END_NAMESPACE

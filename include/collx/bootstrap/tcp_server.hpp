@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A connection that says
-// nonsense, nothing, or half of something costs only its own socket. It knows no passwords: whoever can connect may
-// read and write, so keep it on 127.0.0.1 or a network of one's own.
+// nonsense, nothing, or half of something costs only its own socket. With a key, who cannot prove to have it reads and
+// writes nothing; without one, whoever can connect may, so keep it on 127.0.0.1 or a network of one's own.
 #pragma once
 
 #include <poll.h>
@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -19,18 +20,19 @@ COLLX_BEGIN_NAMESPACE
 
 class tcp_server {
 public:
-    static constexpr std::size_t most_connections = 1024 + 64;
-    static constexpr std::size_t most_entries = 1 << 14, most_total_bytes = std::size_t{64} << 20;
+    static constexpr std::size_t most_connections = (1 << 15) + 64; // or the limit of open files, if that is less
+    static constexpr std::size_t most_entries = 1 << 18, most_total_bytes = std::size_t{64} << 20;
     // For a first frame, half a frame, a reply that nobody reads.
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
-    explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0) : owner_(::getpid()) {
+    explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0, const job_key& key = {})
+        : owner_(::getpid()), key_(key) {
         detail::tcp_address a = detail::numeric_address(host, port);
         listener_ = detail::tcp_socket(a);
         const int on = 1;
         ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), 256) != 0)
+        if (::bind(listener_.get(), a.get(), a.bytes) != 0 || ::listen(listener_.get(), SOMAXCONN) != 0)
             fail(errc::environment, -1, -1, "give the store an address of this host and a free port",
                  "cannot listen on %.80s port %d: %s", host.c_str(), port, std::strerror(errno));
         a.bytes = sizeof a.address;
@@ -52,6 +54,11 @@ public:
         ::pthread_join(thread_, nullptr);
     }
     int port() const { return port_; }
+    // Whether somebody who said to be this rank came with another key, or none, or one where none is wanted. Nobody has
+    // checked what it said: this is good for an error's text only.
+    bool has_refused(int rank) const {
+        return rank >= 0 && rank < 64 && (refused_.load(std::memory_order_relaxed) >> rank & 1) != 0;
+    }
 
 private:
     struct connection {
@@ -59,10 +66,13 @@ private:
         std::string in, out;
         std::int64_t limit_ns = INT64_MAX; // when it is dropped, or for a waiting get answered with timeout
         std::string awaited;               // key of a get that waits
-        bool is_known = false;             // has said a whole sound frame
+        bool is_known = false;             // has said a whole sound frame, with a key: proved to have it
+        bool is_proving = false;           // `hello` was answered by `said`
+        detail::tcp_keyed_hello hello{};
+        detail::auth_answer said{};
     };
     struct entry {
-        std::uint64_t hash; // looked at first: a list of many keys is searched quickly enough
+        std::uint64_t hash;
         std::string key, value;
     };
 
@@ -155,7 +165,8 @@ private:
             if (n <= 0) return c.socket.close();
             if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;
             c.in.append(part, static_cast<std::size_t>(n));
-            if (c.in.size() >= sizeof(detail::tcp_request) && !head_of(c).is_sound()) return c.socket.close();
+            if (!c.is_proving && c.in.size() >= sizeof(detail::tcp_request) && !head_of(c).is_sound())
+                return c.socket.close();
         }
     }
     static detail::tcp_request head_of(const connection& c) {
@@ -164,13 +175,18 @@ private:
         return r;
     }
     static std::size_t bytes_missing(const connection& c) {
+        if (c.is_proving) return sizeof(detail::auth_proof) - c.in.size();
         if (c.in.size() < sizeof(detail::tcp_request)) return sizeof(detail::tcp_request) - c.in.size();
         const auto r = head_of(c);
+        if (r.word == detail::tcp_word::keyed_hello) return sizeof(detail::tcp_keyed_hello) - c.in.size();
         return sizeof r + r.key_bytes + r.value_bytes - c.in.size();
     }
 
     void handle(connection& c) {
+        if (c.is_proving) return take_proof(c);
         const auto r = head_of(c);
+        if (r.word == detail::tcp_word::keyed_hello) return challenge(c, r.number);
+        if (key_ && !c.is_known) return refuse(c, detail::tcp_status::has_key, r.number);
         const std::string key = c.in.substr(sizeof r, r.key_bytes), value = c.in.substr(sizeof r + r.key_bytes);
         c.in.clear();
         c.is_known = true;
@@ -179,6 +195,7 @@ private:
         if (r.word == detail::tcp_word::get) {
             if (held != nullptr) return answer(c, detail::tcp_status::ok, held->value, 0);
             c.awaited = key;
+            ++waiting_for(key);
             c.limit_ns = deadline::in_ns(r.number > 0 ? r.number : 0).at_ns;
             return;
         }
@@ -191,18 +208,76 @@ private:
         const bool is_kept = put(held, key, r.word == detail::tcp_word::add ? std::to_string(sum) : value);
         // The one who set it hears so before those who wait: when they know it, nobody may need this server any more.
         answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, "", sum);
-        if (!is_kept) return;
+        if (!is_kept || waiting_for(key) == 0) return;
         held = find(key);
         for (connection& waiting : connections_)
             if (waiting.socket.is_open() && waiting.awaited == key)
                 answer(waiting, detail::tcp_status::ok, held->value, 0);
     }
 
+    // ------------------------------------------------------------------ proofs
+    [[gnu::cold]] void challenge(connection& c, std::int64_t rank) {
+        if (!key_) return refuse(c, detail::tcp_status::has_no_key, rank);
+        if (c.is_known) return c.socket.close();
+        std::memcpy(&c.hello, c.in.data(), sizeof c.hello);
+        c.in.clear();
+        c.is_proving = true;
+        c.said = key_.answer(c.hello);
+        note(rank, true);                         // who finds our key to be another one goes without a word
+        const std::int64_t limit_ns = c.limit_ns; // of the whole proof
+        answer(c, detail::tcp_status::answer, "", 0, {reinterpret_cast<const char*>(&c.said), sizeof c.said});
+        c.limit_ns = limit_ns;
+    }
+    [[gnu::cold]] void take_proof(connection& c) {
+        detail::auth_proof p;
+        std::memcpy(&p, c.in.data(), sizeof p);
+        c.in.clear();
+        c.is_proving = false;
+        if (!key_.is_right(c.hello, c.said, p)) return refuse(c, detail::tcp_status::wrong_key, c.hello.head.number);
+        c.is_known = true;
+        note(c.hello.head.number, false);
+        answer(c, detail::tcp_status::ok, "", 0);
+    }
+    // Says why and hangs up.
+    [[gnu::cold]] void refuse(connection& c, detail::tcp_status why, std::int64_t rank) {
+        note(rank, true);
+        answer(c, why, "", 0);
+        c.socket.close();
+    }
+
+    void note(std::int64_t rank, bool is_refused) {
+        if (rank < 0 || rank >= 64) return;
+        const std::uint64_t bit = std::uint64_t{1} << rank;
+        if (is_refused) refused_.fetch_or(bit, std::memory_order_relaxed);
+        else refused_.fetch_and(~bit, std::memory_order_relaxed);
+    }
+
+    // How many wait for keys of this hash, so that a set need not look at everybody. Who hangs up stays counted, which
+    // costs looks and nothing else.
+    std::uint32_t& waiting_for(const std::string& key) {
+        return waiting_[detail::hash_bytes(key.data(), key.size(), 0) % most_hashes];
+    }
     entry* find(const std::string& key) {
         const std::uint64_t hash = detail::hash_bytes(key.data(), key.size(), 0);
-        for (entry& e : entries_)
+        for (std::uint64_t at = hash;; ++at) {
+            const std::uint32_t place = index_[at & (index_.size() - 1)];
+            if (place == 0) return nullptr;
+            entry& e = entries_[place - 1];
             if (e.hash == hash && e.key == key) return &e;
-        return nullptr;
+        }
+    }
+    // The entry at `place` - 1 becomes one that find() finds.
+    void note_entry(std::uint32_t place) {
+        std::uint64_t at = entries_[place - 1].hash;
+        while (index_[at & (index_.size() - 1)] != 0) ++at;
+        index_[at & (index_.size() - 1)] = place;
+    }
+    void add_entry(entry e) {
+        entries_.push_back(static_cast<entry&&>(e));
+        const auto count = static_cast<std::uint32_t>(entries_.size());
+        if (2 * entries_.size() <= index_.size()) return note_entry(count);
+        index_.assign(2 * index_.size(), 0);
+        for (std::uint32_t place = 1; place <= count; ++place) note_entry(place);
     }
     bool put(entry* held, const std::string& key, const std::string& value) {
         const std::size_t more = value.size() + (held == nullptr ? key.size() : 0),
@@ -211,18 +286,21 @@ private:
             return false;
         total_bytes_ = total_bytes_ - less + more;
         if (held != nullptr) held->value = value;
-        else entries_.push_back({detail::hash_bytes(key.data(), key.size(), 0), key, value});
+        else add_entry({detail::hash_bytes(key.data(), key.size(), 0), key, value});
         return true;
     }
 
-    void answer(connection& c, detail::tcp_status status, const std::string& value, std::int64_t number) {
+    void answer(connection& c, detail::tcp_status status, const std::string& value, std::int64_t number,
+                std::string_view words = {}) {
         detail::tcp_reply r;
         r.status = status;
         r.value_bytes = static_cast<std::uint32_t>(value.size());
         r.number = number;
+        if (!c.awaited.empty()) --waiting_for(c.awaited);
         c.awaited.clear();
         c.out.assign(reinterpret_cast<const char*>(&r), sizeof r);
         c.out += value;
+        c.out += words;
         c.limit_ns = now_ns() + slow_limit_ns;
         flush(c);
     }
@@ -238,9 +316,14 @@ private:
     pthread_t thread_{};
     descriptor listener_, stop_;
     int port_ = 0;
+    job_key key_;
+    std::atomic<std::uint64_t> refused_{0}; // by rank; written by: the thread
     // From here on only the thread:
     std::vector<connection> connections_;
     std::vector<entry> entries_;
+    std::vector<std::uint32_t> index_ = std::vector<std::uint32_t>(256); // by hash: place in entries_ + 1, 0: none
+    static constexpr std::size_t most_hashes = 1 << 14;
+    std::vector<std::uint32_t> waiting_ = std::vector<std::uint32_t>(most_hashes);
     std::size_t total_bytes_ = 0;
     std::int64_t accept_after_ns_ = 0;
 };

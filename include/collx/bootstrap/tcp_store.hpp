@@ -13,13 +13,18 @@ class tcp_store {
 public:
     static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that come at once
 
-    // Connects, trying again until the deadline: the server may start later.
-    tcp_store(const std::string& host, int port, const deadline& until)
-        : address_(detail::numeric_address(host, port)) {
+    // Connects, trying again until the deadline: the server may start later. rank: for the server's messages. Errors:
+    // timeout · security when what answers has another key, or one of both has none.
+    tcp_store(const std::string& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
+        : address_(detail::numeric_address(host, port)), rank_(rank), key_(key) {
+        // Another job's server may be about to leave this port.
+        const deadline patience = deadline::in_ns(2'000'000'000);
         for (detail::retry_pause pause(20'000'000);;) {
             if (connect(until)) return;
             socket_.close();
-            if (!pause.sleep(until))
+            const bool goes_on = pause.sleep(until);
+            if (refused_for_ != detail::tcp_status::ok && (!goes_on || patience.passed())) fail_refused();
+            if (!goes_on)
                 fail(errc::timeout, -1, 0, "is the rank that runs the store started, and is this its address?",
                      "no store answers at %.80s port %d", host.c_str(), port);
         }
@@ -66,13 +71,41 @@ private:
         }
         if (is_own_echo()) return false;
         detail::send_at_once(socket_.get());
-        const detail::tcp_request hello;
-        detail::tcp_reply r;
         // Whoever listens there must answer as a store does; a stranger does not get the whole of our time.
         deadline until_answer = deadline::in_ns(2'000'000'000);
         if (until.at_ns < until_answer.at_ns) until_answer = until;
-        return send_all(&hello, sizeof hello, until_answer) == came::whole &&
-               receive_all(&r, sizeof r, until_answer) == came::whole && r.is_sound();
+        refused_for_ = detail::tcp_status::ok;
+        return key_ ? greet_by_key(until_answer) : greet(until_answer);
+    }
+    bool greet(const deadline& until) {
+        detail::tcp_request hello;
+        hello.number = rank_;
+        return send_all(&hello, sizeof hello, until) == came::whole && is_answered(detail::tcp_status::ok, until);
+    }
+    [[gnu::cold]] bool greet_by_key(const deadline& until) {
+        detail::tcp_keyed_hello hello;
+        hello.head.number = rank_;
+        detail::draw_random(hello.nonce, sizeof hello.nonce);
+        detail::auth_answer a;
+        if (send_all(&hello, sizeof hello, until) != came::whole || !is_answered(detail::tcp_status::answer, until) ||
+            receive_all(&a, sizeof a, until) != came::whole)
+            return false;
+        if (!key_.is_right(hello, a)) return refused_for_ = detail::tcp_status::wrong_key, false;
+        const detail::auth_proof p = key_.prove(hello, a);
+        return send_all(&p, sizeof p, until) == came::whole && is_answered(detail::tcp_status::ok, until);
+    }
+    bool is_answered(detail::tcp_status wanted, const deadline& until) {
+        detail::tcp_reply r;
+        if (receive_all(&r, sizeof r, until) != came::whole || !r.is_sound()) return false;
+        if (r.status >= detail::tcp_status::has_key) refused_for_ = r.status;
+        return r.status == wanted;
+    }
+    [[noreturn, gnu::cold]] void fail_refused() const {
+        const char* remedy = "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, or none of them any";
+        const char* what = refused_for_ == detail::tcp_status::has_key      ? "has a key, and this rank has none"
+                           : refused_for_ == detail::tcp_status::has_no_key ? "has no key, and this rank has one"
+                                                                            : "has another key than this one";
+        fail(errc::security, rank_, 0, remedy, "rank 0, which runs the store, %s", what);
     }
 
     // A socket that tries a free port of its own host again and again may be given that port itself and connect to
@@ -148,6 +181,9 @@ private:
 
     detail::tcp_address address_;
     descriptor socket_;
+    int rank_;
+    job_key key_;
+    detail::tcp_status refused_for_ = detail::tcp_status::ok;
 };
 
 COLLX_END_NAMESPACE

@@ -1,30 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A name for a job that does not exist yet, for programs with an exchange of their own: one rank makes it, the program
-// ships its bytes to the others by whatever it has, all join with it. As NCCL's ncclUniqueId, but printable.
+// ships its bytes to the others by whatever it has, all join with it. As NCCL's ncclUniqueId, but printable. For ranks
+// on several hosts the process that makes it runs the store in which they meet.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include <collx/bootstrap/detail/host_id.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/config.hpp>
 
 COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// "@ADDRESS:PORT" of a store for an id of ranks on several hosts; empty where all are on one. See id_server.hpp.
+COLLX_ONCE std::string serve_id();
+
+} // namespace detail
 
 // 128 bytes: text, and zeros behind it. Trivially copyable; may be sent as bytes or written to a file as text.
 struct unique_id {
     static constexpr std::size_t most_bytes = 128;
     char bytes[most_bytes] = {};
 
-    // Random, good for one communicator. Any process may make it, also one that is no rank.
-    // Errors: resource.
-    static unique_id make() {
+    // Random, good for one communicator. Any process may make it, also one that is no rank. With COLLX_ADDRESS or
+    // COLLX_HOST_ID set it is for ranks on several hosts: then this process must live until all have joined, and spends
+    // a thread and a socket on it until it ends.
+    // Errors: resource · environment as describe_host().
+    static unique_id make() { return make_at(detail::serve_id()); }
+    // For ranks of this host.
+    static unique_id make_here() { return make_at(""); }
+    static unique_id make_at(const std::string& at) {
         unique_id id;
         const std::string token = detail::random_token();
-        std::snprintf(id.bytes, sizeof id.bytes, "%s%016llx-%s", prefix,
-                      static_cast<unsigned long long>(detail::host_id()), token.c_str());
+        std::snprintf(id.bytes, sizeof id.bytes, "%s%016llx-%s%s", prefix,
+                      static_cast<unsigned long long>(detail::host_id()), token.c_str(), at.c_str());
         return id;
     }
     // Errors: invalid_argument for what is no id.
@@ -37,6 +52,19 @@ struct unique_id {
     }
     const char* text() const { return check(), bytes; }
 
+    // Where the store of an id for several hosts is: address and port; an empty address: there is none.
+    std::string_view address() const {
+        const std::string_view all = check_behind();
+        return all.substr(0, all.rfind(':') != std::string_view::npos ? all.rfind(':') : 0);
+    }
+    int port() const {
+        const std::string_view all = check_behind();
+        int n = 0;
+        for (const char c : all.substr(all.rfind(':') + 1))
+            n = n < 65536 && c >= '0' && c <= '9' ? n * 10 + c - '0' : n;
+        return n;
+    }
+
     // What all ranks call their job. Errors: invalid_argument when bytes were lost on the way · unsupported when the id
     // was made on another host.
     std::string_view job(int rank) const {
@@ -44,8 +72,8 @@ struct unique_id {
         char here[17];
         std::snprintf(here, sizeof here, "%016llx", static_cast<unsigned long long>(detail::host_id()));
         if (std::memcmp(bytes + prefix_bytes, here, 16) != 0)
-            fail(errc::unsupported, rank, -1, "start all ranks on one host, in one network namespace",
-                 "the unique id comes from another host");
+            fail(errc::unsupported, rank, -1, "set COLLX_ADDRESS where the id is made, for ranks on several hosts",
+                 "the unique id comes from another host and says no address");
         return {bytes + prefix_bytes + 17, 32};
     }
     friend bool operator==(const unique_id&, const unique_id&) = default;
@@ -58,11 +86,17 @@ private:
         fail(errc::invalid_argument, -1, -1, "make it with unique_id::make() and ship all of its bytes",
              "this is no unique id");
     }
+    std::string_view check_behind() const {
+        check();
+        const char* at = bytes + text_bytes;
+        return *at == '@' ? std::string_view(at + 1) : std::string_view();
+    }
     void check() const {
-        bool is_good = std::memcmp(bytes, prefix, prefix_bytes) == 0;
+        bool is_good = std::memcmp(bytes, prefix, prefix_bytes) == 0 && bytes[most_bytes - 1] == '\0';
         for (std::size_t i = prefix_bytes; i < most_bytes; ++i) {
             const char c = bytes[i];
-            if (i >= text_bytes) is_good = is_good && c == '\0';
+            if (i == text_bytes) is_good = is_good && (c == '\0' || c == '@');
+            else if (i > text_bytes) is_good = is_good && (c == '\0' || (bytes[i - 1] != '\0' && c > ' ' && c <= '~'));
             else if (i == prefix_bytes + 16) is_good = is_good && c == '-';
             else is_good = is_good && ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'));
         }
@@ -72,3 +106,7 @@ private:
 static_assert(sizeof(unique_id) == unique_id::most_bytes);
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_COMPILED)
+#include <collx/bootstrap/id_server.hpp>
+#endif

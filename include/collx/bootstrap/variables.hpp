@@ -16,9 +16,9 @@ COLLX_BEGIN_NAMESPACE
 
 struct variable {
     // number: least..most · seconds: a fraction is allowed · flag: 0 or 1 · bytes: K, M, G, T are powers of 1024 ·
-    // choice: one of `choices` · token: letters, digits and ._:- · store: file:DIR or tcp:HOST:PORT · foreign: of the
-    // project's own scripts, not read by the library
-    enum class kind { number, seconds, flag, bytes, choice, token, store, foreign };
+    // choice: one of `choices` · token: letters, digits and ._:- · store: file:DIR or tcp:HOST:PORT · path: of a file ·
+    // secret: never shown · foreign: of the project's own scripts, not read by the library
+    enum class kind { number, seconds, flag, bytes, choice, token, store, path, secret, foreign };
     const char* name;
     kind type;
     const char* fallback; // what holds when it is not set
@@ -39,8 +39,13 @@ inline constexpr variable variables[] = {
     {"COLLX_HOST_ID", variable::kind::token, "the machine",
      "ranks with different words here do not share memory; needs COLLX_STORE"},
     {"COLLX_ADDRESS", variable::kind::token, "127.0.0.1", "numeric address where ranks of other hosts reach this one"},
-    {"COLLX_INSECURE", variable::kind::flag, "0",
-     "allow an address outside this host: connections are neither secret nor signed"},
+    {"COLLX_INSECURE", variable::kind::flag, "0", "allow an address outside this host although the job has no key"},
+    {"COLLX_KEY_FD", variable::kind::number, "", "descriptor of a file or pipe with the job's key; closed once read", 0,
+     1 << 20},
+    {"COLLX_KEY_FILE", variable::kind::path, "", "file with the job's key, readable by its owner alone"},
+    {"COLLX_KEY", variable::kind::secret, "", "the job's key itself; erased once read"},
+    {"COLLX_SECURITY", variable::kind::choice, "auth_only with a key", "what protects connections between hosts", 0, 0,
+     "auth_only|integrity|encrypted"},
     {"COLLX_TIMEOUT", variable::kind::seconds, "60", "how long calls wait for other ranks, in seconds"},
     {"COLLX_CHECKED", variable::kind::flag, "1 in debug builds", "compare the arguments of calls across ranks"},
     {"COLLX_ARENA_BYTES", variable::kind::bytes, "256G", "shared address space; only touched pages cost memory",
@@ -95,6 +100,8 @@ struct printable {
     char remedy[160];
     std::snprintf(remedy, sizeof remedy, "give it %s, or unset it: %s", wanted, v.meaning);
     if (value[0] == '\0') fail(errc::environment, -1, -1, remedy, "%s is empty", v.name);
+    if (v.type == variable::kind::secret)
+        fail(errc::environment, -1, -1, remedy, "the value of %s makes no sense", v.name);
     fail(errc::environment, -1, -1, remedy, "%s=%s makes no sense", v.name, printable(value).text);
 }
 
@@ -194,6 +201,14 @@ inline void check_value(const variable& v, const char* value) {
         case variable::kind::choice: (void)read_choice(v, value); break;
         case variable::kind::token: check_token(v, value); break;
         case variable::kind::store: check_store(v, value); break;
+        case variable::kind::path:
+            if (value[0] == '\0') fail_value(v, value, "the name of a file");
+            break;
+        case variable::kind::secret: {
+            const std::size_t bytes = std::strlen(value);
+            if (bytes < 32 || bytes > 1024 + 9) fail_value(v, value, "32 to 1024 bytes");
+            break;
+        }
         case variable::kind::foreign: break;
     }
 }

@@ -70,10 +70,31 @@ struct all_to_all_v_fn {
             if (s.sizes()[me] != r.sizes()[me])
                 fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
                      "the counts of a rank for itself differ: %zu and %zu", s.sizes()[me], r.sizes()[me]);
-            return run_call<Mode, collective::all_to_all>(
-                comm, a, b, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true},
+            if (c.settings.checked != 0) compare_counts(base_of(comm), tables, o);
+            return run_call<Mode, collective::all_to_all, true>(
+                comm, a, b, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true, .tables = &tables},
                 [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
         });
+    }
+
+private:
+    // Checked calls: everybody hears what its peers are about to send. Without, a wrong count is found at the first
+    // message, and where messages are aggregated that one comes from a carrier, not from whoever is wrong.
+    [[gnu::cold]] static void compare_counts(communicator& comm, count_tables& t, const call_options& o) {
+        auto& c = comm.internals();
+        std::vector<std::size_t>& announced = t.relayed; // not in use yet
+        announced.assign(static_cast<std::size_t>(c.net.size()), 0);
+        all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(t.first.sizes(), announced.size()),
+                                  announced, o);
+        for (std::size_t k = 0; k < announced.size(); ++k)
+            if (announced[k] != t.second.sizes()[k]) {
+                const int peer = static_cast<int>(k);
+                c.net.report(failure(errc::mismatch, peer));
+                c.net.announce_failure();
+                fail(errc::mismatch, c.net.rank(), peer, "what a rank sends its peer must expect",
+                     "rank %d sends %zu elements, the receive counts here say %zu", peer, announced[k],
+                     t.second.sizes()[k]);
+            }
     }
 };
 
@@ -92,8 +113,10 @@ inline constexpr detail::all_to_all_fn<detail::tried> all_to_all{};
 
 // Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k; only a rank itself knows its counts,
 // zero is legal everywhere. Optional offsets say where each part begins; by default one part after the other. Errors:
-// as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects. Example:
-// collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
+// as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (the peer that
+// carries for it, where messages are aggregated and calls are not checked). Cost: n - 1 messages per rank; bound to
+// aggregated_all_to_all N - 1 of them leave the node, and 2(G - 1) short ones inside bring carriers the counts.
+// Example: collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
 inline constexpr detail::all_to_all_v_fn<detail::blocking> all_to_all_v{};
 namespace async {
 inline constexpr detail::all_to_all_v_fn<detail::nonblocking> all_to_all_v{};

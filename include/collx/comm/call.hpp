@@ -10,14 +10,17 @@
 
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/options.hpp>
+#include <collx/comm/short_calls.hpp>
 #include <collx/comm/signature.hpp>
 #include <collx/comm/work.hpp>
 #include <collx/core/buffer.hpp>
 #include <collx/core/op.hpp>
 #include <collx/core/result.hpp>
 #include <collx/exec/mover.hpp>
+#include <collx/exec/relayed_task.hpp>
 #include <collx/plan/instances.hpp>
 #include <collx/plan/policy.hpp>
+#include <collx/plan/private_counts.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -114,26 +117,6 @@ inline void require_root(const communicator::core& c, int root) {
              root, c.net.size());
 }
 
-// The algorithms that work where each rank knows only its own counts.
-template <collective C>
-struct private_algorithm_of {
-    using type = void;
-};
-template <>
-struct private_algorithm_of<collective::all_to_all> {
-    using type = algo::pairwise_all_to_all;
-};
-template <>
-struct private_algorithm_of<collective::gather> {
-    using type = algo::linear_gather;
-};
-template <>
-struct private_algorithm_of<collective::scatter> {
-    using type = algo::linear_scatter;
-};
-template <collective C>
-using private_algorithm = typename private_algorithm_of<C>::type;
-
 template <class R>
 R result_of(const counted_ptr<held_operation<R>>&);
 
@@ -155,10 +138,12 @@ struct call_facts {
     std::uint64_t count = 0;     // what ranks must agree on
     std::uint64_t counts_hash = 0;
     std::int64_t timeout_ns = 0;
-    bool private_counts = false; // ranks know their own counts only, so nothing may be derived from them together
+    bool private_counts = false;    // ranks know their own counts only, so nothing may be derived from them together
+    count_tables* tables = nullptr; // of an all_to_all_v: `first` is what goes out
 };
 
-template <collective C, class In, class Out, class Op, class Policies>
+// OwnCounts: an all_to_all_v, so that only these calls are compiled with the code for relayed parts.
+template <collective C, bool OwnCounts, class In, class Out, class Op, class Policies>
 class prepared_call {
 public:
     // What is only moved travels as it is: a rank's own part would otherwise keep digits that the others do not
@@ -172,7 +157,7 @@ public:
     template <class Layouts>
     prepared_call(communicator::core& c, const Policies& p, In in, Out out, Op op, const call_facts& f, int at_port,
                   Layouts&& layouts)
-        : core_(c), mover_(in, out, op, c.net.size()) {
+        : core_(c), mover_(in, out, op, c.net.size()), tables_(f.tables) {
         constexpr bool windows = In::is_window && Out::is_window && mover_type::plain;
         constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
         static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; "
@@ -205,9 +190,15 @@ public:
         const auto [li, lo] = layouts(plan_->chunks);
         in_ = li, out_ = lo;
         const std::size_t chunk_bytes = (li.largest() > lo.largest() ? li.largest() : lo.largest()) * sizeof(wire_type);
-        std::size_t bytes = piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.net.slot_bytes(),
-                                        c.is_oversubscribed(), c.net.is_one_host());
-        const std::size_t limit = bytes_limit(*plan_, c.net.slot_bytes());
+        is_short_ = mover_type::plain && plan_->is_short_form && !f.private_counts && p.piece_bytes == 0 &&
+                    chunk_bytes <= most_short_bytes && chunk_bytes <= plan_->most_bytes;
+        if (is_short_) {
+            piece_elems_ = chunk_bytes != 0 ? chunk_bytes / sizeof(wire_type) : 1;
+            return;
+        }
+        std::size_t bytes =
+            piece_bytes(*plan_, f.private_counts ? SIZE_MAX : chunk_bytes, c.is_oversubscribed(), c.net.is_one_host());
+        const std::size_t limit = plan_->most_bytes;
         if (p.piece_bytes != 0 && !plan_->zero_copy) bytes = p.piece_bytes < limit ? p.piece_bytes : limit;
         piece_elems_ = bytes / sizeof(wire_type) != 0 ? bytes / sizeof(wire_type) : 1;
         if (sizeof(wire_type) > limit)
@@ -219,17 +210,39 @@ public:
     }
 
     void run(std::int64_t timeout_ns) {
+        if constexpr (may_relay)
+            if (relays()) {
+                relayed_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, own_counts(), relayed_counts());
+                return core_.run(t, timeout_ns);
+            }
+        if constexpr (mover_type::plain)
+            if (is_short_) return detail::run_short(core_, *plan_, as_short_call(), timeout_ns);
         task_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_);
         core_.run(t, timeout_ns);
     }
     counted_ptr<operation> start(int queue) {
-        auto t = make_counted<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_);
+        if constexpr (may_relay)
+            if (relays())
+                return start(make_counted<relayed_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_,
+                                                        own_counts(), relayed_counts()),
+                             queue);
+        return start(make_counted<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_), queue);
+    }
+
+private:
+    static constexpr bool may_relay = OwnCounts && C == collective::all_to_all;
+    using relayed_type = relayed_task<links, mover_type>;
+    bool relays() const { return tables_ != nullptr && plan_->counts != nullptr; }
+    std::size_t* own_counts() const { return const_cast<std::size_t*>(tables_->first.sizes()); }
+    std::size_t* relayed_counts() const {
+        tables_->relayed.assign(static_cast<std::size_t>(plan_->chunks), 0);
+        return tables_->relayed.data();
+    }
+    counted_ptr<operation> start(counted_ptr<operation> t, int queue) {
         core_.pending.push_back({t, queue});
         core_.progress_pending();
         return t;
     }
-
-private:
     // Not the types alone: pieces of other sizes, or an algorithm with other parameters, would read what the peers did
     // not write.
     static std::uint32_t hash_of(const Policies& p) {
@@ -240,6 +253,23 @@ private:
             h ^= parameter_bits(a);
         }
         return static_cast<std::uint32_t>(h ^ h >> 32);
+    }
+    short_call as_short_call() const requires mover_type::plain {
+        short_call s{.in = reinterpret_cast<const std::byte*>(mover_.input().data()),
+                     .out = reinterpret_cast<std::byte*>(const_cast<wire_type*>(mover_.output().data())),
+                     .in_layout = &in_,
+                     .out_layout = &out_,
+                     .elem_bytes = sizeof(wire_type),
+                     .chunk_elems = piece_elems_,
+                     .fits_lines = alignof(wire_type) <= 8};
+        if constexpr (mover_type::reduces) {
+            s.op = &mover_.op();
+            s.sum = [](const void* op, void* to, const void* const* from, int count, std::size_t elems) {
+                fold_arrays(*static_cast<const Op*>(op), static_cast<wire_type*>(to), static_cast<wire_type*>(nullptr),
+                            reinterpret_cast<const wire_type* const*>(from), count, elems);
+            };
+        }
+        return s;
     }
     bound_schedule& choose(const Policies& p, const call_facts& f, int at_port, bool zero_copy) {
         if constexpr (Policies::template has_algorithm<C>) {
@@ -254,6 +284,8 @@ private:
                           "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
                           "of the two.");
             if constexpr (requires { algorithm.root; }) algorithm.root = f.root;
+            if constexpr (requires { algorithm.contributors(1); }) // not all ranks have a part in the result
+                if (algorithm.fits(core_.net.size())) mover_.set_ranks(algorithm.contributors(core_.net.size()));
             constexpr bool keeps_order = Policies::rank_order || !is_commutative_v<Op, element_of<In>>;
             if constexpr (mover_type::reduces && keeps_order && requires { algorithm.needs_commutative_for(1); })
                 if (algorithm.needs_commutative_for(core_.net.size())) {
@@ -268,17 +300,21 @@ private:
                          "commutative",
                          A::name, f.root);
                 }
-            if (f.private_counts && !std::is_same_v<A, private_algorithm<C>>)
+            if (f.private_counts) {
+                if constexpr (allows_private_counts<C, A>)
+                    return core_.schedules.bind_for_private_counts(algorithm, at_port);
                 fail(errc::unsupported, core_.net.rank(), -1, "leave the choice of algorithm to the library",
                      "algorithm %s needs counts that all ranks know", A::name);
+            }
             return core_.schedules.bind(algorithm, at_port);
         } else {
-            if constexpr (!std::is_void_v<private_algorithm<C>>)
-                if (f.private_counts) {
-                    private_algorithm<C> a{};
-                    if constexpr (requires { a.root; }) a.root = f.root;
-                    return core_.schedules.bind(a, at_port);
-                }
+            if constexpr (may_have_private_counts<C>)
+                if (f.private_counts)
+                    return select_for_private_counts<C>(core_.schedules, {.ranks = core_.net.size(),
+                                                                          .root = f.root,
+                                                                          .at_port = at_port,
+                                                                          .oversubscribed = core_.is_oversubscribed(),
+                                                                          .windows = core_.net.is_one_host()});
             constexpr bool is_ordered =
                 mover_type::reduces && (Policies::rank_order || !is_commutative_v<Op, element_of<In>>);
             if constexpr ((C == collective::scan || C == collective::exclusive_scan) &&
@@ -294,7 +330,8 @@ private:
                                                .zero_copy = zero_copy && core_.net.size() > 1,
                                                .oversubscribed = core_.is_oversubscribed(),
                                                .windows = core_.net.is_one_host(),
-                                               .ordered = is_ordered});
+                                               .ordered = is_ordered,
+                                               .hosts = core_.net.crowded_hosts()});
         }
     }
 
@@ -303,11 +340,12 @@ private:
     bound_schedule* plan_;
     chunk_layout in_, out_;
     std::size_t piece_elems_;
-    bool attached_ = false;
+    bool attached_ = false, is_short_ = false;
+    count_tables* tables_;
 };
 
 // Runs a call the way Mode says. `held` is what was moved into an async call.
-template <class Mode, collective C, class Comm, class In, class Out, class Op, class Layouts,
+template <class Mode, collective C, bool OwnCounts = false, class Comm, class In, class Out, class Op, class Layouts,
           class Held = counted_ptr<held_operation<void>>>
 auto run_call(Comm& comm, In in, Out out, Op op, call_facts f, Layouts&& layouts, Held held = nullptr) {
     communicator::core& c = base_of(comm).internals();
@@ -315,10 +353,11 @@ auto run_call(Comm& comm, In in, Out out, Op op, call_facts f, Layouts&& layouts
     c.begin_collective();
     if constexpr (std::is_same_v<Mode, nonblocking>) {
         const int at_port = port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
-        prepared_call<C, In, Out, Op, policies> call(c, policies_of(comm), in, out, op, f, at_port, layouts);
+        prepared_call<C, OwnCounts, In, Out, Op, policies> call(c, policies_of(comm), in, out, op, f, at_port, layouts);
         return work<decltype(result_of(held))>(c, call.start(at_port), std::move(held), f.timeout_ns);
     } else {
-        prepared_call<C, In, Out, Op, policies> call(c, policies_of(comm), in, out, op, f, port::blocking, layouts);
+        prepared_call<C, OwnCounts, In, Out, Op, policies> call(c, policies_of(comm), in, out, op, f, port::blocking,
+                                                                layouts);
         call.run(f.timeout_ns);
     }
 }

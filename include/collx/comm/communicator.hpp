@@ -69,7 +69,14 @@ public:
     // and wait() of each then throw.
     std::size_t progress() { return live().progress(); }
 
-    links::traffic sent() const { return live().net.sent(); }
+    // Messages and bytes through channels so far (what goes over windows is none), to all or to one rank.
+    // What this rank has moved so far, as facts_of() derives it from the schedules that ran.
+    links::traffic sent() const {
+        links::traffic t = live().net.sent();
+        live().schedules.add_moved(t);
+        return t;
+    }
+    links::traffic sent_to(int peer) const { return live().net.sent_to(peer); }
     std::uint64_t sequence() const { return live().sequence; }
     counted_ptr<const job> membership() const { return live().home; }
 

@@ -16,49 +16,34 @@
 
 COLLX_BEGIN_NAMESPACE
 
+namespace detail {
+// What a communicator keeps until its end and does not look into.
+struct kept {
+    virtual ~kept() = default;
+};
+} // namespace detail
+
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
-        : communicator_core(j, j->agree_on_world(deadline::in_ns(j->settings.timeout_ns)), j->rank, j->size, {}) {}
+        : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {
+        if (settings.checked < 0) settings.checked = checked_by_default;
+    }
+
+    // The first communicator of a job is part of its start, and ends with that.
+    static deadline start_of(const job& j) {
+        return j.communicators_made == 0 && j.start_until.at_ns != INT64_MAX ? j.start_until
+                                                                             : deadline::in_ns(j.settings.timeout_ns);
+    }
 
     // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
     // waits: for all of its ranks to come. id: see job::make_links.
     communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_,
-                      communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0)
-        : home(std::move(j)), offset(at), id(id_), settings(home->settings),
-          net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
-        if (settings.checked < 0) settings.checked = checked_by_default;
-        if (members.empty())
-            for (int r = 0; r < n; ++r) members.push_back(r);
-        if (!home->is_threads && net.is_one_host()) {
-            std::vector<int> pids;
-            for (int r : members) pids.push_back(home->process_of(r));
-            net.set_processes(std::move(pids), settings.lend);
-        }
-        try {
-            if (net.is_one_host())
-                exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
-            if (waits) attach(parent);
-        } catch (const error&) {
-            net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
-            leave();
-            throw;
-        }
-    }
+                      communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0);
     communicator_core(const communicator_core&) = delete;
-    ~communicator_core() {
-        if (!home->mark.is_child()) leave();
-        else if (net.remote() != nullptr) net.remote()->forget();
-    }
+    ~communicator_core();
     // The last of its ranks gives the memory back. Who was killed cannot give up its share, so the others do it before
     // their own.
-    void leave() {
-        if (net.remote() != nullptr) net.remote()->say_bye();
-        home->watch.find_dead([&](int world_rank) {
-            if (const int r = rank_of(world_rank); r >= 0) (void)net.give_up_share(r);
-            return false;
-        });
-        if (net.give_up_share(net.rank())) home->memory->give_back(offset, net.layout().bytes());
-    }
+    void leave();
     // Rank here of a rank of the job, -1 if it is none here.
     int rank_of(int world_rank) const {
         for (int r = 0; r < net.size(); ++r)
@@ -74,7 +59,7 @@ struct communicator_core {
         std::int64_t until = 0;
         for (;;) {
             const task_state p = op.advance();
-            if (p == task_state::done) return flush(timeout_ns);
+            if (p == task_state::done) return flush(op.at_port, timeout_ns);
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
             const bool carried = net.move(); // bytes from and to other hosts; what is said beside them is no progress
@@ -84,21 +69,23 @@ struct communicator_core {
         }
     }
 
-    // Waits until the system has what was sent to other hosts: this rank may not call again for a long time.
-    void flush(std::int64_t timeout_ns) {
-        if (!net.is_one_host()) flush_far(timeout_ns);
+    // Waits until the system has what was sent to other hosts on a port: this rank may not call again for a long time.
+    void flush(int at_port, std::int64_t timeout_ns) {
+        if (!net.is_one_host()) flush_far(at_port, timeout_ns);
     }
-    [[gnu::cold, gnu::noinline]] void flush_far(std::int64_t timeout_ns) {
-        std::int64_t until = 0;
-        for (backoff wait(settings.waiting); !net.remote()->is_flushed();)
-            if (net.move()) wait.reset();
-            else if (wait.pause()) check(until, timeout_ns, net.remote()->find_unflushed());
+    [[gnu::cold, gnu::noinline]] void flush_far(int at_port, std::int64_t timeout_ns) {
+        int late = -1;
+        wait_until([&] { return (late = net.remote()->find_unflushed(at_port)) < 0; }, timeout_ns, late);
     }
+    // Waits for something that is no operation, and moves on those that are outstanding meanwhile: whom this rank waits
+    // for may wait for them.
     template <class Condition>
-    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, int waiting_for,
+    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, const int& waiting_for,
                                   communicator_core* parent = nullptr) {
         std::int64_t until = 0;
         for (backoff wait(settings.waiting); !holds();) {
+            if (!pending.empty()) progress_pending();
+            if (parent != nullptr && !parent->pending.empty()) parent->progress_pending();
             if (net.move()) {
                 wait.reset();
             } else if (wait.pause()) {
@@ -129,49 +116,14 @@ struct communicator_core {
         give_up(failure(errc::timeout, late >= 0 || waiting_for < 0 ? late : waiting_for), waiting_for);
     }
     // Says whom this rank waits for, and asks whether that one lives.
-    [[gnu::cold]] void look_around(std::int64_t now, std::int64_t limit, int waiting_for) {
-        next_watch_ns = now + 2'000'000;
-        if (net.is_one_host()) net.say_waiting(waiting_word(now, waiting_for));
-        else net.say_waiting_far(now, limit, waiting_for);
-        const int dead = find_dead(now, waiting_for);
-        // Once more before giving up: what it sent before it ended may have come after our last look.
-        if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
-        suspect = dead;
-        if (dead >= 0) next_watch_ns = now;
-    }
+    void look_around(std::int64_t now, std::int64_t limit, int waiting_for);
     // Who keeps everybody waiting: from the rank we wait for to the one it waits for and so on, up to one that does not
     // wait. A stopped rank may have waited before, so what was said long ago does not count. -1: in a circle nobody is
     // to blame more than the next.
-    int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
-        if (!net.is_one_host()) return net.find_late(now, limit / 4, waiting_for);
-        int r = waiting_for;
-        for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
-            const waiting_word w = net.waiting(r);
-            if (now - w.said_at_ns() > limit / 4) return r;
-            r = w.peer();
-        }
-        return -1;
-    }
+    int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const;
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
-    int find_dead(std::int64_t now, int waiting_for) {
-        if (net.remote() != nullptr)
-            if (const int gone = net.remote()->find_gone(waiting_for, now); gone >= 0) return gone;
-        if (home->is_threads) return find_failed_thread();
-        if (home->watch.watched() == 0) return -1;
-        int guilty = -1;
-        home->watch.find_dead([&](int world_rank) {
-            const int r = rank_of(world_rank);
-            if (r < 0) return false;
-            const bool died = !home->has_left(world_rank);
-            if (died && died_since_ns == 0) died_since_ns = now;
-            if (r != waiting_for && waiting_for != everybody && !(died && now - died_since_ns > 100'000'000))
-                return false;
-            guilty = r;
-            return true;
-        });
-        return guilty;
-    }
+    int find_dead(std::int64_t now, int waiting_for);
 
     int find_failed_thread() const {
         for (int r = 0; r < net.size(); ++r)
@@ -180,46 +132,8 @@ struct communicator_core {
     }
 
     // Makes the failure known to all ranks and throws the first one that anybody reported.
-    [[noreturn, gnu::cold, gnu::noinline]] void give_up(failure f, int waiting_for) {
-        net.report(f);
-        net.announce_failure();
-        const failure first = net.failed();
-        try {
-            explain(first ? first : f, waiting_for);
-        } catch (error& e) {
-            e.set_sequence(sequence);
-            throw;
-        }
-    }
-    [[noreturn]] void explain(failure f, int waiting_for) const {
-        const int me = net.rank(), who = f.rank();
-        const auto call = static_cast<unsigned long long>(sequence);
-        switch (f.code()) {
-            case errc::peer_failed:
-                fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
-                     "rank %d died (call %llu)", who, call);
-            case errc::timeout:
-                if (who < 0)
-                    fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one",
-                         "timed out waiting for several ranks (call %llu)", call);
-                fail(errc::timeout, me, who,
-                     "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer",
-                     "timed out waiting for rank %d (call %llu)", who, call);
-            case errc::aborted:
-                fail(errc::aborted, me, who, "shrink() makes a new communicator of all ranks that live",
-                     "rank %d aborted the communicator (call %llu)", who, call);
-            case errc::mismatch:
-                fail(errc::mismatch, me, who,
-                     "give both sides the same counts, types and order of calls; set_checked(true) says more",
-                     "rank %d sent a message of another size than this call expects (call %llu)",
-                     who < 0 ? waiting_for : who, call);
-            case errc::unsupported:
-                fail(errc::unsupported, me, who,
-                     "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
-                     "cannot read the memory of rank %d (call %llu)", who, call);
-            default: fail(f.code(), me, who, "see the output of that rank", "rank %d failed (call %llu)", who, call);
-        }
-    }
+    [[noreturn]] void give_up(failure f, int waiting_for);
+    [[noreturn]] void explain(failure f, int waiting_for) const;
 
     bool is_oversubscribed() const { return settings.oversubscribed; }
 
@@ -247,8 +161,10 @@ struct communicator_core {
         std::int64_t until = 0;
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
-            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;)
+            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;) {
+                if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
                 if (b.pause()) check(until, timeout_ns, r);
+            }
             visit(r, other.payload);
         }
     }
@@ -289,7 +205,7 @@ struct communicator_core {
         const std::int64_t end = may_fail ? 0 : now_ns() + timeout_ns;
         for (looking l;;) {
             progress_pending();
-            if (op.state == task_state::done) return flush(timeout_ns), true;
+            if (op.state == task_state::done) return flush(op.at_port, timeout_ns), true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
             if (moves != l.seen_moves) {
                 wait.reset();
@@ -330,23 +246,7 @@ struct communicator_core {
     }
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
-    void attach(communicator_core* parent) {
-        if (!net.is_one_host())
-            return detail::exchange_over_tree(
-                *this, &id, sizeof id, [](int, const std::byte*) {}, 0, parent);
-        net.control().attached.fetch_add(1, std::memory_order_acq_rel);
-        const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
-        std::int64_t until = 0;
-        try {
-            for (backoff b(settings.waiting); !have_all_come();)
-                if (b.pause()) {
-                    if (parent != nullptr) parent->require_alive();
-                    check(until, 0, everybody);
-                }
-        } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
-            if (!have_all_come()) throw;
-        }
-    }
+    void attach(communicator_core* parent);
     static constexpr int everybody = -2;
 
     counted_ptr<job> home;
@@ -359,6 +259,11 @@ struct communicator_core {
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
+    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none). Of the one
+    // that made this communicator: what answers those who come late.
+    std::int32_t accepted_ballot = 0;
+    std::vector<std::uint64_t> accepted_members;
+    sole_ptr<detail::kept> late_answers;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;
@@ -367,3 +272,7 @@ struct communicator_core {
 };
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_COMPILED)
+#include <collx/comm/core_parts.hpp>
+#endif

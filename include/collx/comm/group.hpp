@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees everybody
 // else's with one synchronisation, and finishes every call from what it sees. The schedule is one_shot's; only the
-// mover differs, it carries a list of operands instead of one.
+// mover differs, it carries a list of operands instead of one. Sends and receives leave as one message per peer
+// (grouped_messages.hpp).
 //
 //   collx::group g(world);
 //   for (auto& layer : gradients) g.all_reduce(layer);
@@ -15,6 +16,7 @@
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/broadcast.hpp>
+#include <collx/comm/grouped_messages.hpp>
 #include <collx/comm/reduce.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -40,12 +42,6 @@ void sign_call(signature& s, collective what, std::size_t bytes, int root = -1) 
         (s.type_hash ^ static_cast<std::uint32_t>(type_hash<Element>()) ^ static_cast<std::uint32_t>(what)) * odd;
     s.op_hash = (s.op_hash ^ static_cast<std::uint32_t>(op_hash<Op>())) * odd;
     if (root >= 0) s.root = s.root * 31 + root;
-}
-
-// Operands that need more than 8-byte alignment go by themselves.
-template <class T>
-constexpr std::size_t grouped_bytes(std::size_t n) {
-    return alignof(T) <= 8 ? n * sizeof(T) : SIZE_MAX / 2;
 }
 
 // What one_shot moves when it moves a group: bytes.
@@ -158,9 +154,13 @@ struct grouped_all_gather final : grouped_call {
 
 } // namespace detail
 
-// Collects calls; launch() runs them all. Every rank adds the same calls in the same order. Buffers must stay in place
-// until launch() returns. Cost: one synchronisation for up to 1 MiB of operands per rank; larger calls run by
-// themselves, in order.
+// Collects calls; launch() runs them all. Every rank adds the same collectives in the same order; the transfers between
+// two ranks are added by both, to one group each, in the same order. Buffers must stay in place until launch() returns.
+// Cost: of collectives, one synchronisation for up to 1 MiB of operands per rank on one host; larger ones, and all
+// across hosts, run by themselves, in order. Of sends and receives, one message for all that goes to one peer, up to a
+// slot (512 KiB across hosts for few ranks); larger ones go by themselves in their turn. All are under way at once, so
+// rings and exchanges of groups do not lock.
+// Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
 class group {
 public:
     explicit group(communicator& c) : comm_(&c) {}
@@ -192,11 +192,23 @@ public:
         detail::require_apart(c, a, b, a.size() * static_cast<std::size_t>(c.net.rank()));
         add<detail::grouped_all_gather<buffer_t<In>, buffer_t<Out>>>(a, b);
     }
-    std::size_t size() const { return calls_.size(); }
+    template <Buffer X>
+    void send(X&& x, int peer) {
+        add_transfer<true>(checked(buffer(x)), peer);
+    }
+    template <Buffer X>
+    void recv(X&& x, int peer) {
+        require_output<X>();
+        add_transfer<false>(checked(buffer(x)), peer);
+    }
+    std::size_t size() const { return calls_.size() + transfers_.size(); }
 
     void launch(const call_options& o = {}) {
         auto calls = std::move(calls_);
         calls_.clear();
+        auto transfers = std::move(transfers_);
+        transfers_.clear();
+        auto under_way = detail::transfer_packer(*comm_, o).start(std::move(transfers));
         const std::size_t room = schedule_cache::stage_bytes(1, algo::one_shot_all_reduce{}.depth);
         for (std::size_t first = 0; first < calls.size();) {
             std::size_t last = first, bytes = 0;
@@ -207,6 +219,7 @@ public:
             else exchange(calls, first, last, bytes, o);
             first = last;
         }
+        for (auto& w : under_way) w.wait();
     }
 
 private:
@@ -218,6 +231,12 @@ private:
     template <class Call, class... Args>
     void add(Args&&... args) {
         calls_.push_back(make_sole<Call>(*comm_, std::forward<Args>(args)...));
+    }
+
+    template <bool Outgoing, class View>
+    void add_transfer(View v, int peer) {
+        detail::require_peer(comm_->internals(), peer);
+        transfers_.push_back(make_sole<detail::typed_transfer<View, Outgoing>>(*comm_, v, peer));
     }
 
     void exchange(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
@@ -237,6 +256,7 @@ private:
 
     communicator* comm_;
     detail::group_mover::calls calls_;
+    detail::packed_message::parts transfers_;
 };
 
 COLLX_END_NAMESPACE

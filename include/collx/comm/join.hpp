@@ -9,6 +9,7 @@
 
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/host.hpp>
+#include <collx/comm/door.hpp>
 #include <collx/comm/job.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/memory.hpp>
@@ -27,42 +28,35 @@ inline job_settings settings_for(int local_ranks) {
     return s;
 }
 
+// What must be the same on all ranks, lest they wait for each other in different calls: compared when they meet.
+[[gnu::cold]] inline std::string settings_text(const job_settings& s) {
+    return "version=" COLLX_VERSION_STRING " COLLX_CHECKED=" +
+           std::string(s.checked < 0    ? "unset"
+                       : s.checked == 0 ? "0"
+                                        : "1") +
+           " COLLX_LENDING=" +
+           (s.lend == lending::automatic ? "auto"
+            : s.lend == lending::never   ? "never"
+                                         : "always");
+}
+
+// until: the end of the whole start, from the first word in the store to the first communicator.
 [[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
-                                                     std::size_t arena_bytes, const char* found_by) {
+                                                     std::size_t arena_bytes, const char* found_by,
+                                                     const deadline& until) {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
     auto memory = size == 1 ? make_memory_arena(1, arena_bytes)
-                            : join_shm(token, rank, size, deadline::in_ns(s.timeout_ns), arena_bytes);
+                            : join_shm(token, rank, size, until, arena_bytes, settings_text(s).c_str());
     auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
+    j->start_until = until;
     j->found_by = found_by;
     return j;
 }
 
-// A rank's door to other hosts. Opened only when there are some.
-struct door {
-    descriptor listener;
-    socket_address address;
-
-    [[gnu::cold]] std::string open(const host_description& h) {
-        address = address_of(h.address, 0);
-        listener = socket_hub::listen_on(address);
-        return h.address + " " + std::to_string(address.port());
-    }
-    [[gnu::cold]] static socket_address address_of(const std::string& host, int port) {
-        const tcp_address a = numeric_address(host, port);
-        return {a.address, a.bytes};
-    }
-    // "ADDRESS PORT" as another rank published it.
-    [[gnu::cold]] static socket_address address_of(const std::string& card) {
-        const std::size_t blank = card.rfind(' ');
-        const char* at = card.c_str() + blank + 1;
-        return address_of(card.substr(0, blank == std::string::npos ? 0 : blank),
-                          static_cast<int>(read_digits(at, 65535)));
-    }
-};
-
 // The ranks of this one's host. host_of: by rank.
 [[gnu::cold]] inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
     host_map m;
+    m.host_of = host_of;
     for (std::size_t r = 0; r < host_of.size(); ++r) {
         const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
         m.place_of.push_back(is_here ? static_cast<int>(m.rank_at.size()) : -1);
@@ -78,18 +72,15 @@ inline job_settings settings_across_hosts(job_settings s) {
 }
 
 [[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
-                                                 std::size_t arena_bytes, const char* found_by) {
+                                                 std::size_t arena_bytes, const char* found_by, const deadline& until) {
     host_map here = map_of_host(m.host_of, rank);
     const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
     const std::string name = m.token + "-" + std::to_string(m.host_of[static_cast<std::size_t>(rank)]);
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
-    auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
-                         : join_shm(name.c_str(), place, n, deadline::in_ns(s.timeout_ns), arena_bytes);
-    std::vector<socket_address> peers;
-    for (const std::string& card : m.addresses) peers.push_back(door::address_of(card));
-    auto hub = make_counted<socket_hub>(std::move(d.listener), m.token, std::move(peers), s.timeout_ns);
+    auto memory = n == 1 ? make_memory_arena(1, arena_bytes) : join_shm(name.c_str(), place, n, until, arena_bytes);
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
-                               make_counted<remote_door>(std::move(hub)));
+                               make_counted<remote_door>(std::move(d.hub)));
+    j->start_until = until;
     j->found_by = found_by;
     return j;
 }

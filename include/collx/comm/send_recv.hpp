@@ -18,13 +18,30 @@ inline void require_peer(const communicator_core& c, int peer) {
 // Messages of one direction to one peer keep their order.
 inline int message_queue(int peer, bool outgoing) { return port::count + 2 * peer + (outgoing ? 1 : 0); }
 
+// Whether a message of this view is the view's bytes and short.
+template <class View>
+bool is_short_message(const communicator_core& c, const View& v) {
+    if constexpr (View::is_contiguous && alignof(element_of<View>) <= 16)
+        return is_short_message(c, v.size() * sizeof(element_of<View>));
+    return false;
+}
+template <bool Outgoing, class View>
+void run_short_message(communicator_core& c, const View& v, int peer, std::int64_t timeout_ns) {
+    if constexpr (View::is_contiguous) {
+        const std::size_t bytes = v.size() * sizeof(element_of<View>);
+        const auto tag = static_cast<std::uint32_t>(v.size());
+        if constexpr (Outgoing) send_short(c, v.data(), bytes, tag, peer, timeout_ns);
+        else receive_short(c, const_cast<element_of<View>*>(v.data()), bytes, tag, peer, timeout_ns);
+    }
+}
+
 template <class View, class Algorithm>
 auto make_message(communicator_core& c, const View& v, const Algorithm& a, bool until_taken) {
     using mover_type = mover<View, View, no_op, element_of<View>>;
     auto& plan = c.schedules.bind(a, port::messages);
     const auto l = chunk_layout::even(v.size(), 1);
-    const std::size_t bytes = piece_bytes(plan, v.size() * sizeof(element_of<View>), c.net.slot_bytes(),
-                                          c.is_oversubscribed(), c.net.is_one_host());
+    const std::size_t bytes =
+        piece_bytes(plan, v.size() * sizeof(element_of<View>), c.is_oversubscribed(), c.net.is_one_host());
     task<links, mover_type> t(c.net, plan, mover_type(v, v, no_op{}, c.net.size()), l, l,
                               bytes / sizeof(element_of<View>));
     if (until_taken) t.wait_for_readers();
@@ -48,6 +65,8 @@ struct message_fn {
                 return work<void>(c, enqueue(c, v, algorithm{.peer = peer}, queue), nullptr, o.timeout.count());
             } else if (c.is_queued(queue)) {
                 c.wait_for(*enqueue(c, v, algorithm{.peer = peer}, queue), o.timeout.count(), true);
+            } else if (is_short_message(c, v)) {
+                run_short_message<Outgoing>(c, v, peer, o.timeout.count());
             } else {
                 auto t = make_message(c, v, algorithm{.peer = peer}, UntilTaken);
                 c.run(t, o.timeout.count());
@@ -69,11 +88,20 @@ struct sendrecv_fn {
     template <Communicates Comm, Buffer Out, Buffer In>
     void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const call_options& o = {}) const {
-        require_apart(base_of(comm).internals(), buffer(outgoing), buffer(incoming), SIZE_MAX);
+        auto& c = base_of(comm).internals();
+        const auto sent = buffer(outgoing);
+        require_apart(c, sent, buffer(incoming), SIZE_MAX);
+        message_fn<blocking, true> send;
+        message_fn<blocking, false> receive;
+        // A short message that finds room is on its way at once.
+        if (is_short_message(c, sent) && to_rank >= 0 && to_rank < c.net.size() &&
+            !c.is_queued(message_queue(to_rank, true)) && c.net.tx(port::messages, to_rank).has_room()) {
+            send(comm, sent, to_rank, o);
+            return receive(comm, incoming, from_rank, o);
+        }
         message_fn<nonblocking, true, false> start; // everybody receives, so nobody need wait for that
-        message_fn<blocking, false> finish;
-        auto sending = start(comm, outgoing, to_rank, o);
-        finish(comm, incoming, from_rank, o);
+        auto sending = start(comm, sent, to_rank, o);
+        receive(comm, incoming, from_rank, o);
         sending.wait();
     }
 };

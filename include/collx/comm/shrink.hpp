@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// communicator::shrink: after a failure, a communicator of those who live. The old one carries no message any more, so
-// its ranks agree through words in its memory: each says that it has come and waits until every other has come or is
-// gone; whoever sees that first proposes members and a place, and one compare-exchange decides whose proposal holds. So
-// a rank that dies at any moment in between changes nothing but the members.
+// communicator::shrink: after a failure, a communicator of those who live. The old one carries no message any more. On
+// several hosts its ranks agree over new connections (shrink_far.hpp); on one host through words in its memory: each
+// says that it has come and waits until every other has come or is gone; whoever sees that first proposes members and a
+// place, and one compare-exchange decides whose proposal holds. So a rank that dies at any moment in between changes
+// nothing but the members.
 #pragma once
 
 #include <collx/comm/communicator.hpp>
@@ -10,6 +11,15 @@
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
+
+// Who goes on, a bit per rank, where they are on several hosts; and what answers those who come late, to be kept. Done
+// in shrink_far.hpp.
+COLLX_ONCE std::vector<std::uint64_t> agree_on_survivors(communicator_core& c, std::uint32_t round,
+                                                         sole_ptr<kept>& answers);
+
+[[noreturn, gnu::cold]] inline void fail_left_out(int rank) {
+    fail(errc::peer_failed, rank, rank, "start again: this rank came too late", "the others went on without this rank");
+}
 
 class survivors {
 public:
@@ -72,31 +82,85 @@ private:
 
 } // namespace detail
 
+namespace detail {
+
+// The place in this host's memory of a communicator whose members are known to all of them: whoever comes first takes
+// it, and nobody waits.
+[[gnu::cold]] inline std::uint64_t place_of_survivors(communicator_core& c, std::uint32_t round,
+                                                      const std::vector<int>& members) {
+    auto& decided = c.net.control().decided;
+    auto& mine = c.net.note(c.net.rank());
+    std::uint64_t before = decided.load(std::memory_order_acquire);
+    if (before >> 32 != round) {
+        const links_layout layout = c.home->layout_of(members);
+        mine.place = job::no_place;
+        try {
+            mine.place = job::take_links(*c.home->memory, layout);
+        } catch (const error&) { // all of this host hear of it
+        }
+        const std::uint64_t proposal = std::uint64_t{round} << 32 | static_cast<std::uint64_t>(c.net.rank() + 1);
+        while (before >> 32 != round)
+            if (decided.compare_exchange_weak(before, proposal, std::memory_order_acq_rel)) return mine.place;
+        if (mine.place != job::no_place) c.home->memory->give_back(mine.place, layout.bytes());
+    }
+    return c.net.note(static_cast<int>(before & 0xffff'ffff) - 1).place;
+}
+
+// Ranks of the old communicator whose bits are set, as ranks of the job; which of them is `me`.
+inline std::vector<int> chosen_members(const communicator_core& c, const std::uint64_t* bits, int& rank_there) {
+    std::vector<int> members;
+    for (int r = 0; r < c.net.size(); ++r) {
+        if ((bits[r / 64] >> (r % 64) & 1) == 0) continue;
+        if (r == c.net.rank()) rank_there = static_cast<int>(members.size());
+        members.push_back(c.members[static_cast<std::size_t>(r)]);
+    }
+    return members;
+}
+
+[[gnu::cold]] inline sole_ptr<communicator_core> shrink_across_hosts(communicator_core& c) {
+    const std::uint32_t round = c.shrinks + 1;
+    sole_ptr<kept> answers;
+    const auto bits = agree_on_survivors(c, round, answers);
+    c.accepted_ballot = 0;
+    c.shrinks = round;
+    int rank_there = -1;
+    std::vector<int> members = chosen_members(c, bits.data(), rank_there);
+    if (rank_there < 0) fail_left_out(c.net.rank());
+    const int n = static_cast<int>(members.size());
+    const std::uint64_t place = place_of_survivors(c, round, members);
+    if (place == job::no_place) job::fail_no_place(c.net.rank(), c.net.rank());
+    const std::uint64_t origin[] = {c.id, round};
+    const std::uint64_t id = hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 14) | 1;
+    auto made = make_sole<communicator_core>(c.home, place, rank_there, n, std::move(members), nullptr, false, id);
+    made->late_answers = std::move(answers);
+    return made;
+}
+
+} // namespace detail
+
 inline communicator communicator::shrink() {
     auto& c = live();
     if (c.home->mark.is_child()) c.require_alive(); // throws forked
-    if (!c.net.is_one_host())
-        fail(errc::unsupported, rank(), -1, "start the job again without the failed rank",
-             "shrink() agrees through shared memory, and the ranks are on several hosts");
-    const survival_note& chosen = detail::survivors(c).agree();
-    const int me = rank();
-    int rank_there = -1;
-    std::vector<int> members;
-    for (int r = 0; r < size(); ++r) {
-        if ((chosen.members[r / 64] >> (r % 64) & 1) == 0) continue;
-        if (r == me) rank_there = static_cast<int>(members.size());
-        members.push_back(c.members[static_cast<std::size_t>(r)]);
+    sole_ptr<communicator_core> made;
+    if (c.net.is_one_host()) {
+        const survival_note& chosen = detail::survivors(c).agree();
+        int rank_there = -1;
+        std::vector<int> members = detail::chosen_members(c, chosen.members, rank_there);
+        if (chosen.place == job::no_place) job::fail_no_place(rank(), rank());
+        if (rank_there < 0) detail::fail_left_out(rank());
+        const int n = static_cast<int>(members.size());
+        // Nobody waits here for the others: a rank that dies now must not split those who have seen all from those who
+        // have not.
+        made = make_sole<communicator_core>(c.home, chosen.place, rank_there, n, std::move(members), nullptr, false);
+    } else {
+        made = detail::shrink_across_hosts(c);
     }
-    if (chosen.place == job::no_place) job::fail_no_place(me, me);
-    if (rank_there < 0)
-        fail(errc::peer_failed, me, me, "start again: this rank came too late", "the others went on without this rank");
-    const std::uint64_t place = chosen.place;
-    // Nobody waits here for the others: a rank that dies now must not split those who have seen all from those who have
-    // not.
-    auto made = make_sole<communicator_core>(c.home, place, rank_there, static_cast<int>(members.size()),
-                                             std::move(members), nullptr, false);
     made->settings = c.settings;
     return communicator(std::move(made));
 }
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_COMPILED)
+#include <collx/comm/shrink_far.hpp>
+#endif

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <collx/bootstrap/environment.hpp>
+#include <collx/bootstrap/id_server.hpp>
 #include <collx/bootstrap/meet.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/join.hpp>
@@ -28,47 +29,71 @@ namespace detail {
     if (process_job) return process_job;
     job_description d = describe_job();
     require_one_host(d);
-    const host_description h = describe_host();
-    door to_others;
-    const meeting m = agree_on_places(d, deadline::in_ns(d.timeout_ns), h, [&] { return to_others.open(h); });
-    job_settings s = settings_for(d.local_size);
+    const host_description h = describe_host(environment(), d.size > 1 ? process_protection() : job_protection());
+    if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
+    job_settings s;
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
+    s.lend = static_cast<lending>(d.lending);
+    const deadline until = deadline::in_ns(d.timeout_ns);
+    door to_others(d.timeout_ns, h.by);
+    const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
+    // Now it is known how many are here. Hosts that can be reached by loopback share the cores of this machine.
+    const job_settings here = settings_for(m.is_one_host() || h.has_address ? d.local_size : d.size);
+    s.waiting = here.waiting;
+    s.oversubscribed = here.oversubscribed;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
-    s.lend = static_cast<lending>(d.lending);
-    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by)
-                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by);
+    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until)
+                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, until);
     process_job = j;
     return j;
 }
 
+[[gnu::cold]] inline host_description describe_protected_host(int size) {
+    return describe_host(environment(), size > 1 ? process_protection() : job_protection());
+}
+
 template <class Store>
-counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_ns) {
+counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_ns, const host_description& h,
+                         const socket_calls& calls = system_socket_calls) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
-    const host_description h = describe_host();
-    door to_others;
-    const meeting m = meet_at(store, rank, size, deadline::in_ns(timeout_ns), h, [&] { return to_others.open(h); });
-    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store")
-                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store");
+    const deadline until = deadline::in_ns(timeout_ns);
+    door to_others(timeout_ns, h.by, calls);
+    const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others);
+    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until)
+                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until);
 }
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns) {
-    return join_at(rank, size, store, timeout_ns);
+    return join_at(rank, size, store, timeout_ns, describe_protected_host(size));
 }
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store,
                                                         std::int64_t timeout_ns) {
-    return join_at(rank, size, store, timeout_ns);
+    return join_at(rank, size, store, timeout_ns, describe_protected_host(size));
+}
+
+[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
+                                                        const host_description& h, const socket_calls& calls) {
+    return join_at(rank, size, store, timeout_ns, h, calls);
 }
 
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
                                                      int local_size) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
+    if (const std::string address(id.address()); !address.empty()) {
+        const host_description h = describe_protected_host(size);
+        tcp_store store(address, id.port(), deadline::in_ns(timeout_ns), rank, h.by.key);
+        plain_face<tcp_store> face(store);
+        auto j = join_at(rank, size, static_cast<any_store&>(face), timeout_ns, h);
+        j->found_by = "unique id";
+        return j;
+    }
     job_settings s = settings_for(local_size);
     s.timeout_ns = timeout_ns;
     const std::string name(id.job(rank));
-    return join_processes(name.c_str(), rank, size, s, 0, "unique id");
+    return join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
 }
 
 [[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n) {
@@ -80,10 +105,10 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
 }
 
 [[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
-    return thread_jobs(host_of, system_socket_calls);
+    return thread_jobs(host_of, system_socket_calls, nullptr);
 }
-[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
-                                                                   const socket_calls& calls) {
+[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>>
+thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const job_protection* by) {
     const int n = static_cast<int>(host_of.size());
     const job_settings s = settings_across_hosts(settings_for(n));
     std::vector<descriptor> doors;
@@ -100,7 +125,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
         auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
         auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
-                                            s.timeout_ns, calls);
+                                            s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
         jobs.push_back(
             make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));
     }

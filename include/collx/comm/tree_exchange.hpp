@@ -57,6 +57,18 @@ private:
     Core* parent_;
 };
 
+// All connections of the tree, without waiting for any: whoever gives up while it waits for one neighbour must reach
+// the others.
+template <class Links>
+[[gnu::cold]] void open_tree(Links& net) {
+    const int n = net.size(), me = net.rank();
+    for (int s = 1; s < n; s *= 2) {
+        if ((me & s) != 0) (void)net.tx(port::blocking, me - s);
+        else if (me + s < n) (void)net.rx(port::blocking, me + s);
+        if ((me & s) != 0) break;
+    }
+}
+
 // Cost: 2 log2(n) messages one after the other, of up to n * bytes.
 template <class Core, class Visit>
 [[gnu::cold]] void exchange_over_tree(Core& c, const void* mine, std::size_t bytes, Visit&& visit,
@@ -68,12 +80,7 @@ template <class Core, class Visit>
         return static_cast<std::size_t>(first + count < n ? count : n - first) * bytes;
     };
     std::memcpy(at(me), mine, bytes);
-    // All connections of the tree first: whoever gives up while it waits for one neighbour must reach the others.
-    for (int s = 1; s < n; s *= 2) {
-        if ((me & s) != 0) (void)c.net.tx(port::blocking, me - s);
-        else if (me + s < n) (void)c.net.rx(port::blocking, me + s);
-        if ((me & s) != 0) break;
-    }
+    open_tree(c.net);
     table_messages<Core> messages(c, timeout_ns, parent);
     int span = 1;
     for (; span < n && (me & span) == 0; span *= 2)
@@ -84,7 +91,7 @@ template <class Core, class Visit>
     }
     for (span /= 2; span > 0; span /= 2)
         if (me + span < n) messages.send(me + span, table.data(), table.size());
-    c.flush(timeout_ns);
+    c.flush(port::blocking, timeout_ns);
     for (int r = 0; r < n; ++r) visit(r, at(r));
 }
 

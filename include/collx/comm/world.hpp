@@ -15,6 +15,8 @@
 COLLX_BEGIN_NAMESPACE
 
 struct socket_calls;
+struct host_description;
+struct job_protection;
 
 namespace detail {
 
@@ -35,6 +37,10 @@ counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t ti
     }
 }
 
+// As a rank of that host, whatever the environment says, and with system calls of one's own: for tests.
+COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
+                                          const host_description& h, const socket_calls& calls);
+
 COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
                                        int local_size);
 
@@ -42,7 +48,9 @@ COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, 
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n);
 // Jobs of threads of which only some share memory, as if they were on several hosts. They listen on loopback.
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of);
-COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of, const socket_calls& calls);
+// by: for each rank, or null.
+COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of, const socket_calls& calls,
+                                                     const job_protection* by = nullptr);
 
 } // namespace detail
 

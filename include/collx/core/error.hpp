@@ -24,11 +24,13 @@ enum class errc : unsigned char {
     environment,      // a COLLX_* variable or launcher setting makes no sense
     protocol,         // a peer sent something its own schedule does not allow
     forked,           // used in a child process that fork() made
+    security,         // a peer could not prove that it has the job's key, or what it sent was changed on the way
 };
+inline constexpr errc last_errc = errc::security;
 
 constexpr const char* name_of(errc c) {
-    constexpr const char* names[] = {"invalid_argument", "mismatch",    "peer_failed", "timeout",  "aborted",
-                                     "resource",         "unsupported", "environment", "protocol", "forked"};
+    constexpr const char* names[] = {"invalid_argument", "mismatch",    "peer_failed", "timeout", "aborted", "resource",
+                                     "unsupported",      "environment", "protocol",    "forked",  "security"};
     return names[static_cast<int>(c)];
 }
 

@@ -18,6 +18,32 @@ struct bound_window {
     window_memory memory;
     std::uint64_t iteration = 0;
     std::size_t position = 0; // in the rings: the same on all ranks
+    // By this rank so far, in windows and, where nothing is copied, in the buffers of all ranks.
+    std::uint64_t bytes_written = 0, bytes_read = 0;
+
+    // What one call takes: iterations from `first` on, their data in the lines or in the rings from `position` on.
+    struct share {
+        std::uint64_t first = 0;
+        bool is_inline = false;
+        std::size_t position = 0, iteration_bytes = 0; // 0: no data
+    };
+    // Takes `count` iterations of `bytes` and their ring space; later calls go on behind it.
+    share take(std::size_t count, std::size_t bytes, bool fits_lines) {
+        share s{.first = iteration, .is_inline = fits_lines && bytes <= signal_line::inline_bytes};
+        iteration += count;
+        const std::size_t ring = memory.ring_bytes();
+        if (s.is_inline || bytes == 0 || ring == 0) return s;
+        const std::size_t each = s.iteration_bytes = spaced_bytes(bytes, memory.shape().stage_bytes);
+        s.position = position + each > ring ? 0 : position;
+        const std::size_t end = s.position + each;
+        if (count == 1 || end + (count - 1) * each <= ring) {
+            position = end + (count - 1) * each;
+        } else {
+            const std::size_t until_end = (ring - s.position) / each;
+            position = ((count - until_end - 1) % (ring / each) + 1) * each;
+        }
+        return s;
+    }
 };
 
 // Where a rank's own buffers are: offsets in the arena, or addresses in its process where ranks attach to each other.
@@ -33,8 +59,15 @@ struct bound_schedule {
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
-    bool zero_copy = false;         // peers read and write the user's own buffers
-    bool lends = false;             // all messages go straight to an output: they may be read where they lie
+    std::size_t most_bytes = 0;       // of one chunk that a slot or a window stage takes at once
+    bool zero_copy = false;           // peers read and write the user's own buffers
+    bool lends = false;               // all messages go straight to an output: they may be read where they lie
+    bool is_short_form = false;       // can be run by run_short (exec/short_call.hpp)
+    bound_schedule* counts = nullptr; // runs first where ranks relay parts whose counts they do not know; null: none do
+    // By strand and step, between hosts: what may be done with the user's memory (see far.hpp).
+    static constexpr char stays = 1; // what the step has put into `out` is not written again
+    static constexpr char alone = 2; // it is the only one to touch what it stores, and to receive from its peer
+    std::vector<std::vector<char>> far;
     bound_window* window = nullptr; // null where channels alone are used
     std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;

@@ -22,11 +22,11 @@ bool stays_as_it_is(const sched::program& p, const pieces& cuts, const T* in, co
         for (const auto& s : strand) {
             if (s.dst.where != sched::place::out) continue;
             for (int i = 0; i < s.dst.chunks.count; ++i) {
-                const int c = s.dst.chunks.at(i, cuts.chunks);
+                const int c = cuts.chunk(s.dst.chunks, i);
                 const T *begin = out + cuts.out.offset(c), *end = begin + cuts.out.size(c);
                 if (end <= from || to <= begin) continue;
                 const bool is_itself = s.what == sched::copy && s.src.where == sched::place::in &&
-                                       in + cuts.in.offset(s.src.chunks.at(i, cuts.chunks)) == begin;
+                                       in + cuts.in.offset(cuts.chunk(s.src.chunks, i)) == begin;
                 if (!is_itself) return false;
             }
         }

@@ -39,9 +39,13 @@ public:
         if constexpr (plain) streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes();
     }
 
+    // Where results are sent on from where they lie, they had better stay in the caches.
+    void stay_in_caches() { streams_ = false; }
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
+    void set_ranks(int contributors) { ranks_ = contributors; }
     const In& input() const { return in_; }
     const Out& output() const { return out_; }
+    const Op& op() const { return op_; }
 
     // A local operand as wire elements: what send and put do.
     void load(Wire* to, sched::place from, std::size_t at, std::size_t n) const {

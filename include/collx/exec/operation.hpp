@@ -15,6 +15,7 @@ public:
     virtual task_state advance() = 0;
     task_state state = task_state::blocked; // kept by the progress engine for whoever waits
     failure error{};
+    int at_port = -1;     // that its messages travel on
     int waiting_for = -1; // a peer that a blocked strand waits for; of several strands another each time it is asked
 };
 

@@ -18,15 +18,24 @@ struct pieces {
 
     chunk_layout in, out;
     int chunks;
-    std::size_t elems; // of one chunk that travel at once
-    std::size_t count; // iterations: pieces of the largest chunk, at least one
+    std::size_t elems;           // of one chunk that travel at once
+    std::size_t count;           // iterations: pieces of the largest chunk, at least one
+    const chunk_layout* relayed; // sizes of scratch chunks where they are not the input's; they stay the caller's
 
-    COLLX_HD pieces(chunk_layout in_, chunk_layout out_, int chunks_, std::size_t elems_)
-        : in(in_), out(out_), chunks(chunks_), elems(elems_ == 0 ? 1 : elems_) {
-        const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
+    COLLX_HD pieces(chunk_layout in_, chunk_layout out_, int chunks_, std::size_t elems_,
+                    const chunk_layout* relayed_ = nullptr)
+        : in(in_), out(out_), chunks(chunks_), elems(elems_ == 0 ? 1 : elems_), relayed(relayed_) {
+        std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
+        if (relayed != nullptr && relayed->largest() > most) most = relayed->largest();
         count = most <= elems ? 1 : (most + elems - 1) / elems; // a division costs as much as a short call's step
     }
 
+    // A single chunk looked up here and now: three divisions are a good part of a short call.
+    COLLX_HD static sched::chunk_set settled(const sched::chunk_set& c, int chunks) {
+        return c.count == 1 && chunks > 0 ? sched::chunk_set(c.at(0, chunks)) : c;
+    }
+    // Requires: the set is settled.
+    COLLX_HD int chunk(const sched::chunk_set& c, int i) const { return c.count == 1 ? c.first : c.at(i, chunks); }
     COLLX_HD part cut(const chunk_layout& l, int chunk, std::size_t piece) const {
         const std::size_t size = l.size(chunk), begin = piece * elems;
         if (begin >= size) return {l.offset(chunk), 0};
@@ -41,22 +50,26 @@ struct pieces {
     // An operand of the step in its own buffer; scratch holds one piece per chunk.
     COLLX_HD part local(sched::place p, int chunk, std::size_t piece) const {
         if (p == sched::place::out) return cut(out, chunk, piece);
-        part from = cut(in, chunk, piece);
+        part from = cut(p == sched::place::tmp ? scratch() : in, chunk, piece);
         if (p == sched::place::tmp || p == sched::place::none) from.at = static_cast<std::size_t>(chunk) * elems;
         return from;
     }
     COLLX_HD std::size_t message_elems(sched::place p, const sched::chunk_set& set, std::size_t piece) const {
         std::size_t n = 0;
-        for (int i = 0; i < set.count; ++i) n += local(p, set.at(i, chunks), piece).count;
+        for (int i = 0; i < set.count; ++i) n += local(p, chunk(set, i), piece).count;
         return n;
     }
-    // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message.
+    // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message. Of
+    // several chunks each counts, not their sum: two wrong counts must not hide each other.
     COLLX_HD std::uint32_t transfer_tag(const sched::ref& r) const {
-        const chunk_layout& l = r.where == sched::place::out ? out : in;
+        const chunk_layout& l = r.where == sched::place::out ? out : r.where == sched::place::tmp ? scratch() : in;
         std::size_t n = 0;
-        for (int i = 0; i < r.chunks.count; ++i) n += l.size(r.chunks.at(i, chunks));
+        for (int i = 0; i < r.chunks.count; ++i) n = n * 31 + l.size(chunk(r.chunks, i));
         return static_cast<std::uint32_t>(n);
     }
+
+private:
+    COLLX_HD const chunk_layout& scratch() const { return relayed != nullptr ? *relayed : in; }
 };
 
 COLLX_END_NAMESPACE

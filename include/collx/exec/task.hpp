@@ -5,43 +5,45 @@
 #pragma once
 
 #include <cerrno>
-#include <collx/core/pointers.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
-#include <collx/core/clock.hpp>
-#include <collx/exec/bound_schedule.hpp>
-#include <collx/exec/lending.hpp>
-#include <collx/exec/mover.hpp>
-#include <collx/exec/operation.hpp>
-#include <collx/exec/pieces.hpp>
-#include <collx/transport/links.hpp>
+#include <collx/exec/channel_steps.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 template <class Links, class Mover>
-class task final : public operation {
+class task final : public channel_steps<Links, Mover> {
+    using steps = channel_steps<Links, Mover>;
+    using steps::blocked_on, steps::broken, steps::run_channel, steps::is_returned;
+    using steps::cuts_, steps::links_, steps::mover_, steps::must_return_, steps::plan_;
+    using typename steps::part, typename steps::strand;
+
 public:
-    using wire = typename Mover::wire_type;
+    using steps::error;
+    using typename steps::wire;
     static constexpr int max_strands = 8;
 
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
     // attached: a zero-copy schedule on private buffers, read through the kernel.
+    // relayed: the chunks kept in scratch, where they are not of the input's sizes.
     task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out,
-         std::size_t piece_elems, bool attached = false)
-        : links_(links), plan_(plan), mover_(mover), cuts_(in, out, plan.chunks, piece_elems), attached_(attached) {
+         std::size_t piece_elems, bool attached = false, const chunk_layout* relayed = nullptr)
+        : steps(links, plan, mover, pieces(in, out, plan.chunks, piece_elems, relayed)), attached_(attached) {
         stride_bytes_ = round_up(cuts_.elems * sizeof(wire), alignof(wire));
-        if (plan.window != nullptr) enter_window(*plan.window);
+        this->at_port = plan.at_port;
+        if (plan.window != nullptr) {
+            window_ = plan.window->memory;
+            share_ = plan.window->take(cuts_.count,
+                                       plan.zero_copy ? 0 : stride_bytes_ * static_cast<std::size_t>(plan.chunks),
+                                       alignof(wire) <= 8);
+        }
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)
-            strands_[count_++] = {s.data(), s.data(), s.data() + s.size(), 0, first_position_, 0, nullptr};
+            strands_[count_] = {s.data(), s.data(), s.data() + s.size(), 0, share_.position, 0, count_, nullptr},
+            ++count_;
     }
-
-    // Large messages are done when they were taken, lent or not: what a program may rely on must not depend on which
-    // was cheaper at the moment.
-    void wait_for_readers() { must_return_ = cuts_.in.largest() * sizeof(wire) >= least_lent_bytes; }
 
     task_state advance() override {
         bool moved = false, again;
@@ -55,22 +57,15 @@ public:
                 if (error) return task_state::failed;
                 left += st.piece != cuts_.count;
             }
-            if (left == 0) return must_return_ && !is_returned() ? task_state::blocked : task_state::done;
+            if (left == 0)
+                return (must_return_ || !links_.is_one_host()) && !is_returned() ? task_state::blocked
+                                                                                 : task_state::done;
         } while (again);
         if (++turn_ >= count_) turn_ = 0;
         return moved ? task_state::moved : task_state::blocked;
     }
 
 private:
-    struct strand {
-        const sched::step *pc, *begin, *end;
-        std::size_t piece;
-        std::size_t position; // of this iteration in the window's rings
-        int seen;             // wait_all: peers already found
-        std::size_t* covered; // by step: the first piece that has not gone with an earlier one; null while none has
-    };
-    using part = pieces::part;
-
     // Runs to the end of this iteration or until blocked. True if anything was done.
     bool run_iteration(strand& st) {
         const sched::step* const first = st.pc;
@@ -82,7 +77,7 @@ private:
         }
         st.pc = st.begin;
         ++st.piece;
-        st.position = fitting(st.position + iteration_bytes_);
+        st.position = fitting(st.position + share_.iteration_bytes);
         return true;
     }
 
@@ -96,181 +91,25 @@ private:
     }
 
     // -------------------------------------------------------------- the window's rings
-    // Takes this call's iterations and ring space; later calls go on behind it.
-    void enter_window(bound_window& w) {
-        window_ = w.memory;
-        base_ = w.iteration;
-        w.iteration += cuts_.count;
-        const std::size_t bytes = stride_bytes_ * static_cast<std::size_t>(plan_.chunks);
-        inline_window_ = bytes <= signal_line::inline_bytes && alignof(wire) <= 8;
-        if (inline_window_ || plan_.zero_copy || bytes == 0 || window_.shape().ring_bytes() == 0)
-            return; // signals only: no ring
-        iteration_bytes_ = round_up(bytes, cache_line_bytes);
-        first_position_ = fitting(w.position);
-        const std::size_t ring = window_.shape().ring_bytes(), until_end = (ring - first_position_) / iteration_bytes_;
-        w.position = cuts_.count <= until_end
-                         ? first_position_ + cuts_.count * iteration_bytes_
-                         : ((cuts_.count - until_end - 1) % (ring / iteration_bytes_) + 1) * iteration_bytes_;
-    }
     std::size_t fitting(std::size_t position) const {
-        return position + iteration_bytes_ > window_.shape().ring_bytes() ? 0 : position;
+        return position + share_.iteration_bytes > window_.ring_bytes() ? 0 : position;
     }
 
     wire* window_at(int rank, int segment, const strand& st, int chunk) const {
-        std::byte* at = inline_window_ ? window_.line(rank, segment, base_ + st.piece).payload
-                                       : window_.segment(rank, segment, st.position);
+        std::byte* at = share_.is_inline ? window_.line(rank, segment, share_.first + st.piece).payload
+                                         : window_.segment(rank, segment, st.position);
         return reinterpret_cast<wire*>(at + static_cast<std::size_t>(chunk) * stride_bytes_);
-    }
-
-    // -------------------------------------------------------------- channels
-    bool run_channel(const sched::step& s, strand& st) {
-        if (st.covered != nullptr && st.piece < st.covered[&s - st.begin]) return true; // went with an earlier piece
-        const bool receives = (s.what & sched::recv) != 0, sends = (s.what & sched::send) != 0;
-        const sched::ref& shape =
-            (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
-        const std::size_t n = cuts_.message_elems(shape.where, shape.chunks, st.piece);
-        if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
-        const std::size_t bytes = framed(n * sizeof(wire));
-        const std::uint32_t tag = cuts_.transfer_tag(shape);
-        const bool measures = plan_.lends && bytes >= least_measured_bytes;
-        receiving_end* rx = nullptr;
-        sending_end* tx = nullptr;
-        const wire* in = nullptr;
-        wire* out = nullptr;
-        if (receives) {
-            rx = &links_.rx(plan_.at_port, s.peer_from);
-            if (!rx->has_message()) return blocked_on(s.peer_from);
-            if (rx->is_lent()) return borrow(s, st, *rx, tag);
-            if (!rx->is_expected(bytes, tag)) return broken(errc::mismatch, s.peer_from);
-            if (measures) links_.ask_to_borrow(*rx, s.peer_from);
-            in = reinterpret_cast<const wire*>(rx->peek(bytes));
-        }
-        if (sends) {
-            tx = &links_.tx(plan_.at_port, s.peer_to);
-            if (!tx->has_room()) return blocked_on(s.peer_to);
-            if (may_lend(s) && tx->prefers_to_lend(bytes, lent_bytes(s, st))) return lend(s, st, *tx, tag);
-            out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
-        }
-        const bool samples = measures && (tx != nullptr ? tx->is_sampled() : rx->is_sampled());
-        const std::int64_t began = samples ? now_ns() : 0;
-        for (int i = 0; i < shape.chunks.count; ++i) {
-            const std::size_t done = touch(s, st, i, in, out);
-            if (in != nullptr) in += done;
-            if (out != nullptr) out += done;
-        }
-        if (samples && tx != nullptr) tx->add_cost(now_ns() - began, bytes);
-        if (samples && tx == nullptr) rx->say_cost(false, now_ns() - began, bytes);
-        if (tx != nullptr) tx->commit(bytes, tag);
-        if (rx != nullptr) rx->release(bytes);
-        return true;
-    }
-
-    // -------------------------------------------------------------- lending: see channel.hpp
-    // Only plain memory: what hooks or a wire type would change on the way cannot be read at its place.
-    bool may_lend(const sched::step& s) const {
-        if constexpr (Mover::plain && alignof(wire) <= 16)
-            return plan_.lends && s.what == sched::send && s.src.where == sched::place::in && s.src.chunks.count == 1 &&
-                   cuts_.in.size(s.src.chunks.at(0, plan_.chunks)) * sizeof(wire) >= least_lent_bytes &&
-                   links_.may_lend() &&
-                   stays_as_it_is(plan_.steps, cuts_, mover_.input().data(), mover_.output().data(),
-                                  s.src.chunks.at(0, plan_.chunks));
-        return false;
-    }
-    std::size_t lent_bytes(const sched::step& s, const strand& st) const {
-        return cuts_.several(cuts_.in, s.src.chunks.at(0, plan_.chunks), st.piece, most_lent_bytes / sizeof(wire)) *
-               sizeof(wire);
-    }
-    void cover(const sched::step& s, strand& st, std::size_t elems) {
-        if (st.covered == nullptr) {
-            covered_.emplace_back(static_cast<std::size_t>(st.end - st.begin));
-            st.covered = covered_.back().data();
-        }
-        st.covered[&s - st.begin] = st.piece + (elems + cuts_.elems - 1) / cuts_.elems;
-    }
-    bool lend(const sched::step& s, strand& st, sending_end& tx, std::uint32_t tag) {
-        if constexpr (Mover::plain) {
-            const int chunk = s.src.chunks.at(0, plan_.chunks);
-            const std::size_t n = cuts_.several(cuts_.in, chunk, st.piece, most_lent_bytes / sizeof(wire));
-            tx.lend(mover_.input().data() + cuts_.cut(cuts_.in, chunk, st.piece).at, n * sizeof(wire), tag);
-            cover(s, st, n);
-            must_return_ = true;
-        }
-        return true;
-    }
-    bool borrow(const sched::step& s, strand& st, receiving_end& rx, std::uint32_t tag) {
-        const int chunk = s.dst.chunks.at(0, plan_.chunks), peer = s.peer_from;
-        const std::size_t n = cuts_.several(cuts_.out, chunk, st.piece, most_lent_bytes / sizeof(wire));
-        if (!plan_.lends || !rx.is_expected(n * sizeof(wire), tag)) return broken(errc::mismatch, peer);
-        const std::int64_t began = now_ns();
-        if (!take_lent(s, st, rx.lent_at(), chunk, n))
-            return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
-        rx.say_cost(true, now_ns() - began, n * sizeof(wire));
-        // A lender that gave up has said so before its memory became something else.
-        if (const failure f = links_.failed()) return error = f, false;
-        cover(s, st, n);
-        rx.release_lent();
-        return true;
-    }
-    // All at once where it only has to be put into plain memory, else piece by piece through the cache.
-    bool take_lent(const sched::step& s, const strand& st, std::uint64_t address, int chunk, std::size_t n) {
-        if constexpr (Mover::plain)
-            if (s.what == (sched::recv | sched::copy))
-                return links_.read_private(
-                    s.peer_from, const_cast<wire*>(mover_.output().data()) + cuts_.cut(cuts_.out, chunk, st.piece).at,
-                    address, n * sizeof(wire));
-        const std::size_t most = n < cuts_.elems ? n : cuts_.elems;
-        std::vector<std::byte> room(most * sizeof(wire));
-        auto* const part = reinterpret_cast<wire*>(room.data());
-        strand at = st;
-        for (std::size_t done = 0; done < n; done += most, ++at.piece) {
-            const std::size_t m = n - done < most ? n - done : most;
-            if (!links_.read_private(s.peer_from, part, address + done * sizeof(wire), m * sizeof(wire))) return false;
-            touch(s, at, 0, part, nullptr);
-        }
-        return true;
-    }
-    // Whether the peers have read what was lent to them; until then the user must not write it.
-    bool is_returned() {
-        for (const auto& strand : plan_.steps.strands)
-            for (const auto& s : strand)
-                if ((s.what & sched::send) != 0 && !links_.tx(plan_.at_port, s.peer_to).is_drained())
-                    return blocked_on(s.peer_to);
-        return true;
-    }
-
-    // A slot's header line is aligned for ordinary types only; short messages of wider ones go to the ring.
-    static constexpr std::size_t framed(std::size_t bytes) {
-        return alignof(wire) > 16 && bytes <= slot_header::inline_bytes ? slot_header::inline_bytes + 1 : bytes;
-    }
-
-    // One chunk of a channel step; returns its number of elements.
-    std::size_t touch(const sched::step& s, strand& st, int i, const wire* in, wire* out) {
-        const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
-        if (in == nullptr) {
-            const part p = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
-            mover_.load(out, s.src.where, p.at, p.count);
-            return p.count;
-        }
-        const part to = cuts_.local(s.dst.where, dst_chunk, st.piece);
-        if ((s.what & (sched::reduce | sched::reduce_after)) != 0) {
-            const part own = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
-            mover_.combine(in, (s.what & sched::reduce) != 0, s.src.where, own.at, s.dst.where, to.at, out, own.count);
-            return own.count;
-        }
-        if ((s.what & sched::copy) != 0) mover_.store(s.dst.where, to.at, in, to.count);
-        if (out != nullptr && to.count != 0) std::memcpy(static_cast<void*>(out), in, to.count * sizeof(wire));
-        return to.count;
     }
 
     // -------------------------------------------------------------- windows
     bool run_signal(const sched::step& s, strand& st) {
-        auto& line = window_.line(links_.rank(), s.index, base_ + st.piece);
+        auto& line = window_.line(links_.rank(), s.index, share_.first + st.piece);
         if (plan_.zero_copy) publish_buffers(line);
-        line.number.store(base_ + st.piece + 1, std::memory_order_release);
+        line.number.store(share_.first + st.piece + 1, std::memory_order_release);
         return true;
     }
     bool run_wait(const sched::step& s, strand& st) {
-        const std::uint64_t i = base_ + st.piece;
+        const std::uint64_t i = share_.first + st.piece;
         if (i < s.lag) return true;
         const std::uint64_t at = i - s.lag;
         if (s.peer_from != sched::all_ranks) {
@@ -284,8 +123,9 @@ private:
     }
     bool run_get(const sched::step& s, strand& st) {
         for (int i = 0; i < s.dst.chunks.count; ++i) {
-            const int chunk = s.src.chunks.at(i, plan_.chunks);
-            const part to = cuts_.local(s.dst.where, s.dst.chunks.at(i, plan_.chunks), st.piece);
+            const int chunk = cuts_.chunk(s.src.chunks, i);
+            const part to = cuts_.local(s.dst.where, cuts_.chunk(s.dst.chunks, i), st.piece);
+            plan_.window->bytes_read += to.count * sizeof(wire);
             if (attached_) {
                 if (!read_attached(s, chunk, to, st))
                     return broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, s.peer_from);
@@ -299,26 +139,30 @@ private:
         const int me = links_.rank(), count = s.peer_to - s.peer_from;
         const auto** sources = reinterpret_cast<const wire**>(plan_.sources.data());
         for (int i = 0; i < s.dst.chunks.count; ++i) {
-            const int src_chunk = s.src.chunks.at(i, plan_.chunks), dst_chunk = s.dst.chunks.at(i, plan_.chunks);
+            const int src_chunk = cuts_.chunk(s.src.chunks, i), dst_chunk = cuts_.chunk(s.dst.chunks, i);
             for (int k = 0; k < count; ++k) sources[k] = remote_at(s.src.where, s.peer_from + k, src_chunk, st);
             const part own = cuts_.local(sched::is_window(s.own) ? sched::place::in : s.own, src_chunk, st.piece);
             const part to = cuts_.local(s.dst.where, dst_chunk, st.piece);
             if ((s.what & sched::to_all) != 0) {
+                count_moved(count, count, to.count);
                 fold_into_all(sources, count, dst_chunk, st, to);
                 continue;
             }
             wire* also =
                 s.also != sched::place::none ? window_at(me, sched::segment_of(s.also), st, dst_chunk) : nullptr;
             const int own_index = me >= s.peer_from && me < s.peer_to ? me - s.peer_from : -1;
+            const bool own_is_private = own_index >= 0 && s.own != sched::place::none && !sched::is_window(s.own);
+            count_moved(also != nullptr ? 1 : 0, count - (own_is_private ? 1 : 0), to.count);
             mover_.fold_ranks(sources, count, own_index, s.own, own.at, s.dst.where, to.at, also, to.count);
         }
         return true;
     }
     bool run_copy(const sched::step& s, strand& st) {
         for (int i = 0; i < s.src.chunks.count; ++i) {
-            const int dst_chunk = s.dst.chunks.at(i, plan_.chunks);
-            const part p = cuts_.local(s.src.where, s.src.chunks.at(i, plan_.chunks), st.piece);
+            const int dst_chunk = cuts_.chunk(s.dst.chunks, i);
+            const part p = cuts_.local(s.src.where, cuts_.chunk(s.src.chunks, i), st.piece);
             if (sched::is_window(s.dst.where)) {
+                count_moved(1, 0, p.count);
                 mover_.load(window_at(links_.rank(), sched::segment_of(s.dst.where), st, dst_chunk), s.src.where, p.at,
                             p.count);
             } else {
@@ -326,6 +170,11 @@ private:
             }
         }
         return true;
+    }
+
+    void count_moved(int writes, int reads, std::size_t elems) {
+        plan_.window->bytes_written += static_cast<std::size_t>(writes) * elems * sizeof(wire);
+        plan_.window->bytes_read += static_cast<std::size_t>(reads) * elems * sizeof(wire);
     }
 
     // -------------------------------------------------------------- zero copy: the operand is a peer's own buffer
@@ -340,7 +189,7 @@ private:
     }
     user_buffers buffers_of(int rank, const strand& st) const {
         user_buffers b;
-        std::memcpy(&b, window_.line(rank, 0, base_ + st.piece).payload, sizeof b);
+        std::memcpy(&b, window_.line(rank, 0, share_.first + st.piece).payload, sizeof b);
         return b;
     }
     const wire* remote_at(sched::place where, int rank, int chunk, const strand& st) const {
@@ -368,29 +217,14 @@ private:
         }
     }
 
-    bool blocked_on(int peer) {
-        waiting_for = peer;
-        return false;
-    }
-    bool broken(errc code, int peer) {
-        error = failure(code, peer);
-        return false;
-    }
-
 public:
     static constexpr int max_zero_copy_ranks = 64;
 
 private:
-    Links& links_;
-    bound_schedule& plan_;
-    Mover mover_;
-    pieces cuts_;
     std::size_t stride_bytes_;
     window_memory window_;
-    std::uint64_t base_ = 0; // iterations of the window before this call
-    std::size_t first_position_ = 0, iteration_bytes_ = 0;
-    bool inline_window_ = false, attached_ = false, must_return_ = false;
-    std::vector<std::vector<std::size_t>> covered_;
+    bound_window::share share_;
+    bool attached_ = false;
     int count_ = 0, turn_ = 0; // turn_: the strand that is asked first
     strand strands_[max_strands];
 };

@@ -15,33 +15,44 @@
 #include <collx/algo/recursive_doubling.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/algo/scan.hpp>
-#include <collx/plan/selector.hpp>
+#include <collx/plan/host_selector.hpp>
+#include <collx/plan/problem.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 // Above this many bytes a call is a matter of bandwidth: a message costs about as much as moving so many bytes.
 inline constexpr std::size_t long_message_bytes = 32 * 1024;
+// Up to here a sum among 2^k ranks halves and doubles: as few bytes as a ring in fewer steps, each of which must wait
+// for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
+// a broadcast down a tree, before a chain's overlap pays.
+inline constexpr std::size_t few_steps_bytes = 512 * 1024;
 } // namespace detail
 
 template <collective C>
 [[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
+    if (p.hosts != nullptr)
+        if (bound_schedule* among = detail::select_among_hosts<C>(cache, p)) return *among;
     [[maybe_unused]] const bool is_long = p.bytes > detail::long_message_bytes;
     if constexpr (C == collective::all_reduce) {
         if (!is_long) return cache.bind(algo::recursive_doubling_all_reduce{}, p.at_port);
-        if (p.ordered) return cache.bind(algo::halving_doubling_all_reduce{}, p.at_port);
+        const bool is_power = (p.ranks & (p.ranks - 1)) == 0;
+        if (p.ordered || (is_power && p.bytes <= detail::few_steps_bytes))
+            return cache.bind(algo::halving_doubling_all_reduce{}, p.at_port);
         return cache.bind(algo::ring_all_reduce{}, p.at_port);
     } else if constexpr (C == collective::reduce) {
         if (is_long && p.ranks > 2) return cache.bind(algo::chain_reduce{.root = p.root}, p.at_port);
         return cache.bind(algo::binomial_reduce{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::broadcast) {
-        if (is_long && p.ranks > 2) return cache.bind(algo::chain_broadcast{.root = p.root}, p.at_port);
+        if (p.bytes > detail::few_steps_bytes && p.ranks > 2)
+            return cache.bind(algo::chain_broadcast{.root = p.root}, p.at_port);
         return cache.bind(algo::binomial_broadcast{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::all_gather) {
-        if (is_long) return cache.bind(algo::ring_all_gather{}, p.at_port);
+        if (p.bytes > 4 * detail::long_message_bytes) return cache.bind(algo::ring_all_gather{}, p.at_port);
         return cache.bind(algo::bruck_all_gather{}, p.at_port);
     } else if constexpr (C == collective::reduce_scatter) {
         if (p.ordered) return cache.bind(algo::pairwise_reduce_scatter{}, p.at_port);
+        if (!is_long) return cache.bind(algo::halving_reduce_scatter{}, p.at_port);
         return cache.bind(algo::ring_reduce_scatter{}, p.at_port);
     } else if constexpr (C == collective::gather) {
         return cache.bind(algo::linear_gather{.root = p.root}, p.at_port);

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <collx/exec/short_call.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/transport/links.hpp>
 
@@ -69,10 +70,52 @@ struct footprint {
     }
 };
 
-// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from.
+// Finds the steps that may send from and receive into the user's memory.
+inline void find_far(bound_schedule& b) {
+    const auto& strands = b.steps.strands;
+    std::vector<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
+    const auto add = [&](std::vector<int>& count, const sched::ref& r) {
+        for (int i = 0; r.where == sched::place::out && i < r.chunks.count; ++i)
+            ++count[static_cast<std::size_t>(r.chunks.at(i, b.chunks))];
+    };
+    const auto all_are = [&](const sched::ref& r, const std::vector<int>& x, const auto& y) {
+        for (int i = 0; i < r.chunks.count; ++i) {
+            const auto c = static_cast<std::size_t>(r.chunks.at(i, b.chunks));
+            if (x[c] != y(c)) return false;
+        }
+        return r.where == sched::place::out;
+    };
+    for (const auto& strand : strands)
+        for (const auto& s : strand) {
+            add(writes, s.dst), add(touches, s.dst), add(touches, s.src);
+            if ((s.what & sched::recv) == 0) continue;
+            if (static_cast<std::size_t>(s.peer_from) >= from.size())
+                from.resize(static_cast<std::size_t>(s.peer_from) + 1);
+            ++from[static_cast<std::size_t>(s.peer_from)];
+        }
+    for (const auto& strand : strands) {
+        b.far.emplace_back();
+        before.assign(writes.size(), 0);
+        for (const auto& s : strand) {
+            add(before, s.dst);
+            char flags = 0;
+            if ((s.what & sched::send) != 0 &&
+                all_are((s.what & sched::recv) != 0 ? s.dst : s.src, before, [&](std::size_t c) { return writes[c]; }))
+                flags |= bound_schedule::stays;
+            if (s.what == (sched::recv | sched::copy) && from[static_cast<std::size_t>(s.peer_from)] == 1 &&
+                all_are(s.dst, touches, [](std::size_t) { return 1; }))
+                flags |= bound_schedule::alone;
+            b.far.back().push_back(flags);
+        }
+    }
+}
+
+// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
+// chunks are settled.
 inline void own_orders(bound_schedule& b) {
     std::vector<const int*> seen;
     const auto own = [&](sched::chunk_set& c) {
+        c = pieces::settled(c, b.chunks);
         if (c.order == nullptr) return;
         std::size_t i = 0;
         while (i < seen.size() && seen[i] != c.order) ++i;
@@ -84,6 +127,15 @@ inline void own_orders(bound_schedule& b) {
     };
     for (auto& strand : b.steps.strands)
         for (auto& s : strand) own(s.src.chunks), own(s.dst.chunks);
+}
+
+// The most bytes of one chunk that a slot or a window stage takes at once.
+inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
+    if (b.zero_copy) return SIZE_MAX;
+    if (b.window == nullptr) return slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
+    const std::size_t stage = b.window->memory.shape().stage_bytes;
+    if (stage == 0) return SIZE_MAX; // signals only
+    return stage / static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1) / 64 * 64;
 }
 
 } // namespace detail
@@ -107,6 +159,16 @@ public:
         }
     }
 
+    // The same for a call in which each rank knows its own counts only, with the schedule that brings relaying ranks
+    // the others. All ranks must choose alike, knowing no count.
+    template <class Algorithm>
+    bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port) {
+        bound_schedule& b = bind(algorithm, at_port);
+        if constexpr (requires { algorithm.counts(); })
+            if (b.counts == nullptr) b.counts = &bind(algorithm.counts(), at_port);
+        return b;
+    }
+
     // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on
     // the port may be using it.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
@@ -116,6 +178,12 @@ public:
         b.scratch_memory.assign(bytes + 64, std::byte{});
         b.scratch = b.scratch_memory.data() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % 64);
         b.scratch_bytes = bytes;
+    }
+
+    // Adds what this rank has moved through the windows.
+    void add_moved(links::traffic& t) const {
+        for (const auto& w : windows_)
+            t.window_bytes_written += w->state.bytes_written, t.window_bytes_read += w->state.bytes_read;
     }
 
     // Rings of 2 MiB: twice the second-level cache of the machines measured, so that lines come back to their writer
@@ -178,10 +246,12 @@ private:
             else f.add(a.record(a.algorithm, r, n));
         b->chunks = a.chunks;
         detail::own_orders(*b);
+        b->is_short_form = !f.zero_copy && a.signals != 0 && is_short_form(b->steps);
         b->max_message_chunks = f.max_message_chunks;
         b->tmp_chunks = a.tmp_chunks;
         b->at_port = at_port;
         b->sources.resize(static_cast<std::size_t>(n));
+        if (!links_.is_one_host()) detail::find_far(*b);
         b->zero_copy = f.zero_copy;
         b->lends = f.lends;
         if (a.signals != 0)
@@ -190,6 +260,7 @@ private:
                                      .segments = f.segments,
                                      .depth = a.depth,
                                      .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.depth) : 0});
+        b->most_bytes = detail::most_bytes(*b, links_.slot_bytes());
         return b;
     }
     // One window per algorithm, port and shape, whatever the root.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The default choice of algorithm and piece size for ranks that share memory. Numbers carry their evidence;
-// docs/performance.md has the measurements.
+// The default choice of algorithm for ranks that share memory. Numbers carry their evidence; docs/performance.md has
+// the measurements.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,20 @@
 #include <collx/algo/pairwise.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
+#include <collx/plan/problem.hpp>
 #include <collx/plan/schedules.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-// What a choice depends on. Everything in it is the same on all ranks.
-struct problem {
-    std::size_t bytes = 0; // of the whole buffer, on the wire
-    int ranks = 1;
-    int root = 0;
-    int at_port = 0;
-    bool zero_copy = false; // all buffers lie in windows
-    bool oversubscribed = false;
-    bool windows = true;  // all ranks share memory
-    bool ordered = false; // operands must be combined in rank order
-};
-
 namespace detail {
 
-// One-shot beats two-shot while a second synchronisation costs more than reading everything n times.
+// One-shot beats two-shot while a second synchronisation costs more than reading everything n times. (2 ranks, near:
+// 4 KiB 0.33 us against 0.57, 16 KiB 1.09 against 1.21, 32 KiB 2.25 against 1.98. 4 ranks on 2 cores: 8 KiB 5.1
+// against 7.7.)
 constexpr std::size_t one_shot_limit(const problem& p) {
-    if (p.oversubscribed) return p.ranks <= 4 ? 4 * 1024 : 16 * 1024;
-    return 2 * 1024;
+    if (p.zero_copy && !p.oversubscribed) return 2 * 1024;
+    if (p.oversubscribed) return 16 * 1024;
+    return p.ranks <= 2 ? 16 * 1024 : p.ranks <= 4 ? 8 * 1024 : 4 * 1024;
 }
 
 // Up to here the others do too: one strand and one signal a call, where the forms of direct.hpp put one piece while
@@ -74,6 +66,7 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
     } else if constexpr (C == collective::reduce_scatter) {
         if (p.bytes <= detail::short_limit) return cache.bind(algo::one_shot_reduce_scatter{}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_reduce_scatter{}, p.at_port);
+        if (detail::prefers_channels(p)) return cache.bind(algo::pairwise_reduce_scatter{}, p.at_port);
         return cache.bind(algo::direct_reduce_scatter{}, p.at_port);
     } else if constexpr (C == collective::gather) {
         return cache.bind(algo::linear_gather{.root = p.root}, p.at_port);
@@ -90,34 +83,6 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
         static_assert(C == collective::barrier);
         return cache.bind(algo::flag_barrier{}, p.at_port);
     }
-}
-
-// The most bytes of one chunk that a slot or a window stage takes at once.
-inline std::size_t bytes_limit(const bound_schedule& b, std::size_t slot_bytes) {
-    if (b.zero_copy) return SIZE_MAX;
-    const auto chunks = static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1);
-    if (b.window != nullptr && b.window->memory.shape().stage_bytes == 0) return SIZE_MAX; // signals only
-    return b.window != nullptr ? b.window->memory.shape().stage_bytes / chunks / 64 * 64
-                               : slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
-}
-
-// How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
-// cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
-inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, std::size_t slot_bytes,
-                               bool oversubscribed, bool one_host = true) {
-    if (b.zero_copy) return chunk_bytes;
-    const std::size_t most = bytes_limit(b, slot_bytes);
-    if (!one_host) return chunk_bytes < most ? chunk_bytes : most; // the system cuts it into segments by itself
-    std::size_t want = 64 * 1024;
-    if (!oversubscribed) {
-        const bool is_window =
-            b.window != nullptr; // a slot waits for one peer, a stage for all: smaller pieces, sooner
-        if (chunk_bytes <= (is_window ? 16u : 32u) * 1024) want = chunk_bytes;
-        else if (chunk_bytes <= 128 * 1024) want = 16 * 1024;
-        else if (chunk_bytes <= 256 * 1024) want = 32 * 1024;
-        else want = 128 * 1024;
-    }
-    return want < most ? want : most;
 }
 
 COLLX_END_NAMESPACE

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include <collx/transport/arena.hpp>
+#include <collx/transport/window.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -21,10 +22,11 @@ struct slot_header {
     static constexpr std::size_t inline_bytes = 112;
     std::atomic<std::uint64_t>
         number;          // written by the sender (release) after the payload; read by the receiver (acquire)
-    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus lent_bit
+    std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus lent_bit or landed_bit
     std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
-    static constexpr std::uint32_t lent_bit = 1u << 31; // the payload is an address in the sender's process
+    static constexpr std::uint32_t lent_bit = 1u << 31;   // the payload is an address in the sender's process
+    static constexpr std::uint32_t landed_bit = 1u << 30; // the payload is where the receiver wanted it
 };
 static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
 
@@ -71,12 +73,20 @@ struct sender_line {
     std::atomic<std::uint64_t> proof_at; // address of proof_of_reading in the sender's own memory
 };
 inline constexpr std::uint64_t proof_of_reading = 0x636f'6c6c'782d'6f6b;
+// Of a channel between hosts: where its next message is wanted. Written by the receiver, `number` last; read by the
+// stream, which is in the same process.
+struct landing_line {
+    std::atomic<std::uint64_t> number; // of the message, + 1
+    std::byte* at;
+    std::uint32_t bytes, tag;
+};
 
 struct channel_memory {
     std::byte* base = nullptr;
     channel_shape shape{};
     receiver_line& receiver() const { return *reinterpret_cast<receiver_line*>(base); }
     sender_line& sender() const { return *reinterpret_cast<sender_line*>(base + 2 * cache_line_bytes); }
+    landing_line& landing() const { return *reinterpret_cast<landing_line*>(base + 4 * cache_line_bytes); }
     std::atomic<std::uint64_t>& taken() const { return receiver().taken; }
     slot_header& slot(std::uint64_t i) const {
         const auto depth = static_cast<std::uint64_t>(shape.depth);
@@ -91,8 +101,13 @@ struct channel_memory {
     std::size_t place(std::size_t position, std::size_t bytes) const {
         return position + bytes > shape.ring_bytes() ? 0 : position;
     }
-    static std::size_t end_of(std::size_t place, std::size_t bytes) {
-        return place + round_up(bytes, cache_line_bytes);
+    // Between hosts both ends of the memory are in one process, where it had better be reused as soon as possible: each
+    // slot has its place.
+    std::byte* own_place(std::uint64_t i) const {
+        return ring() + static_cast<std::size_t>(i % static_cast<std::uint64_t>(shape.depth)) * shape.slot_bytes;
+    }
+    std::size_t end_of(std::size_t place, std::size_t bytes) const {
+        return place + spaced_bytes(bytes, shape.slot_bytes);
     }
 };
 } // namespace detail
@@ -100,22 +115,28 @@ struct channel_memory {
 class sending_end {
 public:
     sending_end() = default;
-    sending_end(std::byte* base, channel_shape shape) : memory_{base, shape} {
+    // is_far: a stream of this process carries on what is committed.
+    sending_end(std::byte* base, channel_shape shape, bool is_far = false) : memory_{base, shape}, is_far_(is_far) {
         next_ = taken_ = memory_.taken().load(std::memory_order_relaxed);
         bytes_left_ = shape.ring_bytes() + sampled_bytes;
     }
 
     bool is_open() const { return memory_.base != nullptr; }
+    bool is_far() const { return is_far_; }
     bool has_room() {
         const auto depth = static_cast<std::uint64_t>(memory_.shape.depth);
         if (next_ - taken_ < depth) return true;
         taken_ = memory_.taken().load(std::memory_order_acquire);
         return next_ - taken_ < depth;
     }
+    // has_room() will be true once this word has reached least_taken().
+    const std::atomic<std::uint64_t>& taken() const { return memory_.taken(); }
+    std::uint64_t least_taken() const { return next_ + 1 - static_cast<std::uint64_t>(memory_.shape.depth); }
     // Where to put the next message of `bytes` (at most slot_bytes), or nullptr while all slots are full.
     std::byte* try_acquire(std::size_t bytes) {
         if (!has_room()) return nullptr;
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
+        if (is_far_) return memory_.own_place(next_);
         return memory_.ring() + memory_.place(position_, bytes);
     }
     void commit(std::size_t bytes, std::uint32_t tag = 0) {
@@ -170,6 +191,12 @@ public:
         slot.number.store(++next_, std::memory_order_release);
         ++messages, ++lent_messages;
         payload_bytes += bytes;
+        lent_until_ = next_;
+    }
+    // Whether everything lent has been taken.
+    bool has_all_back() {
+        if (taken_ < lent_until_) taken_ = memory_.taken().load(std::memory_order_acquire);
+        return taken_ >= lent_until_;
     }
     // Whether everything sent has been taken.
     bool is_drained() {
@@ -188,9 +215,10 @@ private:
     static constexpr std::uint32_t unmeasured = detail::receiver_line::unmeasured;
 
     detail::channel_memory memory_;
-    std::uint64_t next_ = 0, taken_ = 0;
+    std::uint64_t next_ = 0, taken_ = 0, lent_until_ = 0;
     std::size_t position_ = 0;
     piece_cost to_ring_;
+    bool is_far_ = false;
     bool is_lending_ = false, was_lending_ = false; // now; when last settled
     bool always_ = false;
     bool is_trying_ = true;      // at first the ring, whose pages are not even there
@@ -201,21 +229,25 @@ private:
 class receiving_end {
 public:
     receiving_end() = default;
-    receiving_end(std::byte* base, channel_shape shape) : memory_{base, shape} {
+    receiving_end(std::byte* base, channel_shape shape, bool is_far = false) : memory_{base, shape}, is_far_(is_far) {
         next_ = memory_.taken().load(std::memory_order_relaxed);
     }
 
     bool is_open() const { return memory_.base != nullptr; }
     // Whether there is a message.
     bool has_message() const { return memory_.slot(next_).number.load(std::memory_order_acquire) == next_ + 1; }
+    // has_message() will be true once this word has reached next_number().
+    const std::atomic<std::uint64_t>& number() const { return memory_.slot(next_).number; }
+    std::uint64_t next_number() const { return next_ + 1; }
     // Whether it is the one that this end's schedule expects. Requires has_message().
     bool is_expected(std::size_t bytes, std::uint32_t tag = 0) const {
         const auto& slot = memory_.slot(next_);
-        return (slot.bytes & ~slot_header::lent_bit) == bytes && slot.tag == tag;
+        return (slot.bytes & ~(slot_header::lent_bit | slot_header::landed_bit)) == bytes && slot.tag == tag;
     }
     // Where the expected message lies.
     const std::byte* peek(std::size_t bytes) const {
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
+        if (is_far_) return memory_.own_place(next_);
         return memory_.ring() + memory_.place(position_, bytes);
     }
     void release(std::size_t bytes) {
@@ -237,6 +269,23 @@ public:
         was_lent_ = true;
         memory_.taken().store(++next_, std::memory_order_release);
     }
+    // ------------------------------------------------------------------ landing: channels between hosts only
+    bool is_far() const { return is_far_; }
+    // Says where the next message is wanted, if it has not come yet. It lands there or comes as ever. False: it was
+    // said.
+    bool want_at(void* at, std::size_t bytes, std::uint32_t tag) {
+        auto& line = memory_.landing();
+        if (line.number.load(std::memory_order_relaxed) == next_ + 1) return false;
+        line.at = static_cast<std::byte*>(at);
+        line.bytes = static_cast<std::uint32_t>(bytes);
+        line.tag = tag;
+        line.number.store(next_ + 1, std::memory_order_release);
+        return true;
+    }
+    // Requires has_message().
+    bool has_landed() const { return (memory_.slot(next_).bytes & slot_header::landed_bit) != 0; }
+    void release_landed() { memory_.taken().store(++next_, std::memory_order_release); }
+
     // Where to read, once, to find out whether this process may read the sender's memory; 0: it does not lend.
     std::uint64_t proof_at() const { return memory_.sender().proof_at.load(std::memory_order_acquire); }
     // Lets the sender know that lent messages can be read here.
@@ -258,7 +307,7 @@ private:
     detail::channel_memory memory_;
     std::uint64_t next_ = 0;
     std::size_t position_ = 0;
-    bool was_lent_ = false;
+    bool was_lent_ = false, is_far_ = false;
     piece_cost from_ring_, from_lender_;
 };
 

@@ -23,9 +23,9 @@ public:
 
     // Moves everything on that can be without waiting. True if anything moved.
     virtual bool move() = 0;
-    // Whether the system has taken everything that was committed, and a peer that has not taken all of it (-1: none).
-    virtual bool is_flushed() = 0;
-    virtual int find_unflushed() = 0;
+    // A peer for whom something lies here that was committed on a port (-1: on any) and that the system has not taken
+    // yet. -1: there is none. What other ports hold back until their receivers make room is not waited for.
+    virtual int find_unflushed(int at_port) = 0;
     // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
     // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
     // to end as well. -1: none.
@@ -42,6 +42,8 @@ public:
     };
     virtual waiting heard_waiting(int of_rank) = 0;
 
+    // After a failure: the user's memory is the user's again, nothing goes from or to it any more.
+    virtual void settle() = 0;
     // Says goodbye to all, without waiting. What the system has not sent yet it goes on sending.
     virtual void say_bye() = 0;
     // In a child that fork() made: its parent's connections are not its own.

@@ -15,6 +15,7 @@
 
 #include <collx/core/error.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/sched/node_map.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/failure.hpp>
@@ -62,8 +63,10 @@ struct links_layout {
     // For `here` of n ranks of a communicator that spans hosts: one shape of channel for all, whatever the host. Few
     // large slots, because each message costs a round trip of a step; smaller ones where there are many peers
     // (docs/design/sockets.md).
-    static constexpr links_layout across_hosts(int here, int n) {
-        links_layout l{.ranks = here, .channel = {.depth = 4, .slot_bytes = 512 * 1024}, .has_windows = false};
+    // is_crowded: some host has several of the ranks, whose channels are rings of this shape in shared memory.
+    static constexpr links_layout across_hosts(int here, int n, bool is_crowded) {
+        const std::size_t slot_bytes = std::size_t{is_crowded ? 512u : 1024u} * 1024;
+        links_layout l{.ranks = here, .channel = {.depth = 4, .slot_bytes = slot_bytes}, .has_windows = false};
         while (l.channel.slot_bytes > 64 * 1024 &&
                l.channel.ring_bytes() * static_cast<std::size_t>(n - 1) > (std::size_t{64} << 20))
             l.channel.slot_bytes /= 2;
@@ -102,12 +105,14 @@ struct links_control {
 class links {
 public:
     links(arena& a, std::uint64_t offset, int rank, int n)
-        : links(a, offset, rank, n, links_layout::for_ranks(n), {}, nullptr) {}
+        : links(a, offset, rank, n, links_layout::for_ranks(n), {}, node_map(nullptr, 0), nullptr) {}
     // Of a communicator that spans hosts. places: rank -> its place among those that share the arena, -1: elsewhere.
+    // hosts: where all of its ranks are.
     links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout, std::vector<int> places,
-          sole_ptr<far_links> remote)
+          node_map hosts, sole_ptr<far_links> remote)
         : arena_(&a), base_(a.at(offset)), layout_(layout), rank_(rank), size_(n), places_(std::move(places)),
-          next_window_(layout_.control_bytes() + layout_.channels_bytes()), remote_(std::move(remote)) {
+          hosts_(std::move(hosts)), next_window_(layout_.control_bytes() + layout_.channels_bytes()),
+          remote_(std::move(remote)) {
         const auto ends = static_cast<std::size_t>(port::count) * static_cast<std::size_t>(n);
         sending_.resize(ends);
         receiving_.resize(ends);
@@ -120,6 +125,11 @@ public:
     const links_layout& layout() const { return layout_; }
     bool is_one_host() const { return remote_ == nullptr; }
     bool is_here(int peer) const { return places_.empty() || places_[static_cast<std::size_t>(peer)] >= 0; }
+    // The hosts of a communicator that spans several of which some have several of its ranks; null: no such thing.
+    const node_map* crowded_hosts() const {
+        const node_view at = hosts_;
+        return at.nodes() > 1 && at.largest() > 1 ? &hosts_ : nullptr;
+    }
     arena& memory() const { return *arena_; }
     std::size_t slot_bytes() const { return layout_.channel.slot_bytes; }
     int slot_depth() const { return layout_.channel.depth; }
@@ -225,6 +235,7 @@ public:
     void report(failure f) {
         std::uint64_t none = 0;
         control().failed.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+        if (remote_) remote_->settle();
     }
 
     survival_note& note(int of_rank) const {
@@ -238,12 +249,20 @@ public:
     }
 
     struct traffic {
-        std::uint64_t messages = 0, bytes = 0;
+        std::uint64_t messages = 0, bytes = 0;                         // through channels
+        std::uint64_t window_bytes_written = 0, window_bytes_read = 0; // in windows and in other ranks' buffers
     };
     // What this rank has sent through channels so far.
     traffic sent() const {
         traffic t;
         for (const auto& end : sending_) t.messages += end.messages, t.bytes += end.payload_bytes;
+        return t;
+    }
+    // The same, to one peer.
+    traffic sent_to(int peer) const {
+        traffic t;
+        for (auto i = static_cast<std::size_t>(peer); i < sending_.size(); i += static_cast<std::size_t>(size_))
+            t.messages += sending_[i].messages, t.bytes += sending_[i].payload_bytes;
         return t;
     }
 
@@ -279,6 +298,7 @@ private:
     links_layout layout_;
     int rank_, size_;
     std::vector<int> places_; // empty: all are here
+    node_map hosts_;          // of no ranks: all are here
     std::size_t next_window_;
     std::vector<sending_end> sending_;
     std::vector<receiving_end> receiving_;

@@ -51,20 +51,11 @@ public:
         if (helps) hub_->help_others(*this);
         return moved;
     }
-    bool is_flushed() override {
+    int find_unflushed(int at_port) override {
         const detail::turn_taken here(turn_);
-        for (const int p : active_)
-            if (!stream_to(p).is_flushed()) return false;
-        for (const int p : wanted_)
-            if (!stream_to(p).is_flushed()) return false;
-        return true;
-    }
-    int find_unflushed() override {
-        const detail::turn_taken here(turn_);
-        for (const int p : active_)
-            if (!stream_to(p).is_flushed()) return p;
-        for (const int p : wanted_)
-            if (!stream_to(p).is_flushed()) return p;
+        for (const std::vector<int>* list : {&active_, &wanted_, &greeting_})
+            for (const int p : *list)
+                if (!stream_to(p).is_flushed(at_port)) return p;
         return -1;
     }
     int find_gone(int waiting_for, std::int64_t now) override {
@@ -95,21 +86,29 @@ public:
         return s ? waiting{s->heard_waiting_at_ns(), s->heard_waiting()} : waiting{};
     }
 
+    [[gnu::cold]] void settle() override {
+        const detail::turn_taken here(turn_);
+        settle_all();
+    }
     [[gnu::cold]] void say_bye() override {
         const detail::turn_taken here(turn_);
         const bool has_failed = failed_->load(std::memory_order_acquire) != 0;
+        if (has_failed) settle_all();
         for (const int p : active_) stream_to(p).say_bye();
         (void)move_all();
         if (has_failed) hub_->shorten_linger(500'000'000);
         for (const int p : active_) hub_->linger(std::move(peers_[static_cast<std::size_t>(p)].connection));
         active_.clear();
         wanted_.clear();
+        for (const int p : greeting_) peers_[static_cast<std::size_t>(p)].greeting = nullptr;
+        greeting_.clear();
     }
     void forget() override {
         failed_ = nullptr;
         hub_->forget();
     }
 
+    int rank() const { return rank_; }
     int connections() override {
         const detail::turn_taken here(turn_);
         return static_cast<int>(active_.size());
@@ -118,18 +117,23 @@ public:
 private:
     struct peer {
         sole_ptr<stream> connection;
-        std::int64_t try_at_ns = 0; // a lower rank's next attempt
+        sole_ptr<detail::greeting> greeting; // on its way to become that
+        std::int64_t try_at_ns = 0;          // a lower rank's next attempt
         std::int64_t lost_at_ns = 0;
         int refusals = 0;
     };
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
     static constexpr std::int64_t missed_after_ns = 100'000'000;
-    static constexpr std::size_t few_streams = 4; // up to so many are asked one by one, which costs a call each
+    static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
 
     void help() override {
         if (!turn_.try_take()) return;
         (void)move_all();
         turn_.give();
+    }
+    [[gnu::cold]] void settle_all() {
+        for (auto& p : peers_)
+            if (p.connection) p.connection->settle();
     }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
@@ -141,7 +145,8 @@ private:
     }
     [[gnu::cold]] stream& wanted(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (c && (c->state() != stream::phase::closed || is_in(wanted_, p))) return *c;
+        if (c && (c->state() != stream::phase::closed || is_in(wanted_, p) || is_in(greeting_, p) || is_in(lost_, p)))
+            return *c;
         stream& s = made(p);
         if (p < rank_) {
             connect(p);
@@ -161,15 +166,24 @@ private:
         h.from = rank_;
         h.to = p;
         h.set_token(hub_->token(), sizeof hub_->token());
+        const job_protection& by = hub_->protected_by();
+        h.protected_by = static_cast<std::uint64_t>(by.level);
         descriptor s = hub_->connect_to(members_[static_cast<std::size_t>(p)]);
         if (!s.is_open()) {
             const bool is_mine = errno == EMFILE || errno == ENFILE || detail::would_block(errno);
             return is_mine ? report(failure(errc::resource, rank_)) : lose(p);
         }
+        if (by.key) {
+            peers_[static_cast<std::size_t>(p)].greeting =
+                make_sole<detail::greeting>(std::move(s), h, by.key, hub_->calls());
+            greeting_.push_back(p);
+            return;
+        }
         stream_to(p).open(std::move(s), &h, p > rank_);
         activate(p);
+        (void)stream_to(p).move(false); // hello at once: where ranks share cores this one's next turn may come late
     }
-    [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket) {
+    [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, const detail::secret& session) {
         using side = detail::stream_hello::side;
         const int p = h.from;
         if (p < 0 || p >= static_cast<int>(peers_.size()) || p == rank_ || h.to != rank_ ||
@@ -178,12 +192,51 @@ private:
             return;
         stream& s = made(p);
         const stream::phase now = s.state();
-        if (now != stream::phase::closed && !(p > rank_ && now == stream::phase::waiting)) return; // ours stands
+        const bool is_greeting = is_in(greeting_, p);
+        if ((now != stream::phase::closed || is_greeting) && (p < rank_ || now == stream::phase::open))
+            return; // ours stands
+        if (now == stream::phase::left || now == stream::phase::lost) return;
+        stop_greeting(p);
         if (now == stream::phase::waiting) s.close(), remove(active_, p);
         remove(wanted_, p);
-        s.open(std::move(socket), nullptr, false);
+        s.open(std::move(socket), nullptr, false, sealed(session, false));
         if (p < rank_) s.say_welcome();
         activate(p);
+    }
+    sole_ptr<detail::sealed_socket> sealed(const detail::secret& session, bool is_connecting) {
+        return detail::seal_connection(hub_->protected_by().level, session, is_connecting, hub_->calls());
+    }
+    void stop_greeting(int p) {
+        peers_[static_cast<std::size_t>(p)].greeting = nullptr;
+        remove(greeting_, p);
+    }
+    // Carries on the proofs of connections that are not open yet.
+    [[gnu::cold]] bool greet() {
+        bool moved = false;
+        for (std::size_t i = 0; i < greeting_.size(); ++i) {
+            const int p = greeting_[i];
+            peer& q = peers_[static_cast<std::size_t>(p)];
+            const detail::greeted how = q.greeting->move();
+            if (how == detail::greeted::not_yet) continue;
+            moved = true;
+            --i;
+            descriptor socket = q.greeting->release_socket();
+            const detail::secret session = how == detail::greeted::done ? q.greeting->session() : detail::secret();
+            const bool is_refused = q.greeting->is_refused(), is_unreachable = q.greeting->is_unreachable();
+            stop_greeting(p);
+            if (how == detail::greeted::done) {
+                stream_to(p).open(std::move(socket), nullptr, p > rank_, sealed(session, true));
+                activate(p);
+            } else if (how == detail::greeted::insecure) {
+                report(failure(errc::security, p));
+            } else if (is_refused ? p < rank_ || ++q.refusals >= 2 : is_unreachable) {
+                lose(p);
+            } else { // pushed out by strangers, or it gave way to a connection that is to come
+                q.try_at_ns = now_ns() + (is_refused ? 1'000'000 : next_try_ns / 4);
+                wanted_.push_back(p);
+            }
+        }
+        return moved;
     }
     [[gnu::cold]] void activate(int p) {
         active_.push_back(p);
@@ -211,12 +264,15 @@ private:
     // ------------------------------------------------------------------ moving
     bool move_all() {
         const std::uint64_t failed = failed_->load(std::memory_order_acquire);
-        if (!wanted_.empty() || (++looks_ & 31) == 0) {
-            hub_->look(id_, [&](const detail::stream_hello& h, descriptor s) { adopt(h, std::move(s)); });
+        const bool is_thorough = (++looks_ & 127) == 0;
+        if (!wanted_.empty() || !greeting_.empty() || is_thorough) {
+            hub_->look(id_, [&](const detail::stream_hello& h, descriptor s, const detail::secret& session) {
+                adopt(h, std::move(s), session);
+            });
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }
-        bool moved = false;
-        const bool asks_first = poll_.is_open();
+        bool moved = !greeting_.empty() && greet();
+        const bool asks_first = poll_.is_open() && !is_thorough; // at times each one: whatever it has become
         if (asks_first) {
             epoll_event ready[64];
             const int count = hub_->calls().epoll_wait(poll_.get(), ready, 64, 0);
@@ -236,6 +292,7 @@ private:
         const bool was_waiting = s.state() == stream::phase::waiting;
         const bool moved = s.move(is_readable);
         if (const std::uint64_t word = s.heard_failure(); word != 0) hear(p, failure(word));
+        if (s.is_live() && s.is_insecure()) report(failure(errc::security, p));
         if (s.is_live()) return moved;
         remove(active_, p);
         if (s.state() == stream::phase::left) return true;
@@ -248,7 +305,7 @@ private:
             wanted_.push_back(p);
             return true;
         }
-        if (s.is_nonsense()) report(failure(errc::protocol, p));
+        if (s.is_nonsense()) report(failure(s.is_insecure() ? errc::security : errc::protocol, p));
         else lose(p);
         return true;
     }
@@ -257,7 +314,7 @@ private:
         for (std::size_t i = 0; i < wanted_.size(); ++i) {
             const int p = wanted_[i];
             auto& at = peers_[static_cast<std::size_t>(p)].try_at_ns;
-            if (now_ns() < at && !at_once) continue;
+            if ((now_ns() < at && !at_once) || !hub_->knows(members_[static_cast<std::size_t>(p)])) continue;
             at = now_ns() + next_try_ns;
             wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i--));
             connect(p);
@@ -269,7 +326,7 @@ private:
     }
     // What another host says is checked like everything from outside.
     [[gnu::cold]] void hear(int p, failure f) {
-        const bool is_sound = f.word >> 32 != 0 && f.word >> 32 <= static_cast<std::uint64_t>(errc::forked) + 1 &&
+        const bool is_sound = f.word >> 32 != 0 && f.word >> 32 <= static_cast<std::uint64_t>(last_errc) + 1 &&
                               f.rank() >= -1 && f.rank() < static_cast<int>(peers_.size());
         report(is_sound ? f : failure(errc::protocol, p));
     }
@@ -281,7 +338,7 @@ private:
         const detail::turn_taken here(turn_);
         for (const int p : active_)
             if (!stream_to(p).has_said_failure()) return false;
-        return true;
+        return greeting_.empty();
     }
 
     counted_ptr<socket_hub> hub_;
@@ -293,9 +350,10 @@ private:
     std::atomic<std::uint64_t>* failed_ = nullptr;
     detail::turn turn_;
     std::vector<peer> peers_;
-    std::vector<int> active_; // with a connection
-    std::vector<int> wanted_; // higher ranks that have not come
-    std::vector<int> lost_;   // ended without a goodbye
+    std::vector<int> active_;   // with a connection
+    std::vector<int> greeting_; // on the way to one
+    std::vector<int> wanted_;   // higher ranks that have not come
+    std::vector<int> lost_;     // ended without a goodbye
     descriptor poll_;
     unsigned idle_turns_ = 0, looks_ = 0;
 };
@@ -305,6 +363,7 @@ class remote_door final : public far_door {
 public:
     explicit remote_door(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
     sole_ptr<far_links> open(far_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
+    const counted_ptr<socket_hub>& hub() const { return hub_; }
 
 private:
     counted_ptr<socket_hub> hub_;

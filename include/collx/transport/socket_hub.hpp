@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A rank's one door to ranks on other hosts: the listening socket, connections that have come but whose communicator
 // has not been made here yet, and those that communicators left while the system was still sending. A stranger, a port
-// scan or half a hello costs a descriptor for two seconds and nothing else.
+// scan, half a hello or a proof without the key costs a descriptor for two seconds and nothing else.
 #pragma once
 
 #include <arpa/inet.h>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <collx/core/pointers.hpp>
+#include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 #include <collx/transport/stream.hpp>
@@ -75,8 +76,10 @@ public:
     // peers: where each rank of the job listens. linger_ns: how long the end waits for what the system has not yet
     // delivered.
     [[gnu::cold]] socket_hub(descriptor listener, std::string token, std::vector<socket_address> peers,
-                             std::int64_t linger_ns, const socket_calls& calls = system_socket_calls)
-        : listener_(std::move(listener)), peers_(std::move(peers)), linger_ns_(linger_ns), calls_(&calls) {
+                             std::int64_t linger_ns, const socket_calls& calls = system_socket_calls,
+                             job_protection by = {})
+        : listener_(std::move(listener)), peers_(std::move(peers)), linger_ns_(linger_ns), calls_(&calls),
+          protection_(std::move(by)) {
         detail::stream_hello h;
         h.set_token(token.data(), token.size());
         std::memcpy(token_, h.token, sizeof token_);
@@ -91,12 +94,21 @@ public:
             if (!lingering_.empty()) detail::nap_ns(200'000);
         }
     }
+    // Where all ranks listen, if the constructor was told of some only. Before others use this hub.
+    void learn(std::vector<socket_address> peers) { peers_ = std::move(peers); }
+    bool knows(int job_rank) const { return peers_[static_cast<std::size_t>(job_rank)].bytes != 0; }
     // In a child that fork() made: nothing here belongs to it.
     void forget() { linger_ns_ = 0, lingering_.clear(); }
     void shorten_linger(std::int64_t ns) { linger_ns_ = ns < linger_ns_ ? ns : linger_ns_; }
 
+    int port() const {
+        socket_address a;
+        a.bytes = sizeof a.address;
+        return ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a.address), &a.bytes) == 0 ? a.port() : 0;
+    }
     const socket_calls& calls() const { return *calls_; }
     const char (&token() const)[detail::stream_hello::token_bytes] { return token_; }
+    const job_protection& protected_by() const { return protection_; }
 
     // A socket on its way to a rank. Not open when the system refuses (errno says why).
     [[gnu::cold]] descriptor connect_to(int job_rank) {
@@ -108,21 +120,21 @@ public:
         return s;
     }
 
-    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor).
+    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session).
     template <class Take>
     void look(std::uint64_t communicator, Take&& take) {
         const detail::turn_taken here(turn_);
         accept_all();
-        read_hellos();
+        greet_guests();
         drain();
         for (std::size_t i = 0; i < parked_.size();) {
             if (parked_[i].hello.communicator != communicator) {
                 ++i;
                 continue;
             }
-            guest g = std::move(parked_[i]);
+            detail::guest g = std::move(parked_[i]);
             parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
-            take(g.hello, std::move(g.socket));
+            take(g.hello, std::move(g.socket), g.session(protection_.key));
         }
     }
 
@@ -151,17 +163,12 @@ public:
     }
 
 private:
-    struct guest {
-        descriptor socket;
-        detail::stream_hello hello{};
-        std::size_t got = 0;
-        std::int64_t until_ns = 0;
-    };
     struct leaver {
         sole_ptr<stream> connection; // until it has said goodbye
         descriptor socket;
     };
-    static constexpr std::int64_t hello_limit_ns = 2'000'000'000;
+    // And a turn of each rank: many may share the cores of the one that connects.
+    static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
 
     std::size_t helped_count() {
         const detail::turn_taken here(helping_);
@@ -175,34 +182,23 @@ private:
             descriptor s(detail::without_eintr(
                 [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
             if (!s.is_open()) return;
-            guest g;
-            g.socket = std::move(s);
-            g.until_ns = now_ns() + hello_limit_ns;
             // A rank says its hello at once, so whoever has been silent for longest is no rank.
-            if (guests_.size() >= most_guests()) read_hellos();
+            if (guests_.size() >= most_guests()) greet_guests();
             if (guests_.size() >= most_guests()) guests_.erase(guests_.begin());
-            guests_.push_back(std::move(g));
+            const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
+            guests_.emplace_back(std::move(s), now_ns() + hello_limit_ns + turns_ns, *calls_);
         }
     }
-    [[gnu::cold]] void read_hellos() {
+    [[gnu::cold]] void greet_guests() {
         for (std::size_t i = 0; i < guests_.size();) {
-            guest& g = guests_[i];
-            iovec part{reinterpret_cast<char*>(&g.hello) + g.got, sizeof g.hello - g.got};
-            msghdr m{};
-            m.msg_iov = &part;
-            m.msg_iovlen = 1;
-            const ssize_t got =
-                detail::without_eintr([&] { return calls_->recvmsg(g.socket.get(), &m, MSG_DONTWAIT); });
-            if (got > 0) g.got += static_cast<std::size_t>(got);
-            const bool is_whole = g.got == sizeof g.hello;
-            const bool is_over = !is_whole && (got == 0 || (got < 0 && !detail::would_block(errno)) ||
-                                               (got < 0 && now_ns() > g.until_ns));
-            if (!is_whole && !is_over) {
+            detail::guest& g = guests_[i];
+            const detail::greeted how = g.move(token_, protection_.level, protection_.key);
+            if (how == detail::greeted::not_yet && now_ns() <= g.until_ns) {
                 ++i;
                 continue;
             }
             // At most so many wait for communicators that may never be made.
-            if (is_whole && g.hello.is_sound(token_) && parked_.size() < 8 * most_guests()) {
+            if (how == detail::greeted::done && parked_.size() < 8 * most_guests()) {
                 detail::tune_socket(g.socket.get(), is_near(g.socket.get()));
                 parked_.push_back(std::move(g));
             }
@@ -244,7 +240,8 @@ private:
     const socket_calls* calls_;
     char token_[detail::stream_hello::token_bytes];
     detail::turn turn_, helping_;
-    std::vector<guest> guests_, parked_;
+    job_protection protection_;
+    std::vector<detail::guest> guests_, parked_;
     std::vector<leaver> lingering_;
     std::vector<detail::helped*> helped_;
 };

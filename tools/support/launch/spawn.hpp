@@ -29,6 +29,7 @@ struct launch_options {
     bool bind_cores = false;
     int hosts = 1;               // above 1: as if on so many hosts, for trying out what several machines do
     std::string store;           // then: the directory where ranks meet
+    int key = -1;                // then: the descriptor of their key, -1: they have one, or none
     bool keep_going = false;     // when a rank fails, the others are not ended
     std::int64_t timeout_ns = 0; // 0: none
     std::int64_t grace_ns = 2'000'000'000;
@@ -73,6 +74,7 @@ inline void set_host(const rank_setup& s) {
     ::setenv("COLLX_HOST_ID", ("host" + std::to_string(host)).c_str(), 1);
     ::setenv("COLLX_LOCAL_RANK", std::to_string(s.rank - first).c_str(), 1);
     ::setenv("COLLX_LOCAL_SIZE", std::to_string(end - first).c_str(), 1);
+    if (s.options->key >= 0) ::setenv("COLLX_KEY_FD", std::to_string(s.options->key).c_str(), 1);
 }
 
 inline void set_variables(const rank_setup& s) {

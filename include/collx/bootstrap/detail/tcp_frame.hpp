@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a tcp_store and its server say to each other: one request, one reply, both with a fixed head. Lengths from the
-// other end are compared with fixed limits before a byte is kept. Little-endian; a big-endian peer fails at the first
-// word.
+// other end are compared with fixed limits before a byte is kept. In a job with a key both prove first that they have
+// it (core/authentication.hpp). Little-endian; a big-endian peer fails at the first word.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,13 +15,14 @@
 #include <string>
 
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/authentication.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-enum class tcp_word : std::uint8_t { hello = 1, set, get, add };
-enum class tcp_status : std::uint8_t { ok = 1, timeout, not_a_number, full };
+enum class tcp_word : std::uint8_t { hello = 1, set, get, add, keyed_hello };
+enum class tcp_status : std::uint8_t { ok = 1, timeout, not_a_number, full, answer, has_key, has_no_key, wrong_key };
 
 // Not the same, so that whoever sends our words back is not taken for a server.
 inline constexpr std::uint32_t tcp_request_magic = 0x3153'5843, tcp_reply_magic = 0x3153'5852;
@@ -33,12 +34,12 @@ struct tcp_request {
     tcp_word word = tcp_word::hello;
     std::uint8_t zero = 0;
     std::uint32_t key_bytes = 0, value_bytes = 0;
-    std::int64_t number = 0; // get: how long to wait in ns; add: the delta
+    std::int64_t number = 0; // get: how long to wait in ns; add: the delta; hellos: the rank, -1: not known
 
     // Whether this head may begin a frame at all.
     bool is_sound() const {
         if (magic != tcp_request_magic || version != tcp_version || zero != 0) return false;
-        if (word == tcp_word::hello) return key_bytes == 0 && value_bytes == 0;
+        if (word == tcp_word::hello || word == tcp_word::keyed_hello) return key_bytes == 0 && value_bytes == 0;
         if (word != tcp_word::set && word != tcp_word::get && word != tcp_word::add) return false;
         return key_bytes > 0 && key_bytes <= most_key_bytes &&
                value_bytes <= (word == tcp_word::set ? most_value_bytes : 0);
@@ -57,6 +58,13 @@ struct tcp_reply {
     }
 };
 static_assert(sizeof(tcp_request) == 24 && sizeof(tcp_reply) == 24);
+
+// A keyed_hello. Its answer is a tcp_reply and an auth_answer; then comes an auth_proof, and a tcp_reply to that.
+struct tcp_keyed_hello {
+    tcp_request head{.word = tcp_word::keyed_hello};
+    unsigned char nonce[32] = {};
+};
+static_assert(sizeof(tcp_keyed_hello) == 56);
 
 struct tcp_address {
     sockaddr_storage address{};

@@ -19,7 +19,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::channel(const s
     constexpr bool receives = (What & sched::recv) != 0, sends = (What & sched::send) != 0;
     constexpr bool keeps = (What & sched::copy) != 0;
     const sched::ref& shape = keeps || !sends ? s.dst : (s.src.where != place::none ? s.src : s.dst);
-    if (cuts_.message_elems(shape.where, shape.chunks, piece_) == 0) return; // both ends know
+    if (cuts_.message_elems(shape.where, pieces::settled(shape.chunks, cuts_.chunks), piece_) == 0)
+        return; // both ends know
 
     const std::uint64_t in_number = receives ? shared_.received[s.peer_from] : 0;
     const std::uint64_t out_number = sends ? shared_.sent[s.peer_to] : 0;

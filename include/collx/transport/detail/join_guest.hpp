@@ -15,9 +15,9 @@ namespace detail {
 
 class join_guest {
 public:
-    join_guest(const char* job, int rank, int ranks, const deadline& until)
-        : name_(name_of_job(job)), job_hash_(hash_bytes(job, std::strlen(job), 3)), rank_(rank), ranks_(ranks),
-          until_(until) {}
+    join_guest(const char* job, int rank, int ranks, const deadline& until, const char* settings = "")
+        : settings_(settings), name_(name_of_job(job)), job_hash_(hash_bytes(job, std::strlen(job), 3)), rank_(rank),
+          ranks_(ranks), until_(until) {}
 
     // Tries until the deadline. What ends an attempt and is worth another: nobody listens yet, the queue is full, the
     // listener was of a job that is just going, rank 0 had too many strangers at the door.
@@ -79,6 +79,7 @@ private:
         p.rank = rank_;
         p.ranks = ranks_;
         p.pid = ::getpid();
+        std::snprintf(p.text, sizeof p.text, "%s", settings_);
         return send_packet(socket_.get(), &p, sizeof p);
     }
 
@@ -101,6 +102,7 @@ private:
         }
     }
 
+    const char* settings_;
     socket_name name_;
     std::uint64_t job_hash_;
     int rank_, ranks_;

@@ -23,8 +23,8 @@ public:
     static constexpr std::int64_t stranger_limit_ns = 2'000'000'000; // how long they may take
 
     // The listener comes first, so that ranks find it while rank 0 still makes the arena.
-    join_host(const char* job, int ranks, const deadline& until)
-        : ranks_(ranks), job_hash_(hash_bytes(job, std::strlen(job), 3)), until_(until) {
+    join_host(const char* job, int ranks, const deadline& until, const char* settings = "")
+        : settings_(settings), ranks_(ranks), job_hash_(hash_bytes(job, std::strlen(job), 3)), until_(until) {
         const socket_name name = name_of_job(job);
         listener_ = packet_socket();
         if (!listener_.is_open())
@@ -148,7 +148,7 @@ private:
                          g.rank, g.pid);
             } else if (p.what == join_packet::kind::failed) {
                 p.text[sizeof p.text - 1] = '\0';
-                fail_all(static_cast<errc>(p.code <= static_cast<std::uint32_t>(errc::forked) ? p.code : 0), g.rank,
+                fail_all(static_cast<errc>(p.code <= static_cast<std::uint32_t>(last_errc) ? p.code : 0), g.rank,
                          "rank %d cannot join: %.150s", g.rank, p.text);
             } else if (p.what == join_packet::kind::mapped && !g.has_mapped) {
                 g.has_mapped = true;
@@ -171,6 +171,10 @@ private:
             fail_all(errc::mismatch, hello.rank, "rank %d (process %d) says %d ranks, rank 0 says %d", hello.rank,
                      g.pid, hello.ranks, ranks_);
         }
+        if (std::strncmp(hello.text, settings_, sizeof hello.text - 1) != 0) {
+            set_rank(g, hello.rank);
+            fail_for_settings(g, hello);
+        }
         for (const guest& other : guests_) {
             if (other.rank != hello.rank) continue;
             set_rank(g, hello.rank);
@@ -187,6 +191,16 @@ private:
         if (!send_packet(g.socket.get(), &p, sizeof p, arena_->fd())) return false;
         set_rank(g, hello.rank);
         return true;
+    }
+    [[noreturn, gnu::cold]] void fail_for_settings(const guest& g, const join_packet& hello) {
+        join_packet theirs = hello; // what it says is cut and printed, nothing more
+        theirs.text[sizeof theirs.text - 1] = '\0';
+        std::size_t at = 0, word = 0; // where the first word begins that differs
+        for (; settings_[at] != '\0' && settings_[at] == theirs.text[at]; ++at)
+            if (settings_[at] == ' ') word = at + 1;
+        const auto length = [&](const char* text) { return static_cast<int>(std::strcspn(text + word, " ")); };
+        fail_all(errc::mismatch, g.rank, "rank %d says %.*s, rank 0 says %.*s", g.rank, length(theirs.text),
+                 theirs.text + word, length(settings_), settings_ + word);
     }
     void set_rank(guest& g, int rank) {
         g.rank = rank;
@@ -227,6 +241,7 @@ private:
         fail(code, 0, peer, remedy_of_join(code), "%s", verdict_.text);
     }
 
+    const char* settings_;
     int ranks_;
     std::uint64_t job_hash_;
     deadline until_;

@@ -29,7 +29,7 @@ struct join_packet {
     std::int32_t ranks = 0;
     std::int32_t pid = -1;  // hello: as the guest sees itself; welcome: the same if rank 0 sees it so too, else -1
     std::uint32_t code = 0; // failed: errc
-    char text[240] = {};    // failed: what happened
+    char text[240] = {};    // failed: what happened; hello: the settings that all ranks must share
 
     bool is_ours() const { return magic == magic_value && version == version_value; }
 };
@@ -37,7 +37,7 @@ struct join_packet {
 // A failed packet as the exception it stands for. The text is the other side's: it is cut and printed, nothing more.
 [[noreturn]] inline void fail_as_told(join_packet& p, int rank, const char* remedy) {
     p.text[sizeof p.text - 1] = '\0';
-    const bool is_known = p.code <= static_cast<std::uint32_t>(errc::forked);
+    const bool is_known = p.code <= static_cast<std::uint32_t>(last_errc);
     fail(is_known ? static_cast<errc>(p.code) : errc::protocol, rank, p.rank >= 0 && p.rank < p.ranks ? p.rank : -1,
          remedy, "%s", p.text);
 }
@@ -45,7 +45,7 @@ struct join_packet {
 constexpr const char* remedy_of_join(errc code) {
     switch (code) {
         case errc::timeout: return "start the missing ranks, see their output, or raise COLLX_TIMEOUT";
-        case errc::mismatch: return "give all ranks the same COLLX_SIZE and COLLX_JOB, and each its own COLLX_RANK";
+        case errc::mismatch: return "give all ranks the same COLLX_ variables, and each its own COLLX_RANK";
         case errc::peer_failed: return "see the output of that rank";
         case errc::resource: return "raise the limits of that process (ulimit -n, ulimit -v)";
         default: return "see the output of the ranks";

@@ -8,17 +8,18 @@
 #include <cstdint>
 #include <cstring>
 
-#include <collx/version.hpp>
+#include <collx/core/authentication.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 // The first bytes of a connection. `token` is the name of the job, which the store made up and told its ranks only: a
-// connection without it is a stranger's and is closed. It crosses the network in the clear, so it keeps strangers and
-// port scans away, not somebody who listens.
+// connection without it is a stranger's and is closed. It crosses the network in the clear, so by itself it keeps
+// strangers and port scans away, not somebody who listens; in a job with a key the nonce begins a proof
+// (core/authentication.hpp).
 struct stream_hello {
-    static constexpr std::uint64_t magic_value = 0x3172'6565'7058'4c43; // "CLXpeer1"
+    static constexpr std::uint64_t magic_value = 0x3272'6565'7058'4c43; // "CLXpeer2"
     static constexpr std::size_t token_bytes = 32;
     // higher: from the rank with the higher number; frames follow at once. lower: frames follow after a welcome.
     enum class side : std::uint32_t { higher = 1, lower = 2 };
@@ -29,10 +30,13 @@ struct stream_hello {
     std::uint64_t communicator = 0;
     std::int32_t from = 0, to = 0; // ranks of the communicator
     char token[token_bytes] = {};
+    std::uint64_t protected_by = 0; // a protection; the same on both sides
+    unsigned char nonce[32] = {};   // none: zero
 
     void set_token(const char* text, std::size_t bytes) {
         std::memcpy(token, text, bytes < token_bytes ? bytes : token_bytes);
     }
+    // Whether it comes from a rank of this job, if one may believe it.
     bool is_sound(const char (&expected)[token_bytes]) const {
         unsigned different = 0; // looks at all of it, so that time says nothing
         for (std::size_t i = 0; i < token_bytes; ++i)
@@ -40,7 +44,7 @@ struct stream_hello {
         return different == 0 && magic == magic_value && (from_side == side::higher || from_side == side::lower);
     }
 };
-static_assert(sizeof(stream_hello) == 72);
+static_assert(sizeof(stream_hello) == 112);
 
 struct stream_frame {
     enum class kind : std::uint8_t {
@@ -49,7 +53,11 @@ struct stream_frame {
         failure,     // tag, bytes: upper and lower half of the word that ended the communicator
         waiting,     // bytes: the rank that the sender waits for in the end, + 1
         welcome,     // answer to the hello of a lower rank
-        bye          // the sender has left the communicator and sends nothing more
+        bye,         // the sender has left the communicator and sends nothing more
+        // Said by the door and never on a stream:
+        answer, // an auth_answer follows
+        accepted,
+        refused // tag: the protection that the accepting side asks for; the connection ends
     };
     static constexpr std::uint16_t magic_value = 0x4c43;
     kind what = kind::message;
@@ -67,16 +75,16 @@ struct stream_entry {
     std::size_t payload_bytes;
     std::size_t head_bytes;
     bool is_message;
+    bool is_lent = false; // the payload is the user's memory
     std::size_t bytes() const { return head_bytes + payload_bytes; }
 };
-// One port, this way and that. position: in the ring of the channel.
+// One port, this way and that.
 struct stream_outgoing {
     std::uint64_t queued = 0, sent = 0, taken = 0; // taken: by the other end, as it said
-    std::size_t position = 0;
 };
 struct stream_incoming {
     std::uint64_t put = 0, told = 0; // told: how many were taken, as the other end knows
-    std::size_t position = 0;
+    bool lands = false;              // messages of this port are mostly wanted somewhere
 };
 
 } // namespace detail

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where a process has its job's key from, and whether the ranks of a job agree on how their connections are protected.
+// The key is read once, taken out of the environment, and kept for the process.
+#pragma once
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <collx/bootstrap/description.hpp>
+#include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/bootstrap/environment.hpp>
+#include <collx/core/authentication.hpp>
+#include <collx/core/sealing.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// What the environment says about a key.
+struct found_key {
+    std::string text;
+    const char* source = "none"; // the variable
+    // A launcher may hand one over to programs of which it does not know whether they can compute with it: its text
+    // begins with "optional:", and a program without a component does as if there were none.
+    bool is_optional = false;
+
+    found_key() = default;
+    found_key(const found_key&) = delete;
+    found_key& operator=(const found_key&) = delete;
+    ~found_key() { ::explicit_bzero(text.data(), text.size()); }
+};
+
+namespace detail {
+
+inline constexpr std::string_view optional_key_prefix = "optional:";
+
+// All there is to read, from the beginning where it has one: ranks share the position of an inherited descriptor.
+[[gnu::cold]] inline void read_key_from(int fd, const char* variable, found_key& k) {
+    const deadline until = deadline::in_ns(10'000'000'000);
+    char part[job_key::most_bytes + 64];
+    std::size_t got = 0;
+    for (bool is_file = true; got < sizeof part;) {
+        ssize_t n = -1;
+        if (is_file) {
+            n = without_eintr([&] { return ::pread(fd, part + got, sizeof part - got, static_cast<off_t>(got)); });
+            if (n < 0 && errno == ESPIPE) {
+                is_file = false;
+                continue;
+            }
+        } else if (wait_for_event(fd, POLLIN, until)) {
+            n = without_eintr([&] { return ::read(fd, part + got, sizeof part - got); });
+        } else {
+            errno = ETIMEDOUT; // its writer keeps the other end open
+        }
+        if (n < 0)
+            fail(errc::environment, -1, -1, "see docs/security.md", "cannot read the job's key from %s: %s", variable,
+                 std::strerror(errno));
+        if (n == 0) break;
+        got += static_cast<std::size_t>(n);
+    }
+    while (got > 0 && (part[got - 1] == '\n' || part[got - 1] == '\r' || part[got - 1] == ' ')) --got;
+    k.text.assign(part, got);
+    ::explicit_bzero(part, sizeof part);
+    k.source = variable;
+}
+
+[[gnu::cold]] inline void read_key_file(const char* name, found_key& k) {
+    const descriptor f(::open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    struct stat s {};
+    if (!f.is_open() || ::fstat(f.get(), &s) != 0)
+        fail(errc::environment, -1, -1, "name a file that this user can read", "COLLX_KEY_FILE=%.80s: %s", name,
+             std::strerror(errno));
+    if (!S_ISREG(s.st_mode) || (s.st_uid != ::geteuid() && s.st_uid != 0) || (s.st_mode & 077) != 0)
+        fail(errc::environment, -1, -1, "chmod 600, and the file yours", "COLLX_KEY_FILE=%.80s is not %s", name,
+             S_ISREG(s.st_mode) ? "for its owner alone" : "a file");
+    read_key_from(f.get(), "COLLX_KEY_FILE", k);
+}
+
+} // namespace detail
+
+// The first of COLLX_KEY_FD, COLLX_KEY_FILE and COLLX_KEY that is set. Errors: environment.
+[[gnu::cold]] inline void find_key(const environment& env, found_key& k) {
+    if (const char* fd = env.get("COLLX_KEY_FD")) {
+        const auto n = detail::read_number(detail::variable_named("COLLX_KEY_FD"), fd);
+        detail::read_key_from(static_cast<int>(n), "COLLX_KEY_FD", k);
+    } else if (const char* name = env.get("COLLX_KEY_FILE")) {
+        detail::read_key_file(name, k);
+    } else if (const char* text = env.get("COLLX_KEY")) {
+        k.text = text;
+        k.source = "COLLX_KEY";
+    }
+    const auto prefix = detail::optional_key_prefix;
+    k.is_optional = k.text.compare(0, prefix.size(), prefix) == 0;
+    if (k.is_optional) k.text.erase(0, prefix.size());
+}
+
+// Errors: those of find_key() and job_key · environment for a protection that needs a key where there is none.
+[[gnu::cold]] inline job_protection find_protection(const environment& env) {
+    check_variables(env);
+    job_protection by;
+    found_key k;
+    find_key(env, k);
+    const char* wanted = env.get("COLLX_SECURITY");
+    if (k.source[0] == 'C' && !(k.is_optional && detail::macs == nullptr)) {
+        by.key = job_key(k.text);
+        by.level = protection::auth_only;
+    }
+    if (wanted == nullptr) return by;
+    if (!by.key)
+        fail(errc::environment, -1, -1, "give the job a key, see docs/security.md, or unset it",
+             "COLLX_SECURITY=%s needs a key", wanted);
+    by.level = static_cast<protection>(1 + detail::read_choice(detail::variable_named("COLLX_SECURITY"), wanted));
+    if (by.level > protection::auth_only && detail::seals == nullptr)
+        fail(errc::unsupported, -1, -1, "include <collx/interop/openssl.hpp> in one file and link collx::openssl",
+             "COLLX_SECURITY=%s, but the program cannot seal what it sends", wanted);
+    return by;
+}
+
+namespace detail {
+
+// Takes out of the environment what nobody else should see: /proc shows a process's first environment, and what it
+// starts inherits the present one.
+[[gnu::cold]] inline void forget_key() {
+    if (char* text = ::getenv("COLLX_KEY")) ::explicit_bzero(text, std::strlen(text));
+    ::unsetenv("COLLX_KEY");
+    if (const char* fd = ::getenv("COLLX_KEY_FD")) {
+        descriptor(static_cast<int>(read_digits(fd, 1 << 20))).close();
+        ::unsetenv("COLLX_KEY_FD");
+    }
+}
+
+// Of this process. Read at the first call that succeeds; from then on the environment holds no key any more.
+[[gnu::cold]] inline const job_protection& process_protection() {
+    static const job_protection by = [] {
+        job_protection found = find_protection(environment());
+        forget_key();
+        return found;
+    }();
+    return by;
+}
+
+inline bool is_loopback(const tcp_address& a) {
+    if (a.address.ss_family == AF_INET)
+        return ntohl(reinterpret_cast<const sockaddr_in&>(a.address).sin_addr.s_addr) >> 24 == 127;
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(a.address).sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+// Refuses an address that others could reach, unless there is a key or the user says that it does not matter.
+[[gnu::cold]] inline void require_protection(const environment& env, const char* variable, const std::string& host,
+                                             int port, const job_key& key) {
+    const char* insecure = env.get("COLLX_INSECURE");
+    if (is_loopback(numeric_address(host, port)) || key || (insecure != nullptr && insecure[0] == '1')) return;
+    fail(
+        errc::environment, -1, -1,
+        "give the job a key, see docs/security.md, or set COLLX_INSECURE=1 if everybody on that network may be trusted",
+        "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());
+}
+[[gnu::cold]] inline void require_protection_of_store(const job_description& d, const job_key& key,
+                                                      const environment& env = environment()) {
+    const std::size_t colon = d.store.rfind(':');
+    if (d.store.compare(0, 4, "tcp:") == 0 && colon > 4)
+        require_protection(env, "COLLX_STORE", d.store.substr(4, colon - 4), 0, key);
+}
+
+// What a rank says of its protection where ranks meet, behind its other settings: the same words on all of them.
+[[gnu::cold]] inline std::string protection_words(const job_protection& by) {
+    return std::string(" protection=") + name_of(by.level) + " key=" + by.key.fingerprint("of the job");
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

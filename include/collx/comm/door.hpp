@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A rank's door to other hosts while the job comes up: it listens, and over a binomial tree of connections all ranks
+// learn where each of them listens and on which host it is: 2 log2(n) messages one after the other, and none of them
+// through the store. The connections are those of remote_links.hpp, so what holds for them (strangers, proofs, news of
+// failures) holds here.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/bootstrap/host.hpp>
+#include <collx/comm/tree_exchange.hpp>
+#include <collx/transport/remote_links.hpp>
+#include <collx/transport/wait.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// What exchange_over_tree() needs of a communicator, before there is one.
+class door_meeting {
+public:
+    door_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until)
+        : net{{std::move(hub), far_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}},
+              n,
+              {},
+              {}},
+          until_(until) {
+        net.links.begin(failed_);
+    }
+    ~door_meeting() { net.links.say_bye(); }
+
+    // Ends must be kept: they know how far they are.
+    struct ends {
+        int size() const { return n; }
+        int rank() const { return links.rank(); }
+        std::size_t slot_bytes() const { return 64 * 1024; }
+        sending_end& tx(int, int peer) {
+            for (auto& [p, end] : sending)
+                if (p == peer) return end;
+            return sending.emplace_back(peer, links.tx(0, peer)).second;
+        }
+        receiving_end& rx(int, int peer) {
+            for (auto& [p, end] : receiving)
+                if (p == peer) return end;
+            return receiving.emplace_back(peer, links.rx(0, peer)).second;
+        }
+        remote_links links;
+        int n;
+        std::vector<std::pair<int, sending_end>> sending;
+        std::vector<std::pair<int, receiving_end>> receiving;
+    };
+    ends net;
+
+    template <class Condition>
+    void wait_until(Condition&& holds, std::int64_t, int peer, door_meeting* = nullptr) {
+        for (backoff wait(wait_policy{.spins = 4}); !holds();) {
+            if (net.links.move()) {
+                wait.reset();
+                continue;
+            }
+            if (!wait.pause()) continue;
+            if (const failure f(failed_.load(std::memory_order_acquire)); f) give_up(f, peer);
+            const std::int64_t now = now_ns();
+            if (const int gone = net.links.find_gone(peer, now); gone >= 0)
+                give_up(failure(errc::peer_failed, gone), gone);
+            // Who waits for a rank that waits itself speaks later, so that the one that is late is named.
+            if (until_.at_ns != INT64_MAX && now > until_.at_ns + patience_ns(peer))
+                give_up(failure(errc::timeout, peer), peer);
+        }
+    }
+    void flush(int at_port, std::int64_t) {
+        int p = -1;
+        wait_until([&] { return (p = net.links.find_unflushed(at_port)) < 0; }, 0, p);
+    }
+    [[noreturn, gnu::cold]] void give_up(failure f, int) {
+        std::uint64_t none = 0;
+        failed_.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+        net.links.announce_failure();
+        const failure first(failed_.load(std::memory_order_acquire));
+        const int who = first.rank(), me = net.rank();
+        if (first.code() == errc::timeout)
+            fail(errc::timeout, me, who, "is it alive, and can the hosts reach each other at COLLX_ADDRESS?",
+                 "rank %d did not come to exchange addresses", who);
+        if (first.code() == errc::peer_failed)
+            fail(errc::peer_failed, me, who, "see its output; can the hosts reach each other at COLLX_ADDRESS?",
+                 "rank %d ended, or cannot be reached, while addresses were exchanged", who);
+        if (first.code() == errc::security)
+            fail(errc::security, me, who, security_remedy,
+                 "rank %d did not prove to have this job's key while addresses were exchanged", who);
+        fail(first.code(), me, who, "see the output of that rank", "rank %d failed while addresses were exchanged",
+             who);
+    }
+
+private:
+    std::int64_t patience_ns(int peer) const {
+        constexpr std::int64_t level_ns = 20'000'000;
+        if (peer < net.rank()) return 24 * level_ns;
+        std::int64_t levels = 0;
+        for (int below = peer - net.rank(); below > 1; below /= 2) levels += level_ns;
+        return levels;
+    }
+    static std::vector<int> all_ranks(int n) {
+        std::vector<int> ranks;
+        for (int r = 0; r < n; ++r) ranks.push_back(r);
+        return ranks;
+    }
+    std::atomic<std::uint64_t> failed_{0};
+    deadline until_;
+};
+
+// Opened only when there are other hosts. linger_ns: see socket_hub.
+class door {
+public:
+    explicit door(std::int64_t linger_ns, job_protection by, const socket_calls& calls = system_socket_calls)
+        : linger_ns_(linger_ns), calls_(&calls), by_(std::move(by)) {}
+
+    [[gnu::cold]] std::string open(const host_description& h) {
+        mine_ = address_of(h.address, 0);
+        listener_ = socket_hub::listen_on(mine_, *calls_);
+        return h.address + " " + std::to_string(mine_.port());
+    }
+    // See meet_at(). Afterwards `hub` knows where everybody listens.
+    [[gnu::cold]] std::vector<std::uint64_t> meet(const std::string& token, int rank, int size, std::uint64_t host,
+                                                  const std::string& address_up, const deadline& until) {
+        std::vector<socket_address> peers(static_cast<std::size_t>(size));
+        if (rank != 0) peers[static_cast<std::size_t>(rank & (rank - 1))] = address_of(address_up);
+        hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
+        std::vector<std::uint64_t> hosts(peers.size());
+        {
+            door_meeting all(hub, rank, size, until);
+            const card mine(host, mine_);
+            exchange_over_tree(
+                all, &mine, sizeof mine,
+                [&](int r, const std::byte* at) {
+                    card c;
+                    std::memcpy(static_cast<void*>(&c), at, sizeof c);
+                    hosts[static_cast<std::size_t>(r)] = c.host;
+                    peers[static_cast<std::size_t>(r)] = c.address();
+                },
+                0);
+        }
+        hub->learn(std::move(peers));
+        return hosts;
+    }
+    // Instead of meet(), where ranks have another way to tell each other what open() has returned.
+    [[gnu::cold]] void learn(const std::string& token, const std::vector<std::string>& addresses) {
+        std::vector<socket_address> peers;
+        for (const std::string& a : addresses) peers.push_back(address_of(a));
+        hub = make_counted<socket_hub>(std::move(listener_), token, std::move(peers), linger_ns_, *calls_, by_);
+    }
+    counted_ptr<socket_hub> hub;
+
+    [[gnu::cold]] static socket_address address_of(const std::string& host, int port) {
+        const tcp_address a = numeric_address(host, port);
+        return {a.address, a.bytes};
+    }
+    // "ADDRESS PORT" as another rank published it.
+    [[gnu::cold]] static socket_address address_of(const std::string& text) {
+        const std::size_t blank = text.rfind(' ');
+        const char* at = text.c_str() + (blank == std::string::npos ? 0 : blank + 1);
+        return address_of(text.substr(0, blank == std::string::npos ? 0 : blank),
+                          static_cast<int>(read_digits(at, 65535)));
+    }
+
+private:
+    // One rank's line in the table.
+    struct card {
+        std::uint64_t host = 0;
+        std::uint32_t bytes = 0;
+        unsigned char socket[sizeof(sockaddr_in6)] = {};
+
+        card() = default;
+        card(std::uint64_t h, const socket_address& a) : host(h), bytes(a.bytes <= sizeof socket ? a.bytes : 0) {
+            std::memcpy(socket, &a.address, bytes);
+        }
+        socket_address address() const {
+            socket_address a;
+            a.bytes = bytes <= sizeof socket ? bytes : 0; // from outside: not believed
+            std::memcpy(&a.address, socket, a.bytes);
+            return a;
+        }
+    };
+    std::int64_t linger_ns_;
+    const socket_calls* calls_;
+    job_protection by_;
+    descriptor listener_;
+    socket_address mine_;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Messages between two ranks that a group collected: all that go to one peer are packed into one message, and taken out
+// of it again in the same order at the other end. Both ends pack by the same rule from the same sizes, so nothing but
+// the data travels; types and counts are compared as a hash.
+#pragma once
+
+#include <collx/core/pointers.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <collx/comm/send_recv.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// Operands that need more than 8-byte alignment go by themselves.
+template <class T>
+constexpr std::size_t grouped_bytes(std::size_t n) {
+    return alignof(T) <= 8 ? n * sizeof(T) : SIZE_MAX / 2;
+}
+
+// One send or receive of a group.
+struct grouped_transfer {
+    grouped_transfer(int peer, bool outgoing) : peer(peer), outgoing(outgoing) {}
+    virtual ~grouped_transfer() = default;
+    virtual std::size_t bytes() const = 0;
+    virtual std::uint32_t tag() const = 0;    // what both ends must agree on
+    virtual void move(std::byte* packed) = 0; // into the message, or out of it
+    virtual work<void> start_alone(communicator&, const call_options&) = 0;
+    int queue() const { return message_queue(peer, outgoing); }
+    int peer;
+    bool outgoing;
+};
+
+template <class View, bool Outgoing>
+struct typed_transfer final : grouped_transfer {
+    using element = element_of<View>;
+    typed_transfer(communicator& c, View v, int peer)
+        : grouped_transfer(peer, Outgoing), view(v), mover_(v, v, no_op{}, c.size()) {}
+    std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
+    std::uint32_t tag() const override {
+        return static_cast<std::uint32_t>(view.size() * 31) ^ static_cast<std::uint32_t>(type_hash<element>());
+    }
+    void move(std::byte* packed) override {
+        auto* const at = reinterpret_cast<element*>(packed);
+        if constexpr (Outgoing) mover_.load(at, sched::place::in, 0, view.size());
+        else mover_.store(sched::place::out, 0, at, view.size());
+    }
+    work<void> start_alone(communicator& c, const call_options& o) override {
+        return message_fn<nonblocking, Outgoing>{}(c, view, peer, o);
+    }
+    View view;
+    mover<View, View, no_op, element> mover_;
+};
+
+// Several transfers of one direction to or from one peer, as one message.
+class packed_message final : public operation {
+public:
+    using parts = std::vector<sole_ptr<grouped_transfer>>;
+    packed_message(links& net, parts p) : net_(net), parts_(std::move(p)) {
+        for (const auto& t : parts_) bytes_ += round_up(t->bytes(), 8), tag_ = tag_ * 31 + t->tag();
+        at_port = port::messages;
+    }
+    task_state advance() override {
+        const int peer = waiting_for = parts_[0]->peer;
+        if (parts_[0]->outgoing) {
+            auto& tx = net_.tx(port::messages, peer);
+            std::byte* const to = tx.has_room() ? tx.try_acquire(bytes_) : nullptr;
+            if (to == nullptr) return task_state::blocked;
+            move_all(to);
+            tx.commit(bytes_, tag_);
+        } else {
+            auto& rx = net_.rx(port::messages, peer);
+            if (!rx.has_message()) return task_state::blocked;
+            if (rx.is_lent() || !rx.is_expected(bytes_, tag_)) {
+                error = failure(errc::mismatch, peer);
+                return task_state::failed;
+            }
+            move_all(const_cast<std::byte*>(rx.peek(bytes_)));
+            rx.release(bytes_);
+        }
+        return task_state::done;
+    }
+
+private:
+    void move_all(std::byte* at) {
+        for (const auto& t : parts_) t->move(at), at += round_up(t->bytes(), 8);
+    }
+    links& net_;
+    parts parts_;
+    std::size_t bytes_ = 0;
+    std::uint32_t tag_ = 0;
+};
+
+// Starts all transfers: those of one peer and direction packed into messages of up to a slot, larger ones by themselves
+// in their turn.
+class transfer_packer {
+public:
+    transfer_packer(communicator& c, const call_options& o) : comm_(c), options_(o) {}
+
+    std::vector<work<void>> start(packed_message::parts transfers) {
+        comm_.internals().require_alive();
+        for (std::size_t i = 0; i < transfers.size(); ++i) {
+            if (!transfers[i]) continue;
+            const int queue = transfers[i]->queue();
+            for (std::size_t k = i; k < transfers.size(); ++k)
+                if (transfers[k] && transfers[k]->queue() == queue) add(std::move(transfers[k]));
+            finish_message();
+        }
+        return std::move(started_);
+    }
+
+private:
+    void add(sole_ptr<grouped_transfer> t) {
+        const std::size_t room = comm_.internals().net.slot_bytes(), bytes = t->bytes();
+        if (bytes > room || round_up(bytes, 8) > room - used_) finish_message();
+        if (bytes > room) return started_.push_back(t->start_alone(comm_, options_));
+        used_ += round_up(bytes, 8);
+        open_.push_back(std::move(t));
+    }
+    void finish_message() {
+        if (open_.empty()) return;
+        auto& c = comm_.internals();
+        const int queue = open_[0]->queue();
+        auto message = make_counted<packed_message>(c.net, std::move(open_));
+        c.pending.push_back({message, queue});
+        started_.push_back(work<void>(c, message, nullptr, options_.timeout.count()));
+        c.progress_pending();
+        open_.clear();
+        used_ = 0;
+    }
+    communicator& comm_;
+    call_options options_;
+    packed_message::parts open_; // of one message
+    std::size_t used_ = 0;
+    std::vector<work<void>> started_;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

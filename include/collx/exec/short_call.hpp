@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The straight reading of a schedule, for calls whose time is that of a few cache lines: one strand, one iteration,
+// plain arrays, run to its end by a caller who waits. Gives the same bytes and signals at the same places as a task,
+// which a peer may be running. Knows arrays as bytes; the only thing that depends on types is the sum.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <collx/exec/bound_schedule.hpp>
+#include <collx/exec/layout.hpp>
+#include <collx/transport/links.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Most bytes of one chunk. Longer ones travel in pieces.
+inline constexpr std::size_t most_short_bytes = 16 * 1024;
+
+// One call's data: two arrays, how they are cut, and how to sum `elems` elements of `count` arrays into one.
+struct short_call {
+    const std::byte* in;
+    std::byte* out;
+    const chunk_layout *in_layout, *out_layout;
+    std::size_t elem_bytes, chunk_elems; // chunk_elems: of the largest chunk, at least 1
+    bool fits_lines;                     // as far as alignment goes
+    void (*sum)(const void* op, void* to, const void* const* from, int count, std::size_t elems) = nullptr;
+    const void* op = nullptr;
+
+    const std::byte* input(int chunk) const { return in + in_layout->offset(chunk) * elem_bytes; }
+    std::byte* output(int chunk) const { return out + out_layout->offset(chunk) * elem_bytes; }
+};
+
+// Whether run_short can run it. Requires: own_orders() has settled single chunks.
+inline bool is_short_form(const sched::program& p) {
+    using sched::place;
+    if (p.strands.size() != 1) return false;
+    for (const auto& s : p.strands[0]) {
+        if (s.what == sched::signal || s.what == sched::wait) continue;
+        if (s.src.chunks.count != 1 || s.dst.chunks.count != 1 || s.also != place::none) return false;
+        const bool to_out = s.dst.where == place::out, from_window = s.src.where == place::window0;
+        if (s.what == sched::copy ? s.src.where != place::in || (!to_out && s.dst.where != place::window0)
+            : s.what == (sched::get | sched::copy)  ? !to_out || !from_window
+            : s.what == (sched::fold | sched::copy) ? !to_out || !from_window || s.own != place::in
+                                                    : true)
+            return false;
+    }
+    return true;
+}
+
+// await(word, least, peer) returns once word >= least, or throws.
+template <class Await>
+void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Await&& await) {
+    const window_memory& memory = plan.window->memory;
+    const std::size_t stride_bytes = c.chunk_elems * c.elem_bytes;
+    const bound_window::share share =
+        plan.window->take(1, stride_bytes * static_cast<std::size_t>(plan.chunks), c.fits_lines);
+    const std::uint64_t now = share.first;
+    const auto staged = [&](int rank, int chunk) {
+        std::byte* const at =
+            share.is_inline ? memory.line(rank, 0, now).payload : memory.segment(rank, 0, share.position);
+        return at + static_cast<std::size_t>(chunk) * stride_bytes;
+    };
+    const auto move = [](std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
+    };
+    for (const sched::step& s : plan.steps.strands[0]) {
+        if (s.what == sched::signal) {
+            memory.line(me, s.index, now).number.store(now + 1, std::memory_order_release);
+        } else if (s.what == sched::wait) {
+            if (now < s.lag) continue;
+            const std::uint64_t then = now - s.lag;
+            if (s.peer_from != sched::all_ranks)
+                await(memory.line(s.peer_from, s.index, then).number, then + 1, s.peer_from);
+            else
+                for (int r = 0; r < ranks; ++r)
+                    if (r != me) await(memory.line(r, s.index, then).number, then + 1, r);
+        } else {
+            const int from = s.src.chunks.first, to = s.dst.chunks.first;
+            if (s.what == sched::copy) {
+                const std::size_t bytes = c.in_layout->size(from) * c.elem_bytes;
+                const bool is_own = s.dst.where == sched::place::out;
+                plan.window->bytes_written += is_own ? 0 : bytes;
+                move(is_own ? c.output(to) : staged(me, to), c.input(from), bytes);
+            } else if (s.what == (sched::get | sched::copy)) {
+                const std::size_t bytes = c.out_layout->size(to) * c.elem_bytes;
+                plan.window->bytes_read += bytes;
+                move(c.output(to), staged(s.peer_from, from), bytes);
+            } else {
+                const void** const sources = plan.sources.data();
+                for (int r = s.peer_from; r < s.peer_to; ++r)
+                    sources[r - s.peer_from] = r == me ? c.input(from) : staged(r, from);
+                const int reads = s.peer_to - s.peer_from - (me >= s.peer_from && me < s.peer_to ? 1 : 0);
+                plan.window->bytes_read += static_cast<std::size_t>(reads) * c.out_layout->size(to) * c.elem_bytes;
+                c.sum(c.op, c.output(to), sources, s.peer_to - s.peer_from, c.out_layout->size(to));
+            }
+        }
+    }
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The choice of algorithm where each rank knows its own counts only: it may depend on the ranks and the nodes, on no
+// size. Algorithms whose ranks pass parts on say how carriers learn the counts (counts()); others need none of that.
+#pragma once
+
+#include <type_traits>
+
+#include <collx/algo/linear.hpp>
+#include <collx/algo/pairwise.hpp>
+#include <collx/plan/problem.hpp>
+#include <collx/plan/schedules.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// Everybody talks to everybody directly: right with any counts.
+template <collective C>
+struct direct_algorithm {
+    using type = void;
+};
+template <>
+struct direct_algorithm<collective::all_to_all> {
+    using type = algo::pairwise_all_to_all;
+};
+template <>
+struct direct_algorithm<collective::gather> {
+    using type = algo::linear_gather;
+};
+template <>
+struct direct_algorithm<collective::scatter> {
+    using type = algo::linear_scatter;
+};
+
+// Whether collective C has a form with private counts, and whether algorithm A can run it.
+template <collective C>
+inline constexpr bool may_have_private_counts = !std::is_void_v<typename direct_algorithm<C>::type>;
+template <collective C, class A>
+inline constexpr bool allows_private_counts = std::is_same_v<A, typename direct_algorithm<C>::type> ||
+                                              requires(const A& a) {
+    a.counts();
+};
+
+} // namespace detail
+
+// The default. p.bytes is one rank's own and must not be looked at.
+template <collective C>
+bound_schedule& select_for_private_counts(schedule_cache& cache, const problem& p) {
+    typename detail::direct_algorithm<C>::type direct{};
+    if constexpr (requires { direct.root; }) direct.root = p.root;
+    return cache.bind_for_private_counts(direct, p.at_port);
+}
+
+COLLX_END_NAMESPACE

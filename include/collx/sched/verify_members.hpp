@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The proof of a collective among some of the ranks whose messages others pass on. Whoever does nothing but send on
+// what comes from one rank to one other is a longer channel: leave those ranks out, join their ends, and what is left
+// is an ordinary schedule of the members, for the ordinary proof. That messages fit each other, that none is left over
+// and that nothing locks is shown on the whole schedule, with everybody in it.
+#pragma once
+
+#include <vector>
+
+#include <collx/sched/verify.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sched {
+
+namespace detail {
+
+// Who comes after `peer` on the way from `sender`, or before it on the way to `receiver` (forward false); -1: nobody,
+// or not exactly one.
+constexpr int passes_on(const program& p, int from, int to) {
+    int found = -1;
+    for (const auto& strand : p.strands)
+        for (const step& st : strand) {
+            if ((st.peer_from != from && from >= 0) || (st.peer_to != to && to >= 0)) continue;
+            const int other = from >= 0 ? st.peer_to : st.peer_from;
+            if (found >= 0 && found != other) return -1;
+            found = other;
+        }
+    return found;
+}
+
+// Nothing but passing on, in each strand from one rank to one other: then the strand is a channel.
+constexpr bool is_relay(const program& p) {
+    for (const auto& strand : p.strands)
+        for (const step& st : strand)
+            if (st.what != (recv | send) || st.dst.where != place::none || st.peer_from != strand[0].peer_from ||
+                st.peer_to != strand[0].peer_to)
+                return false;
+    return true;
+}
+
+} // namespace detail
+
+// members: rank by position, in the order in which the collective counts them.
+constexpr verdict verify_members(schedule s, const std::vector<int>& members) {
+    const auto n = static_cast<unsigned>(s.ranks);
+    std::vector<int> position(n, -1);
+    for (unsigned i = 0; i < members.size(); ++i) position[static_cast<unsigned>(members[i])] = static_cast<int>(i);
+    for (unsigned r = 0; r < n; ++r)
+        if (position[r] < 0 && !detail::is_relay(s.programs[r]))
+            return {.what = problem::not_an_output, .rank = static_cast<int>(r)};
+
+    // The channel's other end, past all who pass on.
+    const auto end_of = [&](int rank, int peer, bool forward) {
+        for (int before = rank, hops = 0; peer >= 0 && peer < s.ranks && hops < s.ranks; ++hops) {
+            const auto at = static_cast<unsigned>(peer);
+            if (position[at] >= 0) return position[at];
+            const int next = detail::passes_on(s.programs[at], forward ? before : -1, forward ? -1 : before);
+            before = peer;
+            peer = next;
+        }
+        return -1; // the verifier says: bad peer
+    };
+    schedule among = s;
+    among.ranks = static_cast<int>(members.size());
+    among.programs.clear();
+    for (const int r : members) {
+        program p = s.programs[static_cast<unsigned>(r)];
+        for (auto& strand : p.strands)
+            for (step& st : strand) {
+                if ((st.what & recv) != 0) st.peer_from = end_of(r, st.peer_from, false);
+                if ((st.what & send) != 0) st.peer_to = end_of(r, st.peer_to, true);
+            }
+        among.programs.push_back(static_cast<program&&>(p));
+    }
+    const verdict v = verify(among);
+    if (!v.ok()) return v;
+    s.op = collective::send_recv; // promises nothing: only that the messages go through
+    const verdict whole = verify(s);
+    return whole.ok() ? v : whole;
+}
+
+} // namespace sched
+COLLX_END_NAMESPACE

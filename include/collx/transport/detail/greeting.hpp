@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How a connection begins in a job with a key, on both sides, one step at a time and without waiting: hello, answer,
+// proof, accepted (core/authentication.hpp). Everything has a fixed size, and nothing that the other side says is used
+// before its proof but to compare it. Knows nothing of what the connection is for.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstdint>
+
+#include <collx/transport/detail/socket_calls.hpp>
+#include <collx/transport/detail/stream_frame.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+enum class greeted : unsigned char {
+    not_yet,
+    done,
+    gone,    // the other end closed, or the system did (error())
+    insecure // it has another key or asks for another protection
+};
+
+// Words of known size that come in over a socket. Never reads further, for what follows belongs to the stream.
+class word_reader {
+public:
+    explicit word_reader(const socket_calls& calls) : calls_(&calls) {}
+    // not_yet, done or gone.
+    greeted read(int fd, void* to, std::size_t bytes) {
+        while (got_ < bytes) {
+            iovec part{static_cast<char*>(to) + got_, bytes - got_};
+            msghdr m{};
+            m.msg_iov = &part;
+            m.msg_iovlen = 1;
+            const ssize_t n = without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
+            if (n < 0 && would_block(errno)) return greeted::not_yet;
+            if (n <= 0) return error_ = n < 0 ? errno : 0, greeted::gone;
+            got_ += static_cast<std::size_t>(n);
+        }
+        got_ = 0;
+        return greeted::done;
+    }
+    int error() const { return error_; }
+
+private:
+    const socket_calls* calls_;
+    std::size_t got_ = 0;
+    int error_ = 0;
+};
+// The same for words that go out.
+class word_writer {
+public:
+    explicit word_writer(const socket_calls& calls) : calls_(&calls) {}
+    greeted write(int fd, const void* from, std::size_t bytes) {
+        while (sent_ < bytes) {
+            iovec part{const_cast<char*>(static_cast<const char*>(from)) + sent_, bytes - sent_};
+            msghdr m{};
+            m.msg_iov = &part;
+            m.msg_iovlen = 1;
+            const ssize_t n = without_eintr([&] { return calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
+            if (n < 0 && (would_block(errno) || errno == ENOTCONN)) return greeted::not_yet; // still connecting
+            if (n < 0) return error_ = errno, greeted::gone;
+            sent_ += static_cast<std::size_t>(n);
+        }
+        sent_ = 0;
+        return greeted::done;
+    }
+    int error() const { return error_; }
+
+private:
+    const socket_calls* calls_;
+    std::size_t sent_ = 0;
+    int error_ = 0;
+};
+
+// The answer as it travels: a frame's head, so that a stream which expects frames understands a refusal too.
+struct door_answer {
+    stream_frame head{.what = stream_frame::kind::answer};
+    auth_answer words;
+};
+static_assert(sizeof(door_answer) == 80);
+
+// The connecting side. `key` must outlive it.
+class greeting {
+public:
+    greeting(descriptor socket, const stream_hello& h, const job_key& key, const socket_calls& calls)
+        : socket_(static_cast<descriptor&&>(socket)), hello_(h), key_(&key), in_(calls), out_(calls) {
+        draw_random(hello_.nonce, sizeof hello_.nonce);
+    }
+    greeted move() {
+        for (;;) {
+            const greeted done = step();
+            if (done != greeted::done || state_ == state::over) return done;
+        }
+    }
+    int error() const { return in_.error() != 0 ? in_.error() : out_.error(); } // of the system, 0: none
+    bool is_refused() const { return error() == ECONNREFUSED; }
+    // The system found no way there: not merely an end that hung up.
+    bool is_unreachable() const { return out_.error() != 0 && out_.error() != EPIPE && out_.error() != ECONNRESET; }
+    int fd() const { return socket_.get(); }
+    descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
+    secret session() const { return key_->session(hello_, answer_.words); }
+
+private:
+    enum class state : unsigned char { hello, head, words, proof, accepted, over };
+
+    // done: the next state is reached.
+    greeted step() {
+        const int fd = socket_.get();
+        greeted g = greeted::gone;
+        switch (state_) {
+            case state::hello: g = out_.write(fd, &hello_, sizeof hello_); break;
+            case state::head:
+                g = in_.read(fd, &answer_.head, sizeof answer_.head);
+                if (g == greeted::done && !is_head(stream_frame::kind::answer)) return greeted::insecure;
+                break;
+            case state::words:
+                g = in_.read(fd, &answer_.words, sizeof answer_.words);
+                if (g != greeted::done) break;
+                if (!key_->is_right(hello_, answer_.words)) return greeted::insecure;
+                proof_ = key_->prove(hello_, answer_.words);
+                break;
+            case state::proof: g = out_.write(fd, &proof_, sizeof proof_); break;
+            case state::accepted:
+                g = in_.read(fd, &answer_.head, sizeof answer_.head);
+                if (g == greeted::done && !is_head(stream_frame::kind::accepted)) return greeted::insecure;
+                break;
+            case state::over: return greeted::done;
+        }
+        if (g == greeted::done) state_ = static_cast<state>(static_cast<int>(state_) + 1);
+        return g;
+    }
+    bool is_head(stream_frame::kind k) const {
+        return answer_.head.magic == stream_frame::magic_value && answer_.head.what == k;
+    }
+
+    descriptor socket_;
+    stream_hello hello_;
+    const job_key* key_;
+    word_reader in_;
+    word_writer out_;
+    door_answer answer_;
+    auth_proof proof_;
+    state state_ = state::hello;
+};
+
+// The accepting side: of a job with a key, or without (then a sound hello is all).
+class guest {
+public:
+    guest(descriptor socket, std::int64_t until_ns, const socket_calls& calls)
+        : socket(static_cast<descriptor&&>(socket)), until_ns(until_ns), in_(calls), out_(calls) {}
+
+    descriptor socket;
+    std::int64_t until_ns;
+    stream_hello hello{};
+
+    greeted move(const char (&token)[stream_hello::token_bytes], protection asked, const job_key& key) {
+        for (;;) {
+            const greeted done = step(token, asked, key);
+            if (done != greeted::done || state_ == state::over) return done;
+        }
+    }
+    secret session(const job_key& key) const { return key ? key.session(hello, answer_.words) : secret(); }
+
+private:
+    enum class state : unsigned char { hello, answer, proof, accepted, over, refused };
+
+    greeted step(const char (&token)[stream_hello::token_bytes], protection asked, const job_key& key) {
+        const int fd = socket.get();
+        greeted g = greeted::gone;
+        switch (state_) {
+            case state::hello:
+                g = in_.read(fd, &hello, sizeof hello);
+                if (g != greeted::done) return g;
+                if (!hello.is_sound(token)) return greeted::gone;
+                if (hello.protected_by != static_cast<std::uint64_t>(asked)) return refuse(asked);
+                if (!key) return state_ = state::over, g;
+                answer_.words = key.answer(hello);
+                break;
+            case state::answer: g = out_.write(fd, &answer_, sizeof answer_); break;
+            case state::proof:
+                g = in_.read(fd, &proof_, sizeof proof_);
+                if (g == greeted::done && !key.is_right(hello, answer_.words, proof_)) return greeted::insecure;
+                break;
+            case state::accepted: {
+                const stream_frame accepted{.what = stream_frame::kind::accepted};
+                g = out_.write(fd, &accepted, sizeof accepted);
+                break;
+            }
+            case state::over: return greeted::done;
+            case state::refused: return drain();
+        }
+        if (g == greeted::done) state_ = static_cast<state>(static_cast<int>(state_) + 1);
+        return g;
+    }
+    // From this job as far as one can tell: it is told why it may not come in. What it has sent behind its hello is
+    // read away, for a socket closed over it would throw our word away.
+    greeted refuse(protection asked) {
+        const stream_frame refused{.what = stream_frame::kind::refused, .tag = static_cast<std::uint32_t>(asked)};
+        (void)out_.write(socket.get(), &refused, sizeof refused);
+        (void)::shutdown(socket.get(), SHUT_WR);
+        state_ = state::refused;
+        return drain();
+    }
+    greeted drain() {
+        char nothing[4096];
+        for (int turn = 0; turn < 64; ++turn) {
+            const ssize_t n = ::recv(socket.get(), nothing, sizeof nothing, MSG_DONTWAIT);
+            if (n == 0 || (n < 0 && !would_block(errno))) return greeted::gone;
+            if (n < 0) break;
+        }
+        return greeted::not_yet;
+    }
+
+    word_reader in_;
+    word_writer out_;
+    door_answer answer_;
+    auth_proof proof_;
+    state state_ = state::hello;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a stream sends and receives through where bytes on the network are sealed: records of a length, up to 64 KiB and
+// a tag. It takes and gives bytes like the system's own calls, so a stream knows no records. Nothing of a record is
+// given before its seal was found right.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <collx/core/sealing.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class sealed_socket {
+public:
+    static constexpr std::size_t most_text = 64 * 1024;
+
+    sealed_socket(sole_ptr<sealer> by, const socket_calls& calls)
+        : by_(std::move(by)), calls_(&calls), out_(most_record), in_(2 * most_record) {}
+
+    // As sendmsg(): how many bytes were taken, -1 for none. They may still lie here: see has_pending().
+    ssize_t send(int fd, const msghdr& m) {
+        std::size_t taken = 0, part = 0, at = 0;
+        while (flush(fd) && part < m.msg_iovlen) {
+            std::size_t bytes = 0;
+            while (part < m.msg_iovlen && bytes < most_text) {
+                const iovec& v = m.msg_iov[part];
+                const std::size_t n = v.iov_len - at < most_text - bytes ? v.iov_len - at : most_text - bytes;
+                std::memcpy(out_.data() + head_bytes + bytes, static_cast<const char*>(v.iov_base) + at, n);
+                bytes += n, at += n;
+                if (at == v.iov_len) ++part, at = 0;
+            }
+            if (!close_record(bytes)) return errno = EBADMSG, -1;
+            taken += bytes;
+        }
+        return taken != 0 ? static_cast<ssize_t>(taken) : -1; // flush() has set errno
+    }
+    // Hands the system what lies here. False while something is left, errno says why.
+    bool flush(int fd) {
+        while (sent_ < end_) {
+            iovec v{out_.data() + sent_, end_ - sent_};
+            msghdr m{};
+            m.msg_iov = &v;
+            m.msg_iovlen = 1;
+            const ssize_t n = without_eintr([&] { return calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
+            if (n < 0) return false;
+            sent_ += static_cast<std::size_t>(n);
+        }
+        return true;
+    }
+    bool has_pending() const { return sent_ < end_; }
+    // Whether there is more to receive() than the socket has.
+    bool has_unread() const { return text_left_ != 0 || got_ != at_ || is_broken_; }
+
+    // As recvmsg(). -1 with EBADMSG, and so ever after, for what the other end has not sent in this place.
+    ssize_t receive(int fd, const msghdr& m) {
+        std::size_t given = 0;
+        for (std::size_t part = 0, at = 0; part < m.msg_iovlen;) {
+            if (text_left_ == 0) {
+                const ssize_t n = next_record(fd);
+                if (n <= 0) return given != 0 ? static_cast<ssize_t>(given) : n;
+            }
+            const iovec& v = m.msg_iov[part];
+            const std::size_t n = v.iov_len - at < text_left_ ? v.iov_len - at : text_left_;
+            std::memcpy(static_cast<char*>(v.iov_base) + at, in_.data() + text_at_, n);
+            given += n, at += n, text_at_ += n, text_left_ -= n;
+            if (at == v.iov_len) ++part, at = 0;
+        }
+        return static_cast<ssize_t>(given);
+    }
+
+private:
+    static constexpr std::size_t head_bytes = 4, most_record = head_bytes + most_text + sealer::tag_bytes;
+
+    bool close_record(std::size_t bytes) {
+        const auto length = static_cast<std::uint32_t>(bytes);
+        std::memcpy(out_.data(), &length, head_bytes);
+        sent_ = 0;
+        end_ = head_bytes + bytes + sealer::tag_bytes;
+        return by_->seal(out_.data(), head_bytes, out_.data() + head_bytes, bytes, out_.data() + head_bytes + bytes);
+    }
+    // 1: the text of one lies ready; else what recvmsg() said.
+    ssize_t next_record(int fd) {
+        if (is_broken_) return errno = EBADMSG, -1;
+        for (;;) {
+            std::uint32_t length = 0;
+            if (got_ - at_ >= head_bytes) {
+                std::memcpy(&length, in_.data() + at_, head_bytes);
+                if (length == 0 || length > most_text) return is_broken_ = true, errno = EBADMSG, -1;
+                const std::size_t whole = head_bytes + length + sealer::tag_bytes;
+                if (got_ - at_ >= whole) {
+                    unsigned char* text = in_.data() + at_ + head_bytes;
+                    is_broken_ = !by_->open(text - head_bytes, head_bytes, text, length, text + length);
+                    if (is_broken_) return errno = EBADMSG, -1;
+                    text_at_ = at_ + head_bytes, text_left_ = length;
+                    at_ += whole;
+                    return 1;
+                }
+            }
+            if (at_ == got_) at_ = got_ = 0;
+            if (in_.size() - at_ < most_record) { // the rest of this record may not fit behind it
+                std::memmove(in_.data(), in_.data() + at_, got_ - at_);
+                got_ -= at_, at_ = 0;
+            }
+            iovec v{in_.data() + got_, in_.size() - got_};
+            msghdr m{};
+            m.msg_iov = &v;
+            m.msg_iovlen = 1;
+            const ssize_t n = without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
+            if (n <= 0) return n;
+            got_ += static_cast<std::size_t>(n);
+        }
+    }
+
+    sole_ptr<sealer> by_;
+    const socket_calls* calls_;
+    std::vector<unsigned char> out_, in_;
+    std::size_t sent_ = 0, end_ = 0;          // of the record that goes out
+    std::size_t at_ = 0, got_ = 0;            // what came and is not read
+    std::size_t text_at_ = 0, text_left_ = 0; // what is read and not given
+    bool is_broken_ = false;
+};
+
+// The two calls of a stream, sealed or not.
+class stream_wire {
+public:
+    explicit stream_wire(const socket_calls& calls) : calls_(&calls) {}
+    void begin(sole_ptr<sealed_socket> sealed) { sealed_ = static_cast<sole_ptr<sealed_socket>&&>(sealed); }
+    ssize_t send(int fd, const msghdr& m) {
+        if (sealed_) return sealed_->send(fd, m);
+        return without_eintr([&] { return calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
+    }
+    ssize_t receive(int fd, msghdr& m) {
+        if (sealed_) return sealed_->receive(fd, m);
+        return without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
+    }
+    bool flush(int fd) { return !sealed_ || sealed_->flush(fd); }
+    bool has_pending() const { return sealed_ && sealed_->has_pending(); }
+    bool has_unread() const { return sealed_ && sealed_->has_unread(); }
+
+private:
+    const socket_calls* calls_;
+    sole_ptr<sealed_socket> sealed_; // null: as they are
+};
+
+// What the connections of a job are sealed by, if they are.
+inline sole_ptr<sealed_socket> seal_connection(protection level, const secret& session, bool is_connecting,
+                                               const socket_calls& calls) {
+    if (level < protection::integrity) return {};
+    return make_sole<sealed_socket>(seals->make(session, is_connecting, level == protection::encrypted), calls);
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

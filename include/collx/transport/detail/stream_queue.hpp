@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Inside a stream: the memory of its channels, and what lies in line to be sent. No socket here.
+#pragma once
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include <collx/core/error.hpp>
+#include <collx/transport/channel.hpp>
+#include <collx/transport/detail/stream_frame.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// The slots of both directions of every port, in private memory that takes pages at first use.
+class stream_memory {
+public:
+    stream_memory(channel_shape shape, int ports) : shape_(shape), ports_(ports) {}
+    stream_memory(const stream_memory&) = delete;
+    ~stream_memory() {
+        if (base_ != nullptr) ::munmap(base_, bytes());
+    }
+    bool is_mapped() const { return base_ != nullptr; }
+    bool map() {
+        if (base_ != nullptr) return true;
+        void* p = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p != MAP_FAILED) base_ = static_cast<std::byte*>(p);
+        return base_ != nullptr;
+    }
+    void require() {
+        if (!map())
+            fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map %zu bytes of slots",
+                 bytes());
+    }
+    const channel_shape& shape() const { return shape_; }
+    channel_memory tx(int port) const { return {base_ + static_cast<std::size_t>(port) * 2 * shape_.bytes(), shape_}; }
+    channel_memory rx(int port) const { return {tx(port).base + shape_.bytes(), shape_}; }
+    // How many messages were taken here.
+    std::uint64_t taken(int port) const {
+        return base_ == nullptr ? 0 : rx(port).taken().load(std::memory_order_acquire);
+    }
+
+private:
+    std::size_t bytes() const { return static_cast<std::size_t>(ports_) * 2 * shape_.bytes(); }
+    channel_shape shape_;
+    int ports_;
+    std::byte* base_ = nullptr;
+};
+
+// Frames one behind the other, the first of which may have gone in part.
+class stream_queue {
+public:
+    static constexpr int most_entries = 32;
+
+    bool is_empty() const { return first_ == last_; }
+    bool is_full() const { return last_ == most_entries; }
+    void clear() { first_ = last_ = 0, done_bytes_ = 0; }
+    void add(const stream_entry& e) { entries_[last_++] = e; }
+    void add_word(const stream_frame& f) {
+        if (!is_full()) add({f, nullptr, 0, sizeof f, false});
+    }
+    std::size_t payload_bytes() const {
+        std::size_t bytes = 0;
+        for (int i = first_; i < last_; ++i) bytes += entries_[i].payload_bytes;
+        return bytes;
+    }
+    // All that is in line, as parts for one call; adds up their bytes.
+    int gather(iovec* parts, std::size_t& bytes) const {
+        int count = 0;
+        std::size_t skip = done_bytes_;
+        const auto add = [&](const void* at, std::size_t size) {
+            const std::size_t here = skip < size ? skip : size;
+            skip -= here;
+            if (size == here) return;
+            parts[count++] = {const_cast<char*>(static_cast<const char*>(at)) + here, size - here};
+            bytes += size - here;
+        };
+        for (int i = first_; i < last_; ++i) {
+            add(&entries_[i].head, entries_[i].head_bytes);
+            add(entries_[i].payload, entries_[i].payload_bytes);
+        }
+        return count;
+    }
+    // So many bytes have gone; done(entry) hears of those that have gone entirely.
+    template <class Done>
+    void account(std::size_t bytes, Done&& done) {
+        done_bytes_ += bytes;
+        for (; first_ < last_ && done_bytes_ >= entries_[first_].bytes(); ++first_) {
+            done_bytes_ -= entries_[first_].bytes();
+            done(entries_[first_]);
+        }
+        if (first_ == last_) first_ = last_ = 0;
+    }
+    // Copies what lies in the user's memory. False: there is no memory for that.
+    [[gnu::cold]] bool own() {
+        std::size_t bytes = 0;
+        for (int i = first_; i < last_; ++i) bytes += entries_[i].is_lent ? entries_[i].payload_bytes : 0;
+        if (bytes == 0) return true;
+        try {
+            copies_.resize(bytes);
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+        std::byte* to = copies_.data();
+        for (int i = first_; i < last_; ++i) {
+            stream_entry& e = entries_[i];
+            if (!e.is_lent) continue;
+            std::memcpy(to, e.payload, e.payload_bytes);
+            e.payload = to, e.is_lent = false;
+            to += e.payload_bytes;
+        }
+        return true;
+    }
+
+private:
+    stream_entry entries_[most_entries];
+    int first_ = 0, last_ = 0;
+    std::size_t done_bytes_ = 0; // of the first entry
+    std::vector<std::byte> copies_;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

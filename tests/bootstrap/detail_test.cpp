@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
+//
+// The small parts that stores and launchers are made of, without a server or a process manager: the text of PMI-1, the
+// heads of a tcp_store's frames, the number of this host. What comes from outside is refused unless it is exactly
+// right.
+#include <collx/bootstrap/detail/host_id.hpp>
+#include <collx/bootstrap/detail/pmi_text.hpp>
+#include <collx/bootstrap/detail/tcp_frame.hpp>
+
+#include <memory>
+#include <string>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+using namespace collx::detail;
+
+TEST_CASE("PMI-1: values are found as whole words") {
+    const std::string_view line = "cmd=get_result rc=0 value=x=y longkey=1 key=2 empty=";
+    CHECK(pmi_value(line, "cmd") == "get_result");
+    CHECK(pmi_value(line, "value") == "x=y");
+    CHECK(pmi_value(line, "key") == "2"); // not the end of longkey
+    bool is_there = false;
+    CHECK(pmi_value(line, "empty", &is_there).empty());
+    CHECK(is_there);
+    CHECK(pmi_value(line, "k", &is_there).empty());
+    CHECK(!is_there);
+    CHECK(pmi_value("", "cmd").empty());
+}
+
+TEST_CASE("PMI-1: numbers are all of their text and within bounds") {
+    CHECK(pmi_number("17", 100) == 17);
+    CHECK(pmi_number("0", 0) == 0);
+    for (const char* bad : {"", "-1", "101", "1 ", " 1", "1x", "0x1", "99999999999999999999"})
+        CHECK(pmi_number(bad, 100) == -1);
+}
+
+TEST_CASE("PMI-1: any bytes go there and back as one word") {
+    std::string all;
+    for (int c = 0; c < 256; ++c) all += static_cast<char>(c);
+    for (const std::string& bytes : {std::string(), std::string("plain_1.2-3"), std::string("a b=c\n"), all}) {
+        const std::string word = pmi_word(bytes);
+        CHECK(word.find_first_of(" =\n;") == std::string::npos);
+        std::string back = "?";
+        CHECK(read_pmi_word(word, back));
+        CHECK(back == bytes);
+    }
+    std::string out;
+    for (const char* bad : {"", "x", "c%", "c%1", "c%gg", "c%1G", "%20"}) CHECK(!read_pmi_word(bad, out));
+    CHECK(pmi_key("short", 20) == "cshort");
+    const std::string key = pmi_key(std::string(200, 'k'), 64), other = pmi_key(std::string(200, 'l'), 64);
+    CHECK(key.size() <= 64);
+    CHECK(key[0] == 'h'); // no word begins so
+    CHECK(key != other);
+}
+
+TEST_CASE("PMI-1: where ranks run") {
+    pmi_mapping m;
+    REQUIRE(m.read("(vector,(0,2,3),(5,1,2))"));
+    const int expected[] = {0, 0, 0, 1, 1, 1, 5, 5, 0, 0}; // and from the start again
+    for (int r = 0; r < 10; ++r) CHECK(m.node_of(r) == expected[r]);
+    for (const char* bad :
+         {"", "(vector,)", "(vector,(0,1))", "(vector,(0,1,1)", "(vector,(0,0,4))", "(vector,(0,1,-1))",
+          "(vector,(0,1,1))x", "(vectors,(0,1,1))", "(vector,(0,1,99999999999))"})
+        CHECK(!m.read(bad));
+    std::string many = "(vector";
+    for (int i = 0; i <= pmi_mapping::most_blocks; ++i) many += ",(0,1,1)";
+    CHECK(!m.read(many + ")"));
+}
+
+TEST_CASE("heads of frames: only what may begin one") {
+    tcp_request r;
+    CHECK(r.is_sound());
+    r.key_bytes = 1;
+    CHECK(!r.is_sound()); // hello carries nothing
+    for (const tcp_word w : {tcp_word::set, tcp_word::get, tcp_word::add}) {
+        tcp_request q{.word = w, .key_bytes = 1};
+        CHECK(q.is_sound());
+        q.value_bytes = 1;
+        CHECK(q.is_sound() == (w == tcp_word::set));
+        q.value_bytes = 0, q.key_bytes = 0;
+        CHECK(!q.is_sound());
+        q.key_bytes = static_cast<std::uint32_t>(most_key_bytes) + 1;
+        CHECK(!q.is_sound());
+    }
+    CHECK(tcp_request{.word = tcp_word::set, .key_bytes = 1, .value_bytes = most_value_bytes}.is_sound());
+    CHECK(!tcp_request{.word = tcp_word::set, .key_bytes = 1, .value_bytes = most_value_bytes + 1}.is_sound());
+    CHECK(!tcp_request{.magic = tcp_reply_magic}.is_sound());
+    CHECK(!tcp_request{.version = tcp_version + 1}.is_sound());
+    CHECK(!tcp_request{.word = static_cast<tcp_word>(9), .key_bytes = 1}.is_sound());
+    CHECK(!tcp_request{.zero = 1}.is_sound());
+    CHECK(tcp_reply{}.is_sound());
+    CHECK(!tcp_reply{.magic = tcp_request_magic}.is_sound());
+    CHECK(!tcp_reply{.value_bytes = most_value_bytes + 1}.is_sound());
+}
+
+TEST_CASE("addresses are numbers, not names") {
+    CHECK(numeric_address("127.0.0.1", 80).address.ss_family == AF_INET);
+    CHECK(numeric_address("::1", 80).address.ss_family == AF_INET6);
+    CHECK(numeric_address("[::1]", 65535).address.ss_family == AF_INET6);
+    for (const char* bad : {"localhost", "", "1.2.3", "127.0.0.1x", "[127.0.0.1", "::g"}) {
+        CHECK_THROWS_AS(numeric_address(bad, 80), error);
+    }
+    CHECK_THROWS_AS(numeric_address("127.0.0.1", 65536), error);
+    CHECK_THROWS_AS(numeric_address("::1", -1), error);
+    const auto s = tcp_socket(numeric_address("127.0.0.1", 80));
+    CHECK(s.is_open());
+    CHECK((::fcntl(s.get(), F_GETFL) & O_NONBLOCK) != 0);
+    CHECK((::fcntl(s.get(), F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+TEST_CASE("this host has one number") {
+    CHECK(host_id() == host_id());
+    CHECK(host_id() != 0);
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Ranks as processes on several hosts, for the tests of faults: the hosts are names that the ranks give themselves, the
+// rest is what several machines would do. And system calls that cut a connection or end the process at a given moment.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <random>
+
+#include <collx/bootstrap/file_store.hpp>
+#include <collx/bootstrap/host.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+
+#include "faults/support.hpp"
+
+namespace collx_test {
+
+// A directory for a file store, gone with the object.
+class store_directory {
+public:
+    store_directory() {
+        char name[] = "/tmp/collx-sockets-XXXXXX";
+        if (::mkdtemp(name) == nullptr) std::abort();
+        path_ = name;
+    }
+    ~store_directory() { (void)std::system(("rm -r " + path_).c_str()); }
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+// System calls of sockets that do harm once, at the n-th sendmsg() of this process after plan().
+struct harm {
+    enum class kind { none, cut, die };
+    static inline kind planned = kind::none;
+    static inline long left = 0;
+    static void plan(kind k, long after) { planned = k, left = after; }
+    static ssize_t sendmsg(int fd, const msghdr* m, int flags) {
+        if (planned != kind::none && --left <= 0) {
+            if (std::exchange(planned, kind::none) == kind::die) ::kill(::getpid(), SIGKILL);
+            cut(fd);
+        }
+        return ::sendmsg(fd, m, flags);
+    }
+    // RST to the other end; this end finds a socket that is not connected.
+    static void cut(int fd) {
+        const linger now{1, 0};
+        ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        const int nothing = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ::dup2(nothing, fd);
+        ::close(nothing);
+    }
+    // All that is connected.
+    static void cut_all() {
+        for (int fd = 3; fd < 64; ++fd) {
+            sockaddr_storage a;
+            socklen_t bytes = sizeof a;
+            if (::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0 && a.ss_family != AF_UNIX) cut(fd);
+        }
+    }
+};
+inline constexpr collx::socket_calls harmful_calls{::socket,      ::connect, ::accept4,
+                                                   harm::sendmsg, ::recvmsg, ::epoll_wait};
+
+struct cell {
+    int n = 4, ranks_per_host = 1, victim = 0;
+    verb what = verb::all_reduce;
+    std::size_t elems = 10;
+    int timeout_ms = 30'000;
+};
+
+inline collx::host_description host_of(const cell& c, int r) {
+    collx::host_description h = collx::describe_host();
+    h.id = "host" + std::to_string(r / c.ranks_per_host);
+    return h;
+}
+template <collx::Store Store>
+collx::communicator world_of(const cell& c, Store& store, int r) {
+    collx::detail::plain_face<Store> face(store);
+    return collx::communicator(collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face),
+                                                            c.timeout_ms * ms, host_of(c, r), harmful_calls));
+}
+inline collx::communicator world_of(const cell& c, const store_directory& d, int r) {
+    collx::file_store store(d.path());
+    return world_of(c, store, r);
+}
+
+// Cells of all verbs; ranks, spread and victim change from one to the next.
+template <class F>
+void each_cell(unsigned seed, F&& f, int verbs = static_cast<int>(verb::count)) {
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned n) { return static_cast<int>(random() % n); };
+    for (int v = 0; v < verbs; ++v) {
+        cell c;
+        c.n = 3 + below(3);
+        c.ranks_per_host = 1 + below(2);
+        c.victim = below(static_cast<unsigned>(c.n));
+        c.what = static_cast<verb>(v);
+        c.elems = v % 3 == 2 ? 100'000 : 10;
+        f(c);
+    }
+}
+
+// A communicator of those who are left works: calls of all verbs are right on it.
+inline void check_works(collx::communicator& w, std::size_t elems) {
+    caller calls(w, elems);
+    for (int v = 0; v < static_cast<int>(verb::count); ++v) calls.call(static_cast<verb>(v), v + 1);
+}
+
+} // namespace collx_test

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Ranks on two hosts that are more than words: network namespaces joined by a veth pair, found through COLLX_*
+// variables and a TCP store across the link. Results, who talks to whom, and what happens when the link goes down.
+// Needs root and iproute2; the namespaces are this program's own and go with it.
+// collx-test: serial timeout=120
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include <collx/algo/pairwise.hpp>
+
+#include "faults/support.hpp"
+#include "support/skip.hpp"
+
+using namespace collx_test;
+
+namespace {
+
+bool runs(const std::string& command) { return std::system((command + " 2>/dev/null").c_str()) == 0; }
+
+// Two namespaces, left and right, with an address each on a link between them.
+class two_hosts {
+public:
+    two_hosts() : why_not_(make()) {}
+    two_hosts(const two_hosts&) = delete;
+    ~two_hosts() {
+        for (int h = 0; h < 2; ++h) (void)runs("ip netns del " + name(h));
+    }
+    const char* why_not() const { return why_not_; }
+
+    static std::string name(int host) { return "collx-" + std::to_string(owner) + (host == 0 ? "-left" : "-right"); }
+    static std::string address(int host) { return "10.231.77." + std::to_string(host + 1); }
+    void cut() const { (void)runs("ip -n " + name(1) + " link set l0 down"); }
+    // Takes this process to a host, as a rank of the job that meets at `port`.
+    static void enter(int host, int rank, int n, int port, const char* timeout_s) {
+        const std::string path = "/run/netns/" + name(host);
+        const collx::descriptor d(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+        if (::setns(d.get(), CLONE_NEWNET) != 0) std::abort();
+        const auto set = [](const char* key, const std::string& value) { ::setenv(key, value.c_str(), 1); };
+        set("COLLX_RANK", std::to_string(rank));
+        set("COLLX_SIZE", std::to_string(n));
+        set("COLLX_STORE", "tcp:" + address(0) + ":" + std::to_string(port));
+        set("COLLX_ADDRESS", address(host));
+        set("COLLX_INSECURE", "1");
+        set("COLLX_TIMEOUT", timeout_s);
+    }
+
+private:
+    static const char* make() {
+        if (::geteuid() != 0) return "network namespaces need root";
+        if (!runs("ip -V >/dev/null")) return "no ip command (Debian: iproute2)";
+        if (!runs("ip netns add " + name(0)) || !runs("ip netns add " + name(1)))
+            return "this machine does not allow network namespaces";
+        if (!runs("ip link add l0 netns " + name(0) + " type veth peer name l0 netns " + name(1)))
+            return "this machine does not allow veth pairs";
+        for (int h = 0; h < 2; ++h)
+            if (!runs("ip -n " + name(h) + " addr add " + address(h) + "/24 dev l0") ||
+                !runs("ip -n " + name(h) + " link set l0 up") || !runs("ip -n " + name(h) + " link set lo up"))
+                return "this machine does not allow addresses in namespaces";
+        return nullptr;
+    }
+
+    static inline const int owner = static_cast<int>(::getpid());
+    const char* why_not_; // null: they are there
+};
+
+// Runs body(world, rank) as n ranks of two hosts; host_of says where each is. Returns how they ended.
+struct job_of_two_hosts {
+    processes all;
+    template <class HostOf, class Body>
+    void start(int n, HostOf host_of, int port, const char* timeout_s, Body body) {
+        for (int r = 0; r < n; ++r)
+            all.start(r, [=] {
+                two_hosts::enter(host_of(r), r, n, port, timeout_s);
+                collx::communicator world;
+                return body(world, r);
+            });
+    }
+};
+
+bool is_here(collx::communicator& w, int peer) { return w.internals().net.is_here(peer); }
+
+// The number of the first check that failed, 0: none.
+int check_results(collx::communicator& w, std::size_t m) {
+    const int n = w.size(), me = w.rank();
+    const auto u = static_cast<std::size_t>(n);
+    const auto value = [](int rank, std::size_t i) { return static_cast<int>(i % 1000) * (rank + 1); };
+    const auto filled = [&](int rank, std::size_t count) {
+        std::vector<int> v(count);
+        for (std::size_t i = 0; i < count; ++i) v[i] = value(rank, i);
+        return v;
+    };
+    const int ranks = n * (n + 1) / 2; // the sum of rank + 1
+    auto sum = filled(me, m);
+    collx::all_reduce(w, sum);
+    for (std::size_t i = 0; i < m; ++i)
+        if (sum[i] != static_cast<int>(i % 1000) * ranks) return 1;
+    const auto mine = filled(me, m), whole = filled(me, m * u);
+    std::vector<int> all(m * u), part(m), exchanged(m * u);
+    collx::all_gather(w, mine, all);
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i] != value(static_cast<int>(i / m), i % m)) return 2;
+    collx::reduce_scatter(w, whole, part);
+    for (std::size_t i = 0; i < m; ++i)
+        if (part[i] != static_cast<int>((static_cast<std::size_t>(me) * m + i) % 1000) * ranks) return 3;
+    for (const int root : {0, n - 1}) {
+        auto told = filled(me, m);
+        collx::broadcast(w, told, {.root = root});
+        if (told != filled(root, m)) return 4;
+        std::vector<int> got(m, -1);
+        collx::reduce(w, mine, got, collx::plus{}, {.root = root});
+        if (me == root && got != sum) return 5;
+    }
+    collx::all_to_all(w, whole, exchanged);
+    for (std::size_t i = 0; i < exchanged.size(); ++i)
+        if (exchanged[i] != value(static_cast<int>(i / m), static_cast<std::size_t>(me) * m + i % m)) return 6;
+    auto moved = filled(me, m);
+    std::vector<int> from_left(m);
+    collx::sendrecv(w, moved, (me + 1) % n, from_left, (me + n - 1) % n);
+    if (from_left != filled((me + n - 1) % n, m)) return 7;
+    collx::barrier(w);
+    return 0;
+}
+
+// Messages to ranks of the other host so far.
+std::uint64_t sent_far(collx::communicator& w) {
+    std::uint64_t count = 0;
+    for (int p = 0; p < w.size(); ++p)
+        if (!is_here(w, p)) count += w.internals().net.sent_to(p).messages;
+    return count;
+}
+
+} // namespace
+
+TEST_CASE("two hosts, four ranks each: results, and an all-to-all that crosses once per rank") {
+    const two_hosts hosts;
+    if (hosts.why_not() != nullptr) return skip(hosts.why_not());
+    constexpr int n = 8;
+    int port = 29'600;
+    for (const bool alternating : {false, true}) {
+        job_of_two_hosts job;
+        job.start(
+            n, [=](int r) { return alternating ? r % 2 : r / 4; }, ++port, "30",
+            [=](collx::communicator& w, int me) {
+                const collx::node_map* nodes = w.internals().net.crowded_hosts();
+                if (w.size() != n || nodes == nullptr || nodes->view().nodes() != 2) return 20;
+                for (int p = 0; p < n; ++p)
+                    if (is_here(w, p) != (alternating ? p % 2 == me % 2 : p / 4 == me / 4)) return 21;
+                for (const std::size_t m : {1u, 100u, 20'000u, 300'000u})
+                    if (const int failed = check_results(w, m); failed != 0) return failed;
+                w.set_checked(false);
+                // Gathered in the host: one message crosses for each rank. Sent one by one: four.
+                std::vector<int> in(n * 16, me), out(n * 16);
+                const std::uint64_t before = sent_far(w);
+                collx::all_to_all(w, in, out);
+                const std::uint64_t gathered = sent_far(w) - before;
+                collx::all_to_all(w.with(collx::algo::pairwise_all_to_all{}), in, out);
+                const std::uint64_t each = sent_far(w) - before - gathered;
+                if (gathered != 1) return 22;
+                if (each != 4) return 23;
+                return 0;
+            });
+        job.all.wait(60'000);
+        for (int r = 0; r < n; ++r) {
+            INFO("alternating " << alternating << ", rank " << r << ": exit code " << job.all[r].exit_code << " "
+                                << job.all[r].what);
+            CHECK(job.all[r].is_ok());
+        }
+    }
+}
+
+TEST_CASE("a link that goes down ends calls with a time-out that names somebody on the other side") {
+    const two_hosts hosts;
+    if (hosts.why_not() != nullptr) return skip(hosts.why_not());
+    constexpr int n = 4;
+    shared_page<report> page;
+    job_of_two_hosts job;
+    job.start(
+        n, [](int r) { return r / 2; }, 29'610, "2",
+        [&](collx::communicator& w, int me) {
+            std::vector<float> x(200'000, 1);
+            for (int i = 0; i < 5; ++i) collx::all_reduce(w, x);
+            page->ready.fetch_add(1);
+            for (const auto until = collx::deadline::in_ns(30'000 * ms); !until.passed();) {
+                collx::all_reduce(w, x); // throws in the end, with the code and peer that `processes` keeps
+                if (page->struck_ns.load() != 0) page->ranks[me].calls += 1;
+                std::fill(x.begin(), x.end(), 1.0f);
+            }
+            return 30;
+        });
+    for (int i = 0; i < 20'000 && page->ready.load() < n; ++i) ::usleep(500);
+    REQUIRE(page->ready.load() == n);
+    ::usleep(20'000);
+    hosts.cut();
+    page->struck_ns.store(collx::now_ns());
+    job.all.wait(20'000);
+    for (int r = 0; r < n; ++r) {
+        INFO("rank " << r << ": exit code " << job.all[r].exit_code << " " << job.all[r].what);
+        CHECK(job.all[r].has_thrown);
+        CHECK((job.all[r].code == collx::errc::timeout || job.all[r].code == collx::errc::peer_failed));
+        CHECK((job.all[r].peer >= 0 && job.all[r].peer < n));
+        CHECK(job.all[r].took_ns < 15'000 * ms);
+    }
+    // At least one rank of each side says that somebody beyond the link does not answer.
+    for (int side = 0; side < 2; ++side) {
+        bool names_other_side = false;
+        for (int r = 2 * side; r < 2 * side + 2; ++r) names_other_side |= job.all[r].peer / 2 != side;
+        CHECK(names_other_side);
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every file of the committed corpora, and each of them with bytes changed, through its fuzz target.
+//
+// collx-test: timeout=120
+#include "fuzz/targets.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include <catch2/catch.hpp>
+
+TEST_CASE("the corpora run through their targets") {
+    const auto corpus = std::filesystem::path(__FILE__).parent_path() / "corpus";
+    std::mt19937 random(20261121);
+    for (const auto& t : collx_fuzz::targets) {
+        std::vector<std::string> files;
+        for (const auto& entry : std::filesystem::directory_iterator(corpus / t.name))
+            files.push_back(entry.path().string());
+        std::sort(files.begin(), files.end());
+        CHECK(files.size() >= 3);
+        for (const auto& file : files) {
+            std::ifstream f(file, std::ios::binary);
+            std::string bytes{std::istreambuf_iterator<char>(f), {}};
+            const int mutants = std::string_view(t.name) == "store" ? 5 : 50;
+            for (int i = 0; i <= mutants; ++i) {
+                t.run({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()});
+                if (bytes.empty()) break;
+                bytes[random() % bytes.size()] ^= static_cast<char>(1u << random() % 8);
+            }
+        }
+    }
+}

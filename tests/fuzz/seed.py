@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Writes the hand-made beginnings of the corpora, tests/fuzz/corpus/TARGET/seed-N. What libFuzzer adds lies beside."""
+import pathlib
+import struct
+
+here = pathlib.Path(__file__).resolve().parent / "corpus"
+
+
+def frame(what, port=0, size=0, tag=0, taken=0, magic=0x4C43):
+    return struct.pack("<BBHIII", what, port, magic, size, tag, taken)
+
+
+def request(word, key=b"", value=b"", number=0, magic=0x31535843):
+    return struct.pack("<IHBBIIq", magic, 1, word, 0, len(key), len(value), number) + key + value
+
+
+def message(port, size):
+    return frame(1, port, size) + b"m" * size
+
+
+seeds = {
+    "handshake": [bytes([how, step]) + change for how in (0, 1, 3) for step in (0, 30, 255)
+                  for change in (b"", b"\0" * 112 + b"\1", b"\1", b"\0" * 20 + b"\xff" * 100)],
+    "frames": [
+        bytes([0, 255]) + message(0, 10) + message(4, 1024) + frame(2, 0, 0, 0, 0) + frame(6),
+        bytes([1, 3]) + frame(5) + message(1, 60) + frame(4, 0, 3),
+        bytes([2, 60]) + frame(2, 2, taken=1) + frame(3, 0, 1, 4) + frame(6),
+        bytes([4, 255]) + b"".join(message(3, 100) for _ in range(5)),
+        bytes([0, 1]) + frame(1, 5, 10) + frame(1, 0, 0xFFFFFFFF) + frame(9) + frame(7),
+    ],
+    "records": [
+        bytes([255, 0, 0, 10]),
+        bytes([1, 2, 0, 10, 0, 200, 3, 0]) + bytes([0, 3, 1]),
+        bytes([40, 3, 255, 255, 1, 0, 0, 0, 200, 1]) + bytes([1, 0, 0, 0, 20, 128]),
+    ],
+    "store": [
+        bytes([0]) + request(1) + request(2, b"key", b"value") + request(3, b"key") + request(4, b"n", number=5),
+        bytes([0]) + request(3, b"none", number=1000) + request(2, b"key", b"v"),
+        bytes([1]) + request(5) + bytes(32) + bytes(32) + request(3, b"key"),
+        bytes([1]) + request(3, b"key"),
+        bytes([0]) + request(5) + bytes(32),
+        bytes([0]) + request(2, b"k", b"x")[:20],
+        bytes([0]) + b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    "pmi": [b"cmd=get_result rc=0 value=cabc%20", b"(vector,(0,2,2),(2,1,3))", b"4(x2),3", b"c%zz", b"12345678901234567890"],
+    "environment": [
+        b"_RANK=1\n_SIZE=4\n_JOB=abc\n_TIMEOUT=2.5\n_CHECKED=1",
+        b"_RANK=0\n_SIZE=2\n_STORE=tcp:127.0.0.1:5000\n_ADDRESS=::1\n_HOST_ID=a\n_SECURITY=encrypted\n_KEY=" + b"k" * 40,
+        b"PMI_FD=7\nPMI_RANK=1\nPMI_SIZE=2\nMPI_LOCALRANKID=0\nMPI_LOCALNRANKS=2",
+        b"PMIX_NAMESPACE=x\nPMIX_RANK=1\nOMPI_COMM_WORLD_RANK=1\nOMPI_COMM_WORLD_SIZE=2",
+        b"SLURM_STEP_ID=0\nSLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=8\nSLURM_STEP_NUM_NODES=2\nSLURM_STEP_TASKS_PER_NODE=4(x2)\nSLURM_NODEID=0\nSLURM_LOCALID=1",
+        b"TORCHELASTIC_RUN_ID=r\nRANK=0\nWORLD_SIZE=2\nLOCAL_RANK=0\nLOCAL_WORLD_SIZE=2\nMASTER_ADDR=h\nMASTER_PORT=1",
+        b"JOB_COMPLETION_INDEX=0\n_SIZE=3\n_STORE=file:d\n_ARENA_BYTES=4G\n_WAIT=spin",
+    ],
+    "cards": [
+        bytes([0]) + b"8\na=1 protection=none key=-\nhost\nmachine",
+        bytes([1]) + b"8\na=2\nhost2\nmachine2",
+        bytes([1]) + b"1 0 0 -1 3 1\n3\na=2\na=1",
+        bytes([1]) + b"10.1.2.3 4000 12345678901234567890 1",
+        bytes([0]) + b"k0123456789abcdef0123456789abcdef",
+        bytes([0]) + b"t1 1 of 2 ranks did not come",
+        bytes([0]) + b"127.0.0.1 4000",
+        bytes([0]) + b"fe80::1%lo 4000",
+        bytes([0]) + b"collx-1-0123456789abcdef-0123456789abcdef0123456789abcdef",
+    ],
+}
+
+for target, inputs in seeds.items():
+    folder = here / target
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(inputs):
+        (folder / f"seed-{number}").write_bytes(data)
