@@ -77,6 +77,7 @@ TEST_CASE("a fused team reduces any element with any operator") {
     check_all_reduce<std::int8_t>([](int r, std::size_t i) { return static_cast<std::int8_t>(r + int(i) % 20); },
                                   collx::max{});
     check_all_reduce<bf16>([](int r, std::size_t i) { return bf16(0.1f * float(r) + float(i % 17)); }, plus{});
+    check_all_reduce<e4m3>([](int r, std::size_t i) { return e4m3(0.25f * float(r + 1) + float(i % 5)); }, plus{});
     check_all_reduce<std::complex<double>>([](int r, std::size_t i) { return std::complex<double>(r, double(i % 9)); },
                                            plus{});
     check_all_reduce<pair_sum>([](int r, std::size_t i) { return pair_sum{r, int(i), 1}; }, plus{});

@@ -69,7 +69,8 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
         const int n = *rc::gen::element(1, 2, 3, 4, 5, 6, 7, 8);
         const bool checked = *rc::gen::arbitrary<bool>();
         // Most of them share memory, the others are on as many hosts as there are ranks, or two, three or four a host.
-        const spread hosts{*rc::gen::element(0, 0, 0, 0, 0, 0, 0, 1, 2, 3), *rc::gen::element(false, false, true)};
+        const spread hosts{*rc::gen::element(0, 0, 0, 0, 0, 0, 0, 1, 2, 3), *rc::gen::element(false, false, true),
+                           *rc::gen::element(false, false, true)};
         const auto calls = *rc::gen::container<std::vector<random_call>>(any_call(verbs));
         // Over sockets calls take their time, on a busy machine most of all.
         const std::size_t count = hosts.is_one_host(n) || calls.size() < 50 ? calls.size() : 50;

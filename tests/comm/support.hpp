@@ -19,6 +19,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/faulty_sockets.hpp"
+#include "support/toy_macs.hpp"
 
 namespace collx_test {
 
@@ -65,6 +66,7 @@ void on_ranks(int n, F&& f) {
 struct spread {
     int ranks_per_host = 0;
     bool bad_day = false; // system calls come up short, are interrupted, say "not now"
+    bool has_key = false; // connections begin with proofs
     bool is_one_host(int n) const { return ranks_per_host == 0 || n <= ranks_per_host; }
     std::vector<int> host_of(int n) const {
         std::vector<int> hosts;
@@ -76,8 +78,11 @@ struct spread {
 template <class F>
 void run_spread(int n, const spread& s, F&& f) {
     if (s.is_one_host(n)) return collx::run_threads(n, f);
-    if (!s.bad_day) return collx::run_threads(s.host_of(n), f);
-    collx::detail::run_thread_jobs(collx::detail::thread_jobs(s.host_of(n), bad_day_calls), f);
+    if (!s.bad_day && !s.has_key) return collx::run_threads(s.host_of(n), f);
+    static const with_toy_macs toy;
+    const std::vector keys(static_cast<std::size_t>(n), s.has_key ? toy_protection('k') : collx::job_protection());
+    const auto& calls = s.bad_day ? bad_day_calls : collx::system_socket_calls;
+    collx::detail::run_thread_jobs(collx::detail::thread_jobs(s.host_of(n), calls, keys.data()), f);
 }
 // The same as on_ranks().
 template <class F>

@@ -188,6 +188,35 @@ TEST_CASE("ranks in launches of their own wait for the last call's readers") {
     CHECK(a.wrong() + b.wrong() + c.wrong() == 0);
 }
 
+// Rank 0 pushes three long pieces while rank 1 answers with empty words from one thread: the other threads of rank 0
+// hear of nobody, and only the barrier at the end of a piece keeps them from pushing the third over the first.
+TEST_CASE("words with flags are not pushed over words that are still to be read") {
+    twin_machine machine(4);
+    team<twin_machine> t(machine, small_shape(2, 1));
+    constexpr std::size_t longest = 96, size = longest + 1;
+    std::vector<float> in[2], out[2];
+    for (int r = 0; r < 2; ++r) {
+        in[r].resize(size), out[r].resize(size);
+        for (std::size_t i = 0; i < size; ++i) in[r][i] = element(r, i);
+    }
+    using types = types_of<algo::one_shot_all_gather>;
+    const auto l = chunk_layout::even(size, 2, longest);
+    int wrong = 0;
+    for (int repeat = 0; repeat < 50; ++repeat) {
+        for (auto& o : out) o.assign(size, -1.0f);
+        t.run<types, packet_protocol>(
+            algo::one_shot_all_gather{}, l, l,
+            [&](int r) {
+                return device::rank_operands<types>{{in[r].data(), size}, {out[r].data(), size}, {}};
+            },
+            {.timeout_ns = 5'000'000'000});
+        REQUIRE_NOTHROW(t.check());
+        for (const auto& o : out)
+            for (std::size_t i = 0; i < size; ++i) wrong += o[i] != element(i < longest ? 0 : 1, i);
+    }
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("a rank that is missing ends a call with its name, and the team with it") {
     twin_machine machine;
     machine.leave_out(1);

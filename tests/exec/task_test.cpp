@@ -158,7 +158,7 @@ TEST_CASE("pieces of any size go round a window's ring, wherever its end falls")
                 call c(all, a, size, piece, 0);
                 const std::size_t longest = (size + chunks - 1) / chunks, bytes = piece * sizeof(int) * chunks;
                 if (bytes > collx::signal_line::inline_bytes)
-                    model.add_call((longest + piece - 1) / piece, collx::round_up(bytes, 64));
+                    model.add_call((longest + piece - 1) / piece, collx::spaced_bytes(bytes, stage_bytes));
                 for (const auto* w : windows) REQUIRE(w->position == model.position);
                 std::vector<int> left;
                 for (int r = 0; r < n; ++r) left.push_back(r);

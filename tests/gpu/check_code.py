@@ -4,6 +4,7 @@
 
   check_code.py kernels NVCC INCLUDE FILE [ARCH...]   no stack, no spill, at most 128 registers, 16-byte accesses
   check_code.py memory_model NVCC INCLUDE FILE        ours and cuda::atomic_ref's are the same instructions
+  check_code.py host_only NVCC INCLUDE FILE           what only the host can call is refused, not left out
 """
 import pathlib
 import re
@@ -33,7 +34,8 @@ def kernels(nvcc, include, source, *arches):
     with tempfile.TemporaryDirectory() as folder:
         codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in arches]
         report = run(nvcc, "-std=c++20", "-Werror", "all-warnings", *codes, "-Xptxas", "-v", "-c", f"-I{include}",
-                     "-o", f"{folder}/kernels.o", source)
+                     "--keep", "--keep-dir", folder, "-o", f"{folder}/kernels.o", source)
+        ptx = "".join(p.read_text() for p in pathlib.Path(folder).glob("*.ptx"))
     found = re.findall(r"entry function '(\w+)' for 'sm_(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
                        r"(\d+) bytes spill loads.*?Used (\d+) registers", report, re.S)
     bad = 0
@@ -46,10 +48,9 @@ def kernels(nvcc, include, source, *arches):
         print(f"{'WRONG ' if wrong else ''}sm_{arch}  {registers:>3} registers  {stack} stack  {label}")
     if len(found) != expected:
         sys.exit(f"the assembler reported {len(found)} kernels, expected {expected}:\n{report}")
-    ptx = ptx_of(nvcc, include, source, "90")
     wide = len(re.findall(r"\b(?:ld|st)(?:\.global)?\.v4\.[ubf]32|\b(?:ld|st)(?:\.global)?\.v2\.[ubf]64", ptx))
     cached = ptx.count("ld.global.nc")
-    print(f"sm_90 PTX: {wide} accesses of 16 bytes, {cached} through the read-only path")
+    print(f"PTX: {wide} accesses of 16 bytes, {cached} through the read-only path")
     if bad or wide < 20 or cached:
         sys.exit("kernels must not use a stack or more than 128 registers, and must load and store 16 bytes at a time, "
                  "never through the read-only path: peers write what they read")
@@ -77,7 +78,25 @@ def memory_model(nvcc, include, source):
         sys.exit("the functions of the memory model are not those of cuda::atomic_ref")
 
 
+def host_only(nvcc, include, source):
+    def front_end(mistake):
+        with tempfile.TemporaryDirectory() as folder:
+            return subprocess.run([nvcc, "-std=c++20", "-arch=sm_90", "-cuda", f"-I{include}", f"-DMISTAKE={mistake}", "-o",
+                                   f"{folder}/out", source], capture_output=True, text=True, timeout=100)
+
+    right = front_end(0)
+    if right.returncode != 0:
+        sys.exit(f"what is marked must compile:\n{right.stderr}")
+    for mistake in range(1, 6):
+        done = front_end(mistake)
+        words = "must_be_marked_COLLX_HD" if mistake < 5 else "must_be_device_code"
+        if done.returncode == 0 or not re.search(r"calling a __host__ function.*" + words, done.stderr):
+            sys.exit(f"mistake {mistake} was not refused with a function named ..{words}:\n{done.stderr}")
+        print(f"mistake {mistake}: refused")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 5 or sys.argv[1] not in ("kernels", "memory_model"):
+    commands = {"kernels": kernels, "memory_model": memory_model, "host_only": host_only}
+    if len(sys.argv) < 5 or sys.argv[1] not in commands:
         sys.exit(__doc__)
-    {"kernels": kernels, "memory_model": memory_model}[sys.argv[1]](*sys.argv[2:])
+    commands[sys.argv[1]](*sys.argv[2:])

@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+#include <thrust/device_vector.h>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
+
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/comm/gpu_team.cuh>
@@ -188,6 +192,47 @@ void hooks_and_views() {
     }
 }
 
+struct seventh {
+    __host__ __device__ float operator()(long long i) const { return static_cast<float>(i % 7); }
+};
+
+// Inputs that are computed as they are read, outputs that own themselves.
+void thrust_families() {
+    const int n = 3;
+    gpu_team team(n);
+    for (const std::size_t size : {std::size_t{1000}, std::size_t{300'001}}) {
+        std::vector<thrust::device_vector<float>> out(n, thrust::device_vector<float>(size));
+        const auto numbers = thrust::make_transform_iterator(thrust::make_counting_iterator(0LL), seventh{});
+        const std::vector<decltype(input(numbers, size))> in(n, input(numbers, size));
+        team.all_reduce(in, out);
+        team.all_reduce(out, out, collx::max{});
+        team.synchronize();
+        std::size_t wrong = 0;
+        for (const auto& x : out) {
+            const std::vector<float> host(x.begin(), x.end());
+            for (std::size_t i = 0; i < size; ++i) wrong += host[i] != static_cast<float>(3 * (i % 7));
+        }
+        expect(wrong == 0, label("thrust iterators into thrust vectors", n, size));
+    }
+}
+
+// 8-bit floats, and sums of them in float.
+void narrow_types() {
+    const int n = 2;
+    gpu_team team(n);
+    device_buffers<e4m3> in(n, 5000), out(n, 5000);
+    in.fill(element<e4m3>), out.fill(none<e4m3>);
+    team.all_reduce(in, out);
+    team.synchronize();
+    std::size_t wrong = 0;
+    for (std::size_t r = 0; r < 2; ++r) {
+        const auto x = out.read(r);
+        for (std::size_t i = 0; i < x.size(); ++i)
+            wrong += float(x[i]) != float(e4m3(float(element<e4m3>(0, i)) + float(element<e4m3>(1, i))));
+    }
+    expect(wrong == 0, label("e4m3", n, 5000));
+}
+
 void graphs() {
     const int n = 4;
     gpu_team team(n);
@@ -261,6 +306,8 @@ int main(int argc, char** argv) {
         by<device::simple_protocol, 2, float>(algo::two_shot_all_reduce{}, "two-shot, strands side by side");
         moves();
         hooks_and_views();
+        thrust_families();
+        narrow_types();
         graphs();
         refusals();
         deadlines();

@@ -99,9 +99,13 @@ void check_hosts(int ranks, int argc, char** argv) {
         EXPECT(far(h) && sum_of_ranks(h) == 3);
     }
     // Ranks that would do different things are told so, all of them.
-    if (rank == 1) ::setenv("COLLX_ADDRESS", "192.0.2.7", 1), ::setenv("COLLX_INSECURE", "1", 1);
-    const std::string text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
-                                     [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
+    if (rank == 1) ::setenv("COLLX_ADDRESS", "192.0.2.7", 1);
+    std::string text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
+                               [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
+    EXPECT(text.find(rank == 1 ? "COLLX_INSECURE=1" : "MPI rank 1 refuses its variables") != std::string::npos);
+    if (rank == 1) ::setenv("COLLX_INSECURE", "1", 1);
+    text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
+                   [] { (void)collx::from_mpi(MPI_COMM_WORLD); });
     EXPECT(text.find(rank == 1 ? "cannot listen on this rank's address" : "MPI rank 1 cannot talk to other hosts") !=
            std::string::npos);
     MPI_Finalize();

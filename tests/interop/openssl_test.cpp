@@ -251,9 +251,11 @@ TEST_CASE("survivors of several hosts prove and seal as well") {
             try {
                 detail::run_thread_jobs(detail::thread_jobs(hosts, system_socket_calls, all.data()),
                                         [&](communicator& w) {
-                                            barrier(w);
                                             const int me = w.rank();
-                                            if (me == victim) throw std::runtime_error("of the program");
+                                            if (me == victim) {
+                                                barrier(w); // then all have made their communicators
+                                                throw std::runtime_error("of the program");
+                                            }
                                             try {
                                                 for (;;) barrier(w);
                                             } catch (const peer_failed&) {

@@ -23,8 +23,10 @@ inline constexpr collx::detail::mac_component toy_macs{
 
 // Puts the toy in, as including a component's header would.
 struct with_toy_macs {
+    const collx::detail::mac_component* before = collx::detail::macs;
     with_toy_macs() { collx::detail::macs = &toy_macs; }
-    ~with_toy_macs() { collx::detail::macs = nullptr; }
+    with_toy_macs(const with_toy_macs&) = delete;
+    ~with_toy_macs() { collx::detail::macs = before; }
 };
 inline collx::job_protection toy_protection(char of) {
     return {collx::protection::auth_only, collx::job_key(std::string(64, of))};

@@ -56,6 +56,14 @@ TEST_CASE("lines and segments of all ranks and stages lie apart and inside") {
     }
 }
 
+TEST_CASE("what goes round a ring keeps a gap wherever it fits with one") {
+    for (const std::size_t most : {64u, 1024u, 4096u, 1u << 20})
+        for (std::size_t bytes = 1; bytes <= most; bytes += bytes < 5000 ? 1 : 977) {
+            const std::size_t takes = spaced_bytes(bytes, most), lines = (bytes + 63) / 64 * 64;
+            REQUIRE(takes == (lines + 1024 <= most ? lines + 1024 : lines));
+        }
+}
+
 // All ranks publish a segment and a line in each iteration and read those of all others. A stage is filled again only
 // after everybody has been seen one iteration later, which proves that the one before has been read: with two stages no
 // other word is needed.

@@ -25,7 +25,9 @@ struct kept {
 
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
-        : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {}
+        : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {
+        if (settings.checked < 0) settings.checked = checked_by_default;
+    }
 
     // The first communicator of a job is part of its start, and ends with that.
     static deadline start_of(const job& j) {
@@ -36,43 +38,12 @@ struct communicator_core {
     // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
     // waits: for all of its ranks to come. id: see job::make_links.
     communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_,
-                      communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0)
-        : home(std::move(j)), offset(at), id(id_), settings(home->settings),
-          net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
-        if (settings.checked < 0) settings.checked = checked_by_default;
-        if (members.empty())
-            for (int r = 0; r < n; ++r) members.push_back(r);
-        if (!home->is_threads && net.is_one_host()) {
-            std::vector<int> pids;
-            for (int r : members) pids.push_back(home->process_of(r));
-            net.set_processes(std::move(pids), settings.lend);
-        }
-        try {
-            if (net.is_one_host())
-                exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
-            if (waits) attach(parent);
-            else if (!net.is_one_host()) detail::open_tree(net); // news of failures must have a way
-        } catch (const error&) {
-            net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
-            leave();
-            throw;
-        }
-    }
+                      communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0);
     communicator_core(const communicator_core&) = delete;
-    ~communicator_core() {
-        if (!home->mark.is_child()) leave();
-        else if (net.remote() != nullptr) net.remote()->forget();
-    }
+    ~communicator_core();
     // The last of its ranks gives the memory back. Who was killed cannot give up its share, so the others do it before
     // their own.
-    void leave() {
-        if (net.remote() != nullptr) net.remote()->say_bye();
-        home->watch.find_dead([&](int world_rank) {
-            if (const int r = rank_of(world_rank); r >= 0) (void)net.give_up_share(r);
-            return false;
-        });
-        if (net.give_up_share(net.rank())) home->memory->give_back(offset, net.layout().bytes());
-    }
+    void leave();
     // Rank here of a rank of the job, -1 if it is none here.
     int rank_of(int world_rank) const {
         for (int r = 0; r < net.size(); ++r)
@@ -145,49 +116,14 @@ struct communicator_core {
         give_up(failure(errc::timeout, late >= 0 || waiting_for < 0 ? late : waiting_for), waiting_for);
     }
     // Says whom this rank waits for, and asks whether that one lives.
-    [[gnu::cold]] void look_around(std::int64_t now, std::int64_t limit, int waiting_for) {
-        next_watch_ns = now + 2'000'000;
-        if (net.is_one_host()) net.say_waiting(waiting_word(now, waiting_for));
-        else net.say_waiting_far(now, limit, waiting_for);
-        const int dead = find_dead(now, waiting_for);
-        // Once more before giving up: what it sent before it ended may have come after our last look.
-        if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
-        suspect = dead;
-        if (dead >= 0) next_watch_ns = now;
-    }
+    void look_around(std::int64_t now, std::int64_t limit, int waiting_for);
     // Who keeps everybody waiting: from the rank we wait for to the one it waits for and so on, up to one that does not
     // wait. A stopped rank may have waited before, so what was said long ago does not count. -1: in a circle nobody is
     // to blame more than the next.
-    int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
-        if (!net.is_one_host()) return net.find_late(now, limit / 4, waiting_for);
-        int r = waiting_for;
-        for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
-            const waiting_word w = net.waiting(r);
-            if (now - w.said_at_ns() > limit / 4) return r;
-            r = w.peer();
-        }
-        return -1;
-    }
+    int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const;
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
-    int find_dead(std::int64_t now, int waiting_for) {
-        if (net.remote() != nullptr)
-            if (const int gone = net.remote()->find_gone(waiting_for, now); gone >= 0) return gone;
-        if (home->is_threads) return find_failed_thread();
-        if (home->watch.watched() == 0) return -1;
-        int guilty = -1;
-        home->watch.find_dead([&](int world_rank) {
-            const int r = rank_of(world_rank);
-            if (r < 0) return false;
-            const bool died = !home->has_left(world_rank);
-            if (died && died_since_ns == 0) died_since_ns = now;
-            if (r != waiting_for && waiting_for != everybody && !(died && now - died_since_ns > 100'000'000))
-                return false;
-            guilty = r;
-            return true;
-        });
-        return guilty;
-    }
+    int find_dead(std::int64_t now, int waiting_for);
 
     int find_failed_thread() const {
         for (int r = 0; r < net.size(); ++r)
@@ -196,50 +132,8 @@ struct communicator_core {
     }
 
     // Makes the failure known to all ranks and throws the first one that anybody reported.
-    [[noreturn, gnu::cold, gnu::noinline]] void give_up(failure f, int waiting_for) {
-        net.report(f);
-        net.announce_failure();
-        const failure first = net.failed();
-        try {
-            explain(first ? first : f, waiting_for);
-        } catch (error& e) {
-            e.set_sequence(sequence);
-            throw;
-        }
-    }
-    [[noreturn]] void explain(failure f, int waiting_for) const {
-        const int me = net.rank(), who = f.rank();
-        const auto call = static_cast<unsigned long long>(sequence);
-        switch (f.code()) {
-            case errc::peer_failed:
-                fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
-                     "rank %d died (call %llu)", who, call);
-            case errc::timeout:
-                if (who < 0)
-                    fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one",
-                         "timed out waiting for several ranks (call %llu)", call);
-                fail(errc::timeout, me, who,
-                     "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer",
-                     "timed out waiting for rank %d (call %llu)", who, call);
-            case errc::aborted:
-                fail(errc::aborted, me, who, "shrink() makes a new communicator of all ranks that live",
-                     "rank %d aborted the communicator (call %llu)", who, call);
-            case errc::mismatch:
-                fail(errc::mismatch, me, who,
-                     "give both sides the same counts, types and order of calls; set_checked(true) says more",
-                     "rank %d sent a message of another size than this call expects (call %llu)",
-                     who < 0 ? waiting_for : who, call);
-            case errc::unsupported:
-                fail(errc::unsupported, me, who,
-                     "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
-                     "cannot read the memory of rank %d (call %llu)", who, call);
-            case errc::security:
-                fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
-                     "rank %d did not prove to have this job's key, or its bytes were changed on the way (call %llu)",
-                     who, call);
-            default: fail(f.code(), me, who, "see the output of that rank", "rank %d failed (call %llu)", who, call);
-        }
-    }
+    [[noreturn]] void give_up(failure f, int waiting_for);
+    [[noreturn]] void explain(failure f, int waiting_for) const;
 
     bool is_oversubscribed() const { return settings.oversubscribed; }
 
@@ -352,21 +246,7 @@ struct communicator_core {
     }
 
     // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
-    void attach(communicator_core* parent) {
-        const bool is_start =
-            parent == nullptr && home->communicators_made == 1 && home->start_until.at_ns != INT64_MAX;
-        const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
-        if (!net.is_one_host())
-            return detail::exchange_over_tree(
-                *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
-        net.control().attached.fetch_add(1, std::memory_order_acq_rel);
-        const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
-        try {
-            wait_until(have_all_come, limit_ns, everybody, parent);
-        } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
-            if (!have_all_come()) throw;
-        }
-    }
+    void attach(communicator_core* parent);
     static constexpr int everybody = -2;
 
     counted_ptr<job> home;
@@ -392,3 +272,7 @@ struct communicator_core {
 };
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_COMPILED)
+#include <collx/comm/core_parts.hpp>
+#endif

@@ -169,7 +169,7 @@ private:
             fail(errc::invalid_argument, -1, root, "roots are ranks of this team", "root %d of %d ranks", root, size());
     }
     template <class View>
-    void require_memory(int rank, const View& v, const char* which) const {
+    void require_memory(int rank, const View& v, const char* which) {
         if constexpr (requires { v.pointer(0); })
             if (v.size() != 0) machine_.require_memory(rank, v.pointer(0), which);
     }

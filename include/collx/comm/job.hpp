@@ -32,6 +32,8 @@ struct job_settings {
     int checked = -1; // 1: yes, 0: no, -1: checked_by_default of the program
     wait_policy waiting{};
     lending lend = lending::automatic;
+    int sharing = 0;             // ranks that share this machine's cores; 0: not known
+    bool waits_as_told = false;  // `waiting` was asked for by name
     bool oversubscribed = false; // more ranks than cores on this host
     bool operator==(const job_settings&) const = default;
 };
@@ -80,7 +82,9 @@ class job {
 public:
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads)
         : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
-          watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {}
+          watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {
+        say_cores();
+    }
     // A job on several hosts: `a` is shared by those of this one.
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
         counted_ptr<far_door> way_out)
@@ -90,6 +94,7 @@ public:
                                                     : peer_watch()),
           hosts(std::move(here)), door(std::move(way_out)) {
         watch.rename(hosts.rank_at);
+        say_cores();
     }
     job(const job&) = delete;
     // Tells the others that this rank's end is no accident.
@@ -139,101 +144,30 @@ public:
 
     // What a communicator of these ranks of the job (empty: all) holds: shared memory only where they are on one host.
     // id: the same on all of them and on no other communicator of the job (0: made of the number of the world).
-    [[gnu::cold]] links make_links(std::uint64_t at, int my_rank, int n, const std::vector<int>& members,
-                                   std::uint64_t& id) const {
-        if (id == 0) id = detail::hash_bytes(reinterpret_cast<const char*>(&communicators_made), 8, 11) | 1;
-        const auto here = places_among(members);
-        if (here.count == n) return links(*memory, at, my_rank, n);
-        std::vector<int> ranks = members;
-        for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
-        const auto layout = links_layout::across_hosts(here.count, n, here.is_crowded);
-        std::vector<int> host_of;
-        for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
-        return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
-                     door->open({id, my_rank, std::move(ranks), layout.channel, port::count}));
-    }
-    [[gnu::cold]] links_layout layout_of(const std::vector<int>& members) const {
-        const auto here = places_among(members);
-        const int n = members.empty() ? size : static_cast<int>(members.size());
-        if (here.count == n) return links_layout::for_ranks(n);
-        return links_layout::across_hosts(here.count, n, here.is_crowded);
-    }
+    links make_links(std::uint64_t at, int my_rank, int n, const std::vector<int>& members, std::uint64_t& id) const;
+    links_layout layout_of(const std::vector<int>& members) const;
 
     // The place of the next communicator of all ranks: the first rank of a host takes it, the others read it from the
     // board.
-    std::uint64_t agree_on_world(const deadline& until) {
-        const std::uint64_t number = communicators_made++;
-        auto& line = board().at[number % detail::notice_board::lines];
-        const int leader = hosts.rank_at.empty() ? 0 : hosts.rank_at[0];
-        if (rank == leader) {
-            line.offset = no_place;
-            try {
-                line.offset = take_links(*memory, layout_of({}));
-            } catch (const error&) {
-                line.number.store(number + 1, std::memory_order_release);
-                throw;
-            }
-            line.number.store(number + 1, std::memory_order_release);
-            return line.offset;
-        }
-        int looks_at_the_dead = 0;
-        for (backoff b(settings.waiting); line.number.load(std::memory_order_acquire) != number + 1;) {
-            if (!b.pause()) continue;
-            // Twice: its number may have come after our last look.
-            if (watch.find_dead([=](int r) { return r == leader; }) == leader && ++looks_at_the_dead == 2)
-                fail(errc::peer_failed, rank, leader, "see its output",
-                     "rank %d ended before it made communicator %llu", leader, static_cast<unsigned long long>(number));
-            if (until.passed())
-                fail(errc::timeout, rank, leader,
-                     "is that rank alive, and do all ranks make the same communicators in the same order?",
-                     "rank %d did not make communicator %llu", leader, static_cast<unsigned long long>(number));
-        }
-        if (line.offset == no_place) fail_no_place(rank, leader);
-        return line.offset;
-    }
+    std::uint64_t agree_on_world(const deadline& until);
 
     // Address space for one communicator, its user count set.
     static constexpr std::uint64_t no_place = UINT64_MAX;
-    [[noreturn, gnu::cold]] static void fail_no_place(int rank, int leader) {
-        fail(errc::resource, rank, leader,
-             "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES or the memory limit",
-             "rank %d of the job found no room for the communicator", leader);
-    }
-    static std::uint64_t take_links(arena& a, const links_layout& layout) {
-        const std::size_t bytes = layout.bytes();
-        const std::uint64_t offset = a.take(bytes);
-        try {
-            a.reserve(offset, page_bytes);
-        } catch (const error&) {
-            a.give_back(offset, bytes);
-            throw;
-        }
-        reinterpret_cast<links_control*>(a.at(offset))->users.store(layout.ranks, std::memory_order_relaxed);
-        return offset;
-    }
+    [[noreturn]] static void fail_no_place(int rank, int leader);
+    static std::uint64_t take_links(arena& a, const links_layout& layout);
+
+    // Launchers bind ranks to cores of their own, and differently from rank to rank: only all of them together know how
+    // many cores they have. Called when all have come, so all come to the same answer.
+    void settle_cores();
 
 private:
+    void say_cores();
     struct places {
         std::vector<int> place_of; // rank of the communicator -> place among its ranks on this host
         int count = 0;
         bool is_crowded = false; // some host has several of them
     };
-    [[gnu::cold]] places places_among(const std::vector<int>& members) const {
-        places p;
-        std::vector<char> seen; // hosts
-        const int n = members.empty() ? size : static_cast<int>(members.size());
-        for (int r = 0; r < n; ++r) {
-            const int member = members.empty() ? r : members[static_cast<std::size_t>(r)];
-            p.place_of.push_back(place(member) >= 0 ? p.count++ : -1);
-            if (hosts.host_of.empty()) continue;
-            const int host = hosts.host_of[static_cast<std::size_t>(member)];
-            seen.resize(seen.size() > static_cast<std::size_t>(host) ? seen.size()
-                                                                     : static_cast<std::size_t>(host) + 1);
-            p.is_crowded |= seen[static_cast<std::size_t>(host)] != 0;
-            seen[static_cast<std::size_t>(host)] = 1;
-        }
-        return p;
-    }
+    places places_among(const std::vector<int>& members) const;
 };
 
 namespace detail {
@@ -242,3 +176,7 @@ inline thread_local counted_ptr<job> thread_job;
 } // namespace detail
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_COMPILED)
+#include <collx/comm/job_parts.hpp>
+#endif

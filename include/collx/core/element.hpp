@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <collx/core/config.hpp>
+#include <collx/core/fp8.hpp>
 #include <collx/core/half.hpp>
 #include <collx/core/type_name.hpp>
 #include <collx/version.hpp>
@@ -79,6 +80,10 @@ struct accumulator {
 template <class Format>
 struct accumulator<basic_half<Format>> {
     using type = float; // a sum kept in bf16 stops growing at 256
+};
+template <class Format>
+struct accumulator<basic_fp8<Format>> {
+    using type = float;
 };
 template <class T>
 using accumulator_t = typename accumulator<T>::type;

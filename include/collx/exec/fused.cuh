@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <collx/exec/device/callable.cuh>
 #include <collx/exec/device/cuda_env.cuh>
 #include <collx/exec/device/team.hpp>
 
@@ -22,6 +23,7 @@ inline constexpr unsigned block_threads = 512;
 template <class Protocol, int Groups, class Algorithm, class Types>
 __global__ void __launch_bounds__(block_threads, 1)
     fused_kernel(const __grid_constant__ fused_args<Algorithm, Types> args) {
+    if (false) require_device_code<Types>(args.rank(0), typename Types::acc_type{});
     __shared__ block_state shared;
     cuda_env<Groups> env;
     executor<cuda_env<Groups>, Algorithm, Types, Protocol, Groups>(
@@ -72,11 +74,10 @@ public:
         return static_cast<std::byte*>(p);
     }
     void free_host(std::byte* p) { cudaFreeHost(p); }
-    template <class T>
-    T* on_device(std::byte* p) const {
+    std::byte* on_device(std::byte* p) const {
         void* d = nullptr;
         cuda_check(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
-        return static_cast<T*>(d);
+        return static_cast<std::byte*>(d);
     }
     std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_RELAXED); }
     void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
@@ -90,16 +91,20 @@ public:
     bool is_one_launch() const { return true; }
 
     // Errors: invalid_argument where p is memory of the host or of another device.
-    void require_memory(int rank, const void* p, const char* which) const {
+    void require_memory(int rank, const void* p, const char* which) {
+        // The question costs as much as a launch, so answers are kept: what was device memory does not become the
+        // host's, for their addresses come from different ranges.
+        const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
+        if (p == known && p != nullptr) return;
         cudaPointerAttributes a{};
         cuda_check(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
-        if (a.type == cudaMemoryTypeManaged) return;
-        if (a.type != cudaMemoryTypeDevice)
+        if (a.type != cudaMemoryTypeDevice && a.type != cudaMemoryTypeManaged)
             fail(errc::invalid_argument, rank, -1, "allocate it with cudaMalloc, or pass a thrust::device_vector",
                  p == nullptr ? "the %s buffer is null" : "the %s buffer lies in the host's memory", which);
-        if (a.device != device_)
+        if (a.type == cudaMemoryTypeDevice && a.device != device_)
             fail(errc::invalid_argument, rank, -1, "make the team while its buffers' device is current",
                  "the %s buffer lies on device %d, the team runs on device %d", which, a.device, device_);
+        known = p;
     }
 
     void synchronize(const fused_options& o) const {
@@ -124,6 +129,8 @@ public:
 private:
     int device_ = 0, processors_ = 1;
     bool leaves_out_last_ = false;
+    static constexpr std::size_t known_count = 64;
+    const void* known_[known_count] = {}; // device memory
 };
 
 } // namespace device

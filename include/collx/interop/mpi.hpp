@@ -47,14 +47,15 @@ inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
         if (cards[i].has_failed != 0)
             fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d cannot talk to other hosts", r);
         if (cards[i].settings != cards[0].settings)
-            fail(errc::mismatch, rank, r, "give all ranks the same COLLX_ variables and build of collx",
-                 "MPI ranks 0 and %d have other settings", r);
+            fail(errc::mismatch, rank, r,
+                 "give all ranks the same COLLX_ variables, the same key and the same build of collx",
+                 "MPI ranks 0 and %d have other settings or keys", r);
         is_far = is_far || cards[i].machine != cards[0].machine;
         if (lonely < 0 && cards[i].has_address == 0) lonely = r;
     }
     if (is_far && lonely >= 0)
         fail(errc::environment, rank, lonely,
-             "set COLLX_ADDRESS on every host to its own address on a network you trust, and COLLX_INSECURE=1",
+             "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md",
              "the ranks are on several machines, and rank %d has only a loopback address", lonely);
 }
 
@@ -69,8 +70,9 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
         m.host_of.push_back(host);
     job_settings s = settings_for(static_cast<int>(map_of_host(m.host_of, rank).rank_at.size()));
     s.timeout_ns = timeout_ns;
-    door to_others(timeout_ns);
-    mpi_card mine{hosts[static_cast<std::size_t>(rank)], hash_of(h.machine), hash_of(settings_text(s)), h.has_address};
+    door to_others(timeout_ns, h.by);
+    mpi_card mine{hosts[static_cast<std::size_t>(rank)], hash_of(h.machine),
+                  hash_of(settings_text(s) + protection_words(h.by)), h.has_address};
     std::exception_ptr trouble;
     try {
         const std::string at = to_others.open(h);
@@ -112,11 +114,21 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
     detail::check_mpi(MPI_Comm_rank(mpi, &rank), -1, "MPI_Comm_rank");
     detail::check_mpi(MPI_Comm_size(mpi, &size), rank, "MPI_Comm_size");
 
-    const host_description h = describe_host();
-    unsigned long long here = detail::hash_of(h.id);
+    host_description h;
+    std::exception_ptr trouble;
+    try {
+        h = describe_host(environment(), size > 1 ? detail::process_protection() : job_protection());
+    } catch (...) { // the others wait in MPI
+        trouble = std::current_exception();
+    }
+    unsigned long long here = trouble ? 0 : detail::hash_of(h.id) | 1;
     std::vector<unsigned long long> hosts(static_cast<std::size_t>(size));
     detail::check_mpi(MPI_Allgather(&here, 1, MPI_UNSIGNED_LONG_LONG, hosts.data(), 1, MPI_UNSIGNED_LONG_LONG, mpi),
                       rank, "MPI_Allgather");
+    if (trouble) std::rethrow_exception(trouble);
+    for (int r = 0; r < size; ++r)
+        if (hosts[static_cast<std::size_t>(r)] == 0)
+            fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d refuses its variables", r);
     for (int r = 1; r < size; ++r)
         if (hosts[static_cast<std::size_t>(r)] != hosts[0])
             return communicator(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts));

@@ -16,7 +16,7 @@
 #include <collx/algo/ring.hpp>
 #include <collx/algo/scan.hpp>
 #include <collx/plan/host_selector.hpp>
-#include <collx/plan/selector.hpp>
+#include <collx/plan/problem.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -7,7 +7,7 @@
 
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
-#include <collx/plan/selector.hpp>
+#include <collx/plan/problem.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

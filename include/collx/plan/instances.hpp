@@ -3,7 +3,7 @@
 // collx::compiled they are declared here and defined once, in compile_once.hpp.
 #pragma once
 
-#include <collx/plan/selector.hpp>
+#include <collx/plan/problem.hpp>
 
 #define COLLX_CHOICE_OF(word, c) word template bound_schedule& select<collective::c>(schedule_cache&, const problem&);
 #define COLLX_CHOICES(word)               \
@@ -23,4 +23,6 @@
 COLLX_BEGIN_NAMESPACE
 COLLX_CHOICES(extern)
 COLLX_END_NAMESPACE
+#else
+#include <collx/plan/selector.hpp>
 #endif

@@ -7,8 +7,8 @@
 
 #include <collx/algo/linear.hpp>
 #include <collx/algo/pairwise.hpp>
+#include <collx/plan/problem.hpp>
 #include <collx/plan/schedules.hpp>
-#include <collx/plan/selector.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -45,6 +45,7 @@ public:
         for (int r = 0; r < shape.ranks; ++r) exchange_[r] = machine_.allocate(r, shape.bytes());
         const std::size_t reports = report_count() * sizeof(std::uint64_t);
         host_memory_ = machine_.allocate_host(sizeof(host_control) + reports);
+        mapped_ = machine_.on_device(host_memory_);
     }
     ~team() {
         for (int r = 0; r < shape_.ranks; ++r) machine_.free(r, exchange_[r]);
@@ -80,8 +81,8 @@ public:
             ::new (static_cast<void*>(a.operands + static_cast<unsigned>(r) * sizeof(rank_operands<Types>)))
                 rank_operands<Types>(operands(r));
         }
-        a.host = machine_.template on_device<host_control>(host_memory_);
-        a.reports = machine_.template on_device<std::uint64_t>(host_memory_ + sizeof(host_control));
+        a.host = reinterpret_cast<host_control*>(mapped_);
+        a.reports = reinterpret_cast<std::uint64_t*>(mapped_ + sizeof(host_control));
         machine_.template launch<Protocol, Groups>(a, o);
     }
 
@@ -167,7 +168,7 @@ private:
     Machine& machine_;
     exchange_shape shape_;
     std::byte* exchange_[max_ranks] = {};
-    std::byte* host_memory_ = nullptr;
+    std::byte *host_memory_ = nullptr, *mapped_ = nullptr; // the same, as the device sees it
 };
 
 } // namespace device

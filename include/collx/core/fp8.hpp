@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The two 8-bit floating-point types as plain one-byte structs: e4m3 (four exponent bits, finite up to 448, no
+// infinity) and e5m2 (five, up to 57344), with the bits of the OCP standard and of CUDA's __nv_fp8_e4m3 and e5m2.
+// Arithmetic goes through float. Storing rounds to nearest even and stays finite: what is too large, and infinity,
+// becomes the largest number, as CUDA's conversions do by default. A NaN stays one.
+// Source: "OCP 8-bit Floating Point Specification", revision 1.0 (2023).
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <collx/core/config.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// float -> 8 bits with `mantissa` bits below the exponent, whose bias is `bias`; at most max_bits.
+COLLX_HD constexpr std::uint8_t fp8_bits_from_float(float value, int mantissa, int bias,
+                                                    std::uint32_t max_bits) noexcept {
+    const std::uint32_t x = __builtin_bit_cast(std::uint32_t, value);
+    const auto sign = static_cast<std::uint8_t>((x >> 24) & 0x80u);
+    const std::uint32_t magnitude = x & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return static_cast<std::uint8_t>(sign | 0x7fu);
+    const int exponent = static_cast<int>(magnitude >> 23) - 127, least = 1 - bias;
+    // Below half of the smallest number everything rounds to zero; so do float's own denormals.
+    if (exponent < least - mantissa - 1) return sign;
+    const int below = exponent < least ? least - exponent : 0, shift = 23 - mantissa + below;
+    const std::uint32_t digits = (magnitude & 0x7fffffu) | 0x800000u;
+    const std::uint32_t rest = digits & ((1u << shift) - 1u), tie = 1u << (shift - 1);
+    std::uint32_t bits = digits >> shift;
+    bits += (rest > tie || (rest == tie && (bits & 1u) != 0u)) ? 1u : 0u;
+    // The leading one of a normal number counts as one exponent; a carry does what it should.
+    if (exponent >= least) bits += static_cast<std::uint32_t>(exponent - least) << mantissa;
+    return static_cast<std::uint8_t>(sign | (bits > max_bits ? max_bits : bits));
+}
+
+COLLX_HD constexpr float float_from_fp8_bits(std::uint8_t bits, int mantissa, int bias) noexcept {
+    const std::uint32_t sign = (bits & 0x80u) << 24u;
+    const std::uint32_t field = (bits & 0x7fu) >> mantissa, digits = bits & ((1u << mantissa) - 1u);
+    if (field == 0) {
+        // digits * 2^(1 - bias - mantissa), by the exponent of a float
+        const auto scale = static_cast<std::uint32_t>(127 + 1 - bias - mantissa) << 23;
+        const float tiny = static_cast<float>(digits) * __builtin_bit_cast(float, scale);
+        return sign != 0u ? -tiny : tiny;
+    }
+    const std::uint32_t x = (field + 127u - static_cast<std::uint32_t>(bias)) << 23 | digits << (23 - mantissa);
+    return __builtin_bit_cast(float, sign | x);
+}
+
+} // namespace detail
+
+struct e4m3_format {
+    COLLX_HD static constexpr std::uint8_t bits_from_float(float x) noexcept {
+        return detail::fp8_bits_from_float(x, 3, 7, 0x7eu);
+    }
+    COLLX_HD static constexpr float float_from_bits(std::uint8_t b) noexcept {
+        return (b & 0x7fu) == 0x7fu ? __builtin_nanf("") : detail::float_from_fp8_bits(b, 3, 7);
+    }
+};
+
+struct e5m2_format {
+    COLLX_HD static constexpr std::uint8_t bits_from_float(float x) noexcept {
+        return detail::fp8_bits_from_float(x, 2, 15, 0x7bu);
+    }
+    COLLX_HD static constexpr float float_from_bits(std::uint8_t b) noexcept {
+        if ((b & 0x7fu) > 0x7cu) return __builtin_nanf("");
+        if ((b & 0x7fu) == 0x7cu) return (b & 0x80u) != 0u ? -__builtin_inff() : __builtin_inff();
+        return detail::float_from_fp8_bits(b, 2, 15);
+    }
+};
+
+// What e4m3 and e5m2 share; as basic_half does, a float converts implicitly, any other arithmetic type by name only.
+template <class Format>
+struct basic_fp8 {
+    std::uint8_t bits;
+
+    basic_fp8() = default;
+
+    template <class Float>
+    requires std::is_same_v<Float, float> COLLX_HD constexpr basic_fp8(Float value) noexcept
+        : bits(Format::bits_from_float(value)) {}
+    template <class Number>
+    requires(std::is_arithmetic_v<Number> && !std::is_same_v<Number, float>)
+        COLLX_HD constexpr explicit basic_fp8(Number value) noexcept
+        : bits(Format::bits_from_float(static_cast<float>(value))) {}
+
+    COLLX_HD static constexpr basic_fp8 from_bits(std::uint8_t pattern) noexcept {
+        basic_fp8 x{};
+        x.bits = pattern;
+        return x;
+    }
+    COLLX_HD constexpr operator float() const noexcept { return Format::float_from_bits(bits); }
+};
+
+using e4m3 = basic_fp8<e4m3_format>;
+using e5m2 = basic_fp8<e5m2_format>;
+
+static_assert(sizeof(e4m3) == 1 && std::is_trivial_v<e4m3> && std::is_standard_layout_v<e4m3>);
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the default choice of an algorithm depends on, and the size of pieces. Numbers carry their evidence;
+// docs/performance.md has the measurements.
+#pragma once
+
+#include <cstddef>
+
+#include <collx/plan/schedules.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// What a choice depends on. Everything in it is the same on all ranks.
+struct problem {
+    std::size_t bytes = 0; // of the whole buffer, on the wire
+    int ranks = 1;
+    int root = 0;
+    int at_port = 0;
+    bool zero_copy = false; // all buffers lie in windows
+    bool oversubscribed = false;
+    bool windows = true;             // all ranks share memory
+    bool ordered = false;            // operands must be combined in rank order
+    const node_map* hosts = nullptr; // several hosts of which some have several ranks
+};
+
+// Binds what selector.hpp chooses.
+template <collective C>
+bound_schedule& select(schedule_cache& cache, const problem& p);
+
+// How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
+// cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
+inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, bool oversubscribed,
+                               bool one_host = true) {
+    if (b.zero_copy) return chunk_bytes;
+    const std::size_t most = b.most_bytes;
+    if (!one_host) return chunk_bytes < most ? chunk_bytes : most; // the system cuts it into segments by itself
+    std::size_t want = 64 * 1024;
+    if (chunk_bytes <= most_short_bytes) {
+        want = chunk_bytes;
+    } else if (!oversubscribed) {
+        const bool is_window =
+            b.window != nullptr; // a slot waits for one peer, a stage for all: smaller pieces, sooner
+        if (chunk_bytes <= 32 * 1024 && !is_window) want = chunk_bytes;
+        else if (chunk_bytes <= 128 * 1024) want = 16 * 1024;
+        else if (chunk_bytes <= 256 * 1024) want = 32 * 1024;
+        else want = 128 * 1024;
+    }
+    return want < most ? want : most;
+}
+
+COLLX_END_NAMESPACE
