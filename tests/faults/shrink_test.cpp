@@ -27,7 +27,8 @@ void run_into_failure(collx::communicator& w, verb v = verb::all_reduce) {
     throw std::runtime_error("no failure came");
 }
 
-// Some of those who are to die may be dead before others are told that all have come: the failure is known to them then.
+// Some of those who are to die may be dead before others are told that all have come: the failure is known to them
+// then.
 void meet(collx::communicator& w) {
     try {
         collx::barrier(w);

@@ -238,11 +238,8 @@ TEST_CASE("a rank whose door is closed is found gone, however early its system s
     socket_hub::listen_on(gone).close();
     auto hub = make_counted<socket_hub>(std::move(door), "a job", std::vector<socket_address>{gone, mine}, 0);
     std::atomic<std::uint64_t> failed{0};
-    remote_links links(hub, {.id = 1,
-                             .rank = 1,
-                             .ranks = {0, 1},
-                             .shape = {.depth = 2, .slot_bytes = page_bytes},
-                             .ports = 1});
+    remote_links links(
+        hub, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = {.depth = 2, .slot_bytes = page_bytes}, .ports = 1});
     links.begin(failed);
     (void)links.tx(0, 0);
     for (const deadline until = deadline::in_ns(5'000'000'000); links.find_gone(0, now_ns()) != 0 && !until.passed();)
