@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <collx/bootstrap/environment.hpp>
 #include <collx/collx.hpp>
 #if COLLX_HAS_SODIUM
 #include <collx/interop/sodium.hpp>

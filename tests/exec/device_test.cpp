@@ -4,7 +4,10 @@
 // that are known. What can only be seen with real threads and a sanitizer is seen here.
 #include <collx/exec/device/twin.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -200,7 +203,8 @@ TEST_CASE("words with flags are not pushed over words that are still to be read"
         for (std::size_t i = 0; i < size; ++i) in[r][i] = element(r, i);
     }
     using types = types_of<algo::one_shot_all_gather>;
-    const auto l = chunk_layout::even(size, 2, longest);
+    const std::size_t lengths[] = {longest, 1}, offsets[] = {0, longest};
+    const auto l = chunk_layout::table(lengths, offsets, 2);
     int wrong = 0;
     for (int repeat = 0; repeat < 50; ++repeat) {
         for (auto& o : out) o.assign(size, -1.0f);
@@ -215,6 +219,75 @@ TEST_CASE("words with flags are not pushed over words that are still to be read"
             for (std::size_t i = 0; i < size; ++i) wrong += o[i] != element(i < longest ? 0 : 1, i);
     }
     CHECK(wrong == 0);
+}
+
+namespace {
+
+// A machine whose memory the test may look into.
+struct open_machine : twin_machine {
+    std::vector<std::byte*> memory;
+    std::byte* allocate(int rank, std::size_t bytes) {
+        memory.push_back(twin_machine::allocate(rank, bytes));
+        return memory.back();
+    }
+    device::lane_control& lane(const device::exchange_shape& s, int rank) {
+        return *reinterpret_cast<device::lane_control*>(memory[static_cast<unsigned>(rank)] + s.lane_at(0));
+    }
+};
+
+// Runs short calls from message number `first` on; all words of all cells hold an old flag when they begin.
+template <class A>
+void run_from(std::uint64_t first, int calls, const A& a, open_machine& machine, team<open_machine>& t) {
+    const auto& s = t.shape();
+    constexpr std::uint64_t old = std::uint64_t{0x7777'7777} << 32;
+    for (int r = 0; r < s.ranks; ++r) {
+        auto& c = machine.lane(s, r);
+        for (auto* counts : {c.tail, c.head, c.sent, c.received}) std::fill_n(counts, device::max_ranks, first);
+        c.packets = first;
+        auto* lane = machine.memory[static_cast<unsigned>(r)] + s.lane_at(0);
+        const std::size_t cells = s.windows_at() - s.packets_at(), slots = s.lane_bytes() - s.slots_at();
+        std::fill_n(reinterpret_cast<std::uint64_t*>(lane + s.packets_at()), cells / 8, old);
+        std::fill_n(reinterpret_cast<std::uint64_t*>(lane + s.slots_at()), slots / 8, old);
+    }
+    buffers<A> b(a, s.ranks, 3, 0);
+    using types = types_of<A>;
+    const auto l = chunk_layout::blocks(b.each, b.chunks);
+    for (int i = 0; i < calls; ++i) {
+        b.fill(0);
+        t.template run<types, packet_protocol>(a, l, l,
+                                               [&](int r) {
+                                                   return device::rank_operands<types>{b.in_view(r), b.out_view(r), {}};
+                                               },
+                                               {.timeout_ns = 10'000'000'000});
+        REQUIRE_NOTHROW(t.check());
+        REQUIRE(b.wrong() == 0);
+    }
+}
+// Words from `at` on whose flag is still the old one.
+int old_words(const std::byte* at, std::size_t bytes) {
+    int count = 0;
+    for (std::size_t i = 0; i < bytes / 8; ++i)
+        count += reinterpret_cast<const std::uint64_t*>(at)[i] >> 32 == 0x7777'7777;
+    return count;
+}
+
+} // namespace
+
+TEST_CASE("flags wrap around after 2^32 messages, and old ones are cleared away long before") {
+    open_machine machine;
+    team<open_machine> t(machine, small_shape(2, 1));
+    const auto& s = t.shape();
+    const auto* lane = machine.memory[0] + s.lane_at(0);
+    const auto *cells = lane + s.packet_at(1, 0), *other = lane + s.packet_at(1, 1), *slots = lane + s.slot_at(1, 0);
+    run_from((std::uint64_t{1} << 32) - 3, 6, algo::one_shot_all_reduce{}, machine, t);
+    run_from((std::uint64_t{1} << 32) - 3, 6, algo::ring_all_reduce{}, machine, t);
+
+    run_from(1000, 6, algo::one_shot_all_reduce{}, machine, t); // an ordinary stretch leaves what it does not need
+    CHECK(old_words(cells, s.packet_bytes) > 0);
+    run_from((1u << 24) - 2, 6, algo::one_shot_all_reduce{}, machine, t);
+    CHECK(old_words(cells, s.packet_bytes) + old_words(other, s.packet_bytes) == 0);
+    run_from((1u << 24) - 2, 6, algo::ring_all_reduce{}, machine, t);
+    CHECK(old_words(slots, s.slots * s.slot_bytes) == 0);
 }
 
 TEST_CASE("a rank that is missing ends a call with its name, and the team with it") {
@@ -237,6 +310,26 @@ TEST_CASE("a rank that is missing ends a call with its name, and the team with i
     CHECK(said.find("waited too long for ") != std::string::npos);
     CHECK(said.find(" from rank 1, at step ") != std::string::npos);
     CHECK_THROWS_AS((run_once<simple_protocol, 1>(t, a, b)), error); // no second launch
+}
+
+TEST_CASE("while a kernel waits, the host can read for whom, and end it") {
+    twin_machine machine;
+    machine.leave_out(1);
+    team<twin_machine> t(machine, small_shape(2, 1));
+    const algo::ring_all_reduce a{};
+    buffers<algo::ring_all_reduce> b(a, 2, 50, 0);
+    b.fill(0);
+    std::thread kernel([&] { run_once<simple_protocol, 1>(t, a, b, {.timeout_ns = 60'000'000'000}); });
+    device::wait_report seen;
+    for (int i = 0; i < 20'000 && seen.state == device::wait_state::idle; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        seen = t.report(0, 0);
+    }
+    t.abort();
+    kernel.join();
+    CHECK((seen.state == device::wait_state::waiting && seen.what == device::waits_for::message));
+    CHECK((seen.peer == 1 && seen.step == 2 && seen.piece == 0)); // the first step only sends
+    CHECK_THROWS_AS(t.check(), aborted);
 }
 
 TEST_CASE("an abort by the host ends the waits") {

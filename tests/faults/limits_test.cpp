@@ -186,3 +186,43 @@ TEST_CASE("the size of /dev/shm does not matter") {
         CHECK(all[r].is_ok());
     }
 }
+
+TEST_CASE("ranks that launchers bind to cores of their own have as many cores as they have together") {
+    const cpu_set_t all_cores = collx::core_set();
+    if (CPU_COUNT(&all_cores) < 2) return skip("one core only");
+    int core[2] = {-1, -1};
+    for (int c = 0; c < CPU_SETSIZE && core[1] < 0; ++c)
+        if (CPU_ISSET(c, &all_cores)) core[core[0] < 0 ? 0 : 1] = c;
+    struct binding {
+        int of_rank[2]; // -1: not bound
+        bool oversubscribed;
+    };
+    for (const binding& b :
+         {binding{{core[0], core[1]}, false}, binding{{core[1], core[1]}, true}, binding{{core[0], -1}, false}}) {
+        INFO(b.of_rank[0] << " and " << b.of_rank[1]);
+        processes all;
+        const std::string job = new_job();
+        for (int r = 0; r < 2; ++r)
+            all.start(r, [&, r] {
+                if (b.of_rank[r] >= 0) {
+                    cpu_set_t mine;
+                    CPU_ZERO(&mine);
+                    CPU_SET(b.of_rank[r], &mine);
+                    if (::sched_setaffinity(0, sizeof mine, &mine) != 0) return 2;
+                }
+                collx::communicator world(join(job, r, 2));
+                use(world);
+                const auto& s = world.internals().settings;
+                auto half = world.split(0);
+                use(half);
+                const bool holds = s.oversubscribed == b.oversubscribed && (s.waiting.spins == 0) == b.oversubscribed &&
+                                   half.internals().settings.oversubscribed == b.oversubscribed;
+                return holds ? 0 : 3;
+            });
+        all.wait();
+        for (int r = 0; r < 2; ++r) {
+            INFO("rank " << r << ": " << all[r].exit_code << " " << all[r].what);
+            CHECK(all[r].is_ok());
+        }
+    }
+}

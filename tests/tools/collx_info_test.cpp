@@ -34,7 +34,7 @@ TEST_CASE("a usable machine: each section, both transports tried, status 0") {
                              "\nVariables\n",
                              "\nTransports\n  memory   yes: ",
                              "  shm      yes: ",
-                             "  sockets  no: not in this version",
+                             "  sockets  yes: several hosts",
                              "  verbs ",
                              "  nvlink ",
                              "  pcie "})

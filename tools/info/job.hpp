@@ -97,10 +97,10 @@ inline section variables_section(bool all, const environment& env = environment(
     return s;
 }
 
-// Two ranks add 1 and 2. Returns what went wrong, or an empty text.
-inline std::string try_memory() {
+// Two ranks, on these hosts, add 1 and 2. Returns what went wrong, or an empty text.
+inline std::string try_threads(const std::vector<int>& host_of) {
     try {
-        collx::run_threads(2, [](communicator& world) {
+        collx::run_threads(host_of, [](communicator& world) {
             world.set_timeout(std::chrono::seconds(5));
             int x = world.rank() + 1;
             collx::all_reduce(world, collx::value(x));
@@ -111,6 +111,9 @@ inline std::string try_memory() {
         return e.what();
     }
 }
+
+inline std::string try_memory() { return try_threads({0, 0}); }
+inline std::string try_sockets() { return try_threads({0, 1}); }
 
 inline int add_as_rank(const char* job, int rank, int report) {
     try {
@@ -155,7 +158,8 @@ inline std::string try_shm() {
 inline section transports_section(findings& out) {
     section s{"transports", "Transports"};
     for (const auto& [name, what, probe] : {std::tuple{"memory", "threads of one process", &try_memory},
-                                            std::tuple{"shm", "processes of one host", &try_shm}}) {
+                                            std::tuple{"shm", "processes of one host", &try_shm},
+                                            std::tuple{"sockets", "several hosts (tried on loopback)", &try_sockets}}) {
         const auto start = collx::now_ns();
         const std::string why = probe();
         const std::string took = duration_text(static_cast<double>(collx::now_ns() - start));
@@ -169,8 +173,8 @@ inline section transports_section(findings& out) {
         out.problems.push_back(p);
     }
     for (const auto& [name, what] :
-         {std::pair{"sockets", "several hosts"}, std::pair{"verbs", "several hosts with RDMA"},
-          std::pair{"nvlink", "GPUs with peer access"}, std::pair{"pcie", "GPUs without peer access"}})
+         {std::pair{"verbs", "several hosts with RDMA"}, std::pair{"nvlink", "GPUs with peer access"},
+          std::pair{"pcie", "GPUs without peer access"}})
         s.add(name, name, std::string("no: not in this version (") + what + ")",
               {{"usable", false}, {"why_not", "not in this version"}});
     return s;

@@ -27,6 +27,10 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
         if (waits) attach(parent);
         else if (!net.is_one_host()) detail::open_tree(net); // news of failures must have a way
+        if (waits && parent == nullptr) {
+            home->settle_cores();
+            settings.waiting = home->settings.waiting, settings.oversubscribed = home->settings.oversubscribed;
+        }
     } catch (const error&) {
         net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
         leave();

@@ -32,6 +32,8 @@ struct job_settings {
     int checked = -1; // 1: yes, 0: no, -1: checked_by_default of the program
     wait_policy waiting{};
     lending lend = lending::automatic;
+    int sharing = 0;             // ranks that share this machine's cores; 0: not known
+    bool waits_as_told = false;  // `waiting` was asked for by name
     bool oversubscribed = false; // more ranks than cores on this host
     bool operator==(const job_settings&) const = default;
 };
@@ -80,7 +82,9 @@ class job {
 public:
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads)
         : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
-          watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {}
+          watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {
+        say_cores();
+    }
     // A job on several hosts: `a` is shared by those of this one.
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
         counted_ptr<far_door> way_out)
@@ -90,6 +94,7 @@ public:
                                                     : peer_watch()),
           hosts(std::move(here)), door(std::move(way_out)) {
         watch.rename(hosts.rank_at);
+        say_cores();
     }
     job(const job&) = delete;
     // Tells the others that this rank's end is no accident.
@@ -151,7 +156,12 @@ public:
     [[noreturn]] static void fail_no_place(int rank, int leader);
     static std::uint64_t take_links(arena& a, const links_layout& layout);
 
+    // Launchers bind ranks to cores of their own, and differently from rank to rank: only all of them together know how
+    // many cores they have. Called when all have come, so all come to the same answer.
+    void settle_cores();
+
 private:
+    void say_cores();
     struct places {
         std::vector<int> place_of; // rank of the communicator -> place among its ranks on this host
         int count = 0;

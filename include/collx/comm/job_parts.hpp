@@ -2,6 +2,7 @@
 // What job.hpp declares: making communicators in a job. Part of every program, or compiled once in collx::compiled.
 #pragma once
 
+#include <bit>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,23 @@ COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
         seen[static_cast<std::size_t>(host)] = 1;
     }
     return p;
+}
+
+[[gnu::cold]] COLLX_ONCE void job::say_cores() {
+    const cpu_set_t mine = core_set();
+    for (int c = 0; c < CPU_SETSIZE; ++c)
+        if (CPU_ISSET(c, &mine))
+            memory->header().cores[c / 64].fetch_or(std::uint64_t{1} << c % 64, std::memory_order_acq_rel);
+}
+
+[[gnu::cold]] COLLX_ONCE void job::settle_cores() {
+    if (settings.sharing == 0) return;
+    int cores = 0;
+    for (const auto& word : memory->header().cores) cores += std::popcount(word.load(std::memory_order_acquire));
+    settings.oversubscribed = settings.sharing > cores;
+    if (settings.waits_as_told) return;
+    settings.waiting = wait_policy::for_ranks(settings.sharing, cores);
+    if (door) settings.waiting = settings.waiting.across_hosts();
 }
 
 COLLX_END_NAMESPACE

@@ -23,7 +23,8 @@ namespace detail {
 inline job_settings settings_for(int local_ranks) {
     job_settings s;
     const int cores = usable_cores();
-    s.oversubscribed = local_ranks > cores;
+    s.sharing = local_ranks;
+    s.oversubscribed = local_ranks > cores; // as far as this rank knows, see job::settle_cores()
     s.waiting = wait_policy::for_ranks(local_ranks, cores);
     return s;
 }
@@ -65,9 +66,8 @@ inline job_settings settings_for(int local_ranks) {
     return m;
 }
 
-// Looking at sockets is a system call: there is no point in thousands of turns before others get the core.
 inline job_settings settings_across_hosts(job_settings s) {
-    if (s.waiting.spins > 4 && s.waiting.spins != UINT32_MAX) s.waiting.spins = 4;
+    s.waiting = s.waiting.across_hosts();
     return s;
 }
 

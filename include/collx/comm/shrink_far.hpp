@@ -231,9 +231,7 @@ private:
         const job_protection& by = hub_->protected_by();
         h.protected_by = static_cast<std::uint64_t>(by.level);
         if (by.key) return p.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls()), true;
-        open(k, std::move(s), &h);
-        say_here(k);
-        return true;
+        return open(k, std::move(s), &h), say_here(k), true;
     }
     void say_here(int k) {
         say(k, kind::here, core_->accepted_ballot, core_->accepted_ballot != 0 ? core_->accepted_members : none());

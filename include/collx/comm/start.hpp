@@ -42,6 +42,8 @@ namespace detail {
     const job_settings here = settings_for(m.is_one_host() || h.has_address ? d.local_size : d.size);
     s.waiting = here.waiting;
     s.oversubscribed = here.oversubscribed;
+    s.sharing = here.sharing;
+    s.waits_as_told = d.waiting != wait_choice::automatic;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
     auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until)

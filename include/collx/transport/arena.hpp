@@ -44,7 +44,8 @@ struct arena_header {
     static constexpr std::int32_t has_left = -2, has_failed = -3; // the second: a thread that ended with an exception
     alignas(64) std::atomic<std::int32_t> pid[max_local_ranks]; // written by: its rank before arrived, has_left at its
                                                                 // end; read by: all
-    alignas(64) std::byte board[page_bytes]; // for those who build on the arena: a page at a known place
+    alignas(64) std::atomic<std::uint64_t> cores[16]; // that any rank may run on; each adds its own before it attaches
+    alignas(64) std::byte board[page_bytes];          // for those who build on the arena: a page at a known place
 };
 
 // A mapped arena. The mapping lives as long as somebody shares this object; the memory goes when the last process

@@ -290,7 +290,7 @@ private:
         stream& s = stream_to(p);
         if (!s.is_live()) return false;
         const bool was_waiting = s.state() == stream::phase::waiting;
-        const bool moved = s.move(is_readable);
+        const bool moved = s.move(is_readable || s.cannot_send());
         if (const std::uint64_t word = s.heard_failure(); word != 0) hear(p, failure(word));
         if (s.is_live() && s.is_insecure()) report(failure(errc::security, p));
         if (s.is_live()) return moved;

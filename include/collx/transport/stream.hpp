@@ -74,13 +74,14 @@ public:
     bool is_insecure() const { return is_insecure_; }          // nonsense: another protection, or a seal that is broken
     bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
     int error() const { return error_; }                       // of the system, 0: none
+    bool cannot_send() const { return cannot_send_; }          // why, receiving says
     int fd() const { return socket_.get(); }
     bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
 
     // Sends and receives what can be without waiting. True if anything moved.
     bool move(bool is_readable = true) {
         bool moved = send();
-        if (is_readable || cannot_send_ || wire_.has_unread()) moved = receive() || moved;
+        if (is_readable || wire_.has_unread()) moved = receive() || moved;
         return moved && (send(), true); // credits for what has come, at once
     }
 

@@ -34,12 +34,22 @@ struct wait_policy {
     static constexpr wait_policy for_ranks(int local_ranks, int cores) {
         return {.spins = local_ranks > cores ? 0u : 4000u, .nap_after_ns = 2'000'000};
     }
+    // Looking at sockets is a system call: there is no point in thousands of turns before others get the core.
+    constexpr wait_policy across_hosts() const {
+        return {.spins = spins > 4 && spins != UINT32_MAX ? 4 : spins, .nap_after_ns = nap_after_ns};
+    }
 };
 
-inline int usable_cores() {
+// The cores that this process may run on.
+inline cpu_set_t core_set() {
     cpu_set_t set;
     CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) CPU_SET(0, &set);
+    return set;
+}
+inline int usable_cores() {
+    const cpu_set_t set = core_set();
+    return CPU_COUNT(&set);
 }
 
 // One wait. pause() is called after each look that found nothing; it returns true when it is time for the slow

@@ -21,6 +21,10 @@ struct move_only {};
 
 namespace detail {
 
+// Assignment does not matter: thrust's iterators have one of their own.
+template <class X>
+inline constexpr bool passes_by_bytes = std::is_trivially_copy_constructible_v<X>&& std::is_trivially_destructible_v<X>;
+
 // Elements of a pack: 16 bytes on the wire, but at most 32 bytes of accumulators, for they live in registers.
 constexpr int pack_elems(std::size_t wire_bytes, std::size_t acc_bytes) {
     const std::size_t v = wire_bytes >= 16 ? 1 : 16 / wire_bytes, most = acc_bytes >= 32 ? 1 : 32 / acc_bytes;
@@ -52,9 +56,9 @@ struct call_types {
     using acc_pack = pack<acc_type, elems>;
     using wire_pack = pack<Wire, elems>;
 
-    static_assert(std::is_trivially_copyable_v<In> && std::is_trivially_copyable_v<Out>,
+    static_assert(detail::passes_by_bytes<In> && detail::passes_by_bytes<Out>,
                   "collx: a view that a kernel uses must be trivially copyable; it is an argument of the kernel.");
-    static_assert(std::is_trivially_copyable_v<Op>,
+    static_assert(detail::passes_by_bytes<Op>,
                   "collx: an operator that a kernel uses must be trivially copyable; it is an argument of the kernel.");
     static_assert(std::is_default_constructible_v<acc_type> && std::is_default_constructible_v<Wire>,
                   "collx: elements that a kernel reduces need a default constructor; they wait in registers.");

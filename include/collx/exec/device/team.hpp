@@ -102,28 +102,34 @@ public:
     // Throws what made a kernel give up: timeout with the ranks, the step and the piece, or aborted. Call it when the
     // stream has been waited for; calls do it before they launch.
     void check() const {
-        const wait_report* worst = nullptr;
-        wait_report found;
-        int rank = 0, lane = 0;
-        for (int r = 0; r < shape_.ranks; ++r)
-            for (int l = 0; l < shape_.lanes; ++l)
-                for (int g = 0; g < max_groups; ++g) {
-                    const wait_report w = report(r, l, g);
-                    if (w.state != wait_state::timed_out && (w.state != wait_state::aborted || worst != nullptr))
-                        continue;
-                    if (worst != nullptr && worst->state == wait_state::timed_out) continue;
-                    found = w, rank = r, lane = l, worst = &found;
-                }
-        if (worst == nullptr) return;
-        if (found.state == wait_state::timed_out)
-            fail(errc::timeout, rank, found.peer, "did all ranks of the team make the call? make a new team",
-                 "a kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", name_of(found.what),
-                 found.peer, found.step, found.piece, lane);
-        fail(errc::aborted, rank, found.peer, "make a new team",
-             "a kernel gave up waiting for %s from rank %d, for the team was aborted", name_of(found.what), found.peer);
+        for (const wait_state worst : {wait_state::timed_out, wait_state::aborted})
+            for (int r = 0; r < shape_.ranks; ++r)
+                for (int l = 0; l < shape_.lanes; ++l)
+                    for (int g = 0; g < max_groups; ++g)
+                        if (const wait_report w = report(r, l, g); w.state == worst) blame(r, l, w);
     }
 
 private:
+    // Who waits is waited for by others in turn: the one to name is at the end of the chain.
+    [[noreturn]] void blame(int rank, int lane, wait_report found) const {
+        for (int hops = 0; hops < shape_.ranks; ++hops) {
+            wait_report next;
+            for (int g = 0; g < max_groups && next.state == wait_state::idle; ++g) next = report(found.peer, lane, g);
+            if (next.state == wait_state::idle) break;
+            rank = found.peer, found = next;
+        }
+        if (found.state == wait_state::aborted && is_aborted())
+            fail(errc::aborted, rank, found.peer, "make a new team",
+                 "a kernel gave up waiting for %s from rank %d, for the team was aborted", name_of(found.what),
+                 found.peer);
+        fail(errc::timeout, rank, found.peer, "did all ranks of the team make the call? make a new team",
+             "a kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", name_of(found.what),
+             found.peer, found.step, found.piece, lane);
+    }
+    bool is_aborted() const {
+        return machine_.load_host(&reinterpret_cast<const host_control*>(host_memory_)->abort) != 0;
+    }
+
     static bool is_ring(unsigned n) { return n >= 2 && n <= 64 && (n & (n - 1)) == 0; }
     static void require(bool holds, const char* text) {
         if (!holds) fail(errc::invalid_argument, -1, -1, "see collx::device::exchange_shape", "%s", text);

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""scripts/gpu on a machine whose GPU, compiler and sanitizer are shell scripts: its report, its exit codes."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMI = """#!/bin/sh
+case "$*" in
+  *compute_cap*) echo 9.0 ;;
+  *driver_version*) echo 580.0 ;;
+  *) echo "NVIDIA H100 80GB HBM3" ;;
+esac
+"""
+# Writes a program that does what the test asks for; refuses what it is told to refuse.
+NVCC = """#!/bin/sh
+[ "$1" = --version ] && { echo "Cuda compilation tools, release 13.0, V13.0.88"; exit 0; }
+while [ "$1" != -o ]; do shift; done
+case "$2" in *"$BROKEN"*) echo "error: broken on request"; exit 1 ;; esac
+cp "$PROGRAM" "$2" && chmod +x "$2"
+"""
+PROGRAM = """#!/bin/sh
+case "$0" in
+  */run) echo "5 checks, $FAILS failed"; exit "$FAILS" ;;
+  *) echo what,variant,ranks,bytes,us,algbw_GBps,fraction; echo copy,cudaMemcpy,1,1024,2.00,0.51,1.000 ;;
+esac
+"""
+SANITIZER = """#!/bin/sh
+echo "$2" >> "$TOOLS"
+shift 4
+"$@"
+"""
+
+
+class Gpu(unittest.TestCase):
+    def setUp(self):
+        self.room = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.room.name)
+        self.addCleanup(self.room.cleanup)
+
+    def tool(self, name, text):
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+    def run_script(self, *args, fails="0", broken="nothing"):
+        env = dict(os.environ, PATH=f"{self.folder}:/usr/bin:/bin", PROGRAM=str(self.folder / "program"), FAILS=fails,
+                   BROKEN=broken, TOOLS=str(self.folder / "tools"))
+        return subprocess.run([str(ROOT / "scripts/gpu"), "--build", str(self.folder / "build"), "--out",
+                               str(self.folder / "out"), *args], env=env, capture_output=True, text=True, timeout=50)
+
+    def with_gpu(self):
+        for name, text in (("nvidia-smi", SMI), ("nvcc", NVCC), ("program", PROGRAM), ("compute-sanitizer", SANITIZER)):
+            self.tool(name, text)
+
+    def test_report_and_figures(self):
+        self.with_gpu()
+        done = self.run_script()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        report = (self.folder / "out/nvidia-h100-80gb-hbm3.md").read_text()
+        self.assertIn("# Fused kernels on NVIDIA H100 80GB HBM3", report)
+        self.assertIn("release 13.0, driver 580.0, sm_90", report)
+        self.assertIn("| copy | cudaMemcpy | 1 | 1024 | 2.00 | 0.51 | 1.000 |", report)
+        for name in ("tests", "memcheck", "racecheck", "synccheck", "bench"):
+            self.assertIn(f"- {name}: passed", report)
+        self.assertEqual((self.folder / "tools").read_text().split(), ["memcheck", "racecheck", "synccheck"])
+        self.assertEqual(len((self.folder / "out/nvidia-h100-80gb-hbm3.csv").read_text().splitlines()), 2)
+
+    def test_failures_are_reported(self):
+        self.with_gpu()
+        done = self.run_script(fails="3")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("- tests: **failed** with exit code 3", done.stdout)
+        self.assertIn("5 checks, 3 failed", done.stdout)
+        self.assertIn("- bench: passed", done.stdout)
+
+    def test_what_does_not_compile(self):
+        self.with_gpu()
+        done = self.run_script(broken="fused")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("broken on request", done.stdout)
+        self.assertIn("**fused was not built**", done.stdout)
+        self.assertIn("- tests: passed", done.stdout)
+
+    def test_no_budget(self):
+        self.with_gpu()
+        done = self.run_script("--budget", "1")
+        self.assertIn("**not run**, the budget of 1 s was used up", done.stdout)
+
+    def test_no_gpu(self):
+        self.tool("nvcc", NVCC)
+        done = self.run_script()
+        self.assertEqual(done.returncode, 77)
+        self.assertIn("SKIPPED: no GPU", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
