@@ -4,6 +4,7 @@
 // stream does with nonsense and with ends of all kinds, and the door that strangers knock at.
 //
 // collx-test: timeout=120
+#include <collx/transport/remote_links.hpp>
 #include <collx/transport/socket_hub.hpp>
 
 #include <arpa/inet.h>
@@ -212,6 +213,39 @@ TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after e
     half.test.close();
     CHECK(wait_until([&] { return half.s.move(), !half.s.is_live(); }));
     CHECK(half.s.state() == stream::phase::lost);
+}
+
+TEST_CASE("news of a failure is said again over the connection that replaces one that was given up") {
+    auto first = connection(AF_INET), second = connection(AF_INET);
+    stream left(system_socket_calls, {.depth = 2, .slot_bytes = page_bytes}, 1);
+    stream right(system_socket_calls, {.depth = 2, .slot_bytes = page_bytes}, 1);
+    left.say_failure(0x3'0000'0005);
+    left.open(std::move(first.first), nullptr, true); // bad news needs no welcome
+    while (!left.has_said_failure()) (void)left.move();
+    left.close();
+    left.open(std::move(second.first), nullptr, false);
+    right.open(std::move(second.second), nullptr, false);
+    for (const deadline until = deadline::in_ns(5'000'000'000); right.heard_failure() == 0 && !until.passed();) {
+        (void)left.move();
+        (void)right.move();
+    }
+    CHECK(right.heard_failure() == 0x3'0000'0005);
+}
+
+TEST_CASE("a rank whose door is closed is found gone, however early its system says so") {
+    socket_address mine = loopback(false), gone = loopback(false);
+    descriptor door = socket_hub::listen_on(mine);
+    socket_hub::listen_on(gone).close();
+    auto hub = make_counted<socket_hub>(std::move(door), "a job", std::vector<socket_address>{gone, mine}, 0);
+    std::atomic<std::uint64_t> failed{0};
+    remote_links links(
+        hub, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = {.depth = 2, .slot_bytes = page_bytes}, .ports = 1});
+    links.begin(failed);
+    (void)links.tx(0, 0);
+    for (const deadline until = deadline::in_ns(5'000'000'000); links.find_gone(0, now_ns()) != 0 && !until.passed();)
+        (void)links.move();
+    CHECK(links.find_gone(0, now_ns()) == 0);
+    links.say_bye();
 }
 
 TEST_CASE("a goodbye waits for the messages before it") {

@@ -4,8 +4,7 @@
 // proposes what it has accepted or heard that others have, so what one rank has gone on with, all go on with. Takes new
 // connections (those of the old communicator may be cut in the middle of a word), one per rank.
 //
-//   rank → coordinator: here (what I accepted before) · accept         coordinator → rank: propose · commit, late or
-//   out
+//   rank → coordinator: here (what I accepted before), accept    coordinator → rank: propose, commit, late or out
 //
 // A rank is gone when its host refuses connections for it, when the kernel of this host says so, or when its host does
 // not answer for half of the time limit. A network that falls apart makes two communicators of one.

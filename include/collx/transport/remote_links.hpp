@@ -181,7 +181,7 @@ private:
         }
         stream_to(p).open(std::move(s), &h, p > rank_);
         activate(p);
-        (void)stream_to(p).move(false); // hello at once: where ranks share cores this one's next turn may come late
+        stream_to(p).push(); // hello at once: where ranks share cores this one's next turn may come late
     }
     [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, const detail::secret& session) {
         using side = detail::stream_hello::side;

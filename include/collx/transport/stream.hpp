@@ -61,9 +61,8 @@ public:
         socket_ = static_cast<descriptor&&>(socket);
         phase_ = wait_for_welcome ? phase::waiting : phase::open;
         queue_.clear();
-        staged_ = 0;
-        cannot_send_ = false;
-        error_ = 0;
+        staged_ = 0, error_ = 0, cannot_send_ = false;
+        said_failure_ = 0; // said over a connection that was given up, it has reached nobody
         if (hello == nullptr) return;
         hello_ = *hello;
         queue_.add({{}, reinterpret_cast<const std::byte*>(&hello_), sizeof hello_, 0, false});
@@ -85,6 +84,8 @@ public:
         if (is_readable || wire_.has_unread()) moved = receive() || moved;
         return moved && (send(), true); // credits for what has come, at once
     }
+
+    void push() { (void)send(); } // for those who are not prepared for its end: only move() finds that
 
     // Small words for the other end; they go out before any message that has not begun.
     void say_welcome() { owes_welcome_ = true; }
