@@ -321,7 +321,7 @@ private:
                 heard_failure_ = static_cast<std::uint64_t>(f.tag) << 32 | f.bytes;
                 return heard_failure_ != 0;
             case kind::waiting:
-                heard_waiting_ = static_cast<int>(f.bytes) - 1;
+                heard_waiting_ = static_cast<int>(f.bytes - 1u);
                 heard_waiting_at_ns_ = now_ns();
                 return true;
             case kind::welcome:
