@@ -220,16 +220,9 @@ private:
         if (p.connection && door_probe::is_closed_by(p.connection->error())) return false;
         descriptor s = hub_->connect_to(job_rank(k));
         if (!s.is_open()) return !door_probe::is_closed_by(errno);
-        stream_hello h;
-        h.from_side = stream_hello::side::higher;
-        h.depth = static_cast<std::uint32_t>(shape_.depth);
-        h.slot_bytes = shape_.slot_bytes;
-        h.communicator = id_;
-        h.from = me_;
-        h.to = k;
-        h.set_token(hub_->token(), sizeof hub_->token());
+        stream_hello h = hub_->hello(id_, me_, k, shape_);
+        h.from_side = stream_hello::side::higher; // nobody waits for a welcome here
         const job_protection& by = hub_->protected_by();
-        h.protected_by = static_cast<std::uint64_t>(by.level);
         if (by.key) return p.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls()), true;
         return open(k, std::move(s), &h), say_here(k), true;
     }

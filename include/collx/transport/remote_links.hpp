@@ -157,17 +157,8 @@ private:
         return s;
     }
     [[gnu::cold]] void connect(int p) {
-        using side = detail::stream_hello::side;
-        detail::stream_hello h;
-        h.from_side = p < rank_ ? side::higher : side::lower;
-        h.depth = static_cast<std::uint32_t>(shape_.depth);
-        h.slot_bytes = shape_.slot_bytes;
-        h.communicator = id_;
-        h.from = rank_;
-        h.to = p;
-        h.set_token(hub_->token(), sizeof hub_->token());
+        const detail::stream_hello h = hub_->hello(id_, rank_, p, shape_);
         const job_protection& by = hub_->protected_by();
-        h.protected_by = static_cast<std::uint64_t>(by.level);
         descriptor s = hub_->connect_to(members_[static_cast<std::size_t>(p)]);
         if (!s.is_open()) {
             const bool is_mine = errno == EMFILE || errno == ENFILE || detail::would_block(errno);

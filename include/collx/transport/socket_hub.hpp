@@ -110,6 +110,21 @@ public:
     const char (&token() const)[detail::stream_hello::token_bytes] { return token_; }
     const job_protection& protected_by() const { return protection_; }
 
+    // What `from` says first when it connects to `to` for a communicator, both numbered there.
+    [[gnu::cold]] detail::stream_hello hello(std::uint64_t communicator, int from, int to,
+                                             const channel_shape& shape) const {
+        using side = detail::stream_hello::side;
+        detail::stream_hello h;
+        h.from_side = to < from ? side::higher : side::lower;
+        h.depth = static_cast<std::uint32_t>(shape.depth);
+        h.slot_bytes = shape.slot_bytes;
+        h.communicator = communicator;
+        h.from = from;
+        h.to = to;
+        h.set_token(token_, sizeof token_);
+        h.protected_by = static_cast<std::uint64_t>(protection_.level);
+        return h;
+    }
     // A socket on its way to a rank. Not open when the system refuses (errno says why).
     [[gnu::cold]] descriptor connect_to(int job_rank) {
         const socket_address& a = peers_[static_cast<std::size_t>(job_rank)];
