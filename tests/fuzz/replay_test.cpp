@@ -15,7 +15,7 @@
 #include <catch2/catch.hpp>
 
 TEST_CASE("the corpora run through their targets") {
-    const auto corpus = std::filesystem::path(__FILE__).parent_path() / "corpus";
+    const auto corpus = std::filesystem::path(COLLX_SOURCE_DIR "/tests/fuzz/corpus");
     std::mt19937 random(20261121);
     for (const auto& t : collx_fuzz::targets) {
         std::vector<std::string> files;
