@@ -3,7 +3,7 @@
 // The contract of channels over connections (TCP of both families and unix sockets, on good days and bad), what a
 // stream does with nonsense and with ends of all kinds, and the door that strangers knock at.
 //
-// collx-test: timeout=120
+// collx-test: timeout=240
 #include <collx/transport/remote_links.hpp>
 #include <collx/transport/socket_hub.hpp>
 
@@ -225,7 +225,7 @@ TEST_CASE("news of a failure is said again over the connection that replaces one
     left.close();
     left.open(std::move(second.first), nullptr, false);
     right.open(std::move(second.second), nullptr, false);
-    for (const deadline until = deadline::in_ns(5'000'000'000); right.heard_failure() == 0 && !until.passed();) {
+    for (const deadline until = deadline::in_ns(30'000'000'000); right.heard_failure() == 0 && !until.passed();) {
         (void)left.move();
         (void)right.move();
     }
@@ -242,7 +242,7 @@ TEST_CASE("a rank whose door is closed is found gone, however early its system s
         hub, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = {.depth = 2, .slot_bytes = page_bytes}, .ports = 1});
     links.begin(failed);
     (void)links.tx(0, 0);
-    for (const deadline until = deadline::in_ns(5'000'000'000); links.find_gone(0, now_ns()) != 0 && !until.passed();)
+    for (const deadline until = deadline::in_ns(30'000'000'000); links.find_gone(0, now_ns()) != 0 && !until.passed();)
         (void)links.move();
     CHECK(links.find_gone(0, now_ns()) == 0);
     links.say_bye();
@@ -355,8 +355,10 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
             knock(&other, sizeof other);
         };
         int came = 0;
-        const auto look = [&](std::uint64_t id) {
-            for (int i = 0; i < 20; ++i) {
+        // Until `expected` have come, and a little longer. (What was sent may take a while on a busy machine.)
+        const auto look = [&](std::uint64_t id, int expected) {
+            const deadline until = deadline::in_ns(20'000'000'000);
+            for (int i = 0; i < 20 || (came < expected && !until.passed()); ++i) {
                 hub.look(id, [&](const detail::stream_hello& heard, descriptor, const detail::secret&) {
                     came += heard.from == 1;
                 });
@@ -370,17 +372,17 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         changed([](auto& x) { x.token[0] = 0; });
         changed([](auto& x) { x.magic ^= 1; });
         changed([](auto& x) { x.from_side = static_cast<detail::stream_hello::side>(3); });
-        look(42);
+        look(42, 0);
         CHECK(came == 0);
         knock(&h, sizeof h);
         changed([](auto& x) { x.communicator = 43; });
-        look(42);
+        look(42, 1);
         CHECK(came == 1);
-        look(43); // it waited until somebody asked for it
+        look(43, 2); // it waited until somebody asked for it
         CHECK(came == 2);
         for (int i = 0; i < 200; ++i) knock("x", 1);
         changed([](auto& x) { x.communicator = 44; });
-        look(44); // the most silent had to go
+        look(44, 3); // the most silent had to go
         CHECK(came == 3);
     }
     CHECK(open_descriptors() == before);
