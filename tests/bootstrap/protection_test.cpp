@@ -3,7 +3,7 @@
 // Where a job's key comes from and what is refused; ranks that disagree; the store behind a key, and those who have
 // another one or none.
 //
-// collx-test: serial timeout=120
+// collx-test: serial timeout=240
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/meet.hpp>
 
@@ -24,7 +24,7 @@ using namespace collx_test;
 
 namespace {
 
-deadline soon(int ms = 10'000) { return deadline::in_ns(std::int64_t{ms} * 1'000'000); }
+deadline soon(int ms = 30'000) { return deadline::in_ns(std::int64_t{ms} * 1'000'000); }
 const std::string text(64, 'k'), another(64, 'a');
 
 struct caught {
@@ -246,7 +246,7 @@ TEST_CASE("a store behind a key: those who have it, those who have another, and 
             seen[i] = error_of([&] { tcp_store s("127.0.0.1", row.port, soon(), row.rank, row.key); });
         });
     for (auto& t : all) t.join();
-    CHECK(now_ns() - begin < 5'000'000'000);
+    CHECK(now_ns() - begin < 20'000'000'000);
     for (int i = 0; i < 3; ++i) {
         INFO(seen[i].what);
         CHECK(seen[i].code == errc::security);
@@ -274,7 +274,7 @@ TEST_CASE("rank 0 says who came without the key") {
         late = error_of([&] { meet(d, soon(), job_key(another)); });
     });
     auto d = describe(0);
-    const auto e = error_of([&] { meet(d, soon(1000), job_key(text)); });
+    const auto e = error_of([&] { meet(d, soon(2000), job_key(text)); });
     INFO(e.what);
     CHECK(e.code == errc::security);
     other.join();
@@ -349,5 +349,5 @@ TEST_CASE("what a stranger may say to a store behind a key, and what it is told"
     say(s, &heard, 16);
     const std::int64_t begin = now_ns();
     CHECK(is_over(s));
-    CHECK(now_ns() - begin < 4'000'000'000);
+    CHECK(now_ns() - begin < 15'000'000'000);
 }
