@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // collx_info: every section is there, JSON says the same, problems come with a remedy and with the right exit code.
-// collx-test: serial timeout=120
+// collx-test: serial timeout=240
 #include <string>
 
 #include <catch2/catch.hpp>
