@@ -76,7 +76,7 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
         const std::size_t count = hosts.is_one_host(n) || calls.size() < 50 ? calls.size() : 50;
         (hosts.is_one_host(n) ? sequences_here : sequences_over_sockets) += 1;
         run_spread(n, hosts, [&](collx::communicator& w) {
-            w.set_timeout(std::chrono::seconds(20));
+            w.set_timeout(std::chrono::seconds(50));
             w.set_checked(checked);
             for (std::size_t k = 0; k < count; ++k) {
                 at("n=%d per host %d%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,
