@@ -2,7 +2,7 @@
 //
 // Every file of the committed corpora, and each of them with bytes changed, through its fuzz target.
 //
-// collx-test: timeout=120
+// collx-test: timeout=240
 #include "fuzz/targets.hpp"
 
 #include <algorithm>
