@@ -25,7 +25,8 @@ template <class Strike>
 void run_cell(const cell& c, collx::errc code, stopwatch& watch, Strike&& strike, int victim_code) {
     const bool is_stopped = code == collx::errc::timeout, goes_on = code == collx::errc::aborted;
     INFO(verb_names[static_cast<int>(c.what)] << ", rank " << c.victim << " of " << c.n << ", " << c.ranks_per_host
-                                              << " per host, " << c.elems << " elements");
+                                              << " per host, " << c.elems << " elements"
+                                              << (c.is_unix ? ", unix" : ""));
     shared_page<report> page;
     store_directory dir;
     processes all;
