@@ -140,7 +140,7 @@ TEST_CASE("a rank that stops for longer than the time-out is named") {
             INFO(verb_names[static_cast<int>(j.v)] << ", rank " << j.victim << " of " << n);
             const auto have_ended = [&] {
                 int ended = 0;
-                for (int r = 0; r < n; ++r) ended += r != j.victim && j.page->ranks[r].second_code != 0;
+                for (int r = 0; r < n; ++r) ended += r != j.victim && j.page->ranks[r].ended_ns != 0;
                 return ended == n - 1;
             };
             for (int i = 0; i < 30'000 && !have_ended(); ++i) ::usleep(1000);
