@@ -66,7 +66,8 @@ void end_cell(running& run, collx::errc code, stopwatch& watch, int victim_code)
     auto& all = run.all;
     const bool is_stopped = code == collx::errc::timeout;
     INFO(verb_names[static_cast<int>(c.what)] << ", rank " << c.victim << " of " << c.n << ", " << c.ranks_per_host
-                                              << " per host, " << c.elems << " elements");
+                                              << " per host, " << c.elems << " elements"
+                                              << (c.is_unix ? ", unix" : ""));
     for (int i = 0; is_stopped && i < 30'000; ++i) { // a stopped victim ends when the others have
         int ended = 0;
         for (int r = 0; r < c.n; ++r) ended += page->ranks[r].ended_ns != 0;

@@ -75,23 +75,33 @@ TEST_CASE("ranks that disagree about the size all hear who says what") {
 }
 
 TEST_CASE("ranks whose settings differ all hear who says what") {
-    for (const int n : {2, 5}) {
-        const std::string job = fresh_job();
-        processes p;
-        for (int r = 0; r < n; ++r)
-            p.start(r, [&] {
-                const char* mine = r == n - 1 ? "version=1 checked=1 lending=0" : "version=1 checked=0 lending=0";
-                (void)join_shm(job.c_str(), r, n, deadline::in_ns(10'000'000'000), std::size_t{1} << 30, mine);
-                return 0;
-            });
-        p.wait();
-        for (int r = 0; r < n; ++r) {
-            INFO(p[r].what);
-            CHECK(p[r].code == errc::mismatch);
-            CHECK(p[r].peer == n - 1);
-            CHECK(p[r].says(("rank " + std::to_string(n - 1) + " says checked=1, rank 0 says checked=0").c_str()));
+    const struct {
+        const char *odd, *others, *says;
+        errc code;
+    } table[] = {{"version=1 checked=1 lending=0", "version=1 checked=0 lending=0",
+                  "says checked=1, rank 0 says checked=0", errc::mismatch},
+                 {"version=1 protection=none key=none", "version=1 protection=auth_only key=77",
+                  "says protection=none, rank 0", errc::security},
+                 {"version=1 protection=auth_only key=5", "version=1 protection=auth_only key=77",
+                  "says key=5, rank 0 says key=77", errc::security}};
+    for (const auto& c : table)
+        for (const int n : {2, 5}) {
+            const std::string job = fresh_job();
+            processes p;
+            for (int r = 0; r < n; ++r)
+                p.start(r, [&] {
+                    const char* mine = r == n - 1 ? c.odd : c.others;
+                    (void)join_shm(job.c_str(), r, n, deadline::in_ns(10'000'000'000), std::size_t{1} << 30, mine);
+                    return 0;
+                });
+            p.wait();
+            for (int r = 0; r < n; ++r) {
+                INFO(p[r].what);
+                CHECK(p[r].code == c.code);
+                CHECK(p[r].peer == n - 1);
+                CHECK(p[r].says(("rank " + std::to_string(n - 1) + " " + c.says).c_str()));
+            }
         }
-    }
 }
 
 TEST_CASE("a rank number given twice is an error on all ranks, with both processes named") {
