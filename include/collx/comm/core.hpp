@@ -264,6 +264,8 @@ struct communicator_core {
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
     sole_ptr<detail::kept> late_answers;
+    // What calls on device memory need, made by the first of them (comm/gpu_group.hpp).
+    sole_ptr<detail::kept> device;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;
