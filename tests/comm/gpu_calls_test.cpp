@@ -272,6 +272,7 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         r.use(other);
         says("choose it with cudaSetDevice", [&] { all_reduce(c, x); });
         r.use(me);
+        says("the input buffer lies in device memory", [&] { all_reduce(w, view(x.data(), 10)); });
         EXPECT(!try_::all_reduce(c, device_view<float>(host.data(), 10)).has_value());
         all_reduce(c, x); // none of it did harm
         synchronize(c);
@@ -294,7 +295,7 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
     CHECK(g.pieces() == 0);
 }
 
-TEST_CASE("texts that read the peers' buffers are refused, and too few multiprocessors are enough for one lane") {
+TEST_CASE("texts that read the peers' buffers are refused, and a launch that has no room") {
     fake_gpus g({.processors = 1});
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         const auto c = w.with(gpus{r});
@@ -302,6 +303,14 @@ TEST_CASE("texts that read the peers' buffers are refused, and too few multiproc
         device_memory<float> x(g, w.rank(), 5000, 1.0f);
         const auto e = thrown<error>(w, [&] { all_reduce(w.with(algo::zero_copy_all_reduce{}, gpus{r}), x); });
         EXPECT(e.code() == errc::unsupported);
+        barrier(w);
+        g.busy = 1;
+        barrier(w);
+        const auto full = thrown<error>(w, [&] { all_reduce(c, x); });
+        EXPECT(full.code() == errc::resource && says(full, "cannot be resident together"));
+        barrier(w);
+        g.busy = 0;
+        barrier(w);
         all_reduce(c, x);
         synchronize(c);
         EXPECT(x[4999] == 2.0f);

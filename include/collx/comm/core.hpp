@@ -20,6 +20,8 @@ namespace detail {
 // What a communicator keeps until its end and does not look into.
 struct kept {
     virtual ~kept() = default;
+    // Throws if p is memory that only a device can read.
+    virtual void require_host_memory(const void*, const char*) {}
 };
 } // namespace detail
 

@@ -54,7 +54,7 @@ public:
             return *static_cast<gpu_group*>(k);
         }
         Runtime runtime = r;
-        if (runtime.stream(stream).is_capturing)
+        if (is_capturing(runtime, stream))
             fail(errc::invalid_argument, c.rank(), -1, "call collx::use_device(comm) before the capture begins",
                  "the first call on device memory sets up memory and links, which cannot be captured");
         core.device = sole_ptr<kept>(new gpu_group(c, std::move(runtime), s != nullptr ? *s : device_settings()));
@@ -153,6 +153,17 @@ public:
         check_kernels(c);
     }
 
+    // The host's verbs ask it once calls on device memory have been made.
+    void require_host_memory(const void* p, const char* which) override {
+        const void*& known = known_host_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
+        if (p == known) return;
+        if (runtime_.memory(p).place == device::memory_place::device)
+            fail(errc::invalid_argument, rank(), -1,
+                 "pass a device_view, a thrust::device_vector or collx::on_device(x)",
+                 "the %s buffer lies in device memory, and its type says nothing of it", which);
+        known = p;
+    }
+
     // Errors: invalid_argument where p is not memory that this rank's kernels may use.
     template <class View>
     void require_memory(const View& v, const char* which) {
@@ -183,6 +194,14 @@ private:
     }
 
     communicator_core& core() { return side_.internals(); }
+    // Where there is no device all ranks shall hear of it, not this one alone.
+    static bool is_capturing(Runtime& r, void* stream) {
+        try {
+            return r.stream(stream).is_capturing;
+        } catch (const error&) {
+            return false;
+        }
+    }
 
     // Every rank does it, and goes on only if all could.
     template <class F>
@@ -368,7 +387,7 @@ private:
     std::int64_t last_timeout_ns_ = 0;
     sole_ptr<gpu_proxy> proxy_;
     static constexpr std::size_t known_count = 64;
-    const void* known_[known_count] = {};
+    const void *known_[known_count] = {}, *known_host_[known_count] = {};
 };
 
 } // namespace detail

@@ -48,7 +48,9 @@ void fold_fixed(const Op& op, T* first, T* second, const T* const* s, std::size_
         for (; i + 2 * lanes <= n; i += 2 * lanes) {
             auto a = load_pack(p[0] + i);
             auto b = load_pack(p[0] + i + lanes);
+#if !defined(__CUDACC__) // nvcc warns of it
 #pragma GCC unroll 8
+#endif
             for (int k = 1; k < Sources; ++k) {
                 a = op(a, load_pack(p[k] + i));
                 b = op(b, load_pack(p[k] + i + lanes));

@@ -195,7 +195,9 @@ public:
         return memory_.size() + opened_.size();
     }
 
-    std::atomic<bool> refuses_handles{false}; // for tests
+    // For tests.
+    std::atomic<bool> refuses_handles{false};
+    std::atomic<int> busy{0};                 // multiprocessors that other kernels hold
     std::atomic<int> enabled{0};              // calls that enabled peer access
 
 private:
@@ -287,7 +289,7 @@ public:
     template <class Protocol, int Groups, class Algorithm, class Types>
     void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* s) const {
         static_assert(Groups == 1, "collx: the fake runtime runs one thread per block");
-        if (a.lanes * ranks > gpus_->what().processors)
+        if (a.lanes * ranks > gpus_->what().processors - gpus_->busy.load())
             fail(errc::resource, -1, -1, "use fewer lanes (device_settings), or leave room beside other kernels",
                  "launching a fused kernel: %d blocks cannot be resident together", a.lanes * ranks);
         stream_of(s).put([a, ranks] {
