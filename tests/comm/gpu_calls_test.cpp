@@ -48,6 +48,7 @@ void on_gpus(int n, fake_gpus& g, F&& f) {
     on_ranks(n, [&](communicator& w) {
         fake_runtime r(g);
         r.use(w.rank());
+        w.set_checked(false); // the host waits for nobody
         f(w, r);
     });
 }
@@ -295,6 +296,23 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
     CHECK(g.pieces() == 0);
 }
 
+TEST_CASE("checked calls on device memory name the odd rank") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            w.set_checked(true);
+            use_device(c, small(by_host));
+            device_memory<float> x(g, w.rank(), 20, 1.0f);
+            const auto e = thrown<mismatch>(w, [&] {
+                all_reduce(c, device_view<float>(x.data(), w.rank() == 0 ? 10u : 20u));
+                synchronize(c);
+            });
+            EXPECT(collx_test::says(e, "count"));
+        });
+    }
+}
+
 TEST_CASE("texts that read the peers' buffers are refused, and a launch that has no room") {
     fake_gpus g({.processors = 1});
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
@@ -334,7 +352,8 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                 EXPECT(again.peer() == 1);
                 checked = 1;
             } else {
-                while (checked.load() == 0) sched_yield();
+                for (const deadline limit = deadline::in_ns(60'000'000'000); checked.load() == 0 && !limit.passed();)
+                    sched_yield();
                 EXPECT(x[0] == 1.0f);
             }
         });
@@ -361,6 +380,7 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                                           r.use(w.rank());
                                           const auto c = w.with(gpus{r});
                                           use_device(c, small(by_host));
+                                          w.set_checked(false);
                                           if (w.rank() == 1) throw wrong("this rank has failed");
                                           device_memory<float> x(g, 0, 100, 1.0f);
                                           all_reduce(c, x);
