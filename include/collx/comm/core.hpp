@@ -17,7 +17,7 @@
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
-// What a communicator keeps until its end and does not look into.
+// What a communicator keeps for calls on device memory and does not look into (comm/gpu_group.hpp).
 struct kept {
     virtual ~kept() = default;
     // Throws if p is memory that only a device can read.
@@ -261,13 +261,10 @@ struct communicator_core {
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
-    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none). Of the one
-    // that made this communicator: what answers those who come late.
+    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
-    sole_ptr<detail::kept> late_answers;
-    // What calls on device memory need, made by the first of them (comm/gpu_group.hpp).
-    sole_ptr<detail::kept> device;
+    sole_ptr<detail::kept> device; // made by the first call on device memory
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;
