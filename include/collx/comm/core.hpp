@@ -18,8 +18,8 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 // What a communicator keeps for calls on device memory and does not look into (comm/gpu_group.hpp).
-struct kept {
-    virtual ~kept() = default;
+struct device_part {
+    virtual ~device_part() = default;
     // Throws if p is memory that only a device can read.
     virtual void require_host_memory(const void*, const char*) {}
 };
@@ -264,7 +264,7 @@ struct communicator_core {
     // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
-    sole_ptr<detail::kept> device; // made by the first call on device memory
+    sole_ptr<detail::device_part> device; // made by the first call on device memory
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;

@@ -33,7 +33,7 @@ struct device_settings {
 
 namespace detail {
 
-struct device_kept : kept {
+struct device_kept : device_part {
     explicit device_kept(const void* k) : kind(k) {}
     const void* kind;
 };
@@ -57,7 +57,7 @@ public:
         if (is_capturing(runtime, stream))
             fail(errc::invalid_argument, c.rank(), -1, "call collx::use_device(comm) before the capture begins",
                  "the first call on device memory sets up memory and links, which cannot be captured");
-        core.device = sole_ptr<kept>(new gpu_group(c, std::move(runtime), s != nullptr ? *s : device_settings()));
+        core.device = sole_ptr<device_part>(new gpu_group(c, std::move(runtime), s != nullptr ? *s : device_settings()));
         return *static_cast<gpu_group*>(static_cast<device_kept*>(core.device.get()));
     }
 
