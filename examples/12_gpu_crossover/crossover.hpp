@@ -26,10 +26,12 @@ void sum_by(way w, Team& team, In& in, Out& out, std::size_t n) {
     switch (w) {
         // One exchange, but every rank reads all of everybody's buffer: n times the bytes.
         case way::one_shot:
-            return team.template run<device::packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut, cut);
+            return team.template run<device::packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut,
+                                                              cut);
         // Two exchanges; each rank reduces a part and collects the others.
         case way::two_shot:
-            return team.template run<device::simple_protocol>(algo::two_shot_all_reduce{}, in, out, plus{}, {}, cut, cut);
+            return team.template run<device::simple_protocol>(algo::two_shot_all_reduce{}, in, out, plus{}, {}, cut,
+                                                              cut);
         // 2(n - 1) exchanges of one n-th each, with one neighbour: no link carries more than it must.
         case way::ring:
             return team.template run<device::simple_protocol>(algo::ring_all_reduce{}, in, out, plus{}, {}, cut, cut);
@@ -68,7 +70,8 @@ void compare(Team& team, std::size_t most, int repeats, Views&& views, Check&& c
         for (const way w : ways)
             if (us[static_cast<int>(w)] < us[static_cast<int>(now)]) now = w;
         constexpr const char* names[] = {"one-shot", "two-shot", "ring"};
-        std::printf("%s%s\n", now != fastest ? "   from here on " : "", now != fastest ? names[static_cast<int>(now)] : "");
+        std::printf("%s%s\n", now != fastest ? "   from here on " : "",
+                    now != fastest ? names[static_cast<int>(now)] : "");
         fastest = now;
     }
 }

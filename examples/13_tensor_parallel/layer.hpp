@@ -48,7 +48,8 @@ struct layer {
     std::vector<float> x_share(int rank) const {
         std::vector<float> s;
         for (std::size_t i = 0; i < rows; ++i)
-            for (std::size_t k = 0; k < share; ++k) s.push_back(x[i * inner + static_cast<std::size_t>(rank) * share + k]);
+            for (std::size_t k = 0; k < share; ++k)
+                s.push_back(x[i * inner + static_cast<std::size_t>(rank) * share + k]);
         return s;
     }
     const float* w_share(int rank) const { return w.data() + static_cast<std::size_t>(rank) * share * cols; }

@@ -31,7 +31,7 @@ lesson::results run_on_gpu(const lesson::layer& l) {
         const auto share = l.x_share(r);
         const vector x(share.begin(), share.end()), w(l.w_share(r), l.w_share(r) + lesson::share * lesson::cols);
         multiply<<<(lesson::out_elems + 255) / 256, 256>>>(x.data().get(), w.data().get(),
-                                                          partial[static_cast<std::size_t>(r)].data().get());
+                                                           partial[static_cast<std::size_t>(r)].data().get());
         collx::device::cuda_check(cudaDeviceSynchronize(), "multiplying");
     }
     lesson::sum_with_epilogue(team, partial, y, {bias.data().get(), residual.data().get()});
@@ -75,12 +75,13 @@ int main() {
         most += std::fabs(exact);
         const double off = std::fabs(static_cast<double>(y[0][i]) - exact);
         worst = off > worst ? off : worst;
-        if (off > most / 256 + 1e-5) example::expect(false, "a result is off by more than bf16 rounds"), i = lesson::out_elems;
+        if (off > most / 256 + 1e-5)
+            example::expect(false, "a result is off by more than bf16 rounds"), i = lesson::out_elems;
     }
     for (const auto& other : y)
         example::expect(std::memcmp(other.data(), y[0].data(), lesson::out_elems * sizeof(float)) == 0,
                         "all ranks hold the same bits");
-    std::printf("%zu x %zu results on %d ranks, at most %.4f from the exact ones, with bf16 on the wire\n", lesson::rows,
-                lesson::cols, lesson::ranks, worst);
+    std::printf("%zu x %zu results on %d ranks, at most %.4f from the exact ones, with bf16 on the wire\n",
+                lesson::rows, lesson::cols, lesson::ranks, worst);
     return example::result();
 }

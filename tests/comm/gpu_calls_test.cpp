@@ -132,7 +132,8 @@ TEST_CASE("long calls, other types and views, bound policies") {
             const auto c = w.with(gpus{r});
             use_device(c, small(by_host));
             constexpr std::size_t n = 20'011; // beyond words with flags; several pieces by way of the host
-            device_memory<float> x(g, w.rank(), 3 * n), out(g, w.rank(), n), ring(g, w.rank(), n), narrow(g, w.rank(), n);
+            device_memory<float> x(g, w.rank(), 3 * n), out(g, w.rank(), n), ring(g, w.rank(), n),
+                narrow(g, w.rank(), n);
             for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(w.rank(), i);
             fill(ring, w.rank(), n), fill(narrow, w.rank(), n);
             // The hook is told the number of the element in the whole buffer.
@@ -224,9 +225,16 @@ TEST_CASE("the way is chosen by what the driver says of each pair, and the reaso
     const auto own = [](int r) { return r; };
     CHECK(route({}, 3, own) == "kernels over nvlink");
     CHECK(route({.access = [](int, int) { return gpu_access{true, false, 1}; }}, 3, own) == "kernels over pcie");
-    CHECK(route({.access = [](int a, int b) { return gpu_access{true, a / 2 == b / 2, 1}; }}, 3, own) ==
-          "kernels over nvlink pcie");
-    CHECK(route({.access = [](int a, int b) { return gpu_access{a + b != 3, true, 0}; }}, 3, own) ==
+    CHECK(route({.access =
+                     [](int a, int b) {
+                         return gpu_access{true, a / 2 == b / 2, 1};
+                     }},
+                3, own) == "kernels over nvlink pcie");
+    CHECK(route({.access =
+                     [](int a, int b) {
+                         return gpu_access{a + b != 3, true, 0};
+                     }},
+                3, own) ==
           "staged through the host: rank 1 cannot reach rank 2: the driver offers no peer access between the two "
           "devices");
     CHECK(route({.cooperates = false}, 2, own).find("cannot launch cooperatively") != std::string::npos);
@@ -290,8 +298,8 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         if (w.rank() == 1) r.use(9);
         const auto e = thrown<error>(w, [&] { use_device(w.with(gpus{r}), small()); });
         EXPECT(e.code() == errc::unsupported);
-        EXPECT(std::string(e.what()).find(w.rank() == 1 ? "no CUDA-capable device" : "rank 1 could not use its device") !=
-               std::string::npos);
+        EXPECT(std::string(e.what()).find(w.rank() == 1 ? "no CUDA-capable device"
+                                                        : "rank 1 could not use its device") != std::string::npos);
     });
     CHECK(g.pieces() == 0);
 }

@@ -52,7 +52,8 @@ struct seventh {
 void expect_sums(const thrust::device_vector<float>& x, int ranks, const std::string& what) {
     const std::vector<float> host(x.begin(), x.end());
     std::size_t wrong = 0;
-    for (std::size_t i = 0; i < host.size(); ++i) wrong += host[i] != static_cast<float>(ranks * static_cast<int>(i % 7));
+    for (std::size_t i = 0; i < host.size(); ++i)
+        wrong += host[i] != static_cast<float>(ranks * static_cast<int>(i % 7));
     expect(wrong == 0, what + ": " + std::to_string(wrong) + " wrong");
 }
 thrust::device_vector<float> sevenths(std::size_t n) {
@@ -175,7 +176,8 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     if (s.shares_device) s.lanes = 2;
     use_device(w, s);
     if (rank == 0) std::printf("%s: %s\n", what.c_str(), device_route(w).c_str());
-    verbs(w, what.c_str(), s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
+    verbs(w, what.c_str(),
+          s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
     if (!s.shares_device) graphs(w, what.c_str());
     communicator half = w.split(rank % 2); // a second one, with mappings of its own
     use_device(half, s);
@@ -209,7 +211,8 @@ int run_ranks(const char* self, int size, const char* what, int limit_s) {
         waitpid(p, &status, 0);
         bad += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
     }
-    expect(bad == 0, std::string(what) + ": " + std::to_string(bad) + " of " + std::to_string(size) + " processes failed");
+    expect(bad == 0,
+           std::string(what) + ": " + std::to_string(bad) + " of " + std::to_string(size) + " processes failed");
     return bad;
 }
 
@@ -236,7 +239,8 @@ int main(int argc, char** argv) {
         run_ranks(argv[0], 2, "ipc", 60);
         if (!is_short) run_ranks(argv[0], 4, "host", 90);
         communicator world;
-        verbs(world, "alone", is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
+        verbs(world, "alone",
+              is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
         graphs(world, "alone");
         errors(world);
     } catch (const std::exception& e) {

@@ -23,7 +23,9 @@ constexpr int ranks = 4, experts = 8, experts_per_rank = experts / ranks, width 
 struct places {
     const int *expert, *token, *first; // sorted experts, their tokens, first sorted place of each expert
     int tokens;
-    __device__ long long row(int s) const { return static_cast<long long>(expert[s]) * tokens + (s - first[expert[s]]); }
+    __device__ long long row(int s) const {
+        return static_cast<long long>(expert[s]) * tokens + (s - first[expert[s]]);
+    }
 };
 __global__ void permute(places p, const float* x, float* out) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), s = i / width, h = i % width;

@@ -50,7 +50,8 @@ TEST_CASE("JSON has the same sections") {
     INFO(f.out << f.err);
     CHECK(f.status == 0);
     const auto all = nlohmann::json::parse(f.out);
-    for (const char* key : {"collx", "machine", "limits", "kernel", "job", "variables", "gpus", "transports", "problems"})
+    for (const char* key :
+         {"collx", "machine", "limits", "kernel", "job", "variables", "gpus", "transports", "problems"})
         CHECK(all.contains(key));
     CHECK(all["usable"] == true);
     CHECK(all["machine"]["cores"].get<int>() >= 1);
@@ -72,14 +73,14 @@ TEST_CASE("devices and what joins them, as the driver tells it") {
     d.get = [](int* h, int i) { return *h = 10 + i, 0; };
     d.name = [](char* s, int n, int) { return std::snprintf(s, static_cast<unsigned>(n), "a device"), 0; };
     d.bus_id = [](char* s, int n, int h) { return std::snprintf(s, static_cast<unsigned>(n), "0000:%d:00.0", h), 0; };
-    d.can_access = [](int* yes, int a, int b) { return *yes = a + b != 23, 0; };              // not 1 and 2
+    d.can_access = [](int* yes, int a, int b) { return *yes = a + b != 23, 0; };             // not 1 and 2
     d.p2p = [](int* x, int what, int a, int b) { return *x = what == 3 && a + b == 21, 0; }; // atomics of 0 and 1
     const auto found = ask_for_gpus(d);
     const std::string text = to_text({{gpus_section(found)}, {}});
     INFO(text);
-    for (const char* line : {"driver is for CUDA  13.0", "device 1            a device, 0000:11:00.0",
-                             "device 0 and 1      nvlink", "device 0 and 2      pcie",
-                             "device 1 and 2      by way of the host: the driver offers no peer access"})
+    for (const char* line :
+         {"driver is for CUDA  13.0", "device 1            a device, 0000:11:00.0", "device 0 and 1      nvlink",
+          "device 0 and 2      pcie", "device 1 and 2      by way of the host: the driver offers no peer access"})
         CHECK(text.find(line) != std::string::npos);
     section s{"transports", "Transports"};
     add_gpu_transports(s, found);

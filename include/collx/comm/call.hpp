@@ -99,7 +99,8 @@ void require_memory(const communicator::core& c, const View& v, const char* whic
         fail(errc::invalid_argument, c.net.rank(), -1, "is a count negative?", "the %s buffer claims %zu elements",
              which, v.size());
     if constexpr (View::is_contiguous)
-        if (c.device != nullptr && v.size() != 0) [[unlikely]] c.device->require_host_memory(v.data(), which);
+        if (c.device != nullptr && v.size() != 0) [[unlikely]]
+            c.device->require_host_memory(v.data(), which);
     if constexpr (View::is_window)
         if (v.size() != 0 && !c.net.memory().contains(v.data(), v.size() * sizeof(element_of<View>)))
             fail(errc::invalid_argument, c.net.rank(), -1, "allocate it with this job's shared allocator",

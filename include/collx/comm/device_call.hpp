@@ -52,9 +52,10 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
     static_assert(!std::is_same_v<Mode, nonblocking>,
                   "collx: a call on device memory returns at once and is done when its stream is. Drop async::.");
     using in_view = buffer_t<In>;
-    static_assert(memory_kind_v<in_view> == memory_kind::device || !requires(const in_view& v) { v.pointer(0); },
-                  "collx: the output lies in device memory and the input in the host's. Copy it, or say "
-                  "collx::on_device(x) where the type does not tell.");
+    static_assert(
+        memory_kind_v<in_view> == memory_kind::device || !requires(const in_view& v) { v.pointer(0); },
+        "collx: the output lies in device memory and the input in the host's. Copy it, or say "
+        "collx::on_device(x) where the type does not tell.");
     require_output<Out>();
     using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
     using runtime = typename runtime_of<policies>::type;
@@ -63,9 +64,8 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
                       "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
                       "<collx/comm/gpu.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
     } else {
-        return in_mode<Mode>([&] {
-            device_calls<runtime>::template run<C>(comm, buffer(in), buffer(out), op, o, is_in_place);
-        });
+        return in_mode<Mode>(
+            [&] { device_calls<runtime>::template run<C>(comm, buffer(in), buffer(out), op, o, is_in_place); });
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The verbs on device memory: what a call needs of kernels, by the two ways there are. Where kernels reach every peer
-// the fused executor runs an algorithm's text; else pieces are staged and the same verb runs over the host. Both are put
-// into a stream, so a call returns at once and may be captured. Compiled with nvcc, or with the fake runtime.
+// the fused executor runs an algorithm's text; else pieces are staged and the same verb runs over the host. Both are
+// put into a stream, so a call returns at once and may be captured. Compiled with nvcc, or with the fake runtime.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ namespace detail {
 
 // How many elements, and how a rank's buffers fall into parts.
 struct device_shape {
-    std::size_t in = 0, out = 0;           // elements of the views
-    std::size_t count = 0;                 // of one part, or of all where there are no parts
+    std::size_t in = 0, out = 0; // elements of the views
+    std::size_t count = 0;       // of one part, or of all where there are no parts
     bool in_parts = false, out_parts = false;
-    std::size_t in_at = 0, out_at = 0;     // where this rank's only part lies, in place
+    std::size_t in_at = 0, out_at = 0; // where this rank's only part lies, in place
     bool in_packed = false, out_packed = false;
 };
 
@@ -104,7 +104,8 @@ private:
         g.require_memory(in, "input");
         if (C != collective::reduce || o.root == g.rank()) {
             g.require_memory(out, "output");
-            if (out.size() < in.size() && C == collective::reduce) require_size(c.internals(), "output", out.size(), in.size());
+            if (out.size() < in.size() && C == collective::reduce)
+                require_size(c.internals(), "output", out.size(), in.size());
         }
         if (g.is_direct()) direct<C>(g, comm, in, out, op, o, s);
         else by_host<C>(g, comm, in, out, op, o, s, stream.is_capturing);
@@ -133,7 +134,10 @@ private:
             const int chunks = algorithm.chunks(g.size());
             g.team().template run<types, Protocol>(
                 algorithm, layout(s.count, chunks, C, s.in_packed), layout(s.count, chunks, C, s.out_packed),
-                [&](int) { return device::rank_operands<types>{in, out, op}; }, f);
+                [&](int) {
+                    return device::rank_operands<types>{in, out, op};
+                },
+                f);
         };
         constexpr device::simple_protocol simple{};
         if constexpr (policies::template has_algorithm<C>) {
@@ -162,8 +166,8 @@ private:
     static constexpr std::size_t short_bytes = 64 * 1024;
 
     static chunk_layout layout(std::size_t count, int chunks, collective what, bool packed) {
-        const bool parts = what == collective::all_gather || what == collective::reduce_scatter ||
-                           what == collective::all_to_all;
+        const bool parts =
+            what == collective::all_gather || what == collective::reduce_scatter || what == collective::all_to_all;
         const chunk_layout l = parts ? chunk_layout::blocks(count, chunks) : chunk_layout::even(count, chunks, 16);
         return packed ? l.packed() : l;
     }
@@ -215,7 +219,8 @@ private:
                                              g.staging_counts(),
                                              there(g, g.staging().out),
                                              g.staging().bytes,
-                                             static_cast<std::uint64_t>(2 * timeout_of(base_of(comm), o)) + 1'000'000'000};
+                                             static_cast<std::uint64_t>(2 * timeout_of(base_of(comm), o)) +
+                                                 1'000'000'000};
             g.runtime().launch_lanes(take, g.settings().staging_lanes, o.stream);
         }
     }
@@ -224,13 +229,9 @@ private:
                       void* stream) {
         const std::uint64_t id = g.proxy().add(std::move(f), is_in_graph);
         try {
-            const device::stage_out<In> put{in,
-                                            from,
-                                            g.staging_words_on_device(),
-                                            g.staging_counts(),
-                                            there(g, g.staging().in),
-                                            g.staging().bytes,
-                                            id};
+            const device::stage_out<In> put{
+                in, from, g.staging_words_on_device(), g.staging_counts(), there(g, g.staging().in), g.staging().bytes,
+                id};
             g.runtime().launch_lanes(put, g.settings().staging_lanes, stream);
         } catch (const error&) {
             g.proxy().drop(id);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a communicator needs for calls on device memory, made by all its ranks together at the first such call or by
-// use_device(): exchange memory on each rank's device, mapped by the peers whose kernels can reach it, or pinned staging
-// memory and a proxy where some pair cannot. It knows no collective.
+// use_device(): exchange memory on each rank's device, mapped by the peers whose kernels can reach it, or pinned
+// staging memory and a proxy where some pair cannot. It knows no collective.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,8 @@ public:
         if (is_capturing(runtime, stream))
             fail(errc::invalid_argument, c.rank(), -1, "call collx::use_device(comm) before the capture begins",
                  "the first call on device memory sets up memory and links, which cannot be captured");
-        core.device = sole_ptr<device_part>(new gpu_group(c, std::move(runtime), s != nullptr ? *s : device_settings()));
+        core.device =
+            sole_ptr<device_part>(new gpu_group(c, std::move(runtime), s != nullptr ? *s : device_settings()));
         return *static_cast<gpu_group*>(static_cast<device_kept*>(core.device.get()));
     }
 
@@ -232,8 +233,8 @@ private:
         shape_.lanes = settings_.lanes;
         shape_.slot_bytes = settings_.slot_bytes, shape_.stage_bytes = settings_.stage_bytes;
         shape_.packet_bytes = settings_.packet_bytes;
-        if (settings_.lanes < 1 || settings_.staging_lanes < 1 ||
-            settings_.staging_lanes > device::max_staging_lanes || settings_.staging_bytes < 4096)
+        if (settings_.lanes < 1 || settings_.staging_lanes < 1 || settings_.staging_lanes > device::max_staging_lanes ||
+            settings_.staging_bytes < 4096)
             fail(errc::invalid_argument, rank(), -1, "see collx::device_settings",
                  "lanes are at least 1, staging lanes 1 to 16, staging buffers at least 4096 bytes");
         exchange_ = runtime_.allocate(settings_.by_host ? 4096 : shape_.bytes());
@@ -274,9 +275,9 @@ private:
         return lanes < 1 ? 1 : lanes;
     }
     static std::uint64_t hash_of(const device_settings& s) {
-        const std::uint64_t words[] = {s.by_host,      static_cast<std::uint64_t>(s.lanes),
-                                       s.slot_bytes,   s.stage_bytes,
-                                       s.packet_bytes, s.staging_bytes,
+        const std::uint64_t words[] = {s.by_host,       static_cast<std::uint64_t>(s.lanes),
+                                       s.slot_bytes,    s.stage_bytes,
+                                       s.packet_bytes,  s.staging_bytes,
                                        s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
         return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A thread of the host beside the kernels of one communicator. It carries out what kernels have staged in pinned memory,
-// over a communicator of its own and so over whatever joins the ranks (shared memory, sockets), and it looks whether
-// somebody died or aborted, so that no kernel waits for what will not come. Knows no GPU: it reads and writes words.
+// A thread of the host beside the kernels of one communicator. It carries out what kernels have staged in pinned
+// memory, over a communicator of its own and so over whatever joins the ranks (shared memory, sockets), and it looks
+// whether somebody died or aborted, so that no kernel waits for what will not come. Knows no GPU: it reads and writes
+// words.
 #pragma once
 
 #include <poll.h>
@@ -39,7 +40,8 @@ public:
         : parent_(parent), side_(side), with_(b), stop_kernels_(std::move(stop_kernels)),
           bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
         if (!bell_.is_open())
-            fail(errc::resource, side.rank(), -1, "raise the limit of open files (ulimit -n)", "cannot make an eventfd");
+            fail(errc::resource, side.rank(), -1, "raise the limit of open files (ulimit -n)",
+                 "cannot make an eventfd");
         thread_ = std::thread([this] { run(); });
     }
     gpu_proxy(const gpu_proxy&) = delete;
@@ -49,8 +51,8 @@ public:
         thread_.join();
     }
 
-    // The number that a kernel stages with its piece. Kept for ever where the kernel is part of a graph, for nobody says
-    // when that is gone; else until it has been carried out.
+    // The number that a kernel stages with its piece. Kept for ever where the kernel is part of a graph, for nobody
+    // says when that is gone; else until it has been carried out.
     std::uint64_t add(order f, bool is_in_graph) {
         const std::uint64_t id = ++orders_made_;
         const std::lock_guard lock(mutex_);

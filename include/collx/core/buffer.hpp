@@ -178,12 +178,14 @@ using buffer_t = detail::seen_t<std::remove_reference_t<X>>;
 
 // Which kind of memory a verb is given decides which of its forms is meant.
 template <class X>
-concept DeviceBuffer = Buffer<X> && memory_kind_v<buffer_t<X>> == memory_kind::device;
+concept DeviceBuffer = Buffer<X> && memory_kind_v<buffer_t<X>>
+== memory_kind::device;
 template <class X>
-concept HostBuffer = Buffer<X> && memory_kind_v<buffer_t<X>> == memory_kind::host;
+concept HostBuffer = Buffer<X> && memory_kind_v<buffer_t<X>>
+== memory_kind::host;
 
-// Says that a view's memory is a device's: on_device(strided(p, n, 3)). Pointers with a type that says so (Thrust's) and
-// device_view need no such word.
+// Says that a view's memory is a device's: on_device(strided(p, n, 3)). Pointers with a type that says so (Thrust's)
+// and device_view need no such word.
 template <class X>
 constexpr auto on_device(X&& x) {
     using view = buffer_t<X>;

@@ -50,15 +50,15 @@ struct memory_handle {
 //   launch_fused<Protocol, Groups>(args, ranks, stream)  blocks (lanes, ranks) of a fused kernel, all resident
 //   launch_lanes(body, lanes, stream)                    one block per lane; body(env, lane)
 template <class R>
-concept GpuRuntime = std::copy_constructible<R> && requires(R r, int device, std::size_t bytes, void* stream, void* event,
-                                                            std::byte* p, const void* q, const memory_handle& h,
-                                                            std::uint64_t* word) {
+concept GpuRuntime = std::copy_constructible<R> &&
+    requires(R r, int device, std::size_t bytes, void* stream, void* event, std::byte* p, const void* q,
+             const memory_handle& h, std::uint64_t* word) {
     { r.count() } -> std::same_as<int>;   // devices
     { r.current() } -> std::same_as<int>; // of this thread
     r.use(device);
     { r.facts(device) } -> std::same_as<gpu_facts>;
     { r.access(device, device) } -> std::same_as<gpu_access>;
-    r.enable_access(device); // from the current device; again is no error
+    r.enable_access(device);                           // from the current device; again is no error
     { r.allocate(bytes) } -> std::same_as<std::byte*>; // zeroed, on the current device
     r.free(p);
     { r.allocate_host(bytes) } -> std::same_as<std::byte*>; // zeroed, pinned and mapped
@@ -76,7 +76,7 @@ concept GpuRuntime = std::copy_constructible<R> && requires(R r, int device, std
     r.wait(stream, event); // the stream waits, not the caller
     { r.has_happened(event) } -> std::same_as<bool>;
     { r.load_host(word) } -> std::same_as<std::uint64_t>; // acquire
-    r.store_host(word, std::uint64_t{}); // release
+    r.store_host(word, std::uint64_t{});                  // release
 };
 
 } // namespace device

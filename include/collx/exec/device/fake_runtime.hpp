@@ -197,8 +197,8 @@ public:
 
     // For tests.
     std::atomic<bool> refuses_handles{false};
-    std::atomic<int> busy{0};                 // multiprocessors that other kernels hold
-    std::atomic<int> enabled{0};              // calls that enabled peer access
+    std::atomic<int> busy{0};    // multiprocessors that other kernels hold
+    std::atomic<int> enabled{0}; // calls that enabled peer access
 
 private:
     struct piece {
