@@ -17,6 +17,7 @@
 
 #include <thrust/device_vector.h>
 #include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/permutation_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
 #include <thrust/iterator/zip_iterator.h>
 
@@ -91,6 +92,29 @@ void verbs(communicator& w, const char* what, const std::vector<std::size_t>& si
             wrong += p[i] != static_cast<float>(ranks * static_cast<int>((me * n + i) % 7));
         expect(wrong == 0, label + " all_gather, all_to_all, reduce_scatter");
     }
+}
+
+struct product {
+    template <class Pair>
+    COLLX_HD float operator()(const Pair& p) const {
+        return thrust::get<0>(p) * thrust::get<1>(p);
+    }
+};
+// Inputs that are two vectors multiplied, or one in another order, and no third vector.
+void fancy(communicator& w) {
+    constexpr std::size_t n = 10'000;
+    auto x = sevenths(n);
+    thrust::device_vector<float> twos(n, 2.0f), sum(n), turned(n);
+    std::vector<int> host(n);
+    for (std::size_t i = 0; i < n; ++i) host[i] = static_cast<int>(n - 1 - i);
+    const thrust::device_vector<int> order(host.begin(), host.end());
+    const auto pairs = thrust::make_zip_iterator(thrust::make_tuple(x.data().get(), twos.data().get()));
+    all_reduce(w, input(thrust::make_transform_iterator(pairs, product{}), n), sum);
+    all_reduce(w, input(thrust::make_permutation_iterator(x.data().get(), order.data().get()), n), turned);
+    synchronize(w);
+    expect_sums(sum, 2 * w.size(), "two vectors multiplied as they are read");
+    const std::vector<float> t(turned.rbegin(), turned.rend());
+    expect_sums({t.begin(), t.end()}, w.size(), "a vector read backwards");
 }
 
 // Replayed, then destroyed while another capture of the same communicator is under way, then replayed again.
@@ -241,6 +265,7 @@ int main(int argc, char** argv) {
         communicator world;
         verbs(world, "alone",
               is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
+        fancy(world);
         graphs(world, "alone");
         errors(world);
     } catch (const std::exception& e) {

@@ -82,7 +82,10 @@ public:
                 barrier(side_, two_seconds);
                 may_free = true;
             } catch (const error& e) {
-                may_free = e.code() == errc::peer_failed && side_.size() == 2;
+                // The only peer is a process that has ended, and its kernels with it. (Where this rank is the one that
+                // failed, its peer's kernels may still be there.)
+                may_free = e.code() == errc::peer_failed && side_.size() == 2 && e.peer() != rank() &&
+                           !core().home->is_threads;
             }
         }
         free_all(may_free);
