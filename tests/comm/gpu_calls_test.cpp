@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300
+// collx-test: timeout=300 sanitize=nightly
 //
 // Calls on device memory through an ordinary communicator, over the fake runtime: ranks are threads with a device each,
 // kernels are threads too. By both ways (kernels that reach every peer, staging through the host), with everything that

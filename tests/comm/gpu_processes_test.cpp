@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=120 sanitize=address
+// collx-test: timeout=120 sanitize=nightly
 //
 // Calls on device memory among processes, over the fake runtime: exchange memory goes from process to process by
 // handles, is mapped, used by kernels of both and unmapped; where a handle is refused the calls go by way of the host;

@@ -139,14 +139,15 @@ public:
             fail(errc::invalid_argument, rank(), -1, "end the capture and begin it anew",
                  "the stream's capture was made invalid by an earlier call");
         // Two calls of one communicator must not overlap. Who captures orders its streams itself.
-        if (!f.is_capturing && has_recorded_ && o.stream != last_stream_) runtime_.wait(o.stream, event_);
+        // (Streams are not told apart by their addresses: one may be gone and another in its place.)
+        if (!f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
         return f;
     }
     // After the kernels of a call.
     void end(const device_call_options& o, const device::stream_facts& f) {
         if (f.is_capturing) return;
         runtime_.record(event_, o.stream);
-        last_stream_ = o.stream, has_recorded_ = true;
+        has_recorded_ = true;
     }
     // Waits for the stream; throws what ended its calls.
     void synchronize(communicator& c, void* stream) {
@@ -386,7 +387,7 @@ private:
     gpu_proxy::buffers staging_;
     device::staging_words* words_there_ = nullptr; // as the device sees them
     device::staging_counts* counts_ = nullptr;
-    void *event_ = nullptr, *last_stream_ = nullptr;
+    void* event_ = nullptr; // recorded after each call that is not captured
     bool has_recorded_ = false;
     std::int64_t last_timeout_ns_ = 0;
     sole_ptr<gpu_proxy> proxy_;
