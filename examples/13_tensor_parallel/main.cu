@@ -8,8 +8,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include <thrust/device_vector.h>
-
 #include <collx/comm/gpu_team.cuh>
 
 #include "../check.hpp"
@@ -17,30 +15,46 @@
 
 namespace {
 
+using collx::device::cuda_check;
+
 __global__ void multiply(const float* x, const float* w, float* partial) {
     const std::size_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < lesson::out_elems) partial[i] = lesson::partial_product(x, w, i);
 }
 
+// (Thrust's vectors work as well; they would be most of this file's compile time.)
+class on_gpu {
+public:
+    explicit on_gpu(const float* from, std::size_t n) : n_(n) {
+        cuda_check(cudaMalloc(&p_, n * sizeof(float)), "allocating");
+        if (from != nullptr) cuda_check(cudaMemcpy(p_, from, n * sizeof(float), cudaMemcpyHostToDevice), "filling");
+    }
+    on_gpu(on_gpu&& o) noexcept : p_(o.p_), n_(o.n_) { o.p_ = nullptr; }
+    ~on_gpu() { cudaFree(p_); }
+    float* data() const { return p_; }
+    collx::device_view<float> collx_buffer() const { return {p_, n_}; }
+
+private:
+    float* p_ = nullptr;
+    std::size_t n_;
+};
+
 lesson::results run_on_gpu(const lesson::layer& l) {
-    using vector = thrust::device_vector<float>;
     collx::gpu_team team(lesson::ranks);
-    const vector bias(l.bias.begin(), l.bias.end()), residual(l.residual.begin(), l.residual.end());
-    std::vector<vector> partial(lesson::ranks, vector(lesson::out_elems)), y = partial;
+    const on_gpu bias(l.bias.data(), l.bias.size()), residual(l.residual.data(), l.residual.size());
+    std::vector<on_gpu> partial, y;
     for (int r = 0; r < lesson::ranks; ++r) {
         const auto share = l.x_share(r);
-        const vector x(share.begin(), share.end()), w(l.w_share(r), l.w_share(r) + lesson::share * lesson::cols);
-        multiply<<<(lesson::out_elems + 255) / 256, 256>>>(x.data().get(), w.data().get(),
-                                                           partial[static_cast<std::size_t>(r)].data().get());
-        collx::device::cuda_check(cudaDeviceSynchronize(), "multiplying");
+        const on_gpu x(share.data(), share.size()), w(l.w_share(r), lesson::share * lesson::cols);
+        partial.emplace_back(nullptr, lesson::out_elems), y.emplace_back(nullptr, lesson::out_elems);
+        multiply<<<(lesson::out_elems + 255) / 256, 256>>>(x.data(), w.data(), partial.back().data());
+        cuda_check(cudaDeviceSynchronize(), "multiplying");
     }
-    lesson::sum_with_epilogue(team, partial, y, {bias.data().get(), residual.data().get()});
-    lesson::results out;
-    for (const auto& v : y) {
-        std::vector<float> host(v.size());
-        thrust::copy(v.begin(), v.end(), host.begin());
-        out.push_back(host);
-    }
+    lesson::sum_with_epilogue(team, partial, y, {bias.data(), residual.data()});
+    lesson::results out(lesson::ranks, std::vector<float>(lesson::out_elems));
+    for (std::size_t r = 0; r < out.size(); ++r)
+        cuda_check(cudaMemcpy(out[r].data(), y[r].data(), lesson::out_elems * sizeof(float), cudaMemcpyDeviceToHost),
+                   "reading");
     return out;
 }
 
