@@ -16,6 +16,15 @@
 
 COLLX_BEGIN_NAMESPACE
 
+namespace detail {
+// What a communicator keeps for calls on device memory and does not look into (comm/gpu_group.hpp).
+struct device_part {
+    virtual ~device_part() = default;
+    // Throws if p is memory that only a device can read.
+    virtual void require_host_memory(const void*, const char*) {}
+};
+} // namespace detail
+
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
         : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {
@@ -255,6 +264,7 @@ struct communicator_core {
     // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
+    sole_ptr<detail::device_part> device; // made by the first call on device memory
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;

@@ -39,6 +39,8 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
 }
 
 COLLX_ONCE communicator_core::~communicator_core() {
+    if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
+    device = sole_ptr<detail::device_part>();          // it uses what follows
     if (!home->mark.is_child()) leave();
     else if (net.remote() != nullptr) net.remote()->forget();
 }

@@ -30,7 +30,7 @@ inline constexpr std::size_t few_steps_bytes = 512 * 1024;
 } // namespace detail
 
 template <collective C>
-[[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
+bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
     if (p.hosts != nullptr)
         if (bound_schedule* among = detail::select_among_hosts<C>(cache, p)) return *among;
     [[maybe_unused]] const bool is_long = p.bytes > detail::long_message_bytes;
