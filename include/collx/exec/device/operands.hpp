@@ -11,6 +11,7 @@
 #include <collx/core/element.hpp>
 #include <collx/core/op.hpp>
 #include <collx/core/views.hpp>
+#include <collx/exec/device/cuts.hpp>
 #include <collx/exec/device/units.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -39,15 +40,43 @@ COLLX_HD auto element(const View& v, std::size_t i) {
     return static_cast<std::remove_cv_t<typename View::value_type>>(v[i]);
 }
 
+// Each element converted, narrow floats two at a time: a device has instructions for pairs.
+template <class To, class From, int V>
+COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
+    pack<To, V> y;
+    if constexpr (V % 2 == 0 && std::is_same_v<From, float> && requires { typename To::format; }) {
+        COLLX_UNROLL
+        for (int k = 0; k < V; k += 2) {
+            decltype(To::bits) bits[2];
+            To::format::two_from_floats(bits, x.v[k], x.v[k + 1]);
+            y.v[k].bits = bits[0], y.v[k + 1].bits = bits[1];
+        }
+    } else if constexpr (V % 2 == 0 && std::is_same_v<To, float> && requires { From::format::floats_from_two; }) {
+        COLLX_UNROLL
+        for (int k = 0; k < V; k += 2) {
+            float two[2];
+            From::format::floats_from_two(two, x.v[k].bits, x.v[k + 1].bits);
+            y.v[k] = two[0], y.v[k + 1] = two[1];
+        }
+    } else {
+        COLLX_UNROLL
+        for (int k = 0; k < V; ++k) y.v[k] = static_cast<To>(x.v[k]);
+    }
+    return y;
+}
+
 } // namespace detail
 
-// What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels.
-template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>>
+// What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels, Cuts says
+// where chunks lie (cuts.hpp).
+template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>,
+          class Cuts = even_cuts>
 struct call_types {
     using in_view = In;
     using out_view = Out;
     using op_type = Op;
     using wire_type = Wire;
+    using cuts_type = Cuts;
     using in_type = std::remove_cv_t<typename In::value_type>;
     using out_type = std::remove_cv_t<typename Out::value_type>;
     static constexpr bool reduces = !std::is_same_v<Op, move_only>;
@@ -96,16 +125,13 @@ struct operand_access {
                 raw.v[k] = Fast || static_cast<unsigned>(k) < m ? detail::element(r.in, at + static_cast<unsigned>(k))
                                                                 : in_type{};
         }
-        acc_pack acc;
-        COLLX_UNROLL
-        for (int k = 0; k < V; ++k) {
-            if constexpr (Types::reduces && has_pre_v<op_type, in_type>) {
+        if constexpr (Types::reduces && has_pre_v<op_type, in_type>) {
+            COLLX_UNROLL
+            for (int k = 0; k < V; ++k)
                 if (Fast || static_cast<unsigned>(k) < m)
                     raw.v[k] = apply_pre(r.op, raw.v[k], hook_context{ranks, at + static_cast<unsigned>(k)});
-            }
-            acc.v[k] = static_cast<acc_type>(raw.v[k]);
         }
-        return acc;
+        return detail::convert<acc_type>(raw);
     }
 
     // What this rank has stored already; for texts that send results on from `out`.
@@ -113,9 +139,7 @@ struct operand_access {
     COLLX_HD static acc_pack read_out(const rank_operands<Types>& r, std::size_t at, unsigned m) {
         acc_pack acc;
         if constexpr (Fast && Types::out_view::is_contiguous) {
-            const auto raw = load_pack<Env, out_type, V>(r.out.data() + at);
-            COLLX_UNROLL
-            for (int k = 0; k < V; ++k) acc.v[k] = static_cast<acc_type>(raw.v[k]);
+            return detail::convert<acc_type>(load_pack<Env, out_type, V>(r.out.data() + at));
         } else {
             COLLX_UNROLL
             for (int k = 0; k < V; ++k)
@@ -129,10 +153,7 @@ struct operand_access {
     template <bool Fast>
     COLLX_HD static void write_out(const rank_operands<Types>& r, std::size_t at, unsigned m, const acc_pack& acc) {
         if constexpr (Fast && Types::out_view::is_contiguous) {
-            pack<out_type, V> raw;
-            COLLX_UNROLL
-            for (int k = 0; k < V; ++k) raw.v[k] = static_cast<out_type>(acc.v[k]);
-            store_pack<Env>(r.out.data() + at, raw);
+            store_pack<Env>(r.out.data() + at, detail::convert<out_type>(acc));
         } else {
             COLLX_UNROLL
             for (int k = 0; k < V; ++k)
@@ -141,18 +162,8 @@ struct operand_access {
         }
     }
 
-    COLLX_HD static acc_pack from_wire(const wire_pack& w) {
-        acc_pack acc;
-        COLLX_UNROLL
-        for (int k = 0; k < V; ++k) acc.v[k] = static_cast<acc_type>(w.v[k]);
-        return acc;
-    }
-    COLLX_HD static wire_pack to_wire(const acc_pack& acc) {
-        wire_pack w;
-        COLLX_UNROLL
-        for (int k = 0; k < V; ++k) w.v[k] = static_cast<wire_type>(acc.v[k]);
-        return w;
-    }
+    COLLX_HD static acc_pack from_wire(const wire_pack& w) { return detail::convert<acc_type>(w); }
+    COLLX_HD static wire_pack to_wire(const acc_pack& acc) { return detail::convert<wire_type>(acc); }
     // A narrower wire rounds: the rank that computes a value keeps what the others receive.
     COLLX_HD static acc_pack through_wire(const acc_pack& acc) {
         if constexpr (std::is_same_v<wire_type, acc_type>) return acc;

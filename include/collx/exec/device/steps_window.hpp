@@ -78,7 +78,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::get(const sched
         const std::byte* rx = nullptr;
         if (from_window)
             rx = flagged ? packets_at(rank_, peer) : window_at(peer, sched::segment_of(s.src.where), chunk);
-        const std::size_t at = from_window ? 0 : local(s.src.where, chunk).at;
+        const std::size_t at = from_window ? 0 : of(s.src.where, peer, chunk).at;
         bool fast = is_aligned_at(s.dst.where, to.at);
         if (!from_window)
             fast = fast && (from_in ? access::in_is_aligned(args_.rank(peer), at)
@@ -98,11 +98,27 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::get(const sched
     }
 }
 
+// What a switch can reduce and multicast: sums of float and of 16-bit floats, and the least and the greatest of those.
+template <class Types>
+inline constexpr bool may_multicast_v = [] {
+    using op = typename Types::op_type;
+    using wire = typename Types::wire_type;
+    if (!Types::in_view::is_contiguous || !Types::out_view::is_contiguous || Types::wire_pack::bytes != 16) return false;
+    if (!std::is_same_v<typename Types::in_type, wire> || !std::is_same_v<typename Types::out_type, wire>) return false;
+    if (!Types::reduces) return true;
+    if (std::is_same_v<wire, float>) return std::is_same_v<op, plus>;
+    return is_half_v<wire> && (std::is_same_v<op, plus> || std::is_same_v<op, min> || std::is_same_v<op, max>);
+}();
+
 // U packs at once through all ranks, so that U loads are under way together.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool ToAll>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sched::step& s) {
+    static_assert(!multicasts || may_multicast_v<Types>,
+                  "collx: a switch reduces contiguous float (plus), f16 and bf16 (plus, min, max) without hooks, and "
+                  "multicasts elements whose size divides 16. Use simple_protocol.");
     const bool from_window = sched::is_window(s.src.where);
+    const bool by_switch = multicasts && !from_window && s.peer_to - s.peer_from == ranks();
     for (int c = 0; c < s.dst.chunks.count; ++c) {
         const int chunk = s.src.chunks.at(c, args_.chunks), to_chunk = s.dst.chunks.at(c, args_.chunks);
         const std::size_t in_at = local(place::in, chunk).at;
@@ -123,22 +139,35 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         };
         const auto deliver = [&](auto is_fast, unsigned p, unsigned m, acc_pack acc) {
             if (s.dst.where == place::out) access::template finish<is_fast.value>(op(), ranks(), to.at + p * V, m, acc);
-            if constexpr (ToAll) {
-                for (int k = s.peer_from; k < s.peer_to; ++k)
-                    access::template write_out<is_fast.value>(args_.rank(k), to.at + p * V, m, acc);
+            if constexpr (ToAll && multicasts && is_fast.value) {
+                Env::template store_all<Types>(this->args_, to.at + p * V, access::to_wire(acc));
+            } else if constexpr (ToAll) {
+                for (int k = 0; k < this->ranks(); ++k)
+                    access::template write_out<is_fast.value>(this->args_.rank(k), to.at + p * V, m, acc);
             } else {
                 this->template write<is_fast.value>(s.dst.where, to.at, p, m, acc);
                 if (s.also != place::none)
-                    store_pack<Env>(window_at(rank_, sched::segment_of(s.also), to_chunk) + p * stride,
+                    store_pack<Env>(this->window_at(this->rank_, sched::segment_of(s.also), to_chunk) + p * stride,
                                     access::to_wire(acc));
             }
         };
         const auto packs = [&](auto is_fast, auto count, unsigned i, unsigned step, unsigned m) {
             constexpr int U = count.value;
             acc_pack acc[U];
+            bool is_reduced = false;
+            if constexpr (multicasts && Types::reduces && is_fast.value) is_reduced = by_switch;
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) acc[u] = operand(is_fast, s.peer_from, i + static_cast<unsigned>(u) * step, m);
-            for (int k = s.peer_from + 1; k < s.peer_to; ++k) {
+            for (int u = 0; u < U; ++u) {
+                const unsigned p = i + static_cast<unsigned>(u) * step;
+                if constexpr (multicasts && Types::reduces && is_fast.value) {
+                    if (is_reduced) {
+                        acc[u] = access::from_wire(Env::template reduce_all<Types>(this->args_, op(), in_at + p * V));
+                        continue;
+                    }
+                }
+                acc[u] = operand(is_fast, s.peer_from, p, m);
+            }
+            for (int k = s.peer_from + 1; k < s.peer_to && !is_reduced; ++k) {
                 acc_pack next[U];
                 COLLX_UNROLL
                 for (int u = 0; u < U; ++u) next[u] = operand(is_fast, k, i + static_cast<unsigned>(u) * step, m);
