@@ -69,11 +69,11 @@ struct algorithms_of<collective::reduce_scatter> {
 };
 template <>
 struct algorithms_of<collective::gather> {
-    using type = algorithm_list<linear_gather, binomial_gather, direct_gather, zero_copy_gather>;
+    using type = algorithm_list<linear_gather, binomial_gather, direct_gather>;
 };
 template <>
 struct algorithms_of<collective::scatter> {
-    using type = algorithm_list<linear_scatter, binomial_scatter, direct_scatter, zero_copy_scatter>;
+    using type = algorithm_list<linear_scatter, binomial_scatter, direct_scatter>;
 };
 template <>
 struct algorithms_of<collective::all_to_all> {

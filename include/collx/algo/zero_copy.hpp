@@ -117,6 +117,7 @@ struct zero_copy_all_to_all {
     }
 };
 
+// Gather and scatter are for fused teams; the host's selector has no use for them yet.
 // Shape: n chunks; rank r contributes chunk r.
 // Cost: n - 1 chunks read by the root, each as soon as its owner is there; the others wait for the root only.
 struct zero_copy_gather {

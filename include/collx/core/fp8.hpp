@@ -186,6 +186,11 @@ struct basic_fp8 {
 using e4m3 = basic_fp8<e4m3_format>;
 using e5m2 = basic_fp8<e5m2_format>;
 
+template <class T>
+inline constexpr bool is_fp8_v = false;
+template <class Format>
+inline constexpr bool is_fp8_v<basic_fp8<Format>> = true;
+
 static_assert(sizeof(e4m3) == 1 && std::is_trivial_v<e4m3> && std::is_standard_layout_v<e4m3>);
 
 COLLX_END_NAMESPACE

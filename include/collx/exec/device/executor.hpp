@@ -25,6 +25,10 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     using worker = block_worker<Env, args_type>;
     using access = operand_access<Env, Types>;
     using acc_pack = typename Types::acc_pack;
+    template <class W>
+    using acc_of = typename access::template acc_pack<W>;
+    template <class W>
+    using wire_of = typename access::template wire_pack<W>;
     using acc_type = typename Types::acc_type;
     using wire_pack = typename Types::wire_pack;
     using wire_type = typename Types::wire_type;
@@ -33,6 +37,8 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     using worker::control, worker::ranks, worker::stop_if, worker::wait_until;
 
     static constexpr int V = Types::elems;
+    using packed = width<V, true>;
+    using partial = width<V, false>;
     static constexpr bool words = Protocol::flags_words, lines = Protocol::flags_lines;
     static constexpr bool flagged = words || lines; // data and flags arrive together
     static constexpr bool multicasts = Protocol::multicasts;
@@ -112,31 +118,41 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ packs
-    // load(fast, i, m) reads what pack i needs into registers, finish(fast, i, m, held) computes and stores; m elements
-    // of it exist. In two phases, for no store may stand between loads that are to be under way together.
+    // load(w, i, m) reads what access i of width w needs into registers, finish(w, i, m, held) computes and stores; m
+    // elements of it exist. In two phases, for no store may stand between loads that are to be under way together.
+    // What is no whole, aligned pack goes element by element, side by side in the threads; with flags by packs.
     template <int U, class Load, class Finish>
     COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, bool fast, Load&& load, Finish&& finish) {
-        using held = decltype(load(std::true_type{}, 0u, 0u));
         const unsigned elems = static_cast<unsigned>(n), packs = packs_of(n), whole = fast ? elems / V : 0;
         const unsigned step = env_.threads();
         unsigned i = env_.index();
-        if constexpr (U > 1) {
-            for (; i + (U - 1) * step < whole; i += U * step) {
-                held h[U];
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) h[u] = load(std::true_type{}, i + static_cast<unsigned>(u) * step, V);
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) finish(std::true_type{}, i + static_cast<unsigned>(u) * step, V, h[u]);
+        if constexpr (V > 1 || flagged) {
+            using held = decltype(load(packed(), 0u, 0u));
+            if constexpr (U > 1) {
+                for (; i + (U - 1) * step < whole; i += U * step) {
+                    held h[U];
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u) h[u] = load(packed(), i + static_cast<unsigned>(u) * step, V);
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u) finish(packed(), i + static_cast<unsigned>(u) * step, V, h[u]);
+                }
+            }
+            for (; i < whole; i += step) {
+                held h = load(packed(), i, static_cast<unsigned>(V));
+                finish(packed(), i, static_cast<unsigned>(V), h);
             }
         }
-        for (; i < whole; i += step) {
-            held h = load(std::true_type{}, i, static_cast<unsigned>(V));
-            finish(std::true_type{}, i, static_cast<unsigned>(V), h);
-        }
-        for (; i < packs; i += step) {
-            const unsigned first = i * V, m = first + V <= elems ? V : first < elems ? elems - first : 0;
-            held h = load(std::false_type{}, i, m);
-            finish(std::false_type{}, i, m, h);
+        if constexpr (flagged) {
+            for (; i < packs; i += step) {
+                const unsigned first = i * V, m = first + V <= elems ? V : first < elems ? elems - first : 0;
+                auto h = load(partial(), i, m);
+                finish(partial(), i, m, h);
+            }
+        } else {
+            for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step) {
+                auto h = load(single(), i, 1u);
+                finish(single(), i, 1u, h);
+            }
         }
     }
     // Where words carry flags an empty message is still a word: its receiver must hear of the sender.
@@ -145,17 +161,28 @@ private:
         return flagged && packs == 0 ? 1 : packs;
     }
 
-    // A pack of a local operand: in (with the operator's hook), out, or scratch.
-    template <bool Fast>
-    COLLX_HD acc_pack read(place from, std::size_t at, unsigned i, unsigned m) const {
-        if (from == place::in) return access::template read_in<Fast>(mine(), ranks(), at + std::size_t{i} * V, m);
-        if (from == place::out) return access::template read_out<Fast>(mine(), at + std::size_t{i} * V, m);
-        return load_pack<Env, acc_type, V>(scratch() + at + std::size_t{i} * V);
+    // Access i of a local operand: in (with the operator's hook), out, or scratch.
+    template <class W>
+    COLLX_HD acc_of<W> read(place from, std::size_t at, unsigned i, unsigned m) const {
+        const std::size_t first = at + std::size_t{i} * W::n;
+        if (from == place::in) return access::template read_in<W>(mine(), ranks(), first, m);
+        if (from == place::out) return access::template read_out<W>(mine(), first, m);
+        return load_pack<Env, acc_type, W::n>(scratch() + first);
     }
-    template <bool Fast>
-    COLLX_HD void write(place to, std::size_t at, unsigned i, unsigned m, const acc_pack& acc) const {
-        if (to == place::out) access::template write_out<Fast>(mine(), at + std::size_t{i} * V, m, acc);
-        else if (to == place::tmp) store_pack<Env>(scratch() + at + std::size_t{i} * V, acc);
+    template <class W>
+    COLLX_HD void write(place to, std::size_t at, unsigned i, unsigned m, const acc_of<W>& acc) const {
+        const std::size_t first = at + std::size_t{i} * W::n;
+        if (to == place::out) access::template write_out<W>(mine(), first, m, acc);
+        else if (to == place::tmp) store_pack<Env>(scratch() + first, acc);
+    }
+    // Access i of a slot or a window without flags.
+    template <class W>
+    COLLX_HD static wire_of<W> load_wire(const std::byte* from, unsigned i) {
+        return load_pack<Env, wire_type, W::n>(from + std::size_t{i} * wire_of<W>::bytes);
+    }
+    template <class W>
+    COLLX_HD static void store_wire(std::byte* to, unsigned i, const acc_of<W>& acc) {
+        store_pack<Env>(to + std::size_t{i} * wire_of<W>::bytes, access::to_wire(acc));
     }
     COLLX_HD bool is_aligned_at(place p, std::size_t at) const {
         if (p == place::in) return access::in_is_aligned(mine(), at);
@@ -229,9 +256,9 @@ private:
     template <sched::action What>
     COLLX_HD void transfer_lines(const sched::step& s, int i, const std::byte* rx, std::byte* tx, std::uint64_t rx_flag,
                                  std::uint64_t tx_flag);
-    template <sched::action What, bool Fast>
-    COLLX_HD acc_pack work(const sched::step& s, std::size_t to, unsigned p, unsigned m, const acc_pack& got,
-                           const acc_pack& own);
+    template <sched::action What, class W>
+    COLLX_HD acc_of<W> work(const sched::step& s, std::size_t to, unsigned i, unsigned m, const acc_of<W>& got,
+                            const acc_of<W>& own);
     // Where the own operand and the result of chunk i of a step lie.
     template <sched::action What>
     struct operands_of {

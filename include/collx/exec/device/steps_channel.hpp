@@ -64,23 +64,23 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::channel(const s
     if (receives && env_.index() == second) Env::store_release(&control(s.peer_from)->head[rank_], in_number + 1);
 }
 
-// What a step makes of one pack that was received, of an own one, or of both: combined, and kept where it keeps.
+// What a step makes of elements that were received, of own ones, or of both: combined, and kept where it keeps.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-template <sched::action What, bool Fast>
-COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::acc_pack
-executor<Env, Algorithm, Types, Protocol, Groups>::work(const sched::step& s, std::size_t to, unsigned p, unsigned m,
-                                                        const acc_pack& got, const acc_pack& own) {
+template <sched::action What, class W>
+COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::template acc_of<W>
+executor<Env, Algorithm, Types, Protocol, Groups>::work(const sched::step& s, std::size_t to, unsigned i, unsigned m,
+                                                        const acc_of<W>& got, const acc_of<W>& own) {
     constexpr bool combines = (What & (sched::reduce | sched::reduce_after)) != 0;
-    acc_pack acc = (What & sched::recv) != 0 ? got : own;
+    acc_of<W> acc = (What & sched::recv) != 0 ? got : own;
     // Two ranks that exchange operands must combine the same two numbers.
     if constexpr ((What & sched::reduce) != 0)
-        acc = access::template combine<Fast>(op(), got, access::through_wire(own), m);
+        acc = access::template combine<W>(op(), got, access::through_wire(own), m);
     if constexpr ((What & sched::reduce_after) != 0)
-        acc = access::template combine<Fast>(op(), access::through_wire(own), got, m);
+        acc = access::template combine<W>(op(), access::through_wire(own), got, m);
     if constexpr ((What & sched::copy) != 0) {
         if (combines && s.dst.where == place::out)
-            access::template finish<Fast>(op(), ranks(), to + std::size_t{p} * V, m, acc);
-        this->template write<Fast>(s.dst.where, to, p, m, acc);
+            access::template finish<W>(op(), ranks(), to + std::size_t{i} * W::n, m, acc);
+        this->template write<W>(s.dst.where, to, i, m, acc);
     }
     return acc;
 }
@@ -93,30 +93,25 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::transfer(const 
                                                                           std::uint32_t rx_flag,
                                                                           std::uint32_t tx_flag) {
     constexpr bool receives = (What & sched::recv) != 0, sends = (What & sched::send) != 0;
-    struct held {
-        acc_pack got, own;
-    };
     using operands = operands_of<What>;
     const operands x(*this, s, i);
     each_pack<unroll>(
         x.count, x.fast,
-        [&](auto is_fast, unsigned p, unsigned m) {
-            held h{};
-            if constexpr (receives) {
-                wire_pack w;
-                if constexpr (flagged) w = receive_words(rx + p * stride, rx_flag, s.peer_from);
-                else w = load_pack<Env, wire_type, V>(rx + p * stride);
-                h.got = access::from_wire(w);
-            }
-            if constexpr (operands::reads) h.own = this->template read<is_fast.value>(s.src.where, x.from, p, m);
+        [&](auto w, unsigned p, unsigned m) {
+            using W = decltype(w);
+            struct {
+                acc_of<W> got, own;
+            } h{};
+            if constexpr (receives && flagged) h.got = access::from_wire(receive_words(rx + p * stride, rx_flag, s.peer_from));
+            else if constexpr (receives) h.got = access::from_wire(this->template load_wire<W>(rx, p));
+            if constexpr (operands::reads) h.own = this->template read<W>(s.src.where, x.from, p, m);
             return h;
         },
-        [&](auto is_fast, unsigned p, unsigned m, const held& h) {
-            const acc_pack acc = this->template work<What, is_fast.value>(s, x.to, p, m, h.got, h.own);
-            if constexpr (sends) {
-                if constexpr (flagged) store_packet<Env>(tx + p * stride, access::to_wire(acc), tx_flag);
-                else store_pack<Env>(tx + p * stride, access::to_wire(acc));
-            }
+        [&](auto w, unsigned p, unsigned m, const auto& h) {
+            using W = decltype(w);
+            const auto acc = this->template work<What, W>(s, x.to, p, m, h.got, h.own);
+            if constexpr (sends && flagged) store_packet<Env>(tx + p * stride, access::to_wire(acc), tx_flag);
+            else if constexpr (sends) this->template store_wire<W>(tx, p, acc);
         });
 }
 
@@ -151,18 +146,19 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::transfer_lines(
             if (is_last && line == 1) continue;
             const unsigned p = q * pair_packs + (is_last ? pair_packs - 1 : line * (line_cells - 1) + cell);
             unit16 raw = is_last ? unit16{got[0][c].low, got[1][c].low} : got[line][c];
-            const auto run = [&](auto is_fast, unsigned m) {
+            const auto run = [&](auto kind, unsigned m) {
+                using W = decltype(kind);
                 wire_pack w;
                 __builtin_memcpy(static_cast<void*>(&w), &raw, sizeof raw);
                 acc_pack own{};
-                if constexpr (operands::reads) own = this->template read<is_fast.value>(s.src.where, x.from, p, m);
+                if constexpr (operands::reads) own = this->template read<W>(s.src.where, x.from, p, m);
                 const acc_pack acc =
-                    this->template work<What, is_fast.value>(s, x.to, p, m, access::from_wire(w), own);
+                    this->template work<What, W>(s, x.to, p, m, access::from_wire(w), own);
                 w = access::to_wire(acc);
                 __builtin_memcpy(&raw, static_cast<const void*>(&w), sizeof raw);
             };
-            if (p < whole) run(std::true_type{}, V);
-            else if (p < packs) run(std::false_type{}, p * V + V <= elems ? V : elems - p * V);
+            if (p < whole) run(packed(), V);
+            else if (p < packs) run(partial(), p * V + V <= elems ? V : elems - p * V);
             if (is_last) {
                 next[0][c] = {raw.low, tx_flag};
                 next[1][c] = {raw.high, tx_flag};
