@@ -27,6 +27,7 @@ device::exchange_shape shape_of(int ranks) {
 
 int element(int rank, std::size_t i) { return rank * 10'000 + static_cast<int>(i); }
 constexpr int untouched = -7;
+const device::fused_options calm{.timeout_ns = 60'000'000'000}; // on a busy machine, under a sanitizer
 
 // One buffer per rank of the given sizes, each beginning `first` elements into its memory.
 class ranks_memory {
@@ -97,8 +98,8 @@ TEST_CASE("parts of any size are gathered by all ranks or by one") {
         std::vector<std::size_t> only_root = same(n, 0);
         only_root[static_cast<unsigned>(root)] = c.total;
         ranks_memory one(only_root, first);
-        team.all_gather_v(in, all.clear());
-        team.gather_v(in, one.clear(), root);
+        team.all_gather_v(in, all.clear(), calm);
+        team.gather_v(in, one.clear(), root, calm);
         team.synchronize();
         int wrong = all.edges_touched() + one.edges_touched();
         for (int k = 0; k < n; ++k)
@@ -115,8 +116,8 @@ TEST_CASE("parts of any size are scattered, and reduced on the way") {
     for_all([](twin_team& team, int n, const counts& c, std::size_t first) {
         const int root = n - 1;
         ranks_memory in(same(n, c.total), first), out(c.each, first), sums(c.each, first);
-        team.scatter_v(in, out.clear(), root);
-        team.reduce_scatter_v(in, sums.clear());
+        team.scatter_v(in, out.clear(), root, calm);
+        team.reduce_scatter_v(in, sums.clear(), plus{}, calm);
         team.synchronize();
         int wrong = out.edges_touched() + sums.edges_touched();
         for (int r = 0; r < n; ++r)
@@ -140,7 +141,7 @@ TEST_CASE("every pair of ranks exchanges as much as it likes; messages of a grou
                 sent[r] += amount[r][d], received[d] += amount[r][d];
             }
         ranks_memory in(sent, first), out(received, first), ring_out(received, first);
-        team.all_to_all_v(in, out.clear(), amount);
+        team.all_to_all_v(in, out.clear(), amount, calm);
         // A ring of messages: the first elements of each rank go to the end of the next one's output.
         std::vector<fused_message> messages;
         for (int r = 0; r < n; ++r) {
@@ -148,7 +149,7 @@ TEST_CASE("every pair of ranks exchanges as much as it likes; messages of a grou
             const std::size_t m = amount[me][next];
             messages.push_back({r, (r + 1) % n, m, 0, received[next] - m});
         }
-        team.send_recv(in, ring_out.clear(), messages);
+        team.send_recv(in, ring_out.clear(), messages, calm);
         team.synchronize();
         int wrong = out.edges_touched() + ring_out.edges_touched();
         for (std::size_t d = 0; d < ranks; ++d) {
@@ -177,14 +178,14 @@ TEST_CASE("the collectives of equal parts, scans among them, in place too") {
         ranks_memory part(same(n, m), first), whole(same(n, all), first), gathered(same(n, all), first),
             scattered(same(n, m), first), up_to(same(n, m), first), before(same(n, m), first), inplace(same(n, m), first),
             copied(same(n, m), first), reduced(same(n, m), first);
-        team.gather(part, gathered.clear(), root);
-        team.scatter(whole, scattered.clear(), root);
-        team.scan(part, up_to.clear());
-        team.exclusive_scan(part, before.clear());
-        team.scan(inplace, inplace);
-        team.barrier();
-        team.broadcast(part, copied.clear(), root);
-        team.reduce(part, reduced.clear(), root);
+        team.gather(part, gathered.clear(), root, calm);
+        team.scatter(whole, scattered.clear(), root, calm);
+        team.scan(part, up_to.clear(), plus{}, calm);
+        team.exclusive_scan(part, before.clear(), plus{}, calm);
+        team.scan(inplace, inplace, plus{}, calm);
+        team.barrier(calm);
+        team.broadcast(part, copied.clear(), root, calm);
+        team.reduce(part, reduced.clear(), root, plus{}, calm);
         team.synchronize();
         int wrong = 0;
         for (int r = 0; r < n; ++r)
@@ -210,8 +211,8 @@ TEST_CASE("several calls are one launch") {
                 ups(same(n, 77), 1), parts(same(n, 3 * static_cast<unsigned>(n)), 0);
             for (int i = 0; i < 5; ++i) {
                 sums.clear(), ups.clear(), parts.clear();
-                team.group({}, team.calls().scan(b, ups), team.calls().all_reduce(a, sums),
-                           team.calls().all_gather(c, parts), team.calls().scan(b, ups), team.calls().barrier());
+                team.group(calm, team.calls().scan(b, ups, plus{}, calm), team.calls().all_reduce(a, sums, plus{}, calm),
+                           team.calls().all_gather(c, parts, calm), team.calls().scan(b, ups, plus{}, calm), team.calls().barrier(calm));
                 team.synchronize();
                 int wrong = 0;
                 for (int r = 0; r < n; ++r) {
@@ -248,9 +249,9 @@ TEMPLATE_TEST_CASE("a switch reduces and multicasts", "", float, bf16) {
                 const auto blocks = [&](int c) { return chunk_layout::blocks(size, c); };
                 const auto packed = [&](int c) { return blocks(c).packed(); };
                 using device::multicast_protocol;
-                team.run<multicast_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, {}, whole, whole);
-                team.run<multicast_protocol>(algo::zero_copy_reduce_scatter{}, in, scattered, plus{}, {}, blocks, packed);
-                team.run<multicast_protocol>(algo::multicast_all_gather{}, own, everything, device::move_only{}, {},
+                team.run<multicast_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, calm, whole, whole);
+                team.run<multicast_protocol>(algo::zero_copy_reduce_scatter{}, in, scattered, plus{}, calm, blocks, packed);
+                team.run<multicast_protocol>(algo::multicast_all_gather{}, own, everything, device::move_only{}, calm,
                                              packed, blocks);
                 team.synchronize();
                 int wrong = 0;
@@ -332,11 +333,11 @@ TEST_CASE("counts beyond 2^32 are counted right") {
         CHECK(right > 100'000);
         CHECK(last > (std::size_t{1} << 32));
     };
-    check(2, [&](auto& team, auto& out) { team.all_reduce(in, out); });
-    check(1, [&](auto& team, auto& out) { team.broadcast(in, out, 1); });
+    check(2, [&](auto& team, auto& out) { team.all_reduce(in, out, plus{}, calm); });
+    check(1, [&](auto& team, auto& out) { team.broadcast(in, out, 1, calm); });
     check(1, [&](auto& team, auto& out) {
         const std::vector<fused_message> far = {{0, 1, n - 5, 5, 5}};
-        team.send_recv(in, out, far);
+        team.send_recv(in, out, far, calm);
     });
 }
 
