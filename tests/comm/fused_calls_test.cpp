@@ -176,8 +176,8 @@ TEST_CASE("the collectives of equal parts, scans among them, in place too") {
         const std::size_t m = c.each[0], all = m * static_cast<unsigned>(n);
         const int root = n / 3;
         ranks_memory part(same(n, m), first), whole(same(n, all), first), gathered(same(n, all), first),
-            scattered(same(n, m), first), up_to(same(n, m), first), before(same(n, m), first), inplace(same(n, m), first),
-            copied(same(n, m), first), reduced(same(n, m), first);
+            scattered(same(n, m), first), up_to(same(n, m), first), before(same(n, m), first),
+            inplace(same(n, m), first), copied(same(n, m), first), reduced(same(n, m), first);
         team.gather(part, gathered.clear(), root, calm);
         team.scatter(whole, scattered.clear(), root, calm);
         team.scan(part, up_to.clear(), plus{}, calm);
@@ -211,8 +211,9 @@ TEST_CASE("several calls are one launch") {
                 ups(same(n, 77), 1), parts(same(n, 3 * static_cast<unsigned>(n)), 0);
             for (int i = 0; i < 5; ++i) {
                 sums.clear(), ups.clear(), parts.clear();
-                team.group(calm, team.calls().scan(b, ups, plus{}, calm), team.calls().all_reduce(a, sums, plus{}, calm),
-                           team.calls().all_gather(c, parts, calm), team.calls().scan(b, ups, plus{}, calm), team.calls().barrier(calm));
+                team.group(calm, team.calls().scan(b, ups, plus{}, calm),
+                           team.calls().all_reduce(a, sums, plus{}, calm), team.calls().all_gather(c, parts, calm),
+                           team.calls().scan(b, ups, plus{}, calm), team.calls().barrier(calm));
                 team.synchronize();
                 int wrong = 0;
                 for (int r = 0; r < n; ++r) {
@@ -236,7 +237,8 @@ TEMPLATE_TEST_CASE("a switch reduces and multicasts", "", float, bf16) {
                 std::vector<std::vector<TestType>> x(static_cast<unsigned>(n)), sums, parts, gathered;
                 for (int r = 0; r < n; ++r)
                     for (std::size_t i = 0; i < all + first; ++i)
-                        x[static_cast<unsigned>(r)].push_back(TestType(static_cast<float>(r + static_cast<int>(i % 5))));
+                        x[static_cast<unsigned>(r)].push_back(
+                            TestType(static_cast<float>(r + static_cast<int>(i % 5))));
                 sums = parts = gathered = x;
                 const auto views = [&](auto& y, std::size_t m) {
                     std::vector<contiguous_view<TestType>> v;
@@ -250,7 +252,8 @@ TEMPLATE_TEST_CASE("a switch reduces and multicasts", "", float, bf16) {
                 const auto packed = [&](int c) { return blocks(c).packed(); };
                 using device::multicast_protocol;
                 team.run<multicast_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, calm, whole, whole);
-                team.run<multicast_protocol>(algo::zero_copy_reduce_scatter{}, in, scattered, plus{}, calm, blocks, packed);
+                team.run<multicast_protocol>(algo::zero_copy_reduce_scatter{}, in, scattered, plus{}, calm, blocks,
+                                             packed);
                 team.run<multicast_protocol>(algo::multicast_all_gather{}, own, everything, device::move_only{}, calm,
                                              packed, blocks);
                 team.synchronize();
@@ -292,7 +295,8 @@ struct sink {
         std::size_t at;
         const place& operator=(std::uint32_t x) const {
             ++(x == to->times * mixed(at) ? *to->right : *to->wrong);
-            for (std::size_t seen = *to->last; at > seen && !to->last->compare_exchange_weak(seen, at);) {}
+            for (std::size_t seen = *to->last; at > seen && !to->last->compare_exchange_weak(seen, at);) {
+            }
             return *this;
         }
         operator std::uint32_t() const { return 0; }

@@ -304,7 +304,8 @@ void counts_per_rank() {
         }
         for (std::size_t r = 0; r < ranks; ++r) {
             all.emplace_back(total), part.push_back(made(r, 1000)), sums.emplace_back(1000);
-            for (std::size_t d = 0; d < ranks; ++d) amount[r][d] = in[r].size() / ranks + (d == 0 ? in[r].size() % ranks : 0);
+            for (std::size_t d = 0; d < ranks; ++d)
+                amount[r][d] = in[r].size() / ranks + (d == 0 ? in[r].size() % ranks : 0);
         }
         team.group({}, team.calls().all_gather_v(in, all), team.calls().scan(part, sums));
         team.synchronize();

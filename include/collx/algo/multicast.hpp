@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a switch that multicasts adds to the zero-copy texts. All-reduce and reduce-scatter need no text of their own: the
-// `fold` over all ranks of zero_copy.hpp is the switch's reduction, its `to_all` the switch's multicast; the executor
-// of a kernel decides (device::multicast_protocol). Only an all-gather is different: zero_copy_all_gather fetches from
-// every rank, here every rank sends once and the switch copies.
+// What a switch that multicasts adds to the zero-copy texts. All-reduce and reduce-scatter need no text of their own:
+// the `fold` over all ranks of zero_copy.hpp is the switch's reduction, its `to_all` the switch's multicast; the
+// executor of a kernel decides (device::multicast_protocol). Only an all-gather is different: zero_copy_all_gather
+// fetches from every rank, here every rank sends once and the switch copies.
 //
 // The host's engine has no switch; there this text is for the proofs.
 #pragma once

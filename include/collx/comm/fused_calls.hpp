@@ -20,7 +20,7 @@ COLLX_BEGIN_NAMESPACE
 // One message of fused_team::send_recv; at most one for each pair of ranks.
 struct fused_message {
     int from, to;
-    std::size_t count;                // elements
+    std::size_t count;                 // elements
     std::size_t in_at = 0, out_at = 0; // where it begins in the sender's input and the receiver's output
 };
 

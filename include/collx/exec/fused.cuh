@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(block_threads, 1)
 
 // Several calls in one launch (exec/device/group.hpp).
 template <class... Calls>
-__global__ void __launch_bounds__(block_threads, 1) fused_group_kernel(const __grid_constant__ call_list<Calls...> calls) {
+__global__ void __launch_bounds__(block_threads, 1)
+    fused_group_kernel(const __grid_constant__ call_list<Calls...> calls) {
     __shared__ block_state shared;
     cuda_env<1> env;
     run_calls(env, calls, shared, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
@@ -126,7 +127,8 @@ public:
 
     template <class Protocol, int Groups, class Algorithm, class Types>
     void launch(const fused_args<Algorithm, Types>& a, const fused_options& o) {
-        static_assert(sizeof(a) <= parameter_bytes, "collx: views and operators of 16 ranks must fit a kernel's parameters");
+        static_assert(sizeof(a) <= parameter_bytes,
+                      "collx: views and operators of 16 ranks must fit a kernel's parameters");
         start(reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>), a.lanes, a.shape.ranks,
               const_cast<fused_args<Algorithm, Types>*>(&a), o);
     }

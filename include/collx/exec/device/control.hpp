@@ -81,10 +81,10 @@ struct alignas(line_bytes) host_control {
 struct exchange_shape {
     int ranks = 1;
     int lanes = 1;
-    unsigned slots = 4;               // of one channel; a power of two, at least 2
-    std::uint32_t slot_bytes = 32768; // multiples of line_bytes, like all that follows
+    unsigned slots = 4;                    // of one channel; a power of two, at least 2
+    std::uint32_t slot_bytes = 32768;      // multiples of line_bytes, like all that follows
     std::uint32_t flag_slot_bytes = 16384; // of slots whose words or lines carry flags; a multiple of 256
-    unsigned stages = 4;              // of a window's ring; a power of two, at least 2
+    unsigned stages = 4;                   // of a window's ring; a power of two, at least 2
     std::uint32_t stage_bytes = 65536;
     std::uint32_t packet_bytes = 16384; // of one rank's words with flags, half of it data
     std::uint32_t scratch_bytes = 65536;

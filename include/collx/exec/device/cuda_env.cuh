@@ -113,7 +113,8 @@ public:
 
     // By the switch: see multicast.cuh.
     template <class Types, class Args>
-    __device__ static typename Types::wire_pack reduce_all(const Args& a, const typename Types::op_type&, std::size_t at) {
+    __device__ static typename Types::wire_pack reduce_all(const Args& a, const typename Types::op_type&,
+                                                           std::size_t at) {
         std::uint32_t x[4];
         ptx::reduce_all<typename Types::op_type, typename Types::wire_type>(
             a.multicast_in + at * sizeof(typename Types::wire_type), x);

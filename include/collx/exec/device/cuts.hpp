@@ -22,7 +22,8 @@ public:
     // Errors: invalid_argument for layouts with tables, which are memory of the host.
     even_cuts(const chunk_layout& in, const chunk_layout& out) : in_(in), out_(out) {
         if (in.is_table() || out.is_table())
-            fail(errc::invalid_argument, -1, -1, "pass table_cuts or pair_cuts", "a kernel cannot read the host's tables");
+            fail(errc::invalid_argument, -1, -1, "pass table_cuts or pair_cuts",
+                 "a kernel cannot read the host's tables");
     }
 
     COLLX_HD constexpr std::size_t size(bool is_out, int, int chunk) const { return (is_out ? out_ : in_).size(chunk); }
@@ -30,9 +31,7 @@ public:
         return (is_out ? out_ : in_).offset(chunk);
     }
     // Of any chunk of any rank.
-    constexpr std::size_t largest(int, int) const {
-        return in_.size(0) > out_.size(0) ? in_.size(0) : out_.size(0);
-    }
+    constexpr std::size_t largest(int, int) const { return in_.size(0) > out_.size(0) ? in_.size(0) : out_.size(0); }
 
 private:
     struct side {
@@ -52,8 +51,8 @@ private:
     side in_, out_;
 };
 
-// Counts per rank, the same tables on all ranks: chunk c has sizes[c] elements, from in_at[c] on in every input (0 where
-// a rank's input holds only its own chunk) and from out_at[c] on in every output.
+// Counts per rank, the same tables on all ranks: chunk c has sizes[c] elements, from in_at[c] on in every input (0
+// where a rank's input holds only its own chunk) and from out_at[c] on in every output.
 struct table_cuts {
     std::size_t sizes[max_ranks] = {}, in_at[max_ranks] = {}, out_at[max_ranks] = {};
 

@@ -75,9 +75,10 @@ public:
 
     template <sched::action What>
     COLLX_ALWAYS_INLINE COLLX_HD void emit(const sched::step& s) {
-        static_assert(!lines || !has_windows,
-                      "collx: lines of 128 bytes travel through channels. Use packet_protocol or simple_protocol for an "
-                      "algorithm over windows.");
+        static_assert(
+            !lines || !has_windows,
+            "collx: lines of 128 bytes travel through channels. Use packet_protocol or simple_protocol for an "
+            "algorithm over windows.");
         if (this->has_stopped()) return;
         this->begin_step();
         if constexpr (What == sched::signal) give_signal(s.index);

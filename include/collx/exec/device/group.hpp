@@ -44,7 +44,8 @@ COLLX_HD void run_calls(Env&, const call_list<>&, block_state&, int, int) {}
 // By all threads of the block.
 template <class Env, class First, class... Rest>
 COLLX_HD void run_calls(Env& env, const call_list<First, Rest...>& l, block_state& shared, int rank, int lane) {
-    if (lane < l.first.args.lanes) typename First::template executor_on<Env>(env, l.first.args, shared, rank, lane).run();
+    if (lane < l.first.args.lanes)
+        typename First::template executor_on<Env>(env, l.first.args, shared, rank, lane).run();
     env.sync_block(); // the next call takes over the counts
     run_calls(env, l.rest, shared, rank, lane);
 }

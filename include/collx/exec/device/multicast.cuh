@@ -17,10 +17,10 @@ namespace device {
 namespace ptx {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-#define COLLX_MULTIMEM(instruction)                                    \
-    asm volatile(instruction " {%0, %1, %2, %3}, [%4];"                \
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])      \
-                 : "l"(__cvta_generic_to_global(from))                 \
+#define COLLX_MULTIMEM(instruction)                               \
+    asm volatile(instruction " {%0, %1, %2, %3}, [%4];"           \
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) \
+                 : "l"(__cvta_generic_to_global(from))            \
                  : "memory")
 
 // 16 bytes of every rank, reduced by the switch, in an order of its own; 16-bit floats are summed in float.
@@ -35,11 +35,13 @@ __device__ inline void reduce_all(const void* from, std::uint32_t (&x)[4]) {
         __builtin_memcpy(x, f, sizeof f);
     } else if constexpr (std::is_same_v<T, bf16>) {
         if constexpr (std::is_same_v<Op, min>) COLLX_MULTIMEM("multimem.ld_reduce.relaxed.sys.global.min.v4.bf16x2");
-        else if constexpr (std::is_same_v<Op, max>) COLLX_MULTIMEM("multimem.ld_reduce.relaxed.sys.global.max.v4.bf16x2");
+        else if constexpr (std::is_same_v<Op, max>)
+            COLLX_MULTIMEM("multimem.ld_reduce.relaxed.sys.global.max.v4.bf16x2");
         else COLLX_MULTIMEM("multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.bf16x2");
     } else {
         if constexpr (std::is_same_v<Op, min>) COLLX_MULTIMEM("multimem.ld_reduce.relaxed.sys.global.min.v4.f16x2");
-        else if constexpr (std::is_same_v<Op, max>) COLLX_MULTIMEM("multimem.ld_reduce.relaxed.sys.global.max.v4.f16x2");
+        else if constexpr (std::is_same_v<Op, max>)
+            COLLX_MULTIMEM("multimem.ld_reduce.relaxed.sys.global.max.v4.f16x2");
         else COLLX_MULTIMEM("multimem.ld_reduce.relaxed.sys.global.add.acc::f32.v4.f16x2");
     }
 }

@@ -67,8 +67,8 @@ COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
 
 } // namespace detail
 
-// What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels, Cuts says
-// where chunks lie (cuts.hpp).
+// What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels, Cuts
+// says where chunks lie (cuts.hpp).
 template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>,
           class Cuts = even_cuts>
 struct call_types {

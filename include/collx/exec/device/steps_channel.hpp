@@ -3,9 +3,9 @@
 //
 //     empty --a fills, tail of b's control: message + 1--> full --b drains, head of a's control: message + 1--> empty
 //
-// a may run `slots` messages ahead. With flags beside the data a message needs no tail. Two barriers a step: one after the
-// waits, which is also the vote on giving up, one before the counters are raised.
-// Source: the Simple, LL and LL128 protocols of NCCL.
+// a may run `slots` messages ahead. With flags beside the data a message needs no tail. Two barriers a step: one after
+// the waits, which is also the vote on giving up, one before the counters are raised. Source: the Simple, LL and LL128
+// protocols of NCCL.
 #pragma once
 
 #include <collx/exec/device/executor.hpp>
@@ -102,7 +102,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::transfer(const 
             struct {
                 acc_of<W> got, own;
             } h{};
-            if constexpr (receives && flagged) h.got = access::from_wire(receive_words(rx + p * stride, rx_flag, s.peer_from));
+            if constexpr (receives && flagged)
+                h.got = access::from_wire(receive_words(rx + p * stride, rx_flag, s.peer_from));
             else if constexpr (receives) h.got = access::from_wire(this->template load_wire<W>(rx, p));
             if constexpr (operands::reads) h.own = this->template read<W>(s.src.where, x.from, p, m);
             return h;
@@ -122,9 +123,10 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::transfer_lines(
                                                                                 const std::byte* rx, std::byte* tx,
                                                                                 std::uint64_t rx_flag,
                                                                                 std::uint64_t tx_flag) {
-    static_assert(!lines || wire_pack::bytes == sizeof(unit16),
-                  "collx: lines of 128 bytes carry elements of 1, 2, 4, 8 or 16 bytes, and accumulators at most twice as "
-                  "wide. Use packet_protocol or simple_protocol.");
+    static_assert(
+        !lines || wire_pack::bytes == sizeof(unit16),
+        "collx: lines of 128 bytes carry elements of 1, 2, 4, 8 or 16 bytes, and accumulators at most twice as "
+        "wide. Use packet_protocol or simple_protocol.");
     constexpr bool receives = (What & sched::recv) != 0, sends = (What & sched::send) != 0;
     constexpr unsigned team = Env::line_threads, cells = line_cells / team; // of a line, that this thread moves
     using operands = operands_of<What>;
@@ -152,8 +154,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::transfer_lines(
                 __builtin_memcpy(static_cast<void*>(&w), &raw, sizeof raw);
                 acc_pack own{};
                 if constexpr (operands::reads) own = this->template read<W>(s.src.where, x.from, p, m);
-                const acc_pack acc =
-                    this->template work<What, W>(s, x.to, p, m, access::from_wire(w), own);
+                const acc_pack acc = this->template work<What, W>(s, x.to, p, m, access::from_wire(w), own);
                 w = access::to_wire(acc);
                 __builtin_memcpy(&raw, static_cast<const void*>(&w), sizeof raw);
             };

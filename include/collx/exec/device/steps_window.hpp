@@ -31,7 +31,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::copy(const sche
                 continue;
             }
         }
-        const bool puts = has_windows && sched::is_window(s.dst.where), ends = s.src.where == place::in && s.dst.where == place::out;
+        const bool puts = has_windows && sched::is_window(s.dst.where),
+                   ends = s.src.where == place::in && s.dst.where == place::out;
         std::byte* window = puts ? window_at(rank_, sched::segment_of(s.dst.where), to_chunk) : nullptr;
         const std::size_t to = puts ? 0 : local(s.dst.where, to_chunk).at;
         if (ends && access::is_in_place(mine(), from.at, to)) continue;
@@ -60,9 +61,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sche
     const int first = to_one ? chunk : 0, last = to_one ? chunk + 1 : ranks();
     each_pack<1>(
         from.count, is_aligned_at(s.src.where, from.at),
-        [&](auto w, unsigned p, unsigned m) {
-            return this->template read<decltype(w)>(s.src.where, from.at, p, m);
-        },
+        [&](auto w, unsigned p, unsigned m) { return this->template read<decltype(w)>(s.src.where, from.at, p, m); },
         [&](auto, unsigned p, unsigned, const acc_pack& acc) {
             const wire_pack w = access::to_wire(acc);
             for (int k = first; k < last; ++k)
@@ -92,7 +91,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::get(const sched
                 using W = decltype(w);
                 if constexpr (flagged) return access::from_wire(receive_words(rx + p * stride, window_flag(), peer));
                 else if (from_window) return access::from_wire(this->template load_wire<W>(rx, p));
-                else if (from_in) return access::template read_in<W>(this->args_.rank(peer), this->ranks(), at + p * W::n, m);
+                else if (from_in)
+                    return access::template read_in<W>(this->args_.rank(peer), this->ranks(), at + p * W::n, m);
                 else return access::template read_out<W>(this->args_.rank(peer), at + p * W::n, m);
             },
             [&](auto w, unsigned p, unsigned m, const auto& acc) {
@@ -106,7 +106,8 @@ template <class Types>
 inline constexpr bool may_multicast_v = [] {
     using op = typename Types::op_type;
     using wire = typename Types::wire_type;
-    if (!Types::in_view::is_contiguous || !Types::out_view::is_contiguous || Types::wire_pack::bytes != 16) return false;
+    if (!Types::in_view::is_contiguous || !Types::out_view::is_contiguous || Types::wire_pack::bytes != 16)
+        return false;
     if (!std::is_same_v<typename Types::in_type, wire> || !std::is_same_v<typename Types::out_type, wire>) return false;
     if (!Types::reduces) return true;
     if (std::is_same_v<wire, float>) return std::is_same_v<op, plus>;
@@ -150,11 +151,13 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             if constexpr (ToAll && multicasts && W::is_aligned) {
                 Env::template store_all<Types>(this->args_, first, access::to_wire(acc));
             } else if constexpr (ToAll) {
-                for (int k = 0; k < this->ranks(); ++k) access::template write_out<W>(this->args_.rank(k), first, m, acc);
+                for (int k = 0; k < this->ranks(); ++k)
+                    access::template write_out<W>(this->args_.rank(k), first, m, acc);
             } else {
                 this->template write<W>(s.dst.where, to.at, p, m, acc);
                 if (s.also != place::none)
-                    this->template store_wire<W>(this->window_at(this->rank_, sched::segment_of(s.also), to_chunk), p, acc);
+                    this->template store_wire<W>(this->window_at(this->rank_, sched::segment_of(s.also), to_chunk), p,
+                                                 acc);
             }
         };
         // U accesses of this width, `step` apart.
@@ -169,7 +172,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 const unsigned p = i + static_cast<unsigned>(u) * step;
                 if constexpr (multicasts && Types::reduces && W::is_aligned) {
                     if (is_reduced) {
-                        acc[u] = access::from_wire(Env::template reduce_all<Types>(this->args_, this->op(), in_at + p * W::n));
+                        acc[u] = access::from_wire(
+                            Env::template reduce_all<Types>(this->args_, this->op(), in_at + p * W::n));
                         continue;
                     }
                 }
@@ -201,7 +205,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 accesses(partial(), one{}, i, step, m);
             }
         } else {
-            for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step) accesses(single(), one{}, i, step, 1);
+            for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step)
+                accesses(single(), one{}, i, step, 1);
         }
     }
 }

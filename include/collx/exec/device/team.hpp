@@ -45,7 +45,8 @@ public:
         require(is_ring(shape.slots) && is_ring(shape.stages), "slots and stages are powers of two from 2 to 64");
         require(shape.slot_bytes % line_bytes == 0 && shape.stage_bytes % line_bytes == 0 &&
                     shape.packet_bytes % line_bytes == 0 && shape.scratch_bytes % line_bytes == 0 &&
-                    shape.flag_slot_bytes % pair_bytes == 0 && shape.flag_slot_bytes != 0 && shape.slot_bytes != 0 && shape.stage_bytes != 0 && shape.packet_bytes != 0,
+                    shape.flag_slot_bytes % pair_bytes == 0 && shape.flag_slot_bytes != 0 && shape.slot_bytes != 0 &&
+                    shape.stage_bytes != 0 && shape.packet_bytes != 0,
                 "slots, stages, packets and scratch are multiples of 128 bytes, slots with flags of 256");
         for (int r = 0; r < shape.ranks; ++r) exchange_[r] = machine_.allocate(r, shape.bytes());
         const std::size_t reports = report_count() * sizeof(std::uint64_t);
@@ -200,7 +201,8 @@ private:
         const auto together = static_cast<std::size_t>(u.message_chunks);
         if (u.channels && Protocol::flags_lines) // chunks begin with a pair of lines
             limit(shape_.flag_slot_bytes / pair_bytes / together * pair_packs, 1);
-        else if (u.channels) limit(Protocol::flags_words ? shape_.flag_slot_bytes : shape_.slot_bytes, stride * together);
+        else if (u.channels)
+            limit(Protocol::flags_words ? shape_.flag_slot_bytes : shape_.slot_bytes, stride * together);
         if (u.windows && Protocol::flags_words) limit(shape_.packet_bytes, stride);
         if (u.windows && !Protocol::flags_words) limit(shape_.stage_bytes, stride * chunks);
         if (u.scratch) limit(shape_.scratch_bytes, V * sizeof(typename Types::acc_type) * chunks);

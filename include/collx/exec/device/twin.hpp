@@ -37,7 +37,7 @@ public:
     int lanes(const exchange_shape& s) const { return s.lanes; }
     bool is_one_launch() const { return !separate_; }
     bool has_multicast(const fused_options&) const { return true; } // it needs no addresses: it has the buffers
-    bool lines_arrive_whole() const { return true; } // their flags are locks: twin_env.hpp
+    bool lines_arrive_whole() const { return true; }                // their flags are locks: twin_env.hpp
 
     void require_memory(int rank, const void* p, const char* which) const {
         if (p == nullptr)
