@@ -32,7 +32,7 @@ struct settings {
     std::vector<operation> operations{operation::all_reduce};
     std::vector<std::size_t> sizes_bytes{std::size_t{1} << 20};
     std::size_t write_bytes = std::size_t{256} << 10, read_bytes = 0; // of one call; read_bytes 0: as write_bytes
-    std::size_t buffer_bytes = 0;                                    // 0: left to the system
+    std::size_t buffer_bytes = 0;                                     // 0: left to the system
     std::size_t pace_bytes = 0; // never more than so much ahead of what was received; 0: as far as the system lets
     std::string congestion = "reno", peer = "raw", variant = "tcp";
     int ranks = 2, lanes = 1;
@@ -99,7 +99,7 @@ public:
         for (std::size_t l = 0; l < lanes; ++l) {
             const auto to = lane_of(two ? 0 : me, l), from = lane_of(two ? 0 : (me + s.ranks - 1) % s.ranks, l);
             const bool is_mine = !s.split || l % 2 == static_cast<std::size_t>(me), // else the lane only brings
-                       is_theirs = !s.split || !is_mine;
+                is_theirs = !s.split || !is_mine;
             if (is_mine) sends_.push_back(part(two && me == 1 ? to.b : to.a, out, send_bytes, l, lanes, s.split));
             if (is_theirs)
                 receives_.push_back(part(two && me == 0 ? from.a : from.b, in, receive_bytes, l, lanes, s.split));

@@ -125,8 +125,8 @@ TEST_CASE("ranks that share hosts go host by host, each alone on its host do not
 TEST_CASE("two ranks on two hosts exchange everything up to half a MiB, more of them halve and double") {
     rank two(1, 2), four(1, 4);
     const auto chosen = [](rank& me, std::size_t bytes) {
-        return &collx::select<collective::all_reduce>(
-            me.cache, {.bytes = bytes, .ranks = me.net.size(), .windows = false});
+        return &collx::select<collective::all_reduce>(me.cache,
+                                                      {.bytes = bytes, .ranks = me.net.size(), .windows = false});
     };
     CHECK(chosen(two, 512 * 1024) == &two.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
     CHECK(chosen(two, 512 * 1024 + 4) == &two.cache.bind(algo::ring_all_reduce{}, 0));
