@@ -36,10 +36,11 @@ public:
                                   std::is_same_v<in_type, Wire> && std::is_same_v<in_type, acc_type> && !hooked;
 
     mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {
-        if constexpr (plain) streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes();
+        if constexpr (plain) streams_moves_ = streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes();
     }
 
-    // Where results are sent on from where they lie, they had better stay in the caches.
+    // Where results are sent on from where they lie, they had better stay in the caches. What is only copied from the
+    // user's input to the output is sent from the input, if at all.
     void stay_in_caches() { streams_ = false; }
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
     void set_ranks(int contributors) { ranks_ = contributors; }
@@ -62,7 +63,7 @@ public:
     // Received elements into a local operand, as they are: what recv | copy and get | copy do.
     void store(sched::place to, std::size_t at, const Wire* from, std::size_t n) {
         if constexpr (plain) {
-            if (n != 0) copy(to, local(to) + at, from, n);
+            if (n != 0) copy(streams_ && to == sched::place::out, local(to) + at, from, n);
         } else if (to == sched::place::tmp) {
             for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = static_cast<acc_type>(from[k]);
         } else {
@@ -75,7 +76,7 @@ public:
     void move(sched::place from, std::size_t from_at, sched::place to, std::size_t to_at, std::size_t n) {
         if constexpr (plain) {
             if (n != 0 && local(to) + to_at != local(from) + from_at)
-                copy(to, local(to) + to_at, local(from) + from_at, n);
+                copy(streams_moves_ && to == sched::place::out, local(to) + to_at, local(from) + from_at, n);
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                 read(acc, from, from_at + i, m);
@@ -171,8 +172,8 @@ private:
         if (a + in_.size() <= b || b + out_.size() <= a) return std::size_t{4} << 20;
         return (reduces ? std::size_t{32} : std::size_t{16}) << 20;
     }
-    void copy(sched::place to, in_type* out, const in_type* in, std::size_t n) const requires plain {
-        if (streams_ && to == sched::place::out) copy_past_caches(out, in, n * sizeof(Wire));
+    static void copy(bool streams, in_type* out, const in_type* in, std::size_t n) requires plain {
+        if (streams) copy_past_caches(out, in, n * sizeof(Wire));
         else std::memmove(static_cast<void*>(out), in, n * sizeof(Wire));
     }
 
@@ -228,7 +229,7 @@ private:
     Op op_;
     acc_type* tmp_ = nullptr;
     int ranks_;
-    bool streams_ = false;
+    bool streams_ = false, streams_moves_ = false;
 };
 
 COLLX_END_NAMESPACE
