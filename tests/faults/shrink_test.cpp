@@ -2,7 +2,7 @@
 //
 // shrink() of ranks that are processes on several hosts: whoever is killed, wherever, also while the others shrink, the
 // rest goes on with a communicator that all of them have alike.
-// collx-test: serial timeout=180
+// collx-test: serial timeout=300
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 
@@ -110,7 +110,7 @@ TEST_CASE("survivors of killed ranks and hosts go on, again and again") {
             }
             CHECK(all[me].is_ok());
             CHECK(page->bits[me] == (((1u << r.n) - 1) & ~dead));
-            CHECK(page->took_ns[me] < 3'000 * ms);
+            CHECK(page->took_ns[me] < 15'000 * ms);
             watch.add(page->took_ns[me]);
         }
     }
@@ -209,9 +209,12 @@ TEST_CASE("the rank that runs the store dies") {
 }
 
 TEST_CASE("who lives on another host and does not come is named, and may come later") {
-    const cell c{.n = 4, .ranks_per_host = 1, .timeout_ms = 700};
+    const cell c{.n = 4, .ranks_per_host = 1, .timeout_ms = 3000};
+    struct counts {
+        std::atomic<int> know{0}, gave_up{0};
+    };
     for (const int late : {0, 2}) {
-        shared_page<report> page;
+        shared_page<counts> page;
         store_directory dir;
         processes all;
         for (int me = 0; me < c.n; ++me)
@@ -220,6 +223,8 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
                 collx::barrier(world);
                 if (me == 3) abort_within_calls(world);
                 run_into_failure(world);
+                page->know.fetch_add(1);
+                wait_until(page->know, c.n); // from here on their patience counts
                 if (me != late) {
                     try {
                         (void)world.shrink();
@@ -227,9 +232,9 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
                     } catch (const collx::timed_out& e) {
                         expect(e.peer() == late, "names the one that is late");
                     }
-                    page->ready.fetch_add(1);
+                    page->gave_up.fetch_add(1);
                 } else {
-                    wait_until(page->ready, 3);
+                    wait_until(page->gave_up, 3);
                 }
                 world.set_timeout(std::chrono::seconds(20));
                 world = world.shrink();

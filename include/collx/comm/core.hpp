@@ -16,13 +16,6 @@
 
 COLLX_BEGIN_NAMESPACE
 
-namespace detail {
-// What a communicator keeps until its end and does not look into.
-struct kept {
-    virtual ~kept() = default;
-};
-} // namespace detail
-
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
         : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {
@@ -259,11 +252,9 @@ struct communicator_core {
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
-    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none). Of the one
-    // that made this communicator: what answers those who come late.
+    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
-    sole_ptr<detail::kept> late_answers;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;

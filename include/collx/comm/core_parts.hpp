@@ -64,11 +64,12 @@ COLLX_ONCE void communicator_core::leave() {
 }
 
 COLLX_ONCE int communicator_core::find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
-    if (!net.is_one_host()) return net.find_late(now, limit / 4, waiting_for);
+    const std::int64_t fresh_ns = waiting_word::fresh_ns(limit);
+    if (!net.is_one_host()) return net.find_late(now, fresh_ns, waiting_for);
     int r = waiting_for;
     for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
         const waiting_word w = net.waiting(r);
-        if (now - w.said_at_ns() > limit / 4) return r;
+        if (now - w.said_at_ns() > fresh_ns) return r;
         r = w.peer();
     }
     return -1;

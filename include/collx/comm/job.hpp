@@ -26,6 +26,13 @@ inline constexpr bool checked_by_default = true;
 inline constexpr bool checked_by_default = false;
 #endif
 
+namespace detail {
+// What a job keeps until its end and does not look into.
+struct kept {
+    virtual ~kept() = default;
+};
+} // namespace detail
+
 // What holds for all communicators of a job unless they say otherwise.
 struct job_settings {
     std::int64_t timeout_ns = 60'000'000'000;
@@ -125,6 +132,8 @@ public:
     deadline start_until;       // of what brings the job up; the first communicator must be there by then
     host_map hosts;             // empty: one host
     counted_ptr<far_door> door; // null: one host
+    // What answers those who come late to a shrink() that is decided, also when the communicator it made is gone.
+    std::vector<sole_ptr<detail::kept>> late_answers;
 
     // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
     // still hold.

@@ -121,6 +121,7 @@ inline std::vector<int> chosen_members(const communicator_core& c, const std::ui
     const std::uint32_t round = c.shrinks + 1;
     sole_ptr<kept> answers;
     const auto bits = agree_on_survivors(c, round, answers);
+    c.home->late_answers.push_back(std::move(answers));
     c.accepted_ballot = 0;
     c.shrinks = round;
     int rank_there = -1;
@@ -131,9 +132,7 @@ inline std::vector<int> chosen_members(const communicator_core& c, const std::ui
     if (place == job::no_place) job::fail_no_place(c.net.rank(), c.net.rank());
     const std::uint64_t origin[] = {c.id, round};
     const std::uint64_t id = hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 14) | 1;
-    auto made = make_sole<communicator_core>(c.home, place, rank_there, n, std::move(members), nullptr, false, id);
-    made->late_answers = std::move(answers);
-    return made;
+    return make_sole<communicator_core>(c.home, place, rank_there, n, std::move(members), nullptr, false, id);
 }
 
 } // namespace detail

@@ -4,13 +4,13 @@
 // proposes what it has accepted or heard that others have, so what one rank has gone on with, all go on with. Takes new
 // connections (those of the old communicator may be cut in the middle of a word), one per rank.
 //
-//   rank → coordinator: here (what I accepted before), accept    coordinator → rank: propose, commit, late or out
+//   rank → coordinator: here (what I accepted before), accept
+//   coordinator → rank: waits (for whom), propose, commit, late or out
 //
 // A rank is gone when its host refuses connections for it, when the kernel of this host says so, or when its host does
-// not answer for half of the time limit. A network that falls apart makes two communicators of one.
+// not answer for half of the time limit. A network that falls apart makes two communicators of one. Ranks come at their
+// own times and so lose patience at their own times: each names whom the coordinator said that it waits for.
 #pragma once
-
-#include <poll.h>
 
 #include <cstring>
 #include <utility>
@@ -18,52 +18,12 @@
 
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/shrink.hpp>
+#include <collx/comm/survival_word.hpp>
 #include <collx/transport/remote_links.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
-
-// Every message: this, and the members, a bit per rank.
-struct survival_word {
-    enum class kind : std::uint32_t { here = 1, accept, propose, commit, late, out };
-    static constexpr std::uint32_t tag = 0x5u << 24 | 0x70'1e;
-    kind what;
-    std::int32_t ballot; // number of the proposal: coordinator + 1; 0: none
-    std::int32_t rank;   // late: who did not come
-    std::int32_t zero = 0;
-};
-
-// Whether anybody still listens where a rank did.
-class door_probe {
-public:
-    enum class answer { unknown, open, closed };
-
-    static bool is_closed_by(int error) {
-        return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ETIMEDOUT;
-    }
-    answer ask(socket_hub& hub, int job_rank, std::int64_t now, std::int64_t patience_ns) {
-        if (!knocking_.is_open()) {
-            if (now < next_ns_) return answer::unknown;
-            next_ns_ = now + pause_ns_;
-            pause_ns_ = pause_ns_ < 500'000'000 ? 2 * pause_ns_ : pause_ns_;
-            knocking_ = hub.connect_to(job_rank);
-            since_ns_ = now;
-            if (!knocking_.is_open()) return is_closed_by(errno) ? answer::closed : answer::unknown;
-        }
-        pollfd p{knocking_.get(), POLLOUT, 0};
-        if (::poll(&p, 1, 0) <= 0) return now - since_ns_ > patience_ns ? answer::closed : answer::unknown;
-        int trouble = 0;
-        socklen_t bytes = sizeof trouble;
-        (void)::getsockopt(knocking_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes);
-        knocking_.close();
-        return is_closed_by(trouble) ? answer::closed : trouble == 0 ? answer::open : answer::unknown;
-    }
-
-private:
-    descriptor knocking_;
-    std::int64_t since_ns_ = 0, next_ns_ = 0, pause_ns_ = 10'000'000;
-};
 
 class far_survivors final : public kept, helped {
 public:
@@ -104,10 +64,12 @@ private:
         sending_end tx;
         receiving_end rx;
         door_probe door;
-        std::int64_t connected_ns = 0;
+        std::int64_t connected_ns = 0, silent_since_ns = 0;
         int ballot = 0; // of what it had accepted when it came
         members accepted;
+        int told = -1; // for whom it knows that all wait
         bool is_gone = false, has_come = false, was_asked = false, has_accepted = false;
+        bool came_once = false;
     };
     struct heard {
         survival_word word;
@@ -130,8 +92,7 @@ private:
         p.rx = p.connection->rx(0);
         p.connection->open(std::move(socket), hello, false,
                            seal_connection(hub_->protected_by().level, session, r < me_, hub_->calls()));
-        p.connected_ns = now_ns();
-        p.has_come = p.was_asked = false;
+        p.has_come = p.was_asked = false, p.told = -1;
     }
     void say(int r, kind what, int ballot, const members& bits, int about = -1) {
         peer& p = at(r);
@@ -194,6 +155,7 @@ private:
     bool follow(int k) {
         backoff wait(core_->settings.waiting);
         std::int64_t connect_at_ns = 0, pause_ns = 1'000'000;
+        missing_ = k;
         for (heard h;;) {
             bool moved = move(k);
             for (; hear(k, h); moved = true)
@@ -208,15 +170,30 @@ private:
             if (moved || !wait.pause()) continue;
             if (is_gone(k)) return false;
             const std::int64_t now = now_ns();
-            // Nothing answers: neither the rank nor its host.
-            if (now - begun_ns_ > patience_ns() && !is_established(k)) return at(k).is_gone = true, false;
-            // Later than a coordinator, which names whom it waits for.
-            if (now - begun_ns_ > limit_ns_ + limit_ns_ / 8) fail_late(k);
+            if (is_silent(k, now)) return at(k).is_gone = true, false;
+            if (at(k).silent_since_ns != 0 && now - at(k).silent_since_ns > patience_ns() / 8)
+                for (int r = k + 1; r < me_; ++r) knock(r, now); // hosts may be lost together
+            // Later than a coordinator that came at the same time.
+            if (now - begun_ns_ > limit_ns_ + limit_ns_ / 8) fail_late(missing_);
         }
+    }
+    // Neither the rank nor its host has answered for so long.
+    bool is_silent(int k, std::int64_t now) {
+        peer& p = at(k);
+        if (is_established(k)) return p.silent_since_ns = 0, false;
+        if (p.silent_since_ns == 0) p.silent_since_ns = now;
+        return now - p.silent_since_ns > patience_ns();
+    }
+    void knock(int r, std::int64_t now) {
+        peer& p = at(r);
+        (void)move(r);
+        if (p.is_gone || is_connected(r) || now - p.connected_ns < 64'000'000) return void(is_silent(r, now));
+        p.is_gone = is_gone(r) || !connect(r);
     }
     // False when nobody listens there any more.
     bool connect(int k) {
         peer& p = at(k);
+        p.connected_ns = now_ns();
         if (p.connection && door_probe::is_closed_by(p.connection->error())) return false;
         descriptor s = hub_->connect_to(job_rank(k));
         if (!s.is_open()) return !door_probe::is_closed_by(errno);
@@ -239,13 +216,17 @@ private:
     // True when it is decided.
     bool obey(int k, const heard& h) {
         switch (h.word.what) {
+            case kind::waits: return missing_ = h.word.rank < 0 ? k : h.word.rank, false;
             case kind::propose:
                 core_->accepted_ballot = h.word.ballot;
                 core_->accepted_members = h.bits;
                 say(k, kind::accept, h.word.ballot, h.bits);
                 return false;
             case kind::commit: return decided_ = h.bits, true;
-            case kind::late: fail_late(h.word.rank);
+            case kind::late: // with the patience of the coordinator, which may come again while there is patience here
+                missing_ = h.word.rank < 0 ? k : h.word.rank;
+                if (now_ns() - begun_ns_ > limit_ns_ / 2) fail_late(missing_);
+                return false;
             case kind::out: fail_left_out(me_);
             default: at(k).connection->close(); return false;
         }
@@ -293,7 +274,7 @@ private:
         bool moved = move(r);
         for (heard h; hear(r, h); moved = true) {
             if (h.word.what == kind::here) {
-                p.has_come = true;
+                p.has_come = p.came_once = true;
                 p.is_gone = false;
                 p.ballot = h.word.ballot;
                 p.accepted = std::move(h.bits);
@@ -329,11 +310,25 @@ private:
             if (is_gone(r)) continue;
             p.is_gone = p.door.ask(*hub_, job_rank(r), now, patience_ns()) == door_probe::answer::closed;
         }
-        if (now - begun_ns_ <= limit_ns_) return;
-        for (int r = 0; r < n_; ++r)
-            if (r != me_ && at(r).has_come) say(r, kind::late, 0, proposal.empty() ? none() : proposal, missing);
-        part_all();
-        fail_late(missing);
+        // Who came once and left again has lost patience with somebody else.
+        for (int r = n_ - 1; r >= 0 && proposal.empty(); --r)
+            if (const peer& p = at(r); r != me_ && !p.is_gone && !p.came_once) missing = r;
+        if (now - begun_ns_ > limit_ns_) {
+            tell(kind::late, missing, proposal);
+            part_all();
+            fail_late(missing);
+        }
+        if (now - told_ns_ < limit_ns_ / 32) return;
+        told_ns_ = now;
+        tell(kind::waits, missing, proposal);
+    }
+    void tell(kind what, int missing, const members& proposal) {
+        for (int r = 0; r < n_; ++r) {
+            peer& p = at(r);
+            if (r == me_ || !p.has_come || (what == kind::waits && p.told == missing)) continue;
+            p.told = missing;
+            say(r, what, 0, proposal.empty() ? none() : proposal, missing);
+        }
     }
 
     // ------------------------------------------------------------------ afterwards
@@ -372,7 +367,8 @@ private:
     std::vector<peer> peers_;
     channel_shape shape_;
     std::uint64_t id_ = 0;
-    std::int64_t limit_ns_, begun_ns_;
+    std::int64_t limit_ns_, begun_ns_, told_ns_ = 0;
+    int missing_ = -1; // for whom the coordinator waits, as far as it has said so
     members decided_;
     bool is_decided_ = false;
     turn turn_;

@@ -33,6 +33,12 @@ struct waiting_word {
         : word(static_cast<std::uint64_t>(now) >> 16 << 16 | static_cast<std::uint64_t>(peer < 0 ? 0 : peer + 1)) {}
     std::int64_t said_at_ns() const { return static_cast<std::int64_t>(word >> 16 << 16); }
     int peer() const { return static_cast<int>(word & 0xffff) - 1; }
+    // For how long what a rank said tells that it still waits. Who waits says so every few milliseconds, if it runs: on
+    // a busy machine it may not for a good part of a second.
+    static constexpr std::int64_t fresh_ns(std::int64_t limit_ns) {
+        const std::int64_t busy_ns = limit_ns / 4 * 3 < 1'000'000'000 ? limit_ns / 4 * 3 : 1'000'000'000;
+        return limit_ns / 4 > busy_ns ? limit_ns / 4 : busy_ns;
+    }
 };
 
 COLLX_END_NAMESPACE

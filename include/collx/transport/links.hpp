@@ -220,7 +220,7 @@ public:
     void say_waiting(waiting_word w) { waiting_at(rank_).store(w.word, std::memory_order_relaxed); }
     // Between hosts the word travels, so it names the end of the chain and goes out less often.
     void say_waiting_far(std::int64_t now, std::int64_t limit_ns, int for_rank) {
-        const int late = find_late(now, limit_ns / 4, for_rank);
+        const int late = find_late(now, waiting_word::fresh_ns(limit_ns), for_rank);
         say_waiting(waiting_word(now, late));
         const std::int64_t pause_ns = limit_ns / 64 < 1'000'000'000 ? limit_ns / 64 : 1'000'000'000;
         if (now - told_at_ns_ < pause_ns) return;
