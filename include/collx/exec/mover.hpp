@@ -36,7 +36,7 @@ public:
                                   std::is_same_v<in_type, Wire> && std::is_same_v<in_type, acc_type> && !hooked;
 
     mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {
-        if constexpr (plain) streams_moves_ = streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes();
+        if constexpr (plain) streams_moves_ = streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes(ranks);
     }
 
     // Where results are sent on from where they lie, they had better stay in the caches. What is only copied from the
@@ -164,13 +164,16 @@ private:
         return const_cast<in_type*>(in_.data());
     }
 
-    // Results from this size on go past the caches. In place they replace what is still in the third-level cache and
-    // will be read there by the next call, up to a larger size; sums, which read all of it, up to a larger one still.
-    // (2 ranks, 4 MiB: all_reduce 314 us before and 255 after, in place 190 and 418; 16 MiB: all_gather 1726 and 770.)
-    std::size_t least_streamed_bytes() const requires plain {
+    // Results from this size on go past the caches. What counts is what all ranks of the host together would keep in
+    // the cache they share; with many there are more caches. In place results replace what is still there and will be
+    // read by the next call, up to a larger size; sums, which read all of it, up to a larger one still.
+    // (2 ranks, 4 MiB: all_reduce 314 us before and 255 after, in place 190 and 418; 16 MiB: all_gather 1726 and 770.
+    // 8 ranks, 1 MiB: all_to_all 712 and 552.)
+    std::size_t least_streamed_bytes(int ranks) const requires plain {
         const in_type *a = in_.data(), *b = out_.data();
-        if (a + in_.size() <= b || b + out_.size() <= a) return std::size_t{4} << 20;
-        return (reduces ? std::size_t{32} : std::size_t{16}) << 20;
+        const bool apart = a + in_.size() <= b || b + out_.size() <= a;
+        const std::size_t together = std::size_t{apart ? 7u : reduces ? 56u : 28u} << 20;
+        return together / static_cast<std::size_t>(ranks < 2 ? 2 : ranks > 8 ? 8 : ranks);
     }
     static void copy(bool streams, in_type* out, const in_type* in, std::size_t n) requires plain {
         if (streams) copy_past_caches(out, in, n * sizeof(Wire));
