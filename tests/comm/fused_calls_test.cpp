@@ -308,10 +308,12 @@ struct sink {
 // Memory that is zero and only there where it is touched.
 struct lazy_machine : device::twin_machine {
     std::byte* allocate(int, std::size_t bytes) {
-        auto* p = static_cast<std::byte*>(std::calloc(1, bytes + 128));
-        return p + (128 - reinterpret_cast<std::uintptr_t>(p) % 128);
+        auto* whole = static_cast<std::byte*>(std::calloc(1, bytes + 128)); // aligned to 16 bytes
+        std::byte* p = whole + (128 - reinterpret_cast<std::uintptr_t>(whole) % 128);
+        reinterpret_cast<std::byte**>(p)[-1] = whole;
+        return p;
     }
-    void free(int, std::byte*) {}
+    void free(int, std::byte* p) { std::free(reinterpret_cast<std::byte**>(p)[-1]); }
 };
 
 } // namespace
