@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
         findings found;
         found.sections.push_back(version_section());
         found.sections.push_back(machine_section(found));
+        found.sections.push_back(topology_section());
         found.sections.push_back(limits_section(found));
         found.sections.push_back(kernel_section(found));
         found.sections.push_back(job_section(found));

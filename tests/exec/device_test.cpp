@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=180
+// collx-test: timeout=300
 // The device executor on its host twin: the code of the kernels with a host thread per block (or several), against sums
 // that are known. What can only be seen with real threads and a sanitizer is seen here.
 #include <collx/exec/device/twin.hpp>
@@ -117,7 +117,7 @@ void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads
             buffers<A> b(a, n, each, root);
             for (const std::size_t first : {0u, 1u}) {
                 b.fill(first);
-                run_once<Protocol, Groups>(t, a, b, {.timeout_ns = 20'000'000'000});
+                run_once<Protocol, Groups>(t, a, b, {.timeout_ns = 60'000'000'000});
                 INFO(A::name << ' ' << name_of(A::op) << " n=" << n << " each=" << each << " first=" << first);
                 REQUIRE_NOTHROW(t.check());
                 REQUIRE(b.wrong() == 0);
@@ -213,7 +213,7 @@ TEST_CASE("words with flags are not pushed over words that are still to be read"
             [&](int r) {
                 return device::rank_operands<types>{{in[r].data(), size}, {out[r].data(), size}, {}};
             },
-            {.timeout_ns = 5'000'000'000});
+            {.timeout_ns = 60'000'000'000});
         REQUIRE_NOTHROW(t.check());
         for (const auto& o : out)
             for (std::size_t i = 0; i < size; ++i) wrong += o[i] != element(i < longest ? 0 : 1, i);
@@ -258,7 +258,7 @@ void run_from(std::uint64_t first, int calls, const A& a, open_machine& machine,
                                                [&](int r) {
                                                    return device::rank_operands<types>{b.in_view(r), b.out_view(r), {}};
                                                },
-                                               {.timeout_ns = 10'000'000'000});
+                                               {.timeout_ns = 60'000'000'000});
         REQUIRE_NOTHROW(t.check());
         REQUIRE(b.wrong() == 0);
     }
@@ -297,7 +297,7 @@ TEST_CASE("a rank that is missing ends a call with its name, and the team with i
     const algo::ring_all_reduce a{};
     buffers<algo::ring_all_reduce> b(a, 3, 50, 0);
     b.fill(0);
-    run_once<simple_protocol, 1>(t, a, b, {.timeout_ns = 100'000'000});
+    run_once<simple_protocol, 1>(t, a, b, {.timeout_ns = 2'000'000'000});
     std::string said;
     int peer = -1;
     try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // collx_info: every section is there, JSON says the same, problems come with a remedy and with the right exit code.
-// collx-test: serial timeout=120
+// collx-test: serial timeout=240
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -23,6 +23,7 @@ TEST_CASE("a usable machine: each section, both transports tried, status 0") {
                              "memory available",
                              "/dev/shm",
                              "huge pages, shared memory",
+                             "\nTopology (from /sys)\n",
                              "\nLimits\n  open files",
                              "lockable memory",
                              "address space",
@@ -51,7 +52,7 @@ TEST_CASE("JSON has the same sections") {
     CHECK(f.status == 0);
     const auto all = nlohmann::json::parse(f.out);
     for (const char* key :
-         {"collx", "machine", "limits", "kernel", "job", "variables", "gpus", "transports", "problems"})
+         {"collx", "machine", "topology", "limits", "kernel", "job", "variables", "gpus", "transports", "problems"})
         CHECK(all.contains(key));
     CHECK(all["usable"] == true);
     CHECK(all["machine"]["cores"].get<int>() >= 1);
@@ -107,6 +108,22 @@ TEST_CASE("an environment that contradicts itself is an error with a remedy") {
     CHECK(job.prints("found by               environment"));
     CHECK(job.prints("warning  4096 ranks share "));
     CHECK(job.prints("remedy: start at most "));
+}
+
+TEST_CASE("the address that other hosts reach this rank at, and why it is that one") {
+    std::string info;
+    if (!collx_test::find_program("collx_info", info)) return;
+    const std::string job = "env -i COLLX_RANK=0 COLLX_SIZE=2 COLLX_LOCAL_SIZE=1 COLLX_STORE=tcp:127.0.0.1:5000 ";
+    const auto net = run_program(info, "--quick", job + "COLLX_ADDRESS=127.0.0.0/8");
+    INFO(net.out << net.err);
+    CHECK(net.status == 0);
+    CHECK(net.prints("127.0.0.1 (COLLX_ADDRESS=127.0.0.0/8: lo has it)"));
+    CHECK(run_program(info, "--quick", job + "COLLX_ADDRESS=unix").prints("unix sockets of this machine"));
+    CHECK(run_program(info, "--quick", job + "COLLX_HOST_ID=a").prints("COLLX_ADDRESS is not set"));
+    const auto wrong = run_program(info, "--quick", job + "COLLX_ADDRESS=eth99");
+    CHECK(wrong.status == 1);
+    CHECK(wrong.prints("no interface with an address has this name"));
+    CHECK(wrong.prints("lo 127.0.0.1"));
 }
 
 TEST_CASE("limits that hurt are named with a remedy") {

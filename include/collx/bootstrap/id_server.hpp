@@ -23,10 +23,11 @@ struct kept_server {
     static std::atomic<kept_server*> all{nullptr};
     const host_description h = describe_host(environment(), process_protection());
     if (!h.has_address && h.id == h.machine) return "";
-    auto* made = new kept_server{tcp_server(h.address, 0, h.by.key), all.load(std::memory_order_relaxed)};
+    const std::string at = is_unix_address(h.address) ? "127.0.0.1" : h.address;
+    auto* made = new kept_server{tcp_server(at, 0, h.by.key), all.load(std::memory_order_relaxed)};
     while (!all.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
     }
-    return "@" + h.address + ":" + std::to_string(made->server.port());
+    return "@" + at + ":" + std::to_string(made->server.port());
 }
 
 } // namespace detail

@@ -92,17 +92,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
     if (d.rank == 0) server = make_sole<tcp_server>(host, port, key);
     tcp_store store(host, port, until, d.rank, key);
     plain_face<tcp_store> face(store);
-    auto met = [&] {
-        try {
-            return f(static_cast<any_store&>(face));
-        } catch (const timed_out& e) {
-            if (server && server->has_refused(e.peer()))
-                fail(errc::security, 0, e.peer(),
-                     "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, or none of them any",
-                     "rank %d came to the store with another key than rank 0, or one of them has none", e.peer());
-            throw;
-        }
-    }();
+    auto met = f(static_cast<any_store&>(face));
     if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
     return met;
 }
@@ -141,7 +131,7 @@ template <class Door>
         if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
             if (d.local_size == d.size && !is_asked)
                 return {come_together(store, d.rank, d.size, until,
-                                      {settings + detail::protection_words(h.by), h.id, h.machine})
+                                      {settings + detail::connection_words(h), h.id, h.machine})
                             .token,
                         {}};
         return meet_at(store, d.rank, d.size, until, h, settings, door);
