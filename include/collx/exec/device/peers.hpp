@@ -33,7 +33,7 @@ public:
     void synchronize(const fused_options& o) { runtime_.synchronize(o.stream); }
 
     template <class Protocol, int Groups, class Algorithm, class Types>
-    void launch(fused_args<Algorithm, Types>& a, const fused_options& o) {
+    void launch(fused_args<Algorithm, Types> a, const fused_options& o) {
         a.first_rank = rank_;
         runtime_.template launch_fused<Protocol, Groups>(a, 1, o.stream);
     }
