@@ -41,6 +41,7 @@ public:
 
     // Where results are sent on from where they lie, they had better stay in the caches.
     void stay_in_caches() { streams_ = false; }
+    bool streams() const { return streams_; } // whether results go past the caches
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
     void set_ranks(int contributors) { ranks_ = contributors; }
     const In& input() const { return in_; }
