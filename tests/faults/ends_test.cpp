@@ -115,8 +115,9 @@ TEST_CASE("a rank that stops for longer than the time-out is named") {
         processes all;
         std::string job = new_job();
     };
-    // Small, and large: rings, where most ranks wait for somebody who waits himself. One after the other they begin, and
-    // wait side by side: their limits can be long, and who is not scheduled for a quarter of it may be blamed instead.
+    // Small, and large: rings, where most ranks wait for somebody who waits himself. One after the other they begin,
+    // and wait side by side: their limits can be long, and who is not scheduled for a quarter of it may be blamed
+    // instead.
     std::deque<job_with_victim> jobs;
     for (const int n : {3, 5})
         for (const verb v : stopping_verbs) {
