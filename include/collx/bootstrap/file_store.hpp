@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 #include <string>
 
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -89,9 +89,9 @@ private:
 
     // Content: key length as three digits, key, value.
     void write(const std::string& file, std::string_view key, std::string_view value) {
-        static std::atomic<unsigned> number{0};
+        static atomic<unsigned> number{0};
         char aside[80], length[4];
-        std::snprintf(aside, sizeof aside, "w.%d-%u-%llx", ::getpid(), number.fetch_add(1, std::memory_order_relaxed),
+        std::snprintf(aside, sizeof aside, "w.%d-%u-%llx", ::getpid(), number.fetch_add(1, memory_order::relaxed),
                       static_cast<unsigned long long>(now_ns()));
         std::snprintf(length, sizeof length, "%03u", static_cast<unsigned>(key.size() % 1000));
         std::string content = length;

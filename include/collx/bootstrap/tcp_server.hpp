@@ -10,11 +10,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <string>
 #include <vector>
 
 #include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -57,7 +57,7 @@ public:
     // Whether somebody who said to be this rank came with another key, or none, or one where none is wanted. Nobody has
     // checked what it said: this is good for an error's text only.
     bool has_refused(int rank) const {
-        return rank >= 0 && rank < 64 && (refused_.load(std::memory_order_relaxed) >> rank & 1) != 0;
+        return rank >= 0 && rank < 64 && (refused_.load(memory_order::relaxed) >> rank & 1) != 0;
     }
 
 private:
@@ -248,8 +248,8 @@ private:
     void note(std::int64_t rank, bool is_refused) {
         if (rank < 0 || rank >= 64) return;
         const std::uint64_t bit = std::uint64_t{1} << rank;
-        if (is_refused) refused_.fetch_or(bit, std::memory_order_relaxed);
-        else refused_.fetch_and(~bit, std::memory_order_relaxed);
+        if (is_refused) refused_.fetch_or(bit, memory_order::relaxed);
+        else refused_.fetch_and(~bit, memory_order::relaxed);
     }
 
     // How many wait for keys of this hash, so that a set need not look at everybody. Who hangs up stays counted, which
@@ -317,7 +317,7 @@ private:
     descriptor listener_, stop_;
     int port_ = 0;
     job_key key_;
-    std::atomic<std::uint64_t> refused_{0}; // by rank; written by: the thread
+    atomic<std::uint64_t> refused_{0}; // by rank; written by: the thread
     // From here on only the thread:
     std::vector<connection> connections_;
     std::vector<entry> entries_;

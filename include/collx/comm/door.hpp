@@ -11,6 +11,7 @@
 
 #include <collx/bootstrap/host.hpp>
 #include <collx/comm/tree_exchange.hpp>
+#include <collx/core/atomic.hpp>
 #include <collx/transport/remote_links.hpp>
 #include <collx/transport/wait.hpp>
 
@@ -61,7 +62,7 @@ public:
                 continue;
             }
             if (!wait.pause()) continue;
-            if (const failure f(failed_.load(std::memory_order_acquire)); f) give_up(f, peer);
+            if (const failure f(failed_.load(memory_order::acquire)); f) give_up(f, peer);
             const std::int64_t now = now_ns();
             if (const int gone = net.links.find_gone(peer, now); gone >= 0)
                 give_up(failure(errc::peer_failed, gone), gone);
@@ -76,9 +77,9 @@ public:
     }
     [[noreturn, gnu::cold]] void give_up(failure f, int) {
         std::uint64_t none = 0;
-        failed_.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+        failed_.compare_exchange_strong(none, f.word, memory_order::acq_rel);
         net.links.announce_failure();
-        const failure first(failed_.load(std::memory_order_acquire));
+        const failure first(failed_.load(memory_order::acquire));
         const int who = first.rank(), me = net.rank();
         if (first.code() == errc::timeout)
             fail(errc::timeout, me, who, "is it alive, and can the hosts reach each other at COLLX_ADDRESS?",
@@ -106,7 +107,7 @@ private:
         for (int r = 0; r < n; ++r) ranks.push_back(r);
         return ranks;
     }
-    std::atomic<std::uint64_t> failed_{0};
+    atomic<std::uint64_t> failed_{0};
     deadline until_;
 };
 
