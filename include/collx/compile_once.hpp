@@ -11,10 +11,12 @@
 
 #include <collx/comm/compare_signatures.hpp>
 #include <collx/comm/core_parts.hpp>
+#include <collx/comm/group_parts.hpp>
 #include <collx/comm/job_parts.hpp>
 #include <collx/comm/shrink_far.hpp>
 #include <collx/comm/start.hpp>
 #include <collx/plan/instances.hpp>
+#include <collx/plan/schedules_parts.hpp>
 #include <collx/plan/selector.hpp>
 
 #if defined(COLLX_COMPILED)
