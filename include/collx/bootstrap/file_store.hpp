@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/atomic.hpp>
 
@@ -52,7 +53,7 @@ public:
         std::string held;
         const bool is_there = read(file, key, held);
         const std::int64_t sum = detail::add_to_text(is_there ? &held : nullptr, delta, key);
-        write(file, key, std::to_string(sum));
+        write(file, key, detail::joined({sum}));
         return sum;
     }
     void barrier(std::string_view name, int ranks, const deadline& until) {

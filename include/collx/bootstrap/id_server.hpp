@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
@@ -30,7 +31,7 @@ struct kept_server {
     auto* made = new kept_server{tcp_server(h.address, 0, h.by.key), all.load(memory_order::relaxed)};
     while (!all.compare_exchange_weak(made->next, made, memory_order::acq_rel)) {
     }
-    return "@" + h.address + ":" + std::to_string(made->server.port());
+    return joined({"@", h.address, ":", made->server.port()});
 }
 
 } // namespace detail

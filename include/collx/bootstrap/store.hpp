@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
 
@@ -85,13 +86,13 @@ template <class S>
 void barrier_by_counting(S& store, std::string_view name, int ranks, const deadline& until) {
     if (ranks < 1) fail(errc::invalid_argument, -1, -1, "", "a barrier of %d ranks", ranks);
     const std::string base(name);
-    const std::int64_t number = store.add(base + "/came", 1);
-    const std::string open = base + "/open/" + std::to_string((number - 1) / ranks);
+    const std::int64_t number = store.add(joined({base, "/came"}), 1);
+    const std::string open = joined({base, "/open/", (number - 1) / ranks});
     if (number % ranks == 0) return store.set(open, "");
     try {
         (void)store.get(open, until);
     } catch (const timed_out&) {
-        const std::int64_t came = store.add(base + "/came", 0) - (number - 1) / ranks * ranks;
+        const std::int64_t came = store.add(joined({base, "/came"}), 0) - (number - 1) / ranks * ranks;
         fail(errc::timeout, -1, -1, "are all ranks alive?", "%d of %d ranks came to barrier '%s'",
              static_cast<int>(came), ranks, base.c_str());
     }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/comm/tree_exchange.hpp>
 #include <collx/core/atomic.hpp>
@@ -120,7 +121,7 @@ public:
     [[gnu::cold]] std::string open(const host_description& h) {
         mine_ = address_of(h.address, 0);
         listener_ = socket_hub::listen_on(mine_, *calls_);
-        return h.address + " " + std::to_string(mine_.port());
+        return joined({h.address, " ", mine_.port()});
     }
     // See meet_at(). Afterwards `hub` knows where everybody listens.
     [[gnu::cold]] std::vector<std::uint64_t> meet(const std::string& token, int rank, int size, std::uint64_t host,

@@ -120,12 +120,12 @@ private:
     struct recipe {
         const void* algorithm;
         const void* id;
-        sched::program (*record)(const void* algorithm, int rank, int n);
+        void (*text)(const void* algorithm, sched::recorder& ex, int rank, int n);
         int chunks, tmp_chunks, signals, depth; // signals 0: no window
     };
     template <class Algorithm>
-    static sched::program record(const void* algorithm, int rank, int n) {
-        return sched::record(*static_cast<const Algorithm*>(algorithm), rank, n);
+    static void text(const void* algorithm, sched::recorder& ex, int rank, int n) {
+        (*static_cast<const Algorithm*>(algorithm))(ex, rank, n);
     }
     template <class Algorithm>
     [[gnu::cold, gnu::noinline]] sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
@@ -137,7 +137,7 @@ private:
                      "algorithm %s was given a map or an order that is not one of these %d ranks", Algorithm::name, n);
         int signals = 0;
         if constexpr (requires { Algorithm::signals; }) signals = Algorithm::signals;
-        return make({&algorithm, &detail::algorithm_id<Algorithm>, &record<Algorithm>, algorithm.chunks(n),
+        return make({&algorithm, &detail::algorithm_id<Algorithm>, &text<Algorithm>, algorithm.chunks(n),
                      detail::tmp_chunks_of(algorithm, n), signals, detail::window_depth_of(algorithm)},
                     at_port);
     }

@@ -119,11 +119,16 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 [[gnu::cold]] COLLX_ONCE sole_ptr<bound_schedule> schedule_cache::make(const recipe& a, int at_port) {
     const int n = links_.size();
     auto b = make_sole<bound_schedule>();
-    b->steps = a.record(a.algorithm, links_.rank(), n);
+    const auto record = [&](int rank) {
+        sched::recorder ex;
+        a.text(a.algorithm, ex, rank, n);
+        return ex.take();
+    };
+    b->steps = record(links_.rank());
     detail::footprint f;
     for (int r = 0; r < n; ++r)
         if (r == links_.rank()) f.add(b->steps);
-        else f.add(a.record(a.algorithm, r, n));
+        else f.add(record(r));
     b->chunks = a.chunks;
     detail::own_orders(*b);
     b->is_short_form = !f.zero_copy && a.signals != 0 && is_short_form(b->steps);
