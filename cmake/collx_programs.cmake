@@ -135,7 +135,7 @@ function(collx_register name target prefix)
     set(command collx_run -n ${${prefix}_procs} "$<TARGET_FILE:${target}>")
     set(serial TRUE)
   endif()
-  set(timeout 60)
+  set(timeout 180) # for hangs: several times what the slowest of them takes on a machine that is busy
   if(${prefix}_timeout)
     set(timeout ${${prefix}_timeout})
   endif()

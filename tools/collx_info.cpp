@@ -9,6 +9,7 @@
 #include <string>
 
 #include "info/facts.hpp"
+#include "info/gpus.hpp"
 #include "info/job.hpp"
 #include "info/machine.hpp"
 
@@ -34,11 +35,14 @@ int main(int argc, char** argv) {
         findings found;
         found.sections.push_back(version_section());
         found.sections.push_back(machine_section(found));
+        found.sections.push_back(topology_section());
         found.sections.push_back(limits_section(found));
         found.sections.push_back(kernel_section(found));
         found.sections.push_back(job_section(found));
         found.sections.push_back(variables_section(all_variables));
-        if (!is_quick) found.sections.push_back(transports_section(found));
+        const gpus_found gpus = ask_for_gpus(find_gpu_driver());
+        found.sections.push_back(gpus_section(gpus));
+        if (!is_quick) found.sections.push_back(transports_section(found, gpus));
         std::fputs((as_json ? to_json(found) : to_text(found)).c_str(), stdout);
         return found.is_usable() ? 0 : 1;
     } catch (const std::exception& e) {

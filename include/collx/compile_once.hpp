@@ -11,7 +11,6 @@
 
 #include <collx/comm/compare_signatures.hpp>
 #include <collx/comm/core_parts.hpp>
-#include <collx/comm/group_parts.hpp>
 #include <collx/comm/job_parts.hpp>
 #include <collx/comm/shrink_far.hpp>
 #include <collx/comm/start.hpp>

@@ -335,7 +335,7 @@ TEST_CASE("values that make no sense are refused with a remedy, whichever variab
     for (const variable& v : variables) {
         if (v.type == variable::kind::foreign) continue;
         for (const std::string& value : never) {
-            if (v.type == variable::kind::token &&
+            if ((v.type == variable::kind::token || v.type == variable::kind::address) &&
                 (value == "-1" || value == "x" || value == "1x" || value == "0x1" || value == "99999999999999999999" ||
                  value == "nan" || value == "1e3" || value == "NaN"))
                 continue;                                                   // names may look like this

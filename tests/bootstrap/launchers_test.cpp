@@ -4,7 +4,7 @@
 // with an environment of its own. Each rank adds up the ranks' numbers and prints who it is. And ranks that ship a
 // unique_id.
 //
-// collx-test: serial timeout=120 sanitize=no
+// collx-test: serial timeout=240 sanitize=no
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/collx.hpp>
 
@@ -168,7 +168,7 @@ TEST_CASE("torchrun's variables, with MASTER_PORT taken as torchrun takes it") {
         "torchrun", 2);
     check_four_ranks(run(four("RANK=$r WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port, rank_program())),
                      "torch variables");
-    const output three = run(four(torchrun_variables + port + " COLLX_TIMEOUT=1", rank_program(), "0 1 3"));
+    const output three = run(four(torchrun_variables + port + " COLLX_TIMEOUT=3", rank_program(), "0 1 3"));
     INFO(three.text);
     CHECK(three.count("1 of 4 ranks did not come: 2 (") == 3);
     const output hosts = run(four(torchrun_variables + port + " LOCAL_WORLD_SIZE=2", rank_program(), "0 1"));

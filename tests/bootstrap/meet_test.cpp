@@ -23,7 +23,7 @@ job_description describe(int rank, int size, const std::string& more) {
     const char* entries[] = {r.c_str(), s.c_str(), more.c_str(), nullptr};
     return describe_job(environment(entries));
 }
-deadline soon(int ms = 10'000) { return deadline::in_ns(std::int64_t{ms} * 1'000'000); }
+deadline soon(int ms = 30'000) { return deadline::in_ns(std::int64_t{ms} * 1'000'000); }
 
 // A port that was free a moment ago.
 int some_port() { return tcp_server().port(); }
@@ -81,7 +81,7 @@ TEST_CASE("ranks that do not come to the store are named") {
         processes p;
         for (const int r : {0, 2})
             p.start(r, [&] {
-                (void)agree_on_job(describe(r, 4, store), soon(r == 0 ? 300 : 5000));
+                (void)agree_on_job(describe(r, 4, store), soon(r == 0 ? 1500 : 30'000));
                 return 0;
             });
         p.wait();
@@ -90,7 +90,7 @@ TEST_CASE("ranks that do not come to the store are named") {
             CHECK(p[r].code == errc::timeout);
             CHECK(p[r].says("2 of 4 ranks did not come to the store: 1, 3"));
             CHECK(p[r].took_ns > 250'000'000);
-            CHECK(p[r].took_ns < 3'000'000'000);
+            CHECK(p[r].took_ns < 15'000'000'000);
         }
     }
     processes p;

@@ -3,7 +3,7 @@
 // Where a job's key comes from and what is refused; ranks that disagree; the store behind a key, and those who have
 // another one or none.
 //
-// collx-test: serial timeout=120
+// collx-test: serial timeout=240
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/meet.hpp>
 
@@ -24,7 +24,7 @@ using namespace collx_test;
 
 namespace {
 
-deadline soon(int ms = 10'000) { return deadline::in_ns(std::int64_t{ms} * 1'000'000); }
+deadline soon(int ms = 30'000) { return deadline::in_ns(std::int64_t{ms} * 1'000'000); }
 const std::string text(64, 'k'), another(64, 'a');
 
 struct caught {
@@ -229,7 +229,6 @@ TEST_CASE("a store behind a key: those who have it, those who have another, and 
     a.set("k", "v");
     CHECK(b.get("k", soon()) == "v");
     CHECK(b.add("n", 2) == 2);
-    CHECK_FALSE(server.has_refused(2));
     const struct {
         int port, rank;
         job_key key;
@@ -246,7 +245,7 @@ TEST_CASE("a store behind a key: those who have it, those who have another, and 
             seen[i] = error_of([&] { tcp_store s("127.0.0.1", row.port, soon(), row.rank, row.key); });
         });
     for (auto& t : all) t.join();
-    CHECK(now_ns() - begin < 5'000'000'000);
+    CHECK(now_ns() - begin < 20'000'000'000);
     for (int i = 0; i < 3; ++i) {
         INFO(seen[i].what);
         CHECK(seen[i].code == errc::security);
@@ -254,32 +253,78 @@ TEST_CASE("a store behind a key: those who have it, those who have another, and 
         CHECK(says(seen[i], table[i].words));
         CHECK(says(seen[i], "COLLX_KEY_FILE"));
     }
-    CHECK(server.has_refused(3));
-    CHECK(open.has_refused(4));
-    CHECK_FALSE(server.has_refused(1));
     CHECK(a.get("k", soon()) == "v");
 }
 
-TEST_CASE("rank 0 says who came without the key") {
+TEST_CASE("at a TCP store every rank hears which one has another key, long before its time is over") {
     const with_toy_macs toy;
-    const int port = tcp_server().port();
-    const auto describe = [&](int rank) {
-        job_description d;
-        d.rank = rank, d.size = 2, d.store = "tcp:127.0.0.1:" + std::to_string(port);
-        return d;
-    };
-    caught late;
-    std::thread other([&] {
-        auto d = describe(1);
-        late = error_of([&] { meet(d, soon(), job_key(another)); });
+    const job_key k(text), other(another), none;
+    const struct {
+        job_key keys[4];
+        int odd;
+    } table[] = {{{k, k, other, k}, 2},
+                 {{k, none, k, k}, 1},
+                 {{none, none, none, k}, 3},
+                 {{other, k, k, k}, 0},
+                 {{none, k, k, k}, 0}};
+    std::vector<std::thread> jobs; // each takes the two seconds for which an odd rank tries
+    caught seen[5][4];
+    std::int64_t took_ns[5] = {}, gone_took_ns = 0;
+    caught gone;
+    jobs.emplace_back([&] { // refused, and then nobody is there any more who could say why
+        auto server = make_sole<tcp_server>("127.0.0.1", 0, k);
+        std::thread late([&, port = server->port()] {
+            const std::int64_t begin = now_ns();
+            gone = error_of([&] { tcp_store("127.0.0.1", port, soon(60'000), 1, other); });
+            gone_took_ns = now_ns() - begin;
+        });
+        ::usleep(1'000'000);
+        server = nullptr;
+        late.join();
     });
-    auto d = describe(0);
-    const auto e = error_of([&] { meet(d, soon(1000), job_key(text)); });
-    INFO(e.what);
-    CHECK(e.code == errc::security);
-    other.join();
-    INFO(late.what);
-    CHECK((late.code == errc::security || late.code == errc::timeout));
+    for (int t = 0; t < 5; ++t)
+        jobs.emplace_back([&, t] {
+            const int port = tcp_server().port();
+            const std::int64_t begin = now_ns();
+            std::vector<std::thread> ranks;
+            for (int r = 0; r < 4; ++r)
+                ranks.emplace_back([&, r] {
+                    job_description d;
+                    d.rank = r, d.size = 4, d.store = "tcp:127.0.0.1:" + std::to_string(port);
+                    seen[t][r] = error_of([&] { meet(d, soon(60'000), table[t].keys[r]); });
+                });
+            for (auto& rank : ranks) rank.join();
+            took_ns[t] = now_ns() - begin;
+        });
+    for (auto& job : jobs) job.join();
+    INFO(gone.what);
+    CHECK(gone.code == errc::security);
+    CHECK(gone_took_ns < 45'000'000'000);
+    for (int t = 0; t < 5; ++t) {
+        CHECK(took_ns[t] < 45'000'000'000); // of 60 s
+        for (int r = 0; r < 4; ++r) {
+            const caught& c = seen[t][r];
+            INFO("job " << t << ", rank " << r << ": " << c.what);
+            CHECK(c.code == errc::security);
+            CHECK(says(c, "COLLX_KEY_FILE"));
+            if (table[t].odd != 0) CHECK(c.peer == (r == table[t].odd ? 0 : table[t].odd));
+            else CHECK((r == 0 ? c.peer > 0 : c.peer == 0));
+        }
+    }
+}
+
+TEST_CASE("a stranger that claims to be a rank which is there ends nothing, and its claim is forgotten") {
+    const with_toy_macs toy;
+    const job_key key(text);
+    tcp_server server("127.0.0.1", 0, key);
+    tcp_store zero("127.0.0.1", server.port(), soon(), 0, key), one("127.0.0.1", server.port(), soon(), 1, key);
+    std::string heard;
+    std::thread waits([&] { heard = zero.get("late", soon(20'000)); });
+    const auto e = error_of([&] { tcp_store("127.0.0.1", server.port(), soon(), 1, job_key(another)); });
+    CHECK(e.code == errc::security); // after two seconds
+    one.set("late", "came");
+    waits.join();
+    CHECK(heard == "came");
 }
 
 TEST_CASE("what a stranger may say to a store behind a key, and what it is told") {
@@ -349,5 +394,5 @@ TEST_CASE("what a stranger may say to a store behind a key, and what it is told"
     say(s, &heard, 16);
     const std::int64_t begin = now_ns();
     CHECK(is_over(s));
-    CHECK(now_ns() - begin < 4'000'000'000);
+    CHECK(now_ns() - begin < 15'000'000'000);
 }

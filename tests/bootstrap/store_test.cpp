@@ -2,7 +2,7 @@
 //
 // The contract of stores, for all models, and the archetype: the least a store can be.
 //
-// collx-test: timeout=120
+// collx-test: timeout=240
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/memory_store.hpp>
 #include <collx/bootstrap/store.hpp>

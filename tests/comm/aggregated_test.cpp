@@ -228,20 +228,26 @@ TEST_CASE("algorithms that need to know all counts are refused") {
 }
 
 TEST_CASE("a rank that does not come is named") {
+    std::atomic<int> come{0}, told{0};
     on_ranks(4, [&](collx::communicator& w) {
         w.set_checked(false);
         const node_map m({0, 0, 1, 1});
         std::vector<int> x(4), y(4);
         const std::array one{1, 1, 1, 1};
+        const auto wait_for_three = [](std::atomic<int>& n) {
+            while (n < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        };
         if (w.rank() == 3) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(400));
+            wait_for_three(told);
             return EXPECT(true);
         }
+        ++come;
+        wait_for_three(come); // nobody else is late
         const auto e = thrown<collx::error>(w, [&] {
-            collx::all_to_all_v(w.with(aggregated_all_to_all{m}), x, one, y, one,
-                                {.timeout = std::chrono::milliseconds(150)});
-            collx::barrier(w, {.timeout = std::chrono::milliseconds(150)});
+            collx::all_to_all_v(w.with(aggregated_all_to_all{m}), x, one, y, one, {.timeout = std::chrono::seconds(2)});
+            collx::barrier(w, {.timeout = std::chrono::seconds(2)});
         });
+        ++told;
         EXPECT_AT(e.peer(), e.code() == collx::errc::timeout && e.peer() == 3);
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=120 sanitize=nightly
+// collx-test: timeout=240 sanitize=nightly
 //
 // What ranks agree on and how: tables of counts (count_table), what a call says of itself (signature), and the exchange
 // of a few bytes, over memory and along a tree of connections (tree_exchange).

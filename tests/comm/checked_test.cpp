@@ -34,7 +34,7 @@ template <class F>
 void on_checked_ranks(F&& f) {
     on_ranks(4, [&](collx::communicator& w) {
         w.set_checked(true);
-        w.set_timeout(std::chrono::seconds(20));
+        w.set_timeout(std::chrono::seconds(50));
         f(w);
     });
 }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <deque>
 #include <ranges>
 #include <thread>
 
@@ -20,11 +21,38 @@ namespace {
 
 double ms_since(std::int64_t begin_ns) { return static_cast<double>(collx::now_ns() - begin_ns) * 1e-6; }
 
+// Cases that do little but wait, side by side, so that their limits can be long enough for a busy machine.
+class side_by_side {
+public:
+    side_by_side() = default;
+    side_by_side(const side_by_side&) = delete;
+    template <class F>
+    void add(F f) {
+        auto& result = thrown_.emplace_back();
+        cases_.emplace_back([f, &result] {
+            try {
+                f();
+            } catch (const std::exception& e) {
+                result = e.what();
+            }
+        });
+    }
+    ~side_by_side() {
+        for (auto& c : cases_) c.join();
+        for (const auto& text : thrown_) CHECK(text == "");
+    }
+
+private:
+    std::deque<std::string> thrown_;
+    std::vector<std::thread> cases_;
+};
+
 // Rank n - 1 stays away until the others have failed; all of them must name it.
 template <class F>
-void check_absent(int n, bool checked, F&& call) {
-    std::atomic<int> failed{0};
-    on_ranks(n, [&](collx::communicator& w) {
+void check_absent(int n, bool checked, F call) {
+    std::atomic<int> failed{0}, come{0};
+    collx::run_threads(n, [&](collx::communicator& w) {
+        w.set_timeout(50s);
         w.set_checked(checked);
         at("n=%d checked=%d", n, checked);
         if (w.rank() == n - 1) {
@@ -33,10 +61,11 @@ void check_absent(int n, bool checked, F&& call) {
             EXPECT(thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 10s}); }).peer() == n - 1);
             return;
         }
+        for (++come; come < n - 1;) std::this_thread::sleep_for(1ms); // nobody else is late
         const std::int64_t begin = collx::now_ns();
-        const auto e = thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 200ms}); });
+        const auto e = thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 2s}); });
         const double took = ms_since(begin);
-        EXPECT_AT(took, took < 8000); // not the communicator's 50 s
+        EXPECT_AT(took, took < 25'000); // not the communicator's 50 s
         EXPECT(e.peer() == n - 1 && e.code() == collx::errc::timeout &&
                says(e, ("timed out waiting for rank " + std::to_string(n - 1)).c_str()));
         failed.fetch_add(1);
@@ -46,23 +75,25 @@ void check_absent(int n, bool checked, F&& call) {
 } // namespace
 
 TEST_CASE("an absent rank is named when the call's time is up") {
+    side_by_side cases;
+    const auto check = [&](int n, bool checked, auto call) { cases.add([=] { check_absent(n, checked, call); }); };
     for (const bool checked : {false, true}) {
-        check_absent(2, checked, [](auto& w, const auto& o) {
+        check(2, checked, [](auto& w, const auto& o) {
             std::vector<int> x(20'000);
             collx::all_reduce(w, x, collx::plus{}, o);
         });
-        check_absent(4, checked, [](auto& w, const auto& o) {
+        check(4, checked, [](auto& w, const auto& o) {
             std::vector<int> x(3);
             collx::all_reduce(w, x, collx::plus{}, o);
         });
-        check_absent(4, checked, [](auto& w, const auto& o) {
+        check(4, checked, [](auto& w, const auto& o) {
             std::vector<int> x(4), y(40'000), z(10'000);
             collx::reduce_scatter(w, y, z, collx::plus{}, o);
             collx::all_gather(w, z, y, o);
         });
-        check_absent(3, checked, [](auto& w, const auto& o) { collx::barrier(w, o); });
+        check(3, checked, [](auto& w, const auto& o) { collx::barrier(w, o); });
     }
-    check_absent(2, false, [](auto& w, auto o) {
+    check(2, false, [](auto& w, auto o) {
         int x = 0;
         if (w.rank() == 0) collx::recv(w, collx::value(x), 1, o);
         else collx::send(w, collx::value(x), 0, o);
@@ -119,7 +150,7 @@ TEST_CASE("set_timeout bounds every call") {
         const std::int64_t begin = collx::now_ns();
         (void)thrown<timed_out>(w, [&] { collx::barrier(w); });
         over = true;
-        EXPECT_AT(ms_since(begin), ms_since(begin) >= 100 && ms_since(begin) < 8000);
+        EXPECT_AT(ms_since(begin), ms_since(begin) >= 100 && ms_since(begin) < 30'000);
     });
 }
 
@@ -127,10 +158,10 @@ TEST_CASE("a communicator's time is for standing still, a call's own for the who
     for (const bool own : {false, true})
         on_ranks(2, [&](collx::communicator& w) {
             w.set_checked(false);
-            w.set_timeout(1s);
+            w.set_timeout(own ? 30s : 2s);
             constexpr int n = 16'000;
             auto slow = std::views::iota(0, n) | std::views::transform([](int i) {
-                            if (i % 1000 == 999) std::this_thread::sleep_for(100ms); // 1.6 s in all
+                            if (i % 1000 == 999) std::this_thread::sleep_for(160ms); // 2.6 s in all, 0.6 s a piece
                             return i;
                         });
             std::vector<int> x(n);
@@ -141,10 +172,11 @@ TEST_CASE("a communicator's time is for standing still, a call's own for the who
             const std::int64_t begin = collx::now_ns();
             if (!own) {
                 call({});
-                EXPECT(w.rank() != 0 || (x[n - 1] == n - 1 && ms_since(begin) > 1500));
+                EXPECT(w.rank() != 0 || (x[n - 1] == n - 1 && ms_since(begin) > 2500));
             } else if (w.rank() == 0) {
-                EXPECT(thrown<timed_out>(w, [&] { call({.timeout = 400ms}); }).peer() == 1);
-                EXPECT_AT(ms_since(begin), ms_since(begin) >= 400 && ms_since(begin) < 1500);
+                // Longer than any of its pieces, shorter than all of them.
+                EXPECT(thrown<timed_out>(w, [&] { call({.timeout = 1200ms}); }).peer() == 1);
+                EXPECT_AT(ms_since(begin), ms_since(begin) >= 1200 && ms_since(begin) < 25'000);
             } else {
                 (void)thrown<timed_out>(w, [&] {
                     for (;;) call({});
@@ -181,7 +213,7 @@ TEST_CASE("an exception is noticed in communicators that the thrower has already
         auto pair = w.split(w.rank() / 2);
         auto other = w.split(w.rank() % 2);
         // Who is still making its communicator would be told there.
-        for (++have_split; w.rank() == 3 && have_split < 4 && ms_since(begin) < 10'000;) std::this_thread::yield();
+        for (++have_split; w.rank() == 3 && have_split < 4 && ms_since(begin) < 25'000;) std::this_thread::yield();
         if (w.rank() == 3) throw std::runtime_error("no");
         int x = 0;
         if (w.rank() == 2) {
@@ -193,7 +225,7 @@ TEST_CASE("an exception is noticed in communicators that the thrower has already
         } else {
             collx::all_reduce(pair.with(), collx::value(x), collx::plus{}, {.timeout = 1s});
         }
-        EXPECT(ms_since(begin) < 15'000);
+        EXPECT(ms_since(begin) < 29'000); // not the 30 s
     };
     CHECK_THROWS(collx::run_threads(4, [&](collx::communicator& w) {
         try {
@@ -223,7 +255,7 @@ TEST_CASE("abort from another thread ends every wait at once") {
             });
             const double took = ms_since(aborted_ns);
             if (other.joinable()) other.join();
-            EXPECT_AT(took, took < 5000);
+            EXPECT_AT(took, took < 25'000);
             EXPECT(e.peer() == 1 && e.code() == collx::errc::aborted && says(e, "rank 1 aborted the communicator"));
             (void)thrown<collx::aborted>(w, [&] { collx::all_reduce(w, x); });
             (void)thrown<collx::aborted>(w, [&] { (void)w.split(0); });

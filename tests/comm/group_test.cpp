@@ -10,36 +10,84 @@
 
 using namespace collx_test;
 
+namespace {
+
+void check_group(collx::communicator& w) {
+    const int n = w.size();
+    for (int round = 0; round < 3; ++round) {
+        at("n=%d round=%d", n, round);
+        std::vector<std::vector<int>> sums;
+        std::vector<float> mean(7 + 300 * static_cast<std::size_t>(round), static_cast<float>(n * w.rank()));
+        std::vector<char> letters(5, static_cast<char>('a' + w.rank()));
+        std::vector<short> parts(static_cast<std::size_t>(n) * 3);
+        const std::vector<short> part(3, static_cast<short>(w.rank()));
+        long largest = w.rank();
+        double at_root = 1;
+        collx::group g(w);
+        for (std::size_t k = 0; k < 20; ++k)
+            sums.push_back(samples(w.rank(), k * k * static_cast<std::size_t>(round + 1)));
+        for (auto& s : sums) g.all_reduce(s);
+        g.all_reduce(mean, collx::average{});
+        g.broadcast(letters, n - 1);
+        g.all_gather(part, parts);
+        g.all_reduce(collx::value(largest), collx::max{});
+        g.reduce(collx::value(at_root), n / 2);
+        EXPECT(g.size() == 25);
+        g.launch();
+        EXPECT(g.size() == 0);
+        for (auto& s : sums)
+            for (std::size_t i = 0; i < s.size(); ++i) EXPECT_AT(i, s[i] == folded(i, 0, n));
+        EXPECT(mean.back() == static_cast<float>(n * (n - 1) / 2));
+        EXPECT(letters.back() == 'a' + n - 1 && largest == n - 1 && at_root == (w.rank() == n / 2 ? n : 1));
+        for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_AT(i, parts[i] == static_cast<short>(i / 3));
+    }
+}
+
+} // namespace
+
 TEST_CASE("a group does what its calls would do one by one") {
-    for (const int n : rank_counts)
-        on_ranks(n, [n](collx::communicator& w) {
-            for (int round = 0; round < 3; ++round) {
-                at("n=%d round=%d", n, round);
-                std::vector<std::vector<int>> sums;
-                std::vector<float> mean(7 + 300 * static_cast<std::size_t>(round), static_cast<float>(n * w.rank()));
-                std::vector<char> letters(5, static_cast<char>('a' + w.rank()));
-                std::vector<short> parts(static_cast<std::size_t>(n) * 3);
-                const std::vector<short> part(3, static_cast<short>(w.rank()));
-                long largest = w.rank();
-                double at_root = 1;
-                collx::group g(w);
-                for (std::size_t k = 0; k < 20; ++k)
-                    sums.push_back(samples(w.rank(), k * k * static_cast<std::size_t>(round + 1)));
-                for (auto& s : sums) g.all_reduce(s);
-                g.all_reduce(mean, collx::average{});
-                g.broadcast(letters, n - 1);
-                g.all_gather(part, parts);
-                g.all_reduce(collx::value(largest), collx::max{});
-                g.reduce(collx::value(at_root), n / 2);
-                EXPECT(g.size() == 25);
-                g.launch();
-                EXPECT(g.size() == 0);
-                for (auto& s : sums)
-                    for (std::size_t i = 0; i < s.size(); ++i) EXPECT_AT(i, s[i] == folded(i, 0, n));
-                EXPECT(mean.back() == static_cast<float>(n * (n - 1) / 2));
-                EXPECT(letters.back() == 'a' + n - 1 && largest == n - 1 && at_root == (w.rank() == n / 2 ? n : 1));
-                for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_AT(i, parts[i] == static_cast<short>(i / 3));
-            }
+    for (const int n : rank_counts) on_ranks(n, check_group);
+    for (const spread& s : {spread{1}, spread{2}, spread{1, true}, spread{3, false, false, true}})
+        for (const int n : {2, 3, 5, 8}) on_hosts(n, s, check_group);
+}
+
+TEST_CASE("small collectives of a group cross hosts together") {
+    on_hosts(4, spread{1}, [](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<std::vector<int>> x(50, std::vector<int>(10, w.rank()));
+        const auto messages = [&] {
+            std::uint64_t sent = 0;
+            for (int p = 0; p < w.size(); ++p) sent += w.internals().net.sent_to(p).messages;
+            return sent;
+        };
+        collx::group g(w);
+        for (auto& v : x) g.all_reduce(v);
+        const std::uint64_t before = messages();
+        g.launch({.timeout = std::chrono::seconds(20)});
+        const std::uint64_t together = messages() - before;
+        for (auto& v : x) EXPECT(v[9] == 6);
+        EXPECT(together > 0);
+        EXPECT(together <= 4);
+        // Those that are too large for that go alone, in their turn.
+        std::vector<std::vector<int>> y;
+        for (const std::size_t m : {10u, 300'000u, 20u, 17'000u, 1u, 2u}) y.push_back(samples(w.rank(), m));
+        for (auto& v : y) g.all_reduce(v);
+        g.launch();
+        for (auto& v : y)
+            for (std::size_t i = 0; i < v.size(); ++i) EXPECT_AT(i, v[i] == folded(i, 0, 4));
+    });
+}
+
+TEST_CASE("groups that differ are found across hosts, with and without comparing") {
+    for (const bool is_checked : {true, false})
+        on_hosts(3, spread{1}, [=](collx::communicator& w) {
+            w.set_checked(is_checked);
+            std::vector<int> x(10, 1), y(w.rank() == 2 ? 30 : 20, 1);
+            collx::group g(w);
+            g.all_reduce(x);
+            g.all_reduce(y);
+            const auto e = thrown<collx::mismatch>(w, [&] { g.launch(); });
+            EXPECT(e.code() == collx::errc::mismatch);
         });
 }
 
@@ -245,7 +293,7 @@ TEST_CASE("groups of two ranks that do not fit each other: an error that names t
 TEST_CASE("between hosts a group returns though another call, under way, has no room at its receiver") {
     std::atomic<int> returned{0};
     on_hosts(2, spread{1}, [&](collx::communicator& w) {
-        w.set_timeout(std::chrono::seconds(10));
+        w.set_timeout(std::chrono::seconds(40));
         w.set_checked(false);
         auto x = samples(0, 16'000'000); // many times the slots of a channel
         if (w.rank() == 1) x.assign(x.size(), 0);
@@ -259,7 +307,7 @@ TEST_CASE("between hosts a group returns though another call, under way, has no 
         g.recv(collx::value(other), 1 - w.rank());
         g.launch();
         ++returned; // who is done first does not call again before the other has returned as well
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
         while (returned < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
         EXPECT(returned == 2 && other == 1 - w.rank());
         work.wait();

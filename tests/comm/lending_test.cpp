@@ -3,7 +3,7 @@
 // Large messages between processes, copied through shared memory or read where they are: the same results either way,
 // buffers free when a call returns, and what ends badly ends with an error.
 //
-// collx-test: timeout=120 sanitize=address
+// collx-test: timeout=240 sanitize=address
 #include <collx/collx.hpp>
 
 #include <catch2/catch.hpp>
@@ -40,7 +40,7 @@ void on_processes(int n, lending lend, F&& f) {
     for (int r = 0; r < n; ++r)
         p.start(r, [&, r] {
             auto s = collx::detail::settings_for(n);
-            s.timeout_ns = 20'000 * ms;
+            s.timeout_ns = 40'000 * ms;
             s.lend = lend;
             collx::communicator w(collx::make_counted<collx::job>(
                 collx::join_shm(name.c_str(), r, n, collx::deadline::in_ns(s.timeout_ns)), r, n, s, false));
@@ -238,7 +238,7 @@ TEST_CASE("a lender that dies while its message waits is named") {
         for (int r = 0; r < 2; ++r)
             p.start(r, [&, r] {
                 auto s = collx::detail::settings_for(2);
-                s.timeout_ns = 10'000 * ms;
+                s.timeout_ns = 40'000 * ms;
                 s.lend = lend;
                 collx::communicator w(collx::make_counted<collx::job>(
                     collx::join_shm(name.c_str(), r, 2, collx::deadline::in_ns(s.timeout_ns)), r, 2, s, false));

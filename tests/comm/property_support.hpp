@@ -70,17 +70,18 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
         const bool checked = *rc::gen::arbitrary<bool>();
         // Most of them share memory, the others are on as many hosts as there are ranks, or two, three or four a host.
         const spread hosts{*rc::gen::element(0, 0, 0, 0, 0, 0, 0, 1, 2, 3), *rc::gen::element(false, false, true),
-                           *rc::gen::element(false, false, true)};
+                           *rc::gen::element(false, false, true), *rc::gen::element(false, false, true)};
         const auto calls = *rc::gen::container<std::vector<random_call>>(any_call(verbs));
         // Over sockets calls take their time, on a busy machine most of all.
         const std::size_t count = hosts.is_one_host(n) || calls.size() < 50 ? calls.size() : 50;
         (hosts.is_one_host(n) ? sequences_here : sequences_over_sockets) += 1;
         run_spread(n, hosts, [&](collx::communicator& w) {
-            w.set_timeout(std::chrono::seconds(20));
+            w.set_timeout(std::chrono::seconds(50));
             w.set_checked(checked);
             for (std::size_t k = 0; k < count; ++k) {
-                at("n=%d per host %d%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,
-                   hosts.bad_day ? " bad day" : "", checked, k, calls[k].verb, calls[k].algorithm, calls[k].count);
+                at("n=%d per host %d%s%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,
+                   hosts.bad_day ? " bad day" : "", hosts.is_unix ? " unix" : "", checked, k, calls[k].verb,
+                   calls[k].algorithm, calls[k].count);
                 make_call(w, calls[k]);
             }
             finish(w);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=120
+// collx-test: timeout=240
 //
 // The cursor over recorded steps, with all ranks in one thread: whatever the order in which they are moved on, the
 // results are the same, and nothing moves that may not. Random orders, so schedules meet interleavings that threads

@@ -2,11 +2,12 @@
 //
 // Ranks that end or stop in other ways than by SIGKILL (exit, abort(), exceptions, SIGSTOP), who is ended by others
 // (communicator::abort), and what must not be taken for a failure: pauses, signals, more ranks than cores.
-// collx-test: serial timeout=180
+// collx-test: serial timeout=300
 #include <sys/time.h>
 
 #include <pthread.h>
 
+#include <deque>
 #include <exception>
 #include <stdexcept>
 
@@ -105,39 +106,53 @@ TEST_CASE("an exception that unwinds the rank's communicator while others need i
 }
 
 TEST_CASE("a rank that stops for longer than the time-out is named") {
-    stopwatch watch{"stopped, time-out 300 ms: error after"};
-    for (const verb v : stopping_verbs)
-        for (const int n : {3, 5}) {
-            const int victim = (static_cast<int>(v) + n) % n;
-            const std::size_t part =
-                n == 3 ? 1000 : 200'000; // large: rings, where most ranks wait for somebody who waits himself
-            INFO(verb_names[static_cast<int>(v)] << ", rank " << victim << " of " << n);
-            shared_page<report> page;
-            processes all;
-            const std::string job = new_job();
+    stopwatch watch{"stopped, time-out 6 s: error after"};
+    struct job_with_victim {
+        verb v;
+        int n, victim;
+        std::size_t part;
+        shared_page<report> page;
+        processes all;
+        std::string job = new_job();
+    };
+    // Small, and large: rings, where most ranks wait for somebody who waits himself. One after the other they begin,
+    // and wait side by side: their limits can be long, and who is not scheduled for a quarter of it may be blamed
+    // instead.
+    std::deque<job_with_victim> jobs;
+    for (const int n : {3, 5})
+        for (const verb v : stopping_verbs) {
+            auto& j = jobs.emplace_back(v, n, (static_cast<int>(v) + n) % n, n == 3 ? std::size_t{1000} : 200'000);
             for (int r = 0; r < n; ++r)
-                all.start(r, [&, r] {
-                    collx::communicator world(join(job, r, n));
-                    caller calls(world, part);
+                j.all.start(r, [&, r] {
+                    collx::communicator world(join(j.job, r, n));
+                    caller calls(world, j.part);
                     calls.call(v, 1);
                     collx::barrier(world);
-                    world.set_timeout(std::chrono::milliseconds(300));
-                    page->ready.fetch_add(1);
-                    until_error(*page, r, [&](int salt) { calls.call(v, salt); });
+                    world.set_timeout(std::chrono::seconds(6));
+                    j.page->ready.fetch_add(1);
+                    until_error(*j.page, r, [&](int salt) { calls.call(v, salt); });
                     return 0;
                 });
-            wait_until(page->ready, n);
+            wait_until(j.page->ready, n);
             ::usleep(5'000);
-            page->struck_ns.store(collx::now_ns());
-            ::kill(all.pid(victim), SIGSTOP);
-            ::usleep(700'000);
-            ::kill(all.pid(victim), SIGCONT);
-            all.wait();
-            CHECK(page->ranks[victim].code == static_cast<int>(errc::timeout)); // it hears of it when it wakes up
-            check_survivors(all, *page, n, victim, errc::timeout, watch);
-            for (int r = 0; r < n; ++r)
-                if (r != victim) CHECK(page->ranks[r].ended_ns - page->struck_ns.load() > 200 * ms);
+            j.page->struck_ns.store(collx::now_ns());
+            ::kill(j.all.pid(j.victim), SIGSTOP);
         }
+    for (auto& j : jobs) {
+        INFO(verb_names[static_cast<int>(j.v)] << ", rank " << j.victim << " of " << j.n);
+        const auto have_ended = [&] {
+            int ended = 0;
+            for (int r = 0; r < j.n; ++r) ended += r != j.victim && j.page->ranks[r].ended_ns != 0;
+            return ended == j.n - 1;
+        };
+        for (int i = 0; i < 30'000 && !have_ended(); ++i) ::usleep(1000);
+        ::kill(j.all.pid(j.victim), SIGCONT);
+        j.all.wait();
+        CHECK(j.page->ranks[j.victim].code == static_cast<int>(errc::timeout)); // it hears of it when it wakes up
+        check_survivors(j.all, *j.page, j.n, j.victim, errc::timeout, watch);
+        for (int r = 0; r < j.n; ++r)
+            if (r != j.victim) CHECK(j.page->ranks[r].ended_ns - j.page->struck_ns.load() > 4'000 * ms);
+    }
 }
 
 TEST_CASE("a pause shorter than the time-out is no failure") {
@@ -149,7 +164,7 @@ TEST_CASE("a pause shorter than the time-out is no failure") {
         const std::string job = new_job();
         for (int r = 0; r < n; ++r)
             all.start(r, [&, r] {
-                collx::communicator world(join(job, r, n, 10'000 * ms));
+                collx::communicator world(join(job, r, n));
                 caller calls(world, 1000);
                 calls.call(v, 1);
                 page->ready.fetch_add(1);
@@ -198,7 +213,7 @@ TEST_CASE("sixteen ranks on few cores, mixed calls: nobody is taken for dead") {
             }
             return 0;
         });
-    all.wait(40'000);
+    all.wait(60'000);
     for (int r = 0; r < n; ++r) {
         INFO("rank " << r << ": " << all[r].what);
         CHECK(all[r].is_ok());
@@ -239,7 +254,7 @@ TEST_CASE("abort ends everybody's calls soon, from another thread, small calls a
                 CHECK(s.peer == 1);
                 CHECK(s.second_code == static_cast<int>(errc::aborted));
                 const std::int64_t took = s.ended_ns - page->struck_ns.load();
-                CHECK(took < 1'000 * ms);
+                CHECK(took < 15'000 * ms);
                 watch.add(took);
             }
         }

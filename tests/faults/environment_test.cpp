@@ -3,7 +3,7 @@
 // Mistakes around a program, seen from outside: variables that are wrong, ranks that never come, a rank that dies. What
 // the user reads must be one line per rank with a remedy, and the status must not be 0. This program is its own
 // subject: with FAULTS_PROGRAM set it is a tiny user program instead of the tests.
-// collx-test: serial timeout=120 env=RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
+// collx-test: serial timeout=240 env=RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,7 +49,7 @@ const bool is_program = [] {
         int x = 1;
         collx::all_reduce(world, collx::value(x));
         if (world.rank() == 1 && std::strcmp(what, "dies") == 0) ::raise(SIGKILL);
-        if (world.rank() == 1 && std::strcmp(what, "hangs") == 0) ::sleep(20);
+        if (world.rank() == 1 && std::strcmp(what, "hangs") == 0) ::sleep(30);
         if (std::strcmp(what, "survives") == 0) x = go_on(world);
         collx::barrier(world);
         std::printf("sum %d\n", x);
@@ -87,7 +87,7 @@ std::string self() {
 }
 // The program as one process, with these variables.
 result alone(const std::string& variables, const char* program = "sums") {
-    return shell("timeout 30 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " " + self());
+    return shell("timeout 100 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " " + self());
 }
 bool have_launcher() {
     const char* path = std::getenv("RUN_BINARY");
@@ -97,7 +97,7 @@ bool have_launcher() {
 }
 result launched(const std::string& options, const std::string& variables, const char* program = "sums") {
     const std::string launcher = std::getenv("RUN_BINARY");
-    return shell("timeout 30 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " '" + launcher + "' " +
+    return shell("timeout 100 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " '" + launcher + "' " +
                  options + " " + self());
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("under the launcher the survivors of a dead rank go on if both want it
 
 TEST_CASE("under the launcher a rank that does not come is named by those who wait") {
     if (!have_launcher()) return;
-    const result r = launched("-n 3", "COLLX_TIMEOUT=0.5", "hangs");
+    const result r = launched("-n 3", "COLLX_TIMEOUT=3", "hangs");
     INFO(r.text);
     CHECK(r.status == 3);
     CHECK(r.says("timed out waiting for rank 1"));

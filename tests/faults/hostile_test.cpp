@@ -3,7 +3,7 @@
 // Hundreds of hostile connections while eight ranks on eight hosts start: scans, slow and half words, other jobs' and
 // recorded ones, HTTP, noise, at the store and at every rank's door. The ranks compute as if alone, nobody joins them,
 // and no descriptor or memory stays behind.
-// collx-test: serial needs=sodium timeout=120
+// collx-test: serial needs=sodium timeout=240
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
@@ -170,8 +170,8 @@ int start_often(page_of_ranks& page, int r, int store_port) {
         {
             collx::sole_ptr<collx::tcp_server> server;
             if (r == 0) server = collx::make_sole<collx::tcp_server>("127.0.0.1", store_port, key);
-            collx::tcp_store store("127.0.0.1", store_port, collx::deadline::in_ns(20'000 * ms), r, key);
-            auto job = collx::detail::join_by_store(r, ranks, store, 20'000 * ms);
+            collx::tcp_store store("127.0.0.1", store_port, collx::deadline::in_ns(40'000 * ms), r, key);
+            auto job = collx::detail::join_by_store(r, ranks, store, 40'000 * ms);
             const auto& hub = *static_cast<collx::remote_door&>(*job->door).hub();
             for (std::size_t k = 0; k < 4; ++k) {
                 std::uint64_t part;
@@ -188,7 +188,7 @@ int start_often(page_of_ranks& page, int r, int store_port) {
             page.took_ns[r][i].store(collx::now_ns() - begin);
             ::usleep(20'000); // some of it meets a job that is under way
             collx::barrier(world);
-            if (r != 0) store.wait_for_end(collx::deadline::in_ns(5'000 * ms));
+            if (r != 0) store.wait_for_end(collx::deadline::in_ns(20'000 * ms));
         }
         if (i == 0 || i == starts - 1) {
             page.descriptors[r][i != 0].store(open_descriptors());
@@ -232,5 +232,5 @@ TEST_CASE("eight ranks start and compute among two hundred hostile connections")
     const double alone = run_starts(false), attacked = run_starts(true);
     std::printf("start and 20 calls of %d ranks: %.0f ms, among %d hostile connections %.0f ms, ratio %.2f\n", ranks,
                 alone, hostile, attacked, attacked / alone);
-    CHECK(attacked < 15'000); // no time fails a build; this is the deadline
+    CHECK(attacked < 40'000); // no time fails a build; this is the deadline
 }

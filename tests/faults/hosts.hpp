@@ -52,12 +52,16 @@ struct harm {
         ::dup2(nothing, fd);
         ::close(nothing);
     }
-    // All that is connected.
+    // All that is connected to other hosts, whether over TCP or over unix sockets.
     static void cut_all() {
         for (int fd = 3; fd < 64; ++fd) {
             sockaddr_storage a;
             socklen_t bytes = sizeof a;
-            if (::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0 && a.ss_family != AF_UNIX) cut(fd);
+            int type = 0;
+            socklen_t type_bytes = sizeof type;
+            if (::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0 &&
+                ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) == 0 && type == SOCK_STREAM)
+                cut(fd);
         }
     }
 };
@@ -69,11 +73,13 @@ struct cell {
     verb what = verb::all_reduce;
     std::size_t elems = 10;
     int timeout_ms = 30'000;
+    bool is_unix = false; // sockets between the hosts
 };
 
 inline collx::host_description host_of(const cell& c, int r) {
     collx::host_description h = collx::describe_host();
     h.id = "host" + std::to_string(r / c.ranks_per_host);
+    if (c.is_unix) h.address = "unix";
     return h;
 }
 template <collx::Store Store>
@@ -99,6 +105,7 @@ void each_cell(unsigned seed, F&& f, int verbs = static_cast<int>(verb::count)) 
         c.victim = below(static_cast<unsigned>(c.n));
         c.what = static_cast<verb>(v);
         c.elems = v % 3 == 2 ? 100'000 : 10;
+        c.is_unix = (v + static_cast<int>(seed)) % 3 == 0;
         f(c);
     }
 }

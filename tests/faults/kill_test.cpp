@@ -3,7 +3,7 @@
 // SIGKILL of one rank, in every collective, idle, before a call, inside a large one and whenever a seed says: all
 // others get peer_failed with the dead rank's number, soon, whichever rank they waited for themselves, and nobody is
 // told that a call succeeded whose data is wrong.
-// collx-test: serial timeout=180
+// collx-test: serial timeout=300
 #include <sys/time.h>
 
 #include <random>

@@ -3,7 +3,7 @@
 // Communicators where the system gives less than usual: few descriptors, little address space, a small /dev/shm, no
 // more shared memory. Whoever notices throws `resource`; the others hear of it at once instead of waiting for their
 // time-out.
-// collx-test: serial timeout=120
+// collx-test: serial timeout=240
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -45,6 +45,7 @@ void use(collx::communicator& w) {
 TEST_CASE("few descriptors: it works, or every rank gets an error that says so") {
     for (const int n : {3, 8})
         for (const std::size_t descriptors : {4, 5, 6, 7, 8, 10, 64}) {
+            const int limit_ms = descriptors == 64 ? 20'000 : 3'000; // of the start; who cannot say why ends there
             INFO(n << " ranks, " << descriptors << " descriptors");
             processes all;
             const std::string job = new_job();
@@ -52,7 +53,7 @@ TEST_CASE("few descriptors: it works, or every rank gets an error that says so")
                 all.start(r, [&, r] {
                     for (int fd = 3; fd < 100; ++fd) ::close(fd);
                     limit(RLIMIT_NOFILE, descriptors);
-                    collx::communicator world(join(job, r, n, 1'000 * ms));
+                    collx::communicator world(join(job, r, n, limit_ms * ms));
                     world.set_timeout(std::chrono::seconds(20));
                     use(world);
                     auto half = world.split(r % 2);
@@ -69,7 +70,7 @@ TEST_CASE("few descriptors: it works, or every rank gets an error that says so")
                 if (all[r].has_thrown)
                     CHECK((all[r].code == errc::resource || all[r].code == errc::peer_failed ||
                            all[r].says("rank 0 did not")));
-                CHECK(all[r].took_ns < 5'000 * ms);
+                CHECK(all[r].took_ns < 15'000 * ms);
             }
             CHECK((good == n || good == 0));
             if (descriptors == 64) CHECK(good == n);
@@ -120,7 +121,7 @@ TEST_CASE("little address space: communicators until none fits, then every rank 
         INFO(all[r].what);
         CHECK(all[r].is_ok());
         CHECK(page->ranks[r].calls >= 1);
-        CHECK(all[r].took_ns < 10'000 * ms);
+        CHECK(all[r].took_ns < 25'000 * ms);
     }
 #endif
 }
@@ -156,7 +157,7 @@ TEST_CASE("shared memory ends at any moment: no signal, no wait for the time-out
             CHECK(all[r].has_thrown);
             CHECK((all[r].code == errc::resource || (r != victim && all[r].code == errc::peer_failed)));
             if (r != victim) CHECK(all[r].peer == victim);
-            CHECK(all[r].took_ns < 5'000 * ms);
+            CHECK(all[r].took_ns < 15'000 * ms);
         }
     }
     CHECK(failed_rounds >= 9);

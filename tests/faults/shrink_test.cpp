@@ -2,7 +2,7 @@
 //
 // shrink() of ranks that are processes on several hosts: whoever is killed, wherever, also while the others shrink, the
 // rest goes on with a communicator that all of them have alike.
-// collx-test: serial timeout=180
+// collx-test: serial timeout=300
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 
@@ -110,7 +110,7 @@ TEST_CASE("survivors of killed ranks and hosts go on, again and again") {
             }
             CHECK(all[me].is_ok());
             CHECK(page->bits[me] == (((1u << r.n) - 1) & ~dead));
-            CHECK(page->took_ns[me] < 3'000 * ms);
+            CHECK(page->took_ns[me] < 15'000 * ms);
             watch.add(page->took_ns[me]);
         }
     }

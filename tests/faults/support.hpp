@@ -4,8 +4,6 @@
 // test what they saw and when, and calls of every collective that check their own results.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <climits>
 #include <cstdint>
@@ -36,23 +34,6 @@ struct report {
     of_rank ranks[processes::most];
 };
 
-template <class T>
-class shared_page {
-public:
-    shared_page() {
-        void* p = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED) std::abort();
-        page_ = static_cast<T*>(p);
-    }
-    shared_page(const shared_page&) = delete;
-    ~shared_page() { ::munmap(page_, sizeof(T)); }
-    T* operator->() const { return page_; }
-    T& operator*() const { return *page_; }
-
-private:
-    T* page_;
-};
-
 inline std::string new_job() {
     static int count = 0;
     return "faults-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
@@ -66,10 +47,6 @@ inline collx::counted_ptr<collx::job> join(const std::string& name, int rank, in
     s.checked = false;
     return collx::make_counted<collx::job>(collx::join_shm(name.c_str(), rank, n, collx::deadline::in_ns(timeout_ns)),
                                            rank, n, s, false);
-}
-
-inline void wait_until(const std::atomic<int>& value, int at_least) {
-    for (int i = 0; i < 20'000 && value.load() < at_least; ++i) ::usleep(500);
 }
 
 struct wrong_data : collx::error {
@@ -168,7 +145,7 @@ private:
 // Calls until an error comes (at most `limit_ms`), writes it down, and calls once more: a communicator that failed
 // stays failed.
 template <class F>
-void until_error(report& to, int rank, F&& call, int limit_ms = 15'000) {
+void until_error(report& to, int rank, F&& call, int limit_ms = 30'000) {
     auto& mine = to.ranks[rank];
     mine.code = mine.second_code = -1;
     const std::int64_t until = collx::now_ns() + limit_ms * ms;
@@ -216,7 +193,9 @@ struct stopwatch {
     }
 };
 
-// What every survivor must have seen: `code` naming `guilty`, twice, and the first time within 3 s.
+// What every survivor must have seen: `code` naming `guilty`, twice, and the first time long before the time-outs of
+// the tests that do not test them (30 s). How long it took is printed by the stopwatch; on a busy machine it says
+// nothing.
 inline void check_survivors(const processes& all, const report& seen, int n, int guilty, collx::errc code,
                             stopwatch& watch) {
     for (int r = 0; r < n; ++r) {
@@ -230,7 +209,7 @@ inline void check_survivors(const processes& all, const report& seen, int n, int
         CHECK(s.second_code == static_cast<int>(code));
         CHECK(s.second_peer == guilty);
         const std::int64_t took = s.ended_ns - seen.struck_ns.load();
-        CHECK(took < 3'000 * ms);
+        CHECK(took < 15'000 * ms);
         watch.add(took > 0 ? took : 0);
     }
 }

@@ -2,7 +2,7 @@
 //
 // Every file of the committed corpora, and each of them with bytes changed, through its fuzz target.
 //
-// collx-test: timeout=120
+// collx-test: timeout=240
 #include "fuzz/targets.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 #include <catch2/catch.hpp>
 
 TEST_CASE("the corpora run through their targets") {
-    const auto corpus = std::filesystem::path(__FILE__).parent_path() / "corpus";
+    const auto corpus = std::filesystem::path(COLLX_SOURCE_DIR "/tests/fuzz/corpus");
     std::mt19937 random(20261121);
     for (const auto& t : collx_fuzz::targets) {
         std::vector<std::string> files;

@@ -322,6 +322,19 @@ inline void cards(input in) {
     } catch (const error&) {
     }
     try {
+        const chosen_address c =
+            choose_address(text, "", {{"lo", "127.0.0.1"}, {"eth0", "10.1.2.3"}, {"eth0", "fd00::1"}});
+        require(!c.address.empty() && !c.why.empty(), "an address that is none");
+    } catch (const error&) {
+    }
+    try {
+        const std::string_view name = std::string_view(text).substr(0, detail::unix_name_bytes);
+        const socket_address a = detail::unix_address((how & 1) != 0 ? "/run" : "", name);
+        require(a.bytes <= sizeof(sockaddr_un), "a name that is too long");
+        require(!detail::is_unix_name(name) || detail::unix_name_of(a) == name, "a name that does not come back");
+    } catch (const error&) {
+    }
+    try {
         (void)unique_id::from_text(text).job(0);
     } catch (const error&) {
     }

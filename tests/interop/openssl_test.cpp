@@ -3,7 +3,7 @@
 // Sealed connections: what is changed, repeated, swapped, cut off or put in between is found; what is not arrives, on
 // good days and bad, alone and under a communicator; what it costs.
 //
-// collx-test: needs=openssl timeout=120
+// collx-test: needs=openssl timeout=240
 #include <collx/interop/openssl.hpp>
 
 #include <collx/collx.hpp>

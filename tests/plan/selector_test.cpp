@@ -121,3 +121,14 @@ TEST_CASE("ranks that share hosts go host by host, each alone on its host do not
     CHECK(&collx::select<collective::all_reduce>(me.cache, alone) ==
           &me.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
 }
+
+TEST_CASE("two ranks on two hosts exchange everything up to half a MiB, more of them halve and double") {
+    rank two(1, 2), four(1, 4);
+    const auto chosen = [](rank& me, std::size_t bytes) {
+        return &collx::select<collective::all_reduce>(me.cache,
+                                                      {.bytes = bytes, .ranks = me.net.size(), .windows = false});
+    };
+    CHECK(chosen(two, 512 * 1024) == &two.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
+    CHECK(chosen(two, 512 * 1024 + 4) == &two.cache.bind(algo::ring_all_reduce{}, 0));
+    CHECK(chosen(four, 32 * 1024 + 4) == &four.cache.bind(algo::halving_doubling_all_reduce{}, 0));
+}

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -77,8 +78,8 @@ public:
         ::_exit(code);
     }
 
-    // Waits for all; kills those still there after `limit_ms`.
-    void wait(int limit_ms = 20'000) {
+    // Waits for all; kills those still there after `limit_ms`, which is for hangs: longer than a busy machine takes.
+    void wait(int limit_ms = 45'000) {
         const std::int64_t until = collx::now_ns() + std::int64_t{limit_ms} * 1'000'000;
         for (int i = 0; i < most; ++i) {
             while (pids_[i] > 0) {
@@ -105,5 +106,30 @@ private:
     outcome* outcomes_;
     pid_t pids_[most] = {};
 };
+
+// Memory that the test shares with the processes it starts. Zeroed.
+template <class T>
+class shared_page {
+public:
+    shared_page() {
+        void* p = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED) std::abort();
+        page_ = static_cast<T*>(p);
+    }
+    shared_page(const shared_page&) = delete;
+    ~shared_page() { ::munmap(page_, sizeof(T)); }
+    T* operator->() const { return page_; }
+    T& operator*() const { return *page_; }
+
+private:
+    T* page_;
+};
+
+// Events instead of sleeps: waits until `value` is there, for as long as no test should take.
+inline bool wait_until(const std::atomic<int>& value, int at_least) {
+    for (const std::int64_t until = collx::now_ns() + 30'000'000'000; value.load() < at_least; ::usleep(500))
+        if (collx::now_ns() > until) return false;
+    return true;
+}
 
 } // namespace collx_test

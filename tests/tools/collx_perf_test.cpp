@@ -224,8 +224,8 @@ TEST_CASE("who waits keeps a library's traffic going, spinning and napping") {
         REQUIRE(memory != MAP_FAILED);
         std::atomic<int> calls{0};
         std::thread waiting([&] { harness(memory, 0, 2, cores).barrier([&] { ++calls; }, 100'000); });
-        // The other comes only when it has seen two calls, or after ten seconds.
-        for (int ms = 0; ms < 10'000 && calls < 2; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        // The other comes only when it has seen two calls, or after half a minute.
+        for (int ms = 0; ms < 30'000 && calls < 2; ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         const int seen = calls;
         harness(memory, 1, 2, cores).barrier();
         waiting.join();

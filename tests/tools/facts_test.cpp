@@ -18,8 +18,7 @@ constexpr const char* begin_mark = "<!-- collx_facts begin -->\n";
 constexpr const char* end_mark = "<!-- collx_facts end -->";
 
 std::string page(const char* name) {
-    const std::string here = __FILE__;
-    std::ifstream file(here.substr(0, here.rfind("tests/tools/")) + "docs/" + name);
+    std::ifstream file(std::string(COLLX_SOURCE_DIR "/docs/") + name);
     std::stringstream text;
     text << file.rdbuf();
     return text.str();

@@ -53,7 +53,7 @@ struct finished {
 inline finished run_program(const std::string& path, const std::string& arguments, const std::string& before = "") {
     const temporary_file errors;
     const std::string line =
-        before + " timeout -k 5 50 '" + path + "' " + arguments + " 2>'" + errors.path() + "' </dev/null";
+        before + " timeout -k 5 120 '" + path + "' " + arguments + " 2>'" + errors.path() + "' </dev/null";
     finished f;
     std::FILE* pipe = ::popen(line.c_str(), "r");
     if (pipe == nullptr) return f;

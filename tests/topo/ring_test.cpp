@@ -119,8 +119,7 @@ TEST_CASE("the ring through 0, 2, 4 and 6 is twice as wide through their neighbo
     CHECK(count("#ffd8a8") == 4);
     CHECK(count("#d9480f") == 8);
     CHECK(count("#c8c8c8") == 8 + 8 + 8); // double, single, to cards
-    const std::string self = __FILE__;
-    std::ifstream file(self.substr(0, self.rfind("tests/topo/")) + "docs/design/cube_mesh_ring.svg");
+    std::ifstream file(COLLX_SOURCE_DIR "/docs/design/cube_mesh_ring.svg");
     std::stringstream documented;
     documented << file.rdbuf();
     CHECK(documented.str() == svg);

@@ -33,8 +33,9 @@ inline bool is_message(const std::byte* from, std::uint64_t message, std::size_t
 // Both ends wait with a deadline, so that a lost message is a failed test and not a hang.
 template <class Look>
 bool wait_until(Look&& look) {
-    const auto until = collx::deadline::in_ns(20'000'000'000);
-    for (collx::backoff b(collx::wait_policy{.spins = 100, .nap_after_ns = 2'000'000}); !look();)
+    const auto until = collx::deadline::in_ns(60'000'000'000);
+    // Naps soon: where other programs keep the cores busy, a yield waits for the turns of all of them.
+    for (collx::backoff b(collx::wait_policy{.spins = 100, .nap_after_ns = 200'000}); !look();)
         if (b.pause() && until.passed()) return false;
     return true;
 }

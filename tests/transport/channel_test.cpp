@@ -2,7 +2,7 @@
 //
 // The contract of channels, for memory that threads share and for memory that processes share.
 //
-// collx-test: timeout=120
+// collx-test: timeout=240
 #include <collx/transport/memory.hpp>
 #include <collx/transport/shm.hpp>
 

@@ -34,7 +34,16 @@ inline int lines_with(const char* file, const char* text) {
     std::fclose(f);
     return n;
 }
-inline int unix_sockets_named(const char* text) { return lines_with("/proc/net/unix", text); }
+// Ends of connections and the listener, which all show its name. Of one job: others may be under way on this machine.
+inline int unix_sockets_of(const std::string& job) {
+    return lines_with("/proc/net/unix", collx::detail::name_of_job(job.c_str()).address.sun_path + 1);
+}
+// Until rank 0 listens and `guests` others have knocked.
+inline bool wait_for_guests(const std::string& job, int guests) {
+    for (const auto until = collx::deadline::in_ns(20'000'000'000); unix_sockets_of(job) < 1 + guests; ::usleep(1000))
+        if (until.passed()) return false;
+    return true;
+}
 
 inline int entries_of(const char* folder) {
     DIR* d = ::opendir(folder);
@@ -45,13 +54,23 @@ inline int entries_of(const char* folder) {
     return n;
 }
 
+// Names in /dev/shm that are collx's; what other programs do there is their business.
+inline int shm_names() {
+    DIR* d = ::opendir("/dev/shm");
+    if (d == nullptr) return -1;
+    int n = 0;
+    while (const dirent* e = ::readdir(d)) n += std::strstr(e->d_name, "collx") != nullptr;
+    ::closedir(d);
+    return n;
+}
+
 struct counts {
     int descriptors, shared_mappings, shm_names;
     bool operator==(const counts&) const = default;
 };
 // Mappings of memfds, not all mappings: malloc makes those as it likes.
 inline counts count_mine() {
-    return {entries_of("/proc/self/fd"), lines_with("/proc/self/maps", "memfd:collx"), entries_of("/dev/shm")};
+    return {entries_of("/proc/self/fd"), lines_with("/proc/self/maps", "memfd:collx"), collx_test::shm_names()};
 }
 
 } // namespace collx_test

@@ -3,7 +3,7 @@
 // Joining a job of processes: that it works, that every way of doing it wrong is answered on all ranks with the same
 // typed error, that nothing stays behind. Hostile clients, limits and deaths are in shm_fault_test.cpp.
 //
-// collx-test: sanitize=address serial timeout=120
+// collx-test: sanitize=address serial timeout=240
 #include <collx/transport/shm.hpp>
 
 #include <catch2/catch.hpp>
@@ -20,14 +20,14 @@ TEST_CASE("ranks that join see one memory") {
         processes p;
         for (int r = ranks - 1; r >= 0; --r)
             p.start(r, [&] {
-                auto a = join_shm(job.c_str(), r, ranks, deadline::in_ns(10'000'000'000));
+                auto a = join_shm(job.c_str(), r, ranks, deadline::in_ns(20'000'000'000));
                 auto& h = a->header();
                 if (static_cast<int>(h.arrived.load()) != ranks || h.ranks != ranks || h.pid[r].load() != ::getpid())
                     return 2;
                 // Each adds to one word; the last one knows that the memory is the same for all.
                 auto& sum = *reinterpret_cast<std::atomic<int>*>(a->at(a->bytes() / 2));
                 sum.fetch_add(r + 1);
-                for (const auto until = deadline::in_ns(5'000'000'000); sum.load() != ranks * (ranks + 1) / 2;)
+                for (const auto until = deadline::in_ns(20'000'000'000); sum.load() != ranks * (ranks + 1) / 2;)
                     if (until.passed()) return 3;
                 return 0;
             });
@@ -63,7 +63,7 @@ TEST_CASE("ranks that disagree about the size all hear who says what") {
     for (int r = 0; r < 5; ++r)
         p.start(r, [&] {
             if (r == 4) ::usleep(50'000);
-            return join_and_leave(job, r, r == 3 ? 4 : 5, 5000);
+            return join_and_leave(job, r, r == 3 ? 4 : 5, 20'000);
         });
     p.wait();
     for (int r = 0; r < 5; ++r) {
@@ -75,32 +75,42 @@ TEST_CASE("ranks that disagree about the size all hear who says what") {
 }
 
 TEST_CASE("ranks whose settings differ all hear who says what") {
-    for (const int n : {2, 5}) {
-        const std::string job = fresh_job();
-        processes p;
-        for (int r = 0; r < n; ++r)
-            p.start(r, [&] {
-                const char* mine = r == n - 1 ? "version=1 checked=1 lending=0" : "version=1 checked=0 lending=0";
-                (void)join_shm(job.c_str(), r, n, deadline::in_ns(10'000'000'000), std::size_t{1} << 30, mine);
-                return 0;
-            });
-        p.wait();
-        for (int r = 0; r < n; ++r) {
-            INFO(p[r].what);
-            CHECK(p[r].code == errc::mismatch);
-            CHECK(p[r].peer == n - 1);
-            CHECK(p[r].says(("rank " + std::to_string(n - 1) + " says checked=1, rank 0 says checked=0").c_str()));
+    const struct {
+        const char *odd, *others, *says;
+        errc code;
+    } table[] = {{"version=1 checked=1 lending=0", "version=1 checked=0 lending=0",
+                  "says checked=1, rank 0 says checked=0", errc::mismatch},
+                 {"version=1 protection=none key=none", "version=1 protection=auth_only key=77",
+                  "says protection=none, rank 0", errc::security},
+                 {"version=1 protection=auth_only key=5", "version=1 protection=auth_only key=77",
+                  "says key=5, rank 0 says key=77", errc::security}};
+    for (const auto& c : table)
+        for (const int n : {2, 5}) {
+            const std::string job = fresh_job();
+            processes p;
+            for (int r = 0; r < n; ++r)
+                p.start(r, [&] {
+                    const char* mine = r == n - 1 ? c.odd : c.others;
+                    (void)join_shm(job.c_str(), r, n, deadline::in_ns(10'000'000'000), std::size_t{1} << 30, mine);
+                    return 0;
+                });
+            p.wait();
+            for (int r = 0; r < n; ++r) {
+                INFO(p[r].what);
+                CHECK(p[r].code == c.code);
+                CHECK(p[r].peer == n - 1);
+                CHECK(p[r].says(("rank " + std::to_string(n - 1) + " " + c.says).c_str()));
+            }
         }
-    }
 }
 
 TEST_CASE("a rank number given twice is an error on all ranks, with both processes named") {
     const std::string job = fresh_job();
     processes p;
-    for (int r = 0; r < 3; ++r) p.start(r, [&] { return join_and_leave(job, r, 4, 5000); });
+    for (int r = 0; r < 3; ++r) p.start(r, [&] { return join_and_leave(job, r, 4, 20'000); });
     p.start(3, [&] {
         ::usleep(100'000);
-        return join_and_leave(job, 2, 4, 5000);
+        return join_and_leave(job, 2, 4, 20'000);
     });
     p.wait();
     for (int r = 0; r < 4; ++r) {
@@ -108,23 +118,26 @@ TEST_CASE("a rank number given twice is an error on all ranks, with both process
         CHECK(p[r].code == errc::mismatch);
         CHECK(p[r].peer == 2);
         CHECK(p[r].says("two processes say they are rank 2"));
-        CHECK(p[r].took_ns < 2'000'000'000);
+        CHECK(p[r].took_ns < 15'000'000'000); // not their time
     }
 }
 
 TEST_CASE("a second rank 0 hears which process was first, and the job goes on without it") {
     const std::string job = fresh_job();
+    shared_page<std::atomic<int>> refused;
     processes p;
-    p.start(0, [&] { return join_and_leave(job, 0, 2, 5000); });
+    p.start(0, [&] { return join_and_leave(job, 0, 2, 20'000); });
     const pid_t first = p.pid(0);
     p.start(1, [&] {
-        ::usleep(100'000);
-        return join_and_leave(job, 0, 2, 5000);
+        if (!wait_for_guests(job, 0)) return 9;
+        try {
+            return join_and_leave(job, 0, 2, 20'000);
+        } catch (const error&) {
+            refused->store(1);
+            throw;
+        }
     });
-    p.start(2, [&] {
-        ::usleep(300'000);
-        return join_and_leave(job, 1, 2, 5000);
-    });
+    p.start(2, [&] { return wait_until(*refused, 1) ? join_and_leave(job, 1, 2, 20'000) : 9; });
     p.wait();
     INFO(p[1].what);
     CHECK(p[0].is_ok());
@@ -136,7 +149,7 @@ TEST_CASE("a second rank 0 hears which process was first, and the job goes on wi
 TEST_CASE("ranks that do not come are named on all ranks that did, when the time is over and not before") {
     const std::string job = fresh_job();
     processes p;
-    for (const int r : {0, 1, 5}) p.start(r, [&] { return join_and_leave(job, r, 9, 400); });
+    for (const int r : {0, 1, 5}) p.start(r, [&] { return join_and_leave(job, r, 9, 2000); }); // they start apart
     p.wait();
     for (const int r : {0, 1, 5}) {
         INFO("rank " << r << ": " << p[r].what);
@@ -144,20 +157,20 @@ TEST_CASE("ranks that do not come are named on all ranks that did, when the time
         CHECK(p[r].peer == 2);
         CHECK(p[r].says("6 of 9 ranks did not come: 2-4, 6-8"));
         CHECK(p[r].took_ns > 300'000'000);
-        CHECK(p[r].took_ns < 1'000'000'000);
+        CHECK(p[r].took_ns < 15'000'000'000);
     }
 }
 
 TEST_CASE("the most impatient rank ends the waiting of all") {
     const std::string job = fresh_job();
     processes p;
-    for (int r = 0; r < 3; ++r) p.start(r, [&] { return join_and_leave(job, r, 4, r == 1 ? 400 : 8000); });
+    for (int r = 0; r < 3; ++r) p.start(r, [&] { return join_and_leave(job, r, 4, r == 1 ? 1500 : 30'000); });
     p.wait();
     for (int r = 0; r < 3; ++r) {
         INFO("rank " << r << ": " << p[r].what);
         CHECK(p[r].code == errc::timeout);
         CHECK(p[r].says("1 of 4 ranks did not come: 3"));
-        CHECK(p[r].took_ns < 1'000'000'000);
+        CHECK(p[r].took_ns < 15'000'000'000);
     }
 }
 
@@ -178,8 +191,8 @@ TEST_CASE("jobs of different names do not see each other") {
     const std::string job = fresh_job(), other = fresh_job();
     processes p;
     for (int r = 0; r < 2; ++r) {
-        p.start(r, [&] { return join_and_leave(job, r, 2, 5000); });
-        p.start(2 + r, [&] { return join_and_leave(other, r, 2, 5000); });
+        p.start(r, [&] { return join_and_leave(job, r, 2, 20'000); });
+        p.start(2 + r, [&] { return join_and_leave(other, r, 2, 20'000); });
     }
     p.start(4, [&] { return join_and_leave(other + "x", 1, 2, 300); });
     p.wait();
@@ -191,7 +204,7 @@ TEST_CASE("jobs of different names do not see each other") {
 }
 
 TEST_CASE("what no job can be is refused at once") {
-    const auto until = deadline::in_ns(200'000'000);
+    const auto until = deadline::in_ns(10'000'000'000);
     const auto code_of = [&](const char* job, int rank, int ranks) {
         try {
             (void)join_shm(job, rank, ranks, until);
@@ -214,8 +227,9 @@ TEST_CASE("what no job can be is refused at once") {
 TEST_CASE("a rank that dies while the others wait ends the start at once, by name") {
     const std::string job = fresh_job();
     processes p;
-    for (const int r : {0, 1, 2}) p.start(r, [&] { return join_and_leave(job, r, 4, 8000); });
-    ::usleep(200'000);
+    for (const int r : {0, 1, 2}) p.start(r, [&] { return join_and_leave(job, r, 4, 30'000); });
+    REQUIRE(wait_for_guests(job, 2));
+    ::usleep(200'000); // for their words
     const pid_t victim = p.pid(2);
     ::kill(victim, SIGKILL);
     p.wait();
@@ -224,22 +238,23 @@ TEST_CASE("a rank that dies while the others wait ends the start at once, by nam
         INFO("rank " << r << ": " << p[r].what);
         CHECK(p[r].code == errc::peer_failed);
         CHECK(p[r].peer == 2);
-        CHECK(p[r].took_ns < 2'000'000'000);
+        CHECK(p[r].took_ns < 15'000'000'000);
     }
 }
 
 TEST_CASE("rank 0 dying while the others wait ends their start at once") {
     const std::string job = fresh_job();
     processes p;
-    for (const int r : {0, 1, 2}) p.start(r, [&] { return join_and_leave(job, r, 4, 8000); });
-    ::usleep(200'000);
+    for (const int r : {0, 1, 2}) p.start(r, [&] { return join_and_leave(job, r, 4, 30'000); });
+    REQUIRE(wait_for_guests(job, 2));
+    ::usleep(200'000); // for their words
     ::kill(p.pid(0), SIGKILL);
     p.wait();
     for (const int r : {1, 2}) {
         INFO("rank " << r << ": " << p[r].what);
         CHECK(p[r].code == errc::peer_failed);
         CHECK(p[r].peer == 0);
-        CHECK(p[r].took_ns < 2'000'000'000);
+        CHECK(p[r].took_ns < 15'000'000'000);
     }
 }
 
@@ -283,5 +298,5 @@ TEST_CASE("a thousand jobs leave no descriptor, mapping or name behind") {
         CHECK(p[r].is_ok());
     }
     CHECK(count_mine() == before);
-    CHECK(unix_sockets_named(detail::name_of_job(job.c_str()).address.sun_path + 1) == 0);
+    CHECK(unix_sockets_of(job) == 0);
 }

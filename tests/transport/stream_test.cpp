@@ -3,18 +3,21 @@
 // The contract of channels over connections (TCP of both families and unix sockets, on good days and bad), what a
 // stream does with nonsense and with ends of all kinds, and the door that strangers knock at.
 //
-// collx-test: timeout=120
+// collx-test: timeout=240
 #include <collx/transport/remote_links.hpp>
 #include <collx/transport/socket_hub.hpp>
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "support/faulty_sockets.hpp"
+#include "support/skip.hpp"
 #include "transport/channel_contract.hpp"
 
 using namespace collx;
@@ -225,7 +228,7 @@ TEST_CASE("news of a failure is said again over the connection that replaces one
     left.close();
     left.open(std::move(second.first), nullptr, false);
     right.open(std::move(second.second), nullptr, false);
-    for (const deadline until = deadline::in_ns(5'000'000'000); right.heard_failure() == 0 && !until.passed();) {
+    for (const deadline until = deadline::in_ns(30'000'000'000); right.heard_failure() == 0 && !until.passed();) {
         (void)left.move();
         (void)right.move();
     }
@@ -242,7 +245,7 @@ TEST_CASE("a rank whose door is closed is found gone, however early its system s
         hub, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = {.depth = 2, .slot_bytes = page_bytes}, .ports = 1});
     links.begin(failed);
     (void)links.tx(0, 0);
-    for (const deadline until = deadline::in_ns(5'000'000'000); links.find_gone(0, now_ns()) != 0 && !until.passed();)
+    for (const deadline until = deadline::in_ns(30'000'000'000); links.find_gone(0, now_ns()) != 0 && !until.passed();)
         (void)links.move();
     CHECK(links.find_gone(0, now_ns()) == 0);
     links.say_bye();
@@ -355,8 +358,10 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
             knock(&other, sizeof other);
         };
         int came = 0;
-        const auto look = [&](std::uint64_t id) {
-            for (int i = 0; i < 20; ++i) {
+        // Until `expected` have come, and a little longer. (What was sent may take a while on a busy machine.)
+        const auto look = [&](std::uint64_t id, int expected) {
+            const deadline until = deadline::in_ns(20'000'000'000);
+            for (int i = 0; i < 20 || (came < expected && !until.passed()); ++i) {
                 hub.look(id, [&](const detail::stream_hello& heard, descriptor, const detail::secret&) {
                     came += heard.from == 1;
                 });
@@ -370,17 +375,17 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         changed([](auto& x) { x.token[0] = 0; });
         changed([](auto& x) { x.magic ^= 1; });
         changed([](auto& x) { x.from_side = static_cast<detail::stream_hello::side>(3); });
-        look(42);
+        look(42, 0);
         CHECK(came == 0);
         knock(&h, sizeof h);
         changed([](auto& x) { x.communicator = 43; });
-        look(42);
+        look(42, 1);
         CHECK(came == 1);
-        look(43); // it waited until somebody asked for it
+        look(43, 2); // it waited until somebody asked for it
         CHECK(came == 2);
         for (int i = 0; i < 200; ++i) knock("x", 1);
         changed([](auto& x) { x.communicator = 44; });
-        look(44); // the most silent had to go
+        look(44, 3); // the most silent had to go
         CHECK(came == 3);
     }
     CHECK(open_descriptors() == before);
@@ -475,4 +480,153 @@ TEST_CASE("after a failure nothing goes from or to the user's memory") {
         CHECK(rx.has_landed() == wanted);
         if (!wanted) CHECK(std::memcmp(rx.peek(a.bytes), original.data(), a.bytes) == 0);
     }
+}
+
+// ---------------------------------------------------------------------------------------------- doors of unix sockets
+namespace {
+
+constexpr char a_token[] = "0123456789abcdef0123456789abcdef";
+constexpr channel_shape small_shape{.depth = 2, .slot_bytes = page_bytes};
+
+// A connection that is refused for now: the queue of a unix socket is full.
+struct full_queue {
+    static inline std::atomic<int> left{0};
+    static int connect(int fd, const sockaddr* a, socklen_t bytes) {
+        if (left.fetch_sub(1) > 0) return errno = EAGAIN, -1;
+        return ::connect(fd, a, bytes);
+    }
+};
+constexpr socket_calls full_queue_calls{::socket, full_queue::connect, ::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
+
+// Runs f as another user; false where this process may not.
+template <class F>
+bool as_another_user(F&& f) {
+    if (::geteuid() != 0) return false;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::alarm(20);
+        if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+        ::_exit(f() ? 0 : 2);
+    }
+    int status = 1;
+    return child > 0 && ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+} // namespace
+
+TEST_CASE("names of unix sockets are of one length, and what is no name of ours is not taken for one") {
+    const std::string name = detail::new_unix_name();
+    CHECK(detail::is_unix_name(name));
+    CHECK(name != detail::new_unix_name());
+    for (const char* directory : {"", "/run/collx"}) {
+        const socket_address a = detail::unix_address(directory, name);
+        CHECK(a.is_unix());
+        CHECK(detail::unix_name_of(a) == name);
+    }
+    for (const char* other :
+         {"", "collx", "../../../etc/passwd-aaaaaa", "collx0123456789abcde/0123", "collx0123456789ABCDEF0123"})
+        CHECK(!detail::is_unix_name(other));
+    CHECK_THROWS_AS(detail::unix_address(std::string(100, 'd'), name), error);
+}
+
+TEST_CASE("a rank comes through a unix door with a long queue, and a closed one is found gone") {
+    socket_address at[2];
+    descriptor doors[2];
+    for (int r = 0; r < 2; ++r)
+        at[r] = detail::unix_address("", detail::new_unix_name()), doors[r] = socket_hub::listen_on(at[r]);
+    const std::vector<socket_address> peers{at[0], at[1]};
+    auto zero = make_counted<socket_hub>(std::move(doors[0]), a_token, peers, 0, full_queue_calls);
+    auto one = make_counted<socket_hub>(std::move(doors[1]), a_token, peers, 0, full_queue_calls);
+    CHECK(one->is_unix());
+    std::atomic<std::uint64_t> failed{0}, other_failed{0};
+    {
+        full_queue::left = 3;
+        remote_links here(one, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+        remote_links there(zero, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+        here.begin(failed), there.begin(other_failed);
+        auto tx = here.tx(0, 0);
+        auto rx = there.rx(0, 1);
+        tx.commit(0, 9);
+        CHECK(wait_until([&] { return here.move(), there.move(), rx.has_message(); }));
+        CHECK(full_queue::left < 0);
+        CHECK((failed == 0 && other_failed == 0));
+        here.say_bye(), there.say_bye();
+    }
+    zero = {};
+    for (const int rank : {0, 1}) { // a closed door refuses at once, whoever knocks
+        socket_address mine = detail::unix_address("", detail::new_unix_name());
+        descriptor door = socket_hub::listen_on(mine);
+        auto hub = make_counted<socket_hub>(std::move(door), a_token,
+                                            rank == 0 ? std::vector{mine, at[0]} : std::vector{at[0], mine}, 0);
+        failed = 0;
+        remote_links links(hub, {.id = 2, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+        links.begin(failed);
+        (void)links.tx(0, 1 - rank);
+        CHECK(wait_until([&] { return links.move(), links.find_gone(1 - rank, now_ns()) == 1 - rank; }));
+        CHECK(failed == 0);
+        links.say_bye();
+    }
+}
+
+TEST_CASE("a process of another user neither comes in through a unix door nor is taken for a rank") {
+    if (::geteuid() != 0) return skip("being another user needs root");
+    socket_address at = detail::unix_address("", detail::new_unix_name());
+    descriptor listener = socket_hub::listen_on(at);
+    socket_hub hub(std::move(listener), a_token, {at, at}, 0);
+    const detail::stream_hello h = hub.hello(42, 1, 0, small_shape);
+    std::atomic<int> came{0};
+    std::atomic<bool> is_over{false};
+    std::thread door([&] {
+        while (!is_over) {
+            hub.look(42, [&](const detail::stream_hello&, descriptor, const detail::secret&) { ++came; });
+            ::usleep(500);
+        }
+    });
+    const auto knock = [&] { // true if it was closed without a word
+        const descriptor s(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        const timeval patience{1, 500'000};
+        ::setsockopt(s.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        char c;
+        if (::connect(s.get(), at.get(), at.bytes) != 0 || ::send(s.get(), &h, sizeof h, MSG_NOSIGNAL) < 0) return true;
+        const ssize_t n = ::recv(s.get(), &c, 1, 0);
+        return n == 0 || (n < 0 && errno == ECONNRESET);
+    };
+    CHECK(as_another_user(knock));
+    CHECK(came == 0);
+    (void)knock(); // this user's comes in
+    is_over = true;
+    door.join();
+    CHECK(came == 1);
+
+    // The other way round: somebody else has taken the name.
+    int ready[2];
+    REQUIRE(::pipe(ready) == 0);
+    const socket_address theirs = detail::unix_address("", detail::new_unix_name());
+    const pid_t squatter = ::fork();
+    if (squatter == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::alarm(20);
+        if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+        socket_address a = theirs;
+        const descriptor d = socket_hub::listen_on(a);
+        (void)!::write(ready[1], "x", 1);
+        for (;;) ::pause();
+    }
+    char c;
+    REQUIRE(::read(ready[0], &c, 1) == 1);
+    ::close(ready[0]), ::close(ready[1]);
+    socket_address mine = detail::unix_address("", detail::new_unix_name());
+    descriptor my_door = socket_hub::listen_on(mine);
+    auto mine_hub = make_counted<socket_hub>(std::move(my_door), a_token, std::vector{theirs, mine}, 0);
+    std::atomic<std::uint64_t> failed{0};
+    remote_links links(mine_hub, {.id = 3, .rank = 1, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+    links.begin(failed);
+    (void)links.tx(0, 0);
+    CHECK(wait_until([&] { return links.move(), failed != 0; }));
+    CHECK(failure(failed).code() == errc::security);
+    CHECK(failure(failed).rank() == 0);
+    links.say_bye();
+    ::kill(squatter, SIGKILL);
+    ::waitpid(squatter, nullptr, 0);
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include <collx/bootstrap/environment.hpp>
+#include <collx/bootstrap/protection.hpp>
 
 #include "facts.hpp"
 
@@ -81,6 +82,12 @@ inline void find_half_sets(findings& out, const environment& env) {
         }
 }
 
+/// Whether ranks without COLLX_ADDRESS listen on their way to the store.
+inline bool is_towards_store(const job_description& d) {
+    const std::string at = collx::detail::address_of_store(d.store);
+    return !at.empty() && !collx::detail::is_loopback(collx::detail::numeric_address(at, 0));
+}
+
 /// What would stop a job of several ranks before they meet.
 inline void find_launcher_problems(findings& out, const job_description& d, const environment& env) {
     if (d.found_by == std::string("alone") && env.get("COLLX_BOOTSTRAP") == nullptr) find_half_sets(out, env);
@@ -89,7 +96,8 @@ inline void find_launcher_problems(findings& out, const job_description& d, cons
     if (d.local_size < d.size && d.store.empty())
         out.problems.push_back({here + ", and a job without a store cannot exchange addresses between hosts",
                                 "name a store in COLLX_STORE", true});
-    else if (d.local_size < d.size && env.get("COLLX_ADDRESS") == nullptr && env.get("COLLX_HOST_ID") == nullptr)
+    else if (d.local_size < d.size && env.get("COLLX_ADDRESS") == nullptr && env.get("COLLX_HOST_ID") == nullptr &&
+             !is_towards_store(d))
         out.problems.push_back(
             {here + ", and nothing says where others can reach this one",
              "set COLLX_ADDRESS to this host's own address, and give the job a key, see docs/security.md", true});

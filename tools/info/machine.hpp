@@ -22,6 +22,7 @@
 #include <sstream>
 #include <string>
 
+#include <collx/topo/discovery.hpp>
 #include <collx/transport/shm.hpp>
 #include <collx/transport/wait.hpp>
 
@@ -121,6 +122,54 @@ inline section machine_section(findings& out) {
     if (available && *available < (std::uint64_t{256} << 20))
         out.problems.push_back({"only " + size_text(static_cast<double>(*available)) + " of memory are available",
                                 "end other programs, or use a larger machine or container"});
+    return s;
+}
+
+/// "0-3,8".
+inline std::string list_text(const std::vector<int>& numbers) {
+    std::string text;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        std::size_t last = i;
+        while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+        text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
+        if (last > i) text += "-" + std::to_string(numbers[last]);
+        i = last;
+    }
+    return text.empty() ? "none" : text;
+}
+
+/// What /sys says of nodes, caches and cards, a line each; caches of one kind and size in one line.
+inline section topology_section(const collx::topo::discovered& d = collx::topo::discover()) {
+    section s{"topology", "Topology (from /sys)"};
+    for (const auto& n : d.nodes) {
+        std::string distances;
+        for (const int distance : n.distances) distances += " " + std::to_string(distance);
+        s.add("node" + std::to_string(n.number), "NUMA node " + std::to_string(n.number),
+              "cores " + list_text(n.cores) + ", " + size_text(static_cast<double>(n.memory_bytes)) +
+                  (distances.empty() ? "" : ", distances" + distances),
+              {{"cores", n.cores}, {"memory_bytes", n.memory_bytes}, {"distances", n.distances}});
+    }
+    for (std::size_t i = 0; i < d.caches.size(); ++i) {
+        const auto& c = d.caches[i];
+        const auto alike = [&](const collx::topo::cache& o) {
+            return o.level == c.level && o.type == c.type && o.bytes == c.bytes && o.cores.size() == c.cores.size();
+        };
+        if (std::find_if(d.caches.begin(), d.caches.end(), alike) != d.caches.begin() + static_cast<std::ptrdiff_t>(i))
+            continue;
+        const auto count = std::count_if(d.caches.begin(), d.caches.end(), alike);
+        const std::string level = "L" + std::to_string(c.level), cores = std::to_string(c.cores.size());
+        s.add(level + "_" + c.type, level + " " + c.type,
+              std::to_string(count) + " of " + size_text(static_cast<double>(c.bytes)) + ", each of " + cores +
+                  (c.cores.size() == 1 ? " core" : " cores"),
+              {{"count", count}, {"bytes", c.bytes}, {"cores_each", c.cores.size()}});
+    }
+    for (const auto& c : d.cards)
+        s.add("card_" + c.name, "network card " + c.name,
+              (c.is_up ? std::string("up") : std::string("down")) +
+                  (c.speed_mbit > 0 ? ", " + std::to_string(c.speed_mbit) + " Mbit/s" : "") +
+                  (c.node >= 0 ? ", at NUMA node " + std::to_string(c.node) : ""),
+              {{"up", c.is_up}, {"speed_mbit", c.speed_mbit}, {"node", c.node}});
+    if (s.facts.empty()) s.add("none", "nothing", "is shown here", true);
     return s;
 }
 

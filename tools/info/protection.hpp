@@ -35,7 +35,10 @@ inline void add_protection(section& s, findings& out, const job_description& d, 
            {"key_from", by.key ? nlohmann::ordered_json(k.source) : nlohmann::ordered_json(nullptr)}});
     if (d.size == 1) return;
     collx::detail::require_protection_of_store(d, by.key, env);
-    (void)describe_host(env, by);
+    const host_description here = describe_host(env, by, collx::detail::address_of_store(d.store));
+    if (!d.store.empty())
+        s.add("address", "reached by other hosts at", here.address + " (" + here.why + ")",
+              {{"address", here.address}, {"why", here.why}});
     if (!by.key && env.get("COLLX_INSECURE") != nullptr && env.get("COLLX_INSECURE")[0] == '1')
         out.problems.push_back({"COLLX_INSECURE=1: whoever reaches the ranks' ports and knows the job's name can join",
                                 "give the job a key, see docs/security.md"});

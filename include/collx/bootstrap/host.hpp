@@ -13,6 +13,7 @@
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
+#include <collx/bootstrap/local_address.hpp>
 #include <collx/bootstrap/protection.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 
@@ -22,8 +23,9 @@ struct host_description {
     std::string id;                    // COLLX_HOST_ID, or the machine
     std::string machine;               // this start of this kernel, and what of it this process may see
     std::string address = "127.0.0.1"; // where this rank listens if others are on other hosts
-    bool has_address = false;          // the address was given
+    bool has_address = false;          // other machines reach it there
     job_protection by;
+    std::string why = "loopback: COLLX_ADDRESS is not set"; // it is that address
 };
 
 namespace detail {
@@ -48,9 +50,11 @@ namespace detail {
 
 } // namespace detail
 
-// Errors: environment. A rank whose address others could reach needs a key, or COLLX_INSECURE=1: without one, whoever
-// can read along can also join in.
-[[gnu::cold]] inline host_description describe_host(const environment& env = environment(), job_protection by = {}) {
+// root: the address where the ranks meet, if they do so at one: without COLLX_ADDRESS a rank listens where it sends
+// there from. Errors: environment. A rank whose address others could reach needs a key, or COLLX_INSECURE=1: without
+// one, whoever can read along can also join in.
+[[gnu::cold]] inline host_description describe_host(const environment& env = environment(), job_protection by = {},
+                                                    const std::string& root = {}) {
     check_variables(env);
     host_description h;
     h.machine = detail::machine_id();
@@ -58,10 +62,19 @@ namespace detail {
     const char* id = env.get("COLLX_HOST_ID");
     h.id = id != nullptr ? id : h.machine;
     const char* address = env.get("COLLX_ADDRESS");
-    if (address == nullptr) return h;
-    h.address = address;
-    h.has_address = true;
-    detail::require_protection(env, "COLLX_ADDRESS", h.address, 0, h.by.key);
+    chosen_address chosen;
+    if (address != nullptr) {
+        chosen = choose_address(address, root);
+    } else {
+        if (root.empty() || detail::is_loopback(detail::numeric_address(root, 0))) return h;
+        chosen = {detail::address_towards(root), "on the way to " + root + ", where the ranks meet"};
+        if (chosen.address.empty()) return h;
+        detail::require_protection(env, "COLLX_STORE", root, 0, h.by.key);
+    }
+    h.address = chosen.address;
+    h.why = chosen.why;
+    h.has_address = h.address != "unix";
+    if (!detail::is_unix_address(h.address)) detail::require_protection(env, "COLLX_ADDRESS", h.address, 0, h.by.key);
     return h;
 }
 
@@ -90,6 +103,13 @@ namespace detail {
     return host_of;
 }
 
+// What must be the same on all ranks, lest connections fail: see protection_words(). Unix sockets do not reach others.
+inline std::string connection_words(const host_description& h) {
+    return protection_words(h.by) + (!is_unix_address(h.address) ? ""
+                                     : h.has_address             ? " COLLX_ADDRESS=unix:DIRECTORY"
+                                                                 : " COLLX_ADDRESS=unix");
+}
+
 // Behind an address: from where it can be reached.
 inline std::string reach_of(const host_description& h) {
     return joined({" ", hash_bytes(h.machine.data(), h.machine.size(), 6), h.has_address ? " 1" : " 0"});
@@ -107,7 +127,7 @@ inline std::string reach_of(const host_description& h) {
     if (is_far && lonely >= 0)
         fail(errc::environment, rank, lonely,
              "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md",
-             "the ranks are on several machines, and rank %d has only a loopback address", lonely);
+             "the ranks are on several machines, and rank %d has only an address within its own", lonely);
     address.resize(begin);
 }
 
@@ -122,7 +142,7 @@ template <Store S, class Door>
 [[gnu::cold]] meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
                               const std::string& settings, Door&& door) {
     const agreement a = come_together(store, rank, size, until,
-                                      {settings + detail::protection_words(h.by), h.id, h.machine, h.has_address});
+                                      {settings + detail::connection_words(h), h.id, h.machine, h.has_address});
     meeting m{a.token, {}};
     if (size == 1 || a.is_one_host) return m;
     const std::string base = detail::joined({"collx/", std::string_view(a.token).substr(0, 8), "/door/"}),

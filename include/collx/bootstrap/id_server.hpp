@@ -28,10 +28,11 @@ struct kept_server {
     static atomic<kept_server*> all{nullptr};
     const host_description h = describe_host(environment(), process_protection());
     if (!h.has_address && h.id == h.machine) return "";
-    auto* made = new kept_server{tcp_server(h.address, 0, h.by.key), all.load(memory_order::relaxed)};
+    const std::string at = is_unix_address(h.address) ? "127.0.0.1" : h.address;
+    auto* made = new kept_server{tcp_server(at, 0, h.by.key), all.load(memory_order::relaxed)};
     while (!all.compare_exchange_weak(made->next, made, memory_order::acq_rel)) {
     }
-    return joined({"@", h.address, ":", made->server.port()});
+    return joined({"@", at, ":", made->server.port()});
 }
 
 } // namespace detail

@@ -95,11 +95,8 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
     auto met = [&] {
         try {
             return f(static_cast<any_store&>(face));
-        } catch (const timed_out& e) {
-            if (server && server->has_refused(e.peer()))
-                fail(errc::security, 0, e.peer(),
-                     "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, or none of them any",
-                     "rank %d came to the store with another key than rank 0, or one of them has none", e.peer());
+        } catch (const error& e) { // other ranks are still being refused, and shall hear why
+            if (server && e.code() == errc::security) detail::nap_ns(1'000'000'000);
             throw;
         }
     }();
@@ -141,7 +138,7 @@ template <class Door>
         if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
             if (d.local_size == d.size && !is_asked)
                 return {come_together(store, d.rank, d.size, until,
-                                      {settings + detail::protection_words(h.by), h.id, h.machine})
+                                      {settings + detail::connection_words(h), h.id, h.machine})
                             .token,
                         {}};
         return meet_at(store, d.rank, d.size, until, h, settings, door);

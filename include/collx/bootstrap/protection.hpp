@@ -160,11 +160,15 @@ inline bool is_loopback(const tcp_address& a) {
         "give the job a key, see docs/security.md, or set COLLX_INSECURE=1 if everybody on that network may be trusted",
         "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());
 }
+// The address in tcp:ADDRESS:PORT; empty for other stores.
+inline std::string address_of_store(const std::string& store) {
+    const std::size_t colon = store.rfind(':');
+    return store.compare(0, 4, "tcp:") == 0 && colon > 4 ? store.substr(4, colon - 4) : std::string();
+}
 [[gnu::cold]] inline void require_protection_of_store(const job_description& d, const job_key& key,
                                                       const environment& env = environment()) {
-    const std::size_t colon = d.store.rfind(':');
-    if (d.store.compare(0, 4, "tcp:") == 0 && colon > 4)
-        require_protection(env, "COLLX_STORE", d.store.substr(4, colon - 4), 0, key);
+    const std::string address = address_of_store(d.store);
+    if (!address.empty()) require_protection(env, "COLLX_STORE", address, 0, key);
 }
 
 // What a rank says of its protection where ranks meet, behind its other settings: the same words on all of them.

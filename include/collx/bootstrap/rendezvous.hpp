@@ -181,7 +181,7 @@ public:
         if (!have_all_come) return missing(number);
         if (f.has_other_host && f.has_other_machine && f.without_address >= 0)
             return joined({"e", f.without_address, " the ranks are on several machines, and rank ", f.without_address,
-                           " has only a loopback address"});
+                           " has only an address within its own"});
         return joined({f.has_other_host ? "s" : "k", random_token()});
     }
 
@@ -282,10 +282,9 @@ template <CollectiveStore S>
         fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
              "rank 0 left something unknown in the store");
     const detail::findings f = detail::compare_with_root(said.substr(32), {me.settings, "", "", true}, rank, size);
-    if (f.odd != 0)
-        fail(detail::is_of_keys(f.says) ? errc::security : errc::mismatch, rank, 0,
-             detail::is_of_keys(f.says) ? detail::security_remedy
-                                        : "give all ranks the same size, settings and build of collx",
+    // Who has another key goes on with the others to where they compare it once more, and so all of them learn of it.
+    if (f.odd != 0 && !detail::is_of_keys(f.says))
+        fail(errc::mismatch, rank, 0, "give all ranks the same size, settings and build of collx",
              "rank %d says %s, rank 0 says %s", rank, f.says.c_str(), f.expected.c_str());
     return {said.substr(0, 32), false};
 }

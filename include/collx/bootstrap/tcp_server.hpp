@@ -55,11 +55,12 @@ public:
         ::pthread_join(thread_, nullptr);
     }
     int port() const { return port_; }
-    // Whether somebody who said to be this rank came with another key, or none, or one where none is wanted. Nobody has
-    // checked what it said: this is good for an error's text only.
-    bool has_refused(int rank) const {
-        return rank >= 0 && rank < 64 && (refused_.load(memory_order::relaxed) >> rank & 1) != 0;
-    }
+    // A rank that comes with another key, or none, or one where none is wanted, tries again for two seconds, as the
+    // port may still be another job's. Who has done so for this long, and has no connection, is in the way of a start:
+    // those who wait here, and those who come to wait soon afterwards, hear which rank it is. Nobody has checked its
+    // number.
+    static constexpr std::int64_t odd_after_ns = 1'500'000'000, odd_for_ns = 5'000'000'000;
+    static constexpr int odd_after_times = 16;
 
 private:
     struct connection {
@@ -69,8 +70,13 @@ private:
         std::string awaited;               // key of a get that waits
         bool is_known = false;             // has said a whole sound frame, with a key: proved to have it
         bool is_proving = false;           // `hello` was answered by `said`
+        std::int64_t rank = -1;            // that it said to be, -1: not known
         detail::tcp_keyed_hello hello{};
         detail::auth_answer said{};
+    };
+    struct refused {
+        std::int64_t rank, first_ns, last_ns;
+        int times = 1;
     };
     struct entry {
         std::uint64_t hash;
@@ -192,9 +198,10 @@ private:
         c.in.clear();
         c.is_known = true;
         entry* held = find(key);
-        if (r.word == detail::tcp_word::hello) return answer(c, detail::tcp_status::ok, "", 0);
+        if (r.word == detail::tcp_word::hello) return c.rank = r.number, answer(c, detail::tcp_status::ok, "", 0);
         if (r.word == detail::tcp_word::get) {
             if (held != nullptr) return answer(c, detail::tcp_status::ok, held->value, 0);
+            if (now_ns() < odd_until_ns_) return answer(c, detail::tcp_status::odd_rank, "", odd_rank_);
             c.awaited = key;
             ++waiting_for(key);
             c.limit_ns = deadline::in_ns(r.number > 0 ? r.number : 0).at_ns;
@@ -224,7 +231,6 @@ private:
         c.in.clear();
         c.is_proving = true;
         c.said = key_.answer(c.hello);
-        note(rank, true);                         // who finds our key to be another one goes without a word
         const std::int64_t limit_ns = c.limit_ns; // of the whole proof
         answer(c, detail::tcp_status::answer, "", 0, {reinterpret_cast<const char*>(&c.said), sizeof c.said});
         c.limit_ns = limit_ns;
@@ -236,21 +242,30 @@ private:
         c.is_proving = false;
         if (!key_.is_right(c.hello, c.said, p)) return refuse(c, detail::tcp_status::wrong_key, c.hello.head.number);
         c.is_known = true;
-        note(c.hello.head.number, false);
+        c.rank = c.hello.head.number;
         answer(c, detail::tcp_status::ok, "", 0);
     }
     // Says why and hangs up.
     [[gnu::cold]] void refuse(connection& c, detail::tcp_status why, std::int64_t rank) {
-        note(rank, true);
         answer(c, why, "", 0);
         c.socket.close();
+        if (rank >= 0) note_refused(rank, now_ns());
     }
-
-    void note(std::int64_t rank, bool is_refused) {
-        if (rank < 0 || rank >= 64) return;
-        const std::uint64_t bit = std::uint64_t{1} << rank;
-        if (is_refused) refused_.fetch_or(bit, memory_order::relaxed);
-        else refused_.fetch_and(~bit, memory_order::relaxed);
+    [[gnu::cold]] void note_refused(std::int64_t rank, std::int64_t now) {
+        std::erase_if(refused_, [&](const refused& r) { return now - r.last_ns > odd_after_ns; });
+        for (const connection& c : connections_)
+            if (c.socket.is_open() && c.is_known && c.rank == rank) return; // it is here: that was a stranger
+        auto r = refused_.begin();
+        while (r != refused_.end() && r->rank != rank) ++r;
+        if (r == refused_.end()) {
+            if (refused_.size() < most_refused) refused_.push_back({rank, now, now});
+            return;
+        }
+        r->last_ns = now;
+        if (++r->times < odd_after_times || now - r->first_ns < odd_after_ns) return;
+        odd_rank_ = rank, odd_until_ns_ = now + odd_for_ns;
+        for (connection& c : connections_)
+            if (c.socket.is_open() && !c.awaited.empty()) answer(c, detail::tcp_status::odd_rank, "", rank);
     }
 
     // How many wait for keys of this hash, so that a set need not look at everybody. Who hangs up stays counted, which
@@ -318,8 +333,10 @@ private:
     descriptor listener_, stop_;
     int port_ = 0;
     job_key key_;
-    atomic<std::uint64_t> refused_{0}; // by rank; written by: the thread
     // From here on only the thread:
+    static constexpr std::size_t most_refused = 256;
+    std::vector<refused> refused_;
+    std::int64_t odd_rank_ = -1, odd_until_ns_ = 0;
     std::vector<connection> connections_;
     std::vector<entry> entries_;
     std::vector<std::uint32_t> index_ = std::vector<std::uint32_t>(256); // by hash: place in entries_ + 1, 0: none

@@ -12,18 +12,26 @@ COLLX_BEGIN_NAMESPACE
 class tcp_store {
 public:
     static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that come at once
+    static constexpr std::int64_t gone_after_ns = 5'000'000'000;    // a server that refused us and is silent since
 
     // Connects, trying again until the deadline: the server may start later. rank: for the server's messages. Errors:
-    // timeout · security when what answers has another key, or one of both has none.
+    // timeout · security when what answers has another key, or one of both has none. So do the other ranks, from get(),
+    // when this has gone on for a while.
     tcp_store(const std::string& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
         : address_(detail::numeric_address(host, port)), rank_(rank), key_(key) {
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
+        deadline gone_after; // never, if it never refuses
+        detail::tcp_status last_refused_for = detail::tcp_status::ok;
         for (detail::retry_pause pause(20'000'000);;) {
+            refused_for_ = detail::tcp_status::ok;
             if (connect(until)) return;
             socket_.close();
-            const bool goes_on = pause.sleep(until);
-            if (refused_for_ != detail::tcp_status::ok && (!goes_on || patience.passed())) fail_refused();
+            const bool goes_on = pause.sleep(until), is_refused = refused_for_ != detail::tcp_status::ok;
+            if (is_refused) last_refused_for = refused_for_, gone_after = deadline::in_ns(gone_after_ns);
+            refused_for_ = last_refused_for;
+            // Refused, and then the server went: it has told its rank what it saw.
+            if (is_refused ? !goes_on || patience.passed() : gone_after.passed()) fail_refused();
             if (!goes_on)
                 fail(errc::timeout, -1, 0, "is the rank that runs the store started, and is this its address?",
                      "no store answers at %.80s port %d", host.c_str(), port);
@@ -74,7 +82,6 @@ private:
         // Whoever listens there must answer as a store does; a stranger does not get the whole of our time.
         deadline until_answer = deadline::in_ns(2'000'000'000);
         if (until.at_ns < until_answer.at_ns) until_answer = until;
-        refused_for_ = detail::tcp_status::ok;
         return key_ ? greet_by_key(until_answer) : greet(until_answer);
     }
     bool greet(const deadline& until) {
@@ -90,7 +97,11 @@ private:
         if (send_all(&hello, sizeof hello, until) != came::whole || !is_answered(detail::tcp_status::answer, until) ||
             receive_all(&a, sizeof a, until) != came::whole)
             return false;
-        if (!key_.is_right(hello, a)) return refused_for_ = detail::tcp_status::wrong_key, false;
+        if (!key_.is_right(hello, a)) {
+            const detail::auth_proof none; // so it knows, too
+            (void)send_all(&none, sizeof none, until);
+            return refused_for_ = detail::tcp_status::wrong_key, false;
+        }
         const detail::auth_proof p = key_.prove(hello, a);
         return send_all(&p, sizeof p, until) == came::whole && is_answered(detail::tcp_status::ok, until);
     }
@@ -100,12 +111,13 @@ private:
         if (r.status >= detail::tcp_status::has_key) refused_for_ = r.status;
         return r.status == wanted;
     }
+    static constexpr const char* same_key_remedy =
+        "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, or none of them any";
     [[noreturn, gnu::cold]] void fail_refused() const {
-        const char* remedy = "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, or none of them any";
         const char* what = refused_for_ == detail::tcp_status::has_key      ? "has a key, and this rank has none"
                            : refused_for_ == detail::tcp_status::has_no_key ? "has no key, and this rank has one"
                                                                             : "has another key than this one";
-        fail(errc::security, rank_, 0, remedy, "rank 0, which runs the store, %s", what);
+        fail(errc::security, rank_, 0, same_key_remedy, "rank 0, which runs the store, %s", what);
     }
 
     // A socket that tries a free port of its own host again and again may be given that port itself and connect to
@@ -152,6 +164,10 @@ private:
         switch (r.status) {
             case detail::tcp_status::ok: break;
             case detail::tcp_status::timeout: detail::fail_store_timeout(key);
+            case detail::tcp_status::odd_rank:
+                fail(errc::security, rank_, static_cast<int>(r.number), same_key_remedy,
+                     "rank %d came to the store with another key than the others, or only one of both has one",
+                     static_cast<int>(r.number));
             case detail::tcp_status::not_a_number: (void)detail::add_to_text(&(a.value = "x"), 0, key); break;
             default: fail(errc::resource, -1, -1, "store less, or use a new store", "the store is full");
         }

@@ -16,9 +16,10 @@ COLLX_BEGIN_NAMESPACE
 
 struct variable {
     // number: least..most · seconds: a fraction is allowed · flag: 0 or 1 · bytes: K, M, G, T are powers of 1024 ·
-    // choice: one of `choices` · token: letters, digits and ._:- · store: file:DIR or tcp:HOST:PORT · path: of a file ·
-    // secret: never shown · foreign: of the project's own scripts, not read by the library
-    enum class kind { number, seconds, flag, bytes, choice, token, store, path, secret, foreign };
+    // choice: one of `choices` · token: letters, digits and ._:- · store: file:DIR or tcp:HOST:PORT ·
+    // address: see local_address.hpp · path: of a file · secret: never shown · foreign: of the project's own scripts,
+    // not read by the library
+    enum class kind { number, seconds, flag, bytes, choice, token, store, address, path, secret, foreign };
     const char* name;
     kind type;
     const char* fallback; // what holds when it is not set
@@ -38,7 +39,8 @@ inline constexpr variable variables[] = {
     {"COLLX_STORE", variable::kind::store, "", "where processes without COLLX_JOB meet: file:DIR or tcp:HOST:PORT"},
     {"COLLX_HOST_ID", variable::kind::token, "the machine",
      "ranks with different words here do not share memory; needs COLLX_STORE"},
-    {"COLLX_ADDRESS", variable::kind::token, "127.0.0.1", "numeric address where ranks of other hosts reach this one"},
+    {"COLLX_ADDRESS", variable::kind::address, "towards the store, or 127.0.0.1",
+     "where ranks of other hosts reach this one: an address, interface, network a.b.c.d/n, route, or unix"},
     {"COLLX_INSECURE", variable::kind::flag, "0", "allow an address outside this host although the job has no key"},
     {"COLLX_KEY_FD", variable::kind::number, "", "descriptor of a file or pipe with the job's key; closed once read", 0,
      1 << 20},
@@ -169,14 +171,14 @@ inline int read_choice(const variable& v, const char* value) {
     fail_value(v, value, wanted);
 }
 
+inline bool is_letter_or_digit(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 inline void check_token(const variable& v, const char* value) {
     const std::size_t length = std::strlen(value);
     bool is_good = length > 0 && length <= 128;
-    for (std::size_t i = 0; is_good && i < length; ++i) {
-        const char c = value[i];
-        is_good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  std::strchr("._:-", c) != nullptr;
-    }
+    for (std::size_t i = 0; is_good && i < length; ++i)
+        is_good = is_letter_or_digit(value[i]) || std::strchr("._:-", value[i]) != nullptr;
     if (!is_good) fail_value(v, value, "1 to 128 letters, digits or any of ._:-");
 }
 
@@ -190,6 +192,18 @@ inline void check_store(const variable& v, const char* value) {
     fail_value(v, value, "file:DIRECTORY or tcp:ADDRESS:PORT");
 }
 
+// The form alone: what is there, only the host knows.
+inline void check_address(const variable& v, const char* value) {
+    const std::size_t length = std::strlen(value);
+    const bool is_unix = std::strncmp(value, "unix:", 5) == 0;
+    bool is_good = length > 0 && length <= 128 && (!is_unix || (value[5] == '/' && length > 6));
+    for (std::size_t i = 0; is_good && i < length; ++i)
+        is_good = is_unix ? value[i] >= ' ' && value[i] <= '~'
+                          : is_letter_or_digit(value[i]) || std::strchr("._:-/%[]@", value[i]) != nullptr;
+    if (!is_good)
+        fail_value(v, value, "an address, an interface, a network such as 10.0.0.0/8, route, unix, or unix:/DIRECTORY");
+}
+
 inline void check_value(const variable& v, const char* value) {
     switch (v.type) {
         case variable::kind::number: (void)read_number(v, value); break;
@@ -201,6 +215,7 @@ inline void check_value(const variable& v, const char* value) {
         case variable::kind::choice: (void)read_choice(v, value); break;
         case variable::kind::token: check_token(v, value); break;
         case variable::kind::store: check_store(v, value); break;
+        case variable::kind::address: check_address(v, value); break;
         case variable::kind::path:
             if (value[0] == '\0') fail_value(v, value, "the name of a file");
             break;

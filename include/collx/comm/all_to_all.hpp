@@ -2,6 +2,7 @@
 // all_to_all, all_to_all_v: every rank sends a part of its own to every rank.
 #pragma once
 
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
 
@@ -17,7 +18,11 @@ struct all_to_all_fn {
     void operator()(Team&& team, In&& in, Out&& out, const team_options<Team>& o = {}) const {
         team.all_to_all(in, out, o);
     }
-    template <Communicates Comm, Buffer In, Buffer Out>
+    template <Communicates Comm, Buffer In, DeviceBuffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::all_to_all>(comm, in, out, no_op{}, o, false);
+    }
+    template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);

@@ -79,8 +79,11 @@ public:
     [[noreturn, gnu::cold]] void give_up(failure f, int) {
         std::uint64_t none = 0;
         failed_.compare_exchange_strong(none, f.word, memory_order::acq_rel);
-        net.links.announce_failure();
         const failure first(failed_.load(memory_order::acquire));
+        // Nobody has failed who could not be told: those who come a little later shall hear the reason, and of no
+        // death.
+        if (first.code() == errc::security) net.links.announce_failure_to_all(2'000'000'000);
+        else net.links.announce_failure();
         const int who = first.rank(), me = net.rank();
         if (first.code() == errc::timeout)
             fail(errc::timeout, me, who, "is it alive, and can the hosts reach each other at COLLX_ADDRESS?",
@@ -115,19 +118,23 @@ private:
 // Opened only when there are other hosts. linger_ns: see socket_hub.
 class door {
 public:
+    door(door&&) = default;
+    ~door() { remove_unix_file(listener_.get()); } // nobody came to take it over
     explicit door(std::int64_t linger_ns, job_protection by, const socket_calls& calls = system_socket_calls)
         : linger_ns_(linger_ns), calls_(&calls), by_(std::move(by)) {}
 
     [[gnu::cold]] std::string open(const host_description& h) {
-        mine_ = address_of(h.address, 0);
+        mine_ = address_to_listen(h.address);
+        directory_ = is_unix_address(h.address) ? unix_directory(h.address) : std::string();
         listener_ = socket_hub::listen_on(mine_, *calls_);
-        return joined({h.address, " ", mine_.port()});
+        const std::string at = mine_.is_unix() ? joined({"unix:", unix_name_of(mine_)}) : h.address;
+        return joined({at, " ", mine_.port()});
     }
     // See meet_at(). Afterwards `hub` knows where everybody listens.
     [[gnu::cold]] std::vector<std::uint64_t> meet(const std::string& token, int rank, int size, std::uint64_t host,
                                                   const std::string& address_up, const deadline& until) {
         std::vector<socket_address> peers(static_cast<std::size_t>(size));
-        if (rank != 0) peers[static_cast<std::size_t>(rank & (rank - 1))] = address_of(address_up);
+        if (rank != 0) peers[static_cast<std::size_t>(rank & (rank - 1))] = address_from(address_up);
         hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
         std::vector<std::uint64_t> hosts(peers.size());
         {
@@ -139,7 +146,7 @@ public:
                     card c;
                     std::memcpy(static_cast<void*>(&c), at, sizeof c);
                     hosts[static_cast<std::size_t>(r)] = c.host;
-                    peers[static_cast<std::size_t>(r)] = c.address();
+                    peers[static_cast<std::size_t>(r)] = c.address(directory_);
                 },
                 0);
         }
@@ -149,39 +156,54 @@ public:
     // Instead of meet(), where ranks have another way to tell each other what open() has returned.
     [[gnu::cold]] void learn(const std::string& token, const std::vector<std::string>& addresses) {
         std::vector<socket_address> peers;
-        for (const std::string& a : addresses) peers.push_back(address_of(a));
+        for (const std::string& a : addresses) peers.push_back(address_from(a));
         hub = make_counted<socket_hub>(std::move(listener_), token, std::move(peers), linger_ns_, *calls_, by_);
+        hub->end_start(); // that way has compared the keys
     }
     counted_ptr<socket_hub> hub;
 
+    // Where nobody listens yet: a free port of an address in numbers, or a new name for a unix socket.
+    [[gnu::cold]] static socket_address address_to_listen(const std::string& at) {
+        if (is_unix_address(at)) return unix_address(unix_directory(at), new_unix_name());
+        return address_of(at, 0);
+    }
     [[gnu::cold]] static socket_address address_of(const std::string& host, int port) {
         const tcp_address a = numeric_address(host, port);
         return {a.address, a.bytes};
     }
-    // "ADDRESS PORT" as another rank published it.
-    [[gnu::cold]] static socket_address address_of(const std::string& text) {
-        const std::size_t blank = text.rfind(' ');
-        const char* at = text.c_str() + (blank == std::string::npos ? 0 : blank + 1);
-        return address_of(text.substr(0, blank == std::string::npos ? 0 : blank),
-                          static_cast<int>(read_digits(at, 65535)));
-    }
 
 private:
+    // "ADDRESS PORT" as another rank published it.
+    [[gnu::cold]] socket_address address_from(const std::string& text) const {
+        const std::size_t blank = text.rfind(' ');
+        const char* at = text.c_str() + (blank == std::string::npos ? 0 : blank + 1);
+        const std::string host = text.substr(0, blank == std::string::npos ? 0 : blank);
+        if (const std::string_view name = std::string_view(host).substr(host.size() < 5 ? host.size() : 5);
+            is_unix_address(host) && is_unix_name(name))
+            return unix_address(directory_, name);
+        return address_of(host, static_cast<int>(read_digits(at, 65535)));
+    }
     // One rank's line in the table.
     struct card {
         std::uint64_t host = 0;
         std::uint32_t bytes = 0;
         unsigned char socket[sizeof(sockaddr_in6)] = {};
+        static_assert(sizeof socket == offsetof(sockaddr_un, sun_path) + 1 + unix_name_bytes);
 
         card() = default;
-        card(std::uint64_t h, const socket_address& a) : host(h), bytes(a.bytes <= sizeof socket ? a.bytes : 0) {
+        card(std::uint64_t h, const socket_address& mine) : host(h) {
+            const socket_address a = mine.is_unix() ? unix_address("", unix_name_of(mine)) : mine;
+            bytes = a.bytes <= sizeof socket ? a.bytes : 0;
             std::memcpy(socket, &a.address, bytes);
         }
-        socket_address address() const {
+        // From outside: not believed.
+        socket_address address(const std::string& directory) const {
             socket_address a;
-            a.bytes = bytes <= sizeof socket ? bytes : 0; // from outside: not believed
+            a.bytes = bytes <= sizeof socket ? bytes : 0;
             std::memcpy(&a.address, socket, a.bytes);
-            return a;
+            if (!a.is_unix()) return a;
+            const std::string_view name = a.bytes == sizeof socket ? unix_name_of(a) : std::string_view();
+            return is_unix_name(name) ? unix_address(directory, name) : socket_address();
         }
     };
     std::int64_t linger_ns_;
@@ -189,6 +211,7 @@ private:
     job_protection by_;
     descriptor listener_;
     socket_address mine_;
+    std::string directory_; // of unix sockets that are files
 };
 
 } // namespace detail

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees everybody
 // else's with one synchronisation, and finishes every call from what it sees. The schedule is one_shot's; only the
-// mover differs, it carries a list of operands instead of one. Sends and receives leave as one message per peer
-// (grouped_messages.hpp).
+// mover differs, it carries a list of operands instead of one. Across hosts one all_gather brings the operands of all
+// ranks together. Sends and receives leave as one message per peer (grouped_messages.hpp).
 //
 //   collx::group g(world);
 //   for (auto& layer : gradients) g.all_reduce(layer);
@@ -12,10 +12,11 @@
 #include <collx/core/pointers.hpp>
 #include <vector>
 
+#include <collx/algo/one_shot.hpp>
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/broadcast.hpp>
-#include <collx/comm/grouped_transfer.hpp>
+#include <collx/comm/grouped_messages.hpp>
 #include <collx/comm/reduce.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -42,6 +43,42 @@ void sign_call(signature& s, collective what, std::size_t bytes, int root = -1) 
     s.op_hash = (s.op_hash ^ static_cast<std::uint32_t>(op_hash<Op>())) * odd;
     if (root >= 0) s.root = s.root * 31 + root;
 }
+
+// What one_shot moves when it moves a group: bytes.
+class group_mover {
+public:
+    using wire_type = std::byte;
+    using acc_type = std::byte;
+    static constexpr bool plain = false;
+    static constexpr bool reduces = true;
+    using calls = std::vector<sole_ptr<grouped_call>>;
+
+    group_mover(calls& c, std::size_t first, std::size_t last) : calls_(&c), first_(first), last_(last) {}
+    void set_tmp(std::byte*) {}
+    void load(std::byte* to, sched::place, std::size_t, std::size_t) const {
+        std::size_t at = 0;
+        for (std::size_t i = first_; i < last_; ++i) {
+            (*calls_)[i]->publish(to + at);
+            at += round_up((*calls_)[i]->bytes(), 8);
+        }
+    }
+    void fold_ranks(const std::byte** ranks, int n, int me, sched::place, std::size_t, sched::place, std::size_t,
+                    std::byte*, std::size_t) {
+        std::size_t at = 0;
+        for (std::size_t i = first_; i < last_; ++i) {
+            (*calls_)[i]->finish(ranks, at, n, me);
+            at += round_up((*calls_)[i]->bytes(), 8);
+        }
+    }
+    void store(sched::place, std::size_t, const std::byte*, std::size_t) {}
+    void move(sched::place, std::size_t, sched::place, std::size_t, std::size_t) {}
+    void combine(const std::byte*, bool, sched::place, std::size_t, sched::place, std::size_t, std::byte*,
+                 std::size_t) {}
+
+private:
+    calls* calls_;
+    std::size_t first_, last_;
+};
 
 template <class View, class Op>
 struct grouped_all_reduce final : grouped_call {
@@ -119,11 +156,11 @@ struct grouped_all_gather final : grouped_call {
 
 // Collects calls; launch() runs them all. Every rank adds the same collectives in the same order; the transfers between
 // two ranks are added by both, to one group each, in the same order. Buffers must stay in place until launch() returns.
-// Cost: of collectives, one synchronisation for up to 1 MiB of operands per rank on one host; larger ones, and all
-// across hosts, run by themselves, in order. Of sends and receives, one message for all that goes to one peer, up to a
-// slot (512 KiB across hosts for few ranks); larger ones go by themselves in their turn. All are under way at once, so
-// rings and exchanges of groups do not lock.
-// Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
+// Cost: of collectives, one synchronisation for up to 1 MiB of operands per rank on one host, across hosts one
+// all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run by themselves, in order. Of sends and
+// receives, one message for all that goes to one peer, up to a slot (512 KiB across hosts for few ranks); larger ones
+// go by themselves in their turn. All are under way at once, so rings and exchanges of groups do not lock. Errors: as
+// all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
 class group {
 public:
     explicit group(communicator& c) : comm_(&c) {}
@@ -166,7 +203,29 @@ public:
     }
     std::size_t size() const { return calls_.size() + transfers_.size(); }
 
-    void launch(const call_options& o = {});
+    // A template, so that programs without groups do not compile what groups need.
+    template <class Options = call_options>
+    void launch(const Options& options = {}) {
+        const call_options& o = options;
+        auto calls = std::move(calls_);
+        calls_.clear();
+        auto transfers = std::move(transfers_);
+        transfers_.clear();
+        auto under_way = detail::transfer_packer(*comm_, o).start(std::move(transfers));
+        const bool is_one_host = comm_->internals().net.is_one_host();
+        const std::size_t room = is_one_host ? schedule_cache::stage_bytes(1, algo::one_shot_all_reduce{}.depth)
+                                             : far_room(static_cast<std::size_t>(comm_->size()));
+        for (std::size_t first = 0; first < calls.size();) {
+            std::size_t last = first, bytes = 0;
+            while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room)
+                bytes += round_up(calls[last++]->bytes(), 8);
+            if (last == first || (last == first + 1 && !is_one_host)) last = first + 1, calls[first]->run_alone(o);
+            else if (is_one_host) exchange(calls, first, last, bytes, o);
+            else gather<detail::blocking>(calls, first, last, bytes, o);
+            first = last;
+        }
+        for (auto& w : under_way) w.wait();
+    }
 
 private:
     template <class View>
@@ -185,17 +244,51 @@ private:
         transfers_.push_back(make_sole<detail::typed_transfer<View, Outgoing>>(*comm_, v, peer));
     }
 
-    using calls = std::vector<sole_ptr<detail::grouped_call>>;
-    // Those from `first` to `last`, of so many bytes.
-    void exchange(calls& all, std::size_t first, std::size_t last, std::size_t bytes, const call_options& o);
+    template <class Mover = detail::group_mover>
+    void exchange(typename Mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
+                  const call_options& o) {
+        auto& c = comm_->internals();
+        c.begin_collective();
+        compare(calls, first, last, bytes, o);
+        auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);
+        const auto l = chunk_layout::even(bytes, 1);
+        task<links, Mover> t(c.net, plan, Mover(calls, first, last), l, l, bytes);
+        c.run(t, o.timeout.count());
+    }
+
+    void compare(const detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
+                 const call_options& o) {
+        auto& c = comm_->internals();
+        if (c.settings.checked == 0) return;
+        signature s{.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2};
+        for (std::size_t i = first; i < last; ++i) calls[i]->sign(s);
+        detail::compare_signatures(c, s, o.timeout.count());
+    }
+
+    // Everybody sends what it has to everybody: worth it while a call costs its messages and not its bytes.
+    static std::size_t far_room(std::size_t n) {
+        constexpr std::size_t of_all = 256 * 1024, most = 64 * 1024;
+        return of_all / n < most ? of_all / n / 8 * 8 : most;
+    }
+    template <class Mode>
+    void gather(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
+                const call_options& o) {
+        const auto n = static_cast<std::size_t>(comm_->size()), me = static_cast<std::size_t>(comm_->rank());
+        compare(calls, first, last, bytes, o);
+        std::vector<std::byte> all(n * bytes);
+        detail::group_mover operands(calls, first, last);
+        const contiguous_view<std::byte> mine(all.data() + me * bytes, bytes);
+        operands.load(mine.data(), sched::place::in, 0, bytes);
+        detail::all_gather_fn<Mode>{}(*comm_, mine, all, o);
+        std::vector<const std::byte*> ranks;
+        for (std::size_t r = 0; r < n; ++r) ranks.push_back(all.data() + r * bytes);
+        operands.fold_ranks(ranks.data(), comm_->size(), comm_->rank(), sched::place::in, 0, sched::place::out, 0,
+                            nullptr, bytes);
+    }
 
     communicator* comm_;
-    calls calls_;
-    std::vector<sole_ptr<detail::grouped_transfer>> transfers_;
+    detail::group_mover::calls calls_;
+    detail::packed_message::parts transfers_;
 };
 
 COLLX_END_NAMESPACE
-
-#if !defined(COLLX_COMPILED)
-#include <collx/comm/group_parts.hpp>
-#endif

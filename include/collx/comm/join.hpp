@@ -45,10 +45,11 @@ inline job_settings settings_for(int local_ranks) {
 // until: the end of the whole start, from the first word in the store to the first communicator.
 [[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
                                                      std::size_t arena_bytes, const char* found_by,
-                                                     const deadline& until) {
+                                                     const deadline& until, const std::string& more_settings = {}) {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
-    auto memory = size == 1 ? make_memory_arena(1, arena_bytes)
-                            : join_shm(token, rank, size, until, arena_bytes, settings_text(s).c_str());
+    auto memory = size == 1
+                      ? make_memory_arena(1, arena_bytes)
+                      : join_shm(token, rank, size, until, arena_bytes, (settings_text(s) + more_settings).c_str());
     auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
     j->start_until = until;
     j->found_by = found_by;

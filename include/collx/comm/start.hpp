@@ -29,7 +29,8 @@ namespace detail {
     if (process_job) return process_job;
     job_description d = describe_job();
     require_one_host(d);
-    const host_description h = describe_host(environment(), d.size > 1 ? process_protection() : job_protection());
+    const host_description h =
+        describe_host(environment(), d.size > 1 ? process_protection() : job_protection(), address_of_store(d.store));
     if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
     job_settings s;
     s.timeout_ns = d.timeout_ns;
@@ -38,22 +39,25 @@ namespace detail {
     const deadline until = deadline::in_ns(d.timeout_ns);
     door to_others(d.timeout_ns, h.by);
     const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
-    // Now it is known how many are here. Hosts that can be reached by loopback share the cores of this machine.
-    const job_settings here = settings_for(m.is_one_host() || h.has_address ? d.local_size : d.size);
+    // Now it is known how many are here. Hosts that can be reached by loopback or unix sockets share this machine's
+    // cores.
+    const bool is_elsewhere = h.has_address && !is_unix_address(h.address);
+    const job_settings here = settings_for(m.is_one_host() || is_elsewhere ? d.local_size : d.size);
     s.waiting = here.waiting;
     s.oversubscribed = here.oversubscribed;
     s.sharing = here.sharing;
     s.waits_as_told = d.waiting != wait_choice::automatic;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
     if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
-    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until)
+    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until,
+                                              connection_words(h))
                              : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, until);
     process_job = j;
     return j;
 }
 
-[[gnu::cold]] inline host_description describe_protected_host(int size) {
-    return describe_host(environment(), size > 1 ? process_protection() : job_protection());
+[[gnu::cold]] inline host_description describe_protected_host(int size, const std::string& root = {}) {
+    return describe_host(environment(), size > 1 ? process_protection() : job_protection(), root);
 }
 
 template <class Store>
@@ -64,7 +68,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     const deadline until = deadline::in_ns(timeout_ns);
     door to_others(timeout_ns, h.by, calls);
     const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others);
-    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until)
+    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until, connection_words(h))
                            : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until);
 }
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns) {
@@ -85,7 +89,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     if (const std::string address(id.address()); !address.empty()) {
-        const host_description h = describe_protected_host(size);
+        const host_description h = describe_protected_host(size, address);
         tcp_store store(address, id.port(), deadline::in_ns(timeout_ns), rank, h.by.key);
         plain_face<tcp_store> face(store);
         auto j = join_at(rank, size, static_cast<any_store&>(face), timeout_ns, h);
@@ -107,16 +111,16 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
 }
 
 [[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
-    return thread_jobs(host_of, system_socket_calls, nullptr);
+    return thread_jobs(host_of, system_socket_calls);
 }
 [[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>>
-thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const job_protection* by) {
+thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const job_protection* by, const char* at) {
     const int n = static_cast<int>(host_of.size());
     const job_settings s = settings_across_hosts(settings_for(n));
     std::vector<descriptor> doors;
     std::vector<socket_address> addresses;
     for (int r = 0; r < n; ++r) {
-        addresses.push_back(door::address_of("127.0.0.1", 0));
+        addresses.push_back(door::address_to_listen(at));
         doors.push_back(socket_hub::listen_on(addresses.back()));
     }
     const std::string token = random_token();

@@ -31,7 +31,8 @@ public:
     enum class answer { unknown, open, closed };
 
     static bool is_closed_by(int error) {
-        return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ETIMEDOUT;
+        return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ETIMEDOUT ||
+               error == ENOENT; // the file of a unix socket
     }
     answer ask(socket_hub& hub, int job_rank, std::int64_t now, std::int64_t patience_ns) {
         if (!knocking_.is_open()) {

@@ -48,9 +48,9 @@ COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, 
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n);
 // Jobs of threads of which only some share memory, as if they were on several hosts. They listen on loopback.
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of);
-// by: for each rank, or null.
+// by: for each rank, or null. at: an address to listen on, see host_description.
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of, const socket_calls& calls,
-                                                     const job_protection* by = nullptr);
+                                                     const job_protection* by = nullptr, const char* at = "127.0.0.1");
 
 } // namespace detail
 

@@ -56,7 +56,7 @@ inline void check_cards(const std::vector<mpi_card>& cards, int rank) {
     if (is_far && lonely >= 0)
         fail(errc::environment, rank, lonely,
              "set COLLX_ADDRESS on every host to its own address, and give the job a key, see docs/security.md",
-             "the ranks are on several machines, and rank %d has only a loopback address", lonely);
+             "the ranks are on several machines, and rank %d has only an address within its own", lonely);
 }
 
 inline unsigned long long hash_of(const std::string& text) { return hash_bytes(text.data(), text.size(), 5); }
@@ -72,7 +72,7 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
     s.timeout_ns = timeout_ns;
     door to_others(timeout_ns, h.by);
     mpi_card mine{hosts[static_cast<std::size_t>(rank)], hash_of(h.machine),
-                  hash_of(settings_text(s) + protection_words(h.by)), h.has_address};
+                  hash_of(settings_text(s) + connection_words(h)), h.has_address};
     std::exception_ptr trouble;
     try {
         const std::string at = to_others.open(h);

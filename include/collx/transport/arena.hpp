@@ -157,6 +157,15 @@ public:
         }
     }
 
+    // Clears and maps reserved pages at once. A page met for the first time in a call costs its writer a fault and each
+    // reader another; of pages that are clear the kernel maps sixteen at a reader's first touch. (8 ranks on 2 cores,
+    // first lap of a ring: all_reduce of 512 bytes 29 us instead of 8.) Advice only: not every kernel takes it.
+    void populate(std::uint64_t offset, std::size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+        if (fd_ >= 0) (void)::madvise(at(offset), bytes, MADV_POPULATE_WRITE);
+#endif
+    }
+
 private:
     [[noreturn, gnu::cold]] static void fail_full(std::size_t bytes) {
         fail(errc::resource, -1, -1, "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES",

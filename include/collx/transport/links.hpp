@@ -181,7 +181,7 @@ public:
                  "no room for another window of %zu bytes", bytes);
         const std::size_t at = next_window_;
         next_window_ += bytes;
-        reserve(at + static_cast<std::size_t>(rank_) * shape.bytes_per_rank(), shape.bytes_per_rank());
+        reserve(at + static_cast<std::size_t>(rank_) * shape.bytes_per_rank(), shape.bytes_per_rank(), true);
         return window_memory(base_ + at, shape);
     }
 
@@ -269,7 +269,7 @@ private:
     [[gnu::cold, gnu::noinline]] sending_end open_tx(int at_port, int peer) {
         if (!is_here(peer)) return remote_->tx(at_port, peer);
         const auto at = layout_.channel_offset(at_port, place_of(rank_), place_of(peer));
-        reserve(at, layout_.channel.bytes());
+        reserve(at, layout_.channel.bytes(), true);
         sending_end end(base_ + at, layout_.channel);
         if (may_lend()) end.offer_to_lend(lending_);
         return end;
@@ -279,9 +279,10 @@ private:
         return receiving_end(base_ + layout_.channel_offset(at_port, place_of(peer), place_of(rank_)), layout_.channel);
     }
     // The others wait for what this rank would have done with the memory: they must hear that it has none.
-    void reserve(std::size_t at, std::size_t bytes) {
+    void reserve(std::size_t at, std::size_t bytes, bool for_calls = false) {
         try {
             arena_->reserve(arena_->offset_of(base_) + at, bytes);
+            if (for_calls) arena_->populate(arena_->offset_of(base_) + at, bytes);
         } catch (const error& e) {
             report(failure(e.code(), rank_));
             throw;

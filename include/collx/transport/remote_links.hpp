@@ -75,6 +75,13 @@ public:
             if (is_flushed_or_stuck()) return;
         }
     }
+    // The same to all that this rank has channels with, also those it is not connected to yet.
+    [[gnu::cold]] void announce_failure_to_all(std::int64_t limit_ns) {
+        for (const deadline until = deadline::in_ns(limit_ns); !until.passed(); detail::nap_ns(200'000)) {
+            (void)move();
+            if (is_flushed_or_stuck() && !is_wanting()) return;
+        }
+    }
 
     void say_waiting(int for_rank) override {
         const detail::turn_taken here(turn_);
@@ -160,10 +167,7 @@ private:
         const detail::stream_hello h = hub_->hello(id_, rank_, p, shape_);
         const job_protection& by = hub_->protected_by();
         descriptor s = hub_->connect_to(members_[static_cast<std::size_t>(p)]);
-        if (!s.is_open()) {
-            const bool is_mine = errno == EMFILE || errno == ENFILE || detail::would_block(errno);
-            return is_mine ? report(failure(errc::resource, rank_)) : lose(p);
-        }
+        if (!s.is_open()) return not_connected(p, errno);
         if (by.key) {
             peers_[static_cast<std::size_t>(p)].greeting =
                 make_sole<detail::greeting>(std::move(s), h, by.key, hub_->calls());
@@ -173,6 +177,18 @@ private:
         stream_to(p).open(std::move(s), &h, p > rank_);
         activate(p);
         stream_to(p).push(); // hello at once: where ranks share cores this one's next turn may come late
+    }
+    // The system refused at once. Unix sockets always do: EAGAIN says that the door has a long queue, and a door that
+    // is closed may have left us its last words (see move_one()).
+    [[gnu::cold]] void not_connected(int p, int error) {
+        peer& q = peers_[static_cast<std::size_t>(p)];
+        const bool is_queue = hub_->is_unix() && error == EAGAIN;
+        const bool is_refused = error == ECONNREFUSED && p > rank_ && ++q.refusals < 2;
+        if (is_queue || is_refused) return q.try_at_ns = now_ns() + 1'000'000, wanted_.push_back(p);
+        if (error == EMFILE || error == ENFILE || detail::would_block(error))
+            return report(failure(errc::resource, rank_));
+        if (error == EKEYREJECTED) return report(failure(errc::security, p));
+        lose(p);
     }
     [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, const detail::secret& session) {
         using side = detail::stream_hello::side;
@@ -260,6 +276,8 @@ private:
             hub_->look(id_, [&](const detail::stream_hello& h, descriptor s, const detail::secret& session) {
                 adopt(h, std::move(s), session);
             });
+            if (const int p = hub_->take_odd(id_); p >= 0 && p < static_cast<int>(peers_.size()) && p != rank_)
+                report(failure(errc::security, p));
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }
         bool moved = !greeting_.empty() && greet();
@@ -302,7 +320,8 @@ private:
     }
     // A lower rank that has waited for a while asks the higher one to notice.
     [[gnu::cold]] void knock(bool at_once) {
-        for (std::size_t i = 0; i < wanted_.size(); ++i) {
+        std::size_t i = 0;
+        for (std::size_t left = wanted_.size(); left > 0; --left, ++i) { // connect() may put some back behind these
             const int p = wanted_[i];
             auto& at = peers_[static_cast<std::size_t>(p)].try_at_ns;
             if ((now_ns() < at && !at_once) || !hub_->knows(members_[static_cast<std::size_t>(p)])) continue;
@@ -330,6 +349,11 @@ private:
         for (const int p : active_)
             if (!stream_to(p).has_said_failure()) return false;
         return greeting_.empty();
+    }
+
+    bool is_wanting() {
+        const detail::turn_taken here(turn_);
+        return !wanted_.empty();
     }
 
     counted_ptr<socket_hub> hub_;

@@ -19,6 +19,7 @@
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
+#include <collx/transport/detail/unix_door.hpp>
 #include <collx/transport/stream.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -59,7 +60,8 @@ protected:
 
 class socket_hub {
 public:
-    // A listening socket on a free port of this address (its own port is ignored), known by `address` afterwards.
+    // A listening socket on a free port of this address (its own port is ignored), or of this name; known by `address`
+    // afterwards.
     [[gnu::cold]] static descriptor listen_on(socket_address& address,
                                               const socket_calls& calls = system_socket_calls) {
         descriptor s(calls.socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -68,7 +70,9 @@ public:
                  std::strerror(errno));
         if (::bind(s.get(), address.get(), address.bytes) != 0 || ::listen(s.get(), SOMAXCONN) != 0 ||
             ::getsockname(s.get(), reinterpret_cast<sockaddr*>(&address.address), &address.bytes) != 0)
-            fail(errc::environment, -1, -1, "set COLLX_ADDRESS to an address of this host",
+            fail(errc::environment, -1, -1,
+                 address.is_unix() ? "name a directory that this user may write to, or say COLLX_ADDRESS=unix"
+                                   : "set COLLX_ADDRESS to an address of this host",
                  "cannot listen on this rank's address: %s", std::strerror(errno));
         return s;
     }
@@ -83,29 +87,45 @@ public:
         detail::stream_hello h;
         h.set_token(token.data(), token.size());
         std::memcpy(token_, h.token, sizeof token_);
+        is_unix_ = own_address().is_unix();
     }
     socket_hub(const socket_hub&) = delete;
     // Waits while the system still holds bytes that nobody has received: a socket closed over unread answers would
     // throw them away. They were sent by calls that have returned, so their receivers are on their way to them.
     [[gnu::cold]] ~socket_hub() {
+        if (is_unix_ && !is_forgotten_) detail::remove_unix_file(listener_.get());
         listener_.close();
+        for (const deadline until = deadline::in_ns(told_limit_ns); tell_guests() && !until.passed();)
+            detail::nap_ns(200'000);
         for (const deadline until = deadline::in_ns(linger_ns_); !lingering_.empty() && !until.passed();) {
             drain();
             if (!lingering_.empty()) detail::nap_ns(200'000);
         }
     }
     // Where all ranks listen, if the constructor was told of some only. Before others use this hub.
-    void learn(std::vector<socket_address> peers) { peers_ = std::move(peers); }
+    void learn(std::vector<socket_address> peers) { peers_ = std::move(peers), end_start(); }
+    // From now on who has another key is a stranger: all ranks of the job have proved to each other that theirs is one.
+    void end_start() { is_starting_ = false, odd_.clear(); }
+    // The next rank of a communicator that came while the job starts and is protected in another way than this one, as
+    // numbered there; -1: none. It knew the job's name, so it is no stranger.
+    int take_odd(std::uint64_t communicator) {
+        const detail::turn_taken here(turn_);
+        for (std::size_t i = 0; i < odd_.size(); ++i) {
+            if (odd_[i].first != communicator) continue;
+            const int rank = odd_[i].second;
+            odd_.erase(odd_.begin() + static_cast<std::ptrdiff_t>(i));
+            return rank;
+        }
+        return -1;
+    }
     bool knows(int job_rank) const { return peers_[static_cast<std::size_t>(job_rank)].bytes != 0; }
     // In a child that fork() made: nothing here belongs to it.
-    void forget() { linger_ns_ = 0, lingering_.clear(); }
+    void forget() { linger_ns_ = 0, is_forgotten_ = true, lingering_.clear(), guests_.clear(); }
     void shorten_linger(std::int64_t ns) { linger_ns_ = ns < linger_ns_ ? ns : linger_ns_; }
 
-    int port() const {
-        socket_address a;
-        a.bytes = sizeof a.address;
-        return ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a.address), &a.bytes) == 0 ? a.port() : 0;
-    }
+    int port() const { return own_address().port(); }
+    // Over unix sockets the kernel says whose the other end is.
+    bool is_unix() const { return is_unix_; }
     const socket_calls& calls() const { return *calls_; }
     const char (&token() const)[detail::stream_hello::token_bytes] { return token_; }
     const job_protection& protected_by() const { return protection_; }
@@ -125,13 +145,15 @@ public:
         h.protected_by = static_cast<std::uint64_t>(protection_.level);
         return h;
     }
-    // A socket on its way to a rank. Not open when the system refuses (errno says why).
+    // A socket on its way to a rank. Not open when the system refuses (errno says why; EKEYREJECTED: a process of
+    // another user listens there).
     [[gnu::cold]] descriptor connect_to(int job_rank) {
         const socket_address& a = peers_[static_cast<std::size_t>(job_rank)];
         descriptor s(calls_->socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (!s.is_open()) return s;
         detail::tune_socket(s.get(), a.is_loopback());
         if (calls_->connect(s.get(), a.get(), a.bytes) != 0 && errno != EINPROGRESS && errno != EINTR) s.close();
+        if (s.is_open() && !detail::is_of_this_user(s.get(), a)) s.close(), errno = EKEYREJECTED;
         return s;
     }
 
@@ -184,6 +206,7 @@ private:
     };
     // And a turn of each rank: many may share the cores of the one that connects.
     static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
+    static constexpr std::int64_t told_limit_ns = 500'000'000;
 
     std::size_t helped_count() {
         const detail::turn_taken here(helping_);
@@ -197,6 +220,7 @@ private:
             descriptor s(detail::without_eintr(
                 [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
             if (!s.is_open()) return;
+            if (is_unix_ && detail::peer_of(s.get()).uid != ::geteuid()) continue;
             // A rank says its hello at once, so whoever has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) greet_guests();
             if (guests_.size() >= most_guests()) guests_.erase(guests_.begin());
@@ -207,7 +231,10 @@ private:
     [[gnu::cold]] void greet_guests() {
         for (std::size_t i = 0; i < guests_.size();) {
             detail::guest& g = guests_[i];
+            const bool was_odd = g.is_odd();
             const detail::greeted how = g.move(token_, protection_.level, protection_.key);
+            if (g.is_odd() && !was_odd && is_starting_ && odd_.size() < most_guests())
+                odd_.emplace_back(g.hello.communicator, g.hello.from);
             if (how == detail::greeted::not_yet && now_ns() <= g.until_ns) {
                 ++i;
                 continue;
@@ -219,6 +246,15 @@ private:
             }
             guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
         }
+    }
+    // True while somebody is being told why it may not come in, and has not closed yet.
+    [[gnu::cold]] bool tell_guests() {
+        bool is_telling = false;
+        for (detail::guest& g : guests_)
+            is_telling =
+                (g.is_being_told() && g.move(token_, protection_.level, protection_.key) == detail::greeted::not_yet) ||
+                is_telling;
+        return is_telling;
     }
     static bool is_near(int fd) {
         socket_address a;
@@ -249,7 +285,15 @@ private:
         return ::ioctl(l.socket.get(), SIOCOUTQ, &held) != 0 || held == 0;
     }
 
+    socket_address own_address() const {
+        socket_address a;
+        a.bytes = sizeof a.address;
+        if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a.address), &a.bytes) != 0) a = {};
+        return a;
+    }
+
     descriptor listener_;
+    bool is_unix_ = false, is_forgotten_ = false;
     std::vector<socket_address> peers_;
     std::int64_t linger_ns_;
     const socket_calls* calls_;
@@ -257,6 +301,8 @@ private:
     detail::turn turn_, helping_;
     job_protection protection_;
     std::vector<detail::guest> guests_, parked_;
+    bool is_starting_ = true;
+    std::vector<std::pair<std::uint64_t, int>> odd_; // communicator, rank there
     std::vector<leaver> lingering_;
     std::vector<detail::helped*> helped_;
 };

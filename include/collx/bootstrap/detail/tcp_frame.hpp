@@ -22,7 +22,17 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 enum class tcp_word : std::uint8_t { hello = 1, set, get, add, keyed_hello };
-enum class tcp_status : std::uint8_t { ok = 1, timeout, not_a_number, full, answer, has_key, has_no_key, wrong_key };
+enum class tcp_status : std::uint8_t {
+    ok = 1,
+    timeout,
+    not_a_number,
+    full,
+    answer,
+    has_key,
+    has_no_key,
+    wrong_key,
+    odd_rank
+};
 
 // Not the same, so that whoever sends our words back is not taken for a server.
 inline constexpr std::uint32_t tcp_request_magic = 0x3153'5843, tcp_reply_magic = 0x3153'5852;
@@ -51,7 +61,7 @@ struct tcp_reply {
     tcp_status status = tcp_status::ok;
     std::uint8_t zero = 0;
     std::uint32_t value_bytes = 0, zero_too = 0;
-    std::int64_t number = 0;
+    std::int64_t number = 0; // add: the sum; odd_rank: which
 
     bool is_sound() const {
         return magic == tcp_reply_magic && version == tcp_version && value_bytes <= most_value_bytes;

@@ -79,14 +79,18 @@ protected:
         Env::load_acquire(word);
         return true;
     }
-    // Asks is_there until it says yes; false: give up.
-    template <class Question>
+    // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
+    // same; they give up together, too.
+    template <bool Together = false, class Question>
     COLLX_HD bool poll(waits_for what, int peer, Question&& is_there) {
         if (is_there()) return true;
         std::uint64_t began = 0;
         for (unsigned polls = 1; !is_there(); ++polls) {
             Env::pause();
-            if (polls % polls_per_look == 0 && !may_go_on(what, peer, polls, began)) return false;
+            if (polls % polls_per_look != 0) continue;
+            bool ends = !may_go_on(what, peer, polls, began);
+            if constexpr (Together) ends = env_.any_of_line(ends);
+            if (ends) return false;
         }
         if (reported_) report(wait_state::idle, waits_for::nothing, 0);
         return true;

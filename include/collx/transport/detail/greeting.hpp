@@ -119,7 +119,10 @@ private:
             case state::words:
                 g = in_.read(fd, &answer_.words, sizeof answer_.words);
                 if (g != greeted::done) break;
-                if (!key_->is_right(hello_, answer_.words)) return greeted::insecure;
+                if (!key_->is_right(hello_, answer_.words)) {
+                    (void)out_.write(fd, &proof_, sizeof proof_); // none: so it knows, too
+                    return greeted::insecure;
+                }
                 proof_ = key_->prove(hello_, answer_.words);
                 break;
             case state::proof: g = out_.write(fd, &proof_, sizeof proof_); break;
@@ -163,6 +166,9 @@ public:
         }
     }
     secret session(const job_key& key) const { return key ? key.session(hello, answer_.words) : secret(); }
+    // It knows the job's name, and asks for another protection than we do, or has another key.
+    bool is_odd() const { return is_odd_; }
+    bool is_being_told() const { return state_ == state::refused; }
 
 private:
     enum class state : unsigned char { hello, answer, proof, accepted, over, refused };
@@ -182,7 +188,8 @@ private:
             case state::answer: g = out_.write(fd, &answer_, sizeof answer_); break;
             case state::proof:
                 g = in_.read(fd, &proof_, sizeof proof_);
-                if (g == greeted::done && !key.is_right(hello, answer_.words, proof_)) return greeted::insecure;
+                is_odd_ = g == greeted::done && !key.is_right(hello, answer_.words, proof_);
+                if (is_odd_) return greeted::insecure;
                 break;
             case state::accepted: {
                 const stream_frame accepted{.what = stream_frame::kind::accepted};
@@ -202,6 +209,7 @@ private:
         (void)out_.write(socket.get(), &refused, sizeof refused);
         (void)::shutdown(socket.get(), SHUT_WR);
         state_ = state::refused;
+        is_odd_ = true;
         return drain();
     }
     greeted drain() {
@@ -219,6 +227,7 @@ private:
     door_answer answer_;
     auth_proof proof_;
     state state_ = state::hello;
+    bool is_odd_ = false;
 };
 
 } // namespace detail

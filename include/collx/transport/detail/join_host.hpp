@@ -200,8 +200,10 @@ private:
         for (; settings_[at] != '\0' && settings_[at] == theirs.text[at]; ++at)
             if (settings_[at] == ' ') word = at + 1;
         const auto length = [&](const char* text) { return static_cast<int>(std::strcspn(text + word, " ")); };
-        fail_all(errc::mismatch, g.rank, "rank %d says %.*s, rank 0 says %.*s", g.rank, length(theirs.text),
-                 theirs.text + word, length(settings_), settings_ + word);
+        const char* const says = settings_ + word;
+        const bool is_of_keys = std::strncmp(says, "protection=", 11) == 0 || std::strncmp(says, "key=", 4) == 0;
+        fail_all(is_of_keys ? errc::security : errc::mismatch, g.rank, "rank %d says %.*s, rank 0 says %.*s", g.rank,
+                 length(theirs.text), theirs.text + word, length(settings_), settings_ + word);
     }
     void set_rank(guest& g, int rank) {
         g.rank = rank;

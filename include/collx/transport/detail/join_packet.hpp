@@ -46,6 +46,8 @@ constexpr const char* remedy_of_join(errc code) {
     switch (code) {
         case errc::timeout: return "start the missing ranks, see their output, or raise COLLX_TIMEOUT";
         case errc::mismatch: return "give all ranks the same COLLX_ variables, and each its own COLLX_RANK";
+        case errc::security:
+            return "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, and COLLX_SECURITY";
         case errc::peer_failed: return "see the output of that rank";
         case errc::resource: return "raise the limits of that process (ulimit -n, ulimit -v)";
         default: return "see the output of the ranks";

@@ -25,11 +25,12 @@ struct socket_calls {
 };
 inline constexpr socket_calls system_socket_calls{::socket, ::connect, ::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
 
-// Where somebody listens: IPv4 or IPv6. Numbers only; who reads texts is above this room.
+// Where somebody listens: IPv4, IPv6 or a unix socket. Numbers only; who reads texts is above this room.
 struct socket_address {
     sockaddr_storage address{};
     socklen_t bytes = 0;
     const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+    bool is_unix() const { return address.ss_family == AF_UNIX; }
     bool is_loopback() const {
         if (address.ss_family == AF_INET)
             return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == 127;

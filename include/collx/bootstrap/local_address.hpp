@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which of this host's addresses a rank listens on: what COLLX_ADDRESS says in one of its forms (an address, an
+// interface, a network, the way to somebody, unix sockets), as an address in numbers and a sentence on why it is that
+// one. Names of hosts are not looked up. Asks the system for its interfaces and for one route, and sends nothing.
+#pragma once
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/bootstrap/variables.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Where a rank listens, and why there.
+struct chosen_address {
+    std::string address; // in numbers, or "unix", or "unix:" and a directory
+    std::string why;
+};
+struct interface_address {
+    std::string interface, address;
+    bool is_up = true;
+};
+
+namespace detail {
+
+inline bool is_unix_address(const std::string& address) {
+    return address.compare(0, 4, "unix") == 0 && (address.size() == 4 || address[4] == ':');
+}
+// Empty: the abstract namespace.
+inline std::string unix_directory(const std::string& address) {
+    return address.size() > 5 ? address.substr(5) : std::string();
+}
+
+inline std::string text_of(const sockaddr* a) {
+    char text[INET6_ADDRSTRLEN] = "";
+    const void* at = a->sa_family == AF_INET
+                         ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(a)->sin_addr)
+                         : &reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr;
+    return ::inet_ntop(a->sa_family, at, text, sizeof text) != nullptr ? text : "";
+}
+
+// All of this host's, as the system lists them. Not those of one link only (fe80::/10): other hosts cannot say which
+// of their links is meant.
+[[gnu::cold]] inline std::vector<interface_address> interface_addresses() {
+    std::vector<interface_address> all;
+    ifaddrs* first = nullptr;
+    if (::getifaddrs(&first) != 0) return all;
+    for (const ifaddrs* i = first; i != nullptr; i = i->ifa_next) {
+        if (i->ifa_addr == nullptr) continue;
+        const int family = i->ifa_addr->sa_family;
+        if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr))
+            continue;
+        if (family == AF_INET || family == AF_INET6)
+            all.push_back({i->ifa_name, text_of(i->ifa_addr), (i->ifa_flags & IFF_UP) != 0});
+    }
+    ::freeifaddrs(first);
+    return all;
+}
+[[gnu::cold]] inline std::string list_of(const std::vector<interface_address>& all) {
+    std::string list;
+    for (const auto& i : all)
+        list += (list.empty() ? "" : ", ") + i.interface + " " + i.address + (i.is_up ? "" : " (down)");
+    return list.empty() ? "none" : list;
+}
+
+// A network in bits: a.b.c.d/n or v6/n.
+struct network {
+    unsigned char bits[16] = {};
+    int family = AF_UNSPEC, length = 0;
+
+    // False for what is no network.
+    bool read(const std::string& text) {
+        const std::size_t slash = text.find('/');
+        const std::string address = text.substr(0, slash);
+        family = address.find(':') != std::string::npos ? AF_INET6 : AF_INET;
+        const char* at = text.c_str() + (slash == std::string::npos ? text.size() : slash + 1);
+        length = static_cast<int>(read_digits(at, family == AF_INET ? 32 : 128));
+        return length >= 0 && *at == '\0' && ::inet_pton(family, address.c_str(), bits) == 1;
+    }
+    bool holds(const std::string& address) const {
+        unsigned char other[16] = {};
+        if (::inet_pton(family, address.c_str(), other) != 1) return false;
+        for (int bit = 0; bit < length; ++bit)
+            if (((bits[bit / 8] ^ other[bit / 8]) >> (7 - bit % 8) & 1) != 0) return false;
+        return true;
+    }
+};
+
+// The first that is up and fits; IPv4 before IPv6. Null: none.
+template <class Fits>
+[[gnu::cold]] const interface_address* first_that(const std::vector<interface_address>& all, Fits&& fits) {
+    for (const bool v6 : {false, true})
+        for (const auto& i : all)
+            if (i.is_up && (i.address.find(':') != std::string::npos) == v6 && fits(i)) return &i;
+    return nullptr;
+}
+
+// From which address this host sends to `to`; empty when it knows no way there.
+[[gnu::cold]] inline std::string address_towards(const std::string& to) {
+    tcp_address a = numeric_address(to, 9); // connecting a datagram socket sends nothing
+    const descriptor s(::socket(a.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!s.is_open() || ::connect(s.get(), a.get(), a.bytes) != 0) return "";
+    a.bytes = sizeof a.address;
+    return ::getsockname(s.get(), a.get(), &a.bytes) == 0 ? text_of(a.get()) : "";
+}
+
+[[noreturn, gnu::cold]] inline void fail_address(const std::string& wanted, const char* what,
+                                                 const std::vector<interface_address>& all) {
+    fail(errc::environment, -1, -1,
+         "set COLLX_ADDRESS to an address, an interface or a network of this host; docs/launchers.md has all forms",
+         "COLLX_ADDRESS=%.80s: %s; this host has %.300s", wanted.c_str(), what, list_of(all).c_str());
+}
+
+} // namespace detail
+
+// Reads COLLX_ADDRESS. root: the address where the job's ranks meet, empty when they meet by something else. Errors:
+// environment, listing the addresses that there are.
+[[gnu::cold]] inline chosen_address
+choose_address(const std::string& wanted, const std::string& root,
+               const std::vector<interface_address>& all = detail::interface_addresses()) {
+    const std::string said = "COLLX_ADDRESS=" + wanted;
+    if (detail::is_unix_address(wanted)) return {wanted, said + ": unix sockets of this machine"};
+    if (wanted.compare(0, 5, "route") == 0 && (wanted.size() == 5 || wanted[5] == ':')) {
+        const std::string to = wanted.size() > 6 ? wanted.substr(6) : root;
+        if (to.empty()) detail::fail_address(wanted, "the ranks do not meet at an address; say route:ADDRESS", all);
+        const std::string from = detail::address_towards(to);
+        if (from.empty()) detail::fail_address(wanted, ("there is no way to " + to).c_str(), all);
+        return {from, said + ": on the way to " + to};
+    }
+    if (wanted.find('/') != std::string::npos) {
+        detail::network net;
+        if (!net.read(wanted)) detail::fail_address(wanted, "no network such as 10.0.0.0/8 or fd00::/8", all);
+        const auto* found = detail::first_that(all, [&](const auto& i) { return net.holds(i.address); });
+        if (found == nullptr) detail::fail_address(wanted, "no address of this network", all);
+        return {found->address, said + ": " + found->interface + " has it"};
+    }
+    if (wanted.find(':') != std::string::npos || wanted.find_first_not_of("0123456789.") == std::string::npos) {
+        (void)detail::numeric_address(wanted, 0);
+        return {wanted, said};
+    }
+    const auto of_it = [&](const auto& i) { return i.interface == wanted; };
+    const auto* found = detail::first_that(all, of_it);
+    if (found != nullptr) return {found->address, said + ": an address of this interface"};
+    bool is_there = false;
+    for (const auto& i : all) is_there = is_there || of_it(i);
+    detail::fail_address(wanted, is_there ? "this interface is down" : "no interface with an address has this name",
+                         all);
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Addresses of ranks that reach each other over unix sockets: names in the abstract namespace, gone with their process,
+// or files of a directory that several containers share. Names are random, of one length, and short enough for the
+// table of addresses; nothing depends on nobody guessing them, for both ends ask the kernel whose the other one is.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <collx/core/authentication.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+#include <collx/transport/detail/unix_socket.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+inline constexpr std::size_t unix_name_bytes = 25;
+
+// A name that nobody has.
+[[gnu::cold]] inline std::string new_unix_name() {
+    unsigned char random[10];
+    draw_random(random, sizeof random);
+    std::string name = "collx";
+    char two[3];
+    for (const unsigned char b : random) std::snprintf(two, sizeof two, "%02x", b), name += two;
+    return name;
+}
+// directory: empty for the abstract namespace. Errors: environment for a path that is too long.
+[[gnu::cold]] inline socket_address unix_address(const std::string& directory, std::string_view name) {
+    socket_address a;
+    auto& u = reinterpret_cast<sockaddr_un&>(a.address);
+    u.sun_family = AF_UNIX;
+    const std::string path =
+        directory.empty() ? std::string(1, '\0').append(name) : directory + "/" + std::string(name);
+    if (path.size() >= sizeof u.sun_path)
+        fail(errc::environment, -1, -1, "name a directory with a shorter path, or say COLLX_ADDRESS=unix",
+             "COLLX_ADDRESS: unix sockets in %.120s have names longer than %d bytes", directory.c_str(),
+             static_cast<int>(sizeof u.sun_path) - 1);
+    std::memcpy(u.sun_path, path.data(), path.size());
+    a.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (directory.empty() ? 0 : 1));
+    return a;
+}
+// As it was published: the name alone. Each rank puts its own directory in front, whatever others call theirs.
+inline std::string_view unix_name_of(const socket_address& a) {
+    const auto& u = reinterpret_cast<const sockaddr_un&>(a.address);
+    const std::size_t bytes = a.bytes - offsetof(sockaddr_un, sun_path) - (u.sun_path[0] != '\0' ? 1 : 0);
+    return bytes < unix_name_bytes ? std::string_view()
+                                   : std::string_view(u.sun_path + bytes - unix_name_bytes, unix_name_bytes);
+}
+// From outside, and on its way to become a file's name.
+inline bool is_unix_name(std::string_view name) {
+    for (const char c : name)
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))) return false;
+    return name.size() == unix_name_bytes;
+}
+
+// Whether the other end of a unix socket is a process of this user. Any other kind of socket: yes, keys are for those.
+inline bool is_of_this_user(int fd, const socket_address& a) { return !a.is_unix() || peer_of(fd).uid == ::geteuid(); }
+
+// Takes the file of a listening socket away, if it has one.
+[[gnu::cold]] inline void remove_unix_file(int listener) {
+    socket_address a;
+    a.bytes = sizeof(sockaddr_un);
+    const auto& u = reinterpret_cast<const sockaddr_un&>(a.address);
+    if (listener >= 0 && ::getsockname(listener, reinterpret_cast<sockaddr*>(&a.address), &a.bytes) == 0 &&
+        a.is_unix() && a.bytes > offsetof(sockaddr_un, sun_path) && u.sun_path[0] == '/')
+        (void)::unlink(u.sun_path);
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is read from /sys: from a tree as two sockets with four NUMA nodes show it, from trees with holes and nonsense,
+// and from this machine. And a route through the machine that was found.
+#include <collx/topo/discovery.hpp>
+#include <collx/topo/ring.hpp>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include <catch2/catch.hpp>
+
+using namespace collx::topo;
+
+namespace {
+
+// A tree of files, gone with the object.
+class recorded_tree {
+public:
+    recorded_tree() {
+        char name[] = "/tmp/collx-sys-XXXXXX";
+        if (::mkdtemp(name) == nullptr) std::abort();
+        path_ = name;
+    }
+    recorded_tree(const recorded_tree&) = delete;
+    ~recorded_tree() { (void)!std::system(("rm -r " + path_).c_str()); }
+    const std::string& path() const { return path_; }
+    void file(const std::string& name, const std::string& content) {
+        folder(name.substr(0, name.rfind('/')));
+        std::FILE* f = std::fopen((path_ + "/" + name).c_str(), "we");
+        if (f == nullptr || std::fputs((content + "\n").c_str(), f) < 0) std::abort();
+        std::fclose(f);
+    }
+    void folder(const std::string& name) {
+        for (std::size_t end = 0; end != name.npos;) {
+            end = name.find('/', end + 1);
+            (void)::mkdir((path_ + "/" + name.substr(0, end)).c_str(), 0700);
+        }
+    }
+
+private:
+    std::string path_;
+};
+
+// Two sockets, two nodes each: near within a socket, far across. Eight cores; L2 of two cores, L3 of a node.
+void record_two_sockets(recorded_tree& t) {
+    const char* distances[] = {"10 12 32 32", "12 10 32 32", "32 32 10 12", "32 32 12 10"};
+    for (int n = 0; n < 4; ++n) {
+        const std::string at = "devices/system/node/node" + std::to_string(n), first = std::to_string(2 * n);
+        t.file(at + "/cpulist", first + "-" + std::to_string(2 * n + 1));
+        t.file(at + "/distance", distances[n]);
+        t.file(at + "/meminfo", "Node " + std::to_string(n) + " MemTotal:       65536 kB");
+        for (int c = 2 * n; c < 2 * n + 2; ++c) {
+            const std::string core = "devices/system/cpu/cpu" + std::to_string(c) + "/cache/index";
+            const auto cache = [&](int index, const char* level, const char* type, const char* size,
+                                   const char* cores) {
+                const std::string in = core + std::to_string(index) + "/";
+                t.file(in + "level", level), t.file(in + "type", type), t.file(in + "size", size);
+                t.file(in + "shared_cpu_list", cores);
+            };
+            const std::string both = first + "-" + std::to_string(2 * n + 1);
+            cache(0, "1", "Data", "48K", std::to_string(c).c_str());
+            cache(2, "2", "Unified", "2048K", std::to_string(c).c_str());
+            cache(3, "3", "Unified", "16M", both.c_str());
+        }
+    }
+    t.file("devices/system/cpu/cpufreq/policy0", "no core");
+    t.file("devices/system/node/possible", "0-3");
+    const auto card = [&](const char* name, const char* node, const char* speed, const char* state) {
+        const std::string at = std::string("class/net/") + name;
+        t.file(at + "/device/numa_node", node), t.file(at + "/speed", speed), t.file(at + "/operstate", state);
+    };
+    card("eth0", "0", "100000", "up");
+    card("eth1", "3", "100000", "up");
+    card("eth2", "1", "-1", "down");
+    t.file("class/net/lo/operstate", "unknown");
+}
+
+} // namespace
+
+TEST_CASE("nodes, caches and cards of a recorded machine") {
+    recorded_tree t;
+    record_two_sockets(t);
+    const discovered d = discover(t.path());
+    REQUIRE(d.nodes.size() == 4);
+    CHECK(d.nodes[2].number == 2);
+    CHECK(d.nodes[2].cores == std::vector{4, 5});
+    CHECK(d.nodes[2].memory_bytes == 64u << 20);
+    CHECK(d.nodes[2].distances == std::vector{32, 32, 10, 12});
+    REQUIRE(d.caches.size() == 8 + 8 + 4);
+    CHECK(d.caches.front().level == 1);
+    CHECK(d.caches.front().bytes == 48 << 10);
+    CHECK(d.caches.back().bytes == 16 << 20);
+    CHECK(d.caches.back().cores == std::vector{6, 7});
+    REQUIRE(d.cards.size() == 3);
+    CHECK(d.cards[1].name == "eth1");
+    CHECK(d.cards[1].node == 3);
+    CHECK(d.cards[1].speed_mbit == 100'000);
+    CHECK(!d.cards[2].is_up);
+}
+
+TEST_CASE("a route through what was found crosses between the sockets as seldom as it can") {
+    recorded_tree t;
+    record_two_sockets(t);
+    const machine m = machine_of(discover(t.path()));
+    REQUIRE(m.size() == 6); // four nodes, two cards that are up
+    CHECK(m.name(5) == "eth1");
+    CHECK(!m.is_processor(5));
+    CHECK(m.width(5, 3) == 12.5);
+    CHECK(m.width(5, 0) == 0);
+    CHECK(m.width(0, 1) > 2 * m.width(0, 2));
+    const ring r = widest_ring(m, {0, 1, 2, 3});
+    REQUIRE(r.sites.size() == 4);
+    CHECK(r.width == m.width(0, 2)); // twice it must
+    int crossings = 0;
+    for (std::size_t i = 0; i < 4; ++i) crossings += r.sites[i] / 2 != r.sites[(i + 1) % 4] / 2;
+    CHECK(crossings >= 2);
+    // Between two such machines: through the cards.
+    const machine two = rails(m, 2);
+    const ring over = widest_ring(two, {0, m.size()});
+    CHECK(!over.sites.empty());
+    CHECK(over.width > 0);
+}
+
+TEST_CASE("what is missing or makes no sense is left out") {
+    CHECK(discover("/no-such-tree").nodes.empty());
+    CHECK(machine_of(discover("/no-such-tree")).size() == 0);
+    recorded_tree t;
+    t.folder("devices/system/node/node0");
+    t.folder("devices/system/cpu/cpu0/cache/index0");
+    t.file("devices/system/node/node1/cpulist", "0-,x,9999999999-3");
+    t.file("devices/system/node/node1/distance", "far away");
+    t.file("devices/system/node/node1/meminfo", "MemTotal");
+    t.file("devices/system/node/nodes/cpulist", "7");
+    t.folder("class/net/eth0/device");
+    const discovered d = discover(t.path());
+    REQUIRE(d.nodes.size() == 2);
+    CHECK(d.nodes[0].cores.empty());
+    CHECK(d.nodes[1].memory_bytes == 0);
+    CHECK(d.caches.empty());
+    REQUIRE(d.cards.size() == 1);
+    CHECK((d.cards[0].node == -1 && d.cards[0].speed_mbit == -1 && !d.cards[0].is_up));
+    CHECK(machine_of(d).width(0, 1) == 0);
+    CHECK(detail::list_in("0-2,8,10-11") == std::vector{0, 1, 2, 8, 10, 11});
+    CHECK(detail::list_in("0-999999999").size() == 65536);
+}
+
+TEST_CASE("this machine can be asked") {
+    const discovered d = discover();
+    const machine m = machine_of(d);
+    for (const auto& n : d.nodes) CHECK(n.number >= 0);
+    CHECK(m.size() >= static_cast<int>(d.nodes.size()));
+}
