@@ -14,13 +14,16 @@
 
 #include <collx/algo/binomial.hpp>
 #include <collx/algo/direct.hpp>
+#include <collx/algo/linear.hpp>
 #include <collx/algo/one_shot.hpp>
+#include <collx/algo/pairwise.hpp>
 #include <collx/algo/recursive_doubling.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
 
 using namespace collx;
+using device::line_protocol;
 using device::packet_protocol;
 using device::simple_protocol;
 using device::team;
@@ -33,7 +36,7 @@ namespace {
 device::exchange_shape small_shape(int ranks, int lanes = 2) {
     device::exchange_shape s;
     s.ranks = ranks, s.lanes = lanes;
-    s.slots = 2, s.slot_bytes = 256;
+    s.slots = 2, s.slot_bytes = 256, s.flag_slot_bytes = 512;
     s.stages = 2, s.stage_bytes = 1024;
     s.packet_bytes = 256, s.scratch_bytes = 4096;
     return s;
@@ -133,6 +136,45 @@ TEST_CASE("ring over slots, and with words that carry flags") {
     check<packet_protocol>(algo::ring_all_reduce{});
 }
 
+TEST_CASE("lines of 128 bytes: the same texts, several chunks in one message, several threads") {
+    check<line_protocol>(algo::ring_all_reduce{});
+    check<line_protocol>(algo::binomial_scatter{}, {2, 4, 5});
+    check<line_protocol>(algo::recursive_doubling_all_reduce{}, {3, 5});
+    check<line_protocol>(algo::ring_all_reduce{}, {2, 3}, 3);
+    check<line_protocol, 2>(algo::pairwise_all_to_all{}, {3});
+}
+
+// A receiver that finds what another protocol left in its slots must wait all the same. Numbers of the first messages
+// are data here: what they left is the next one's flag.
+TEMPLATE_TEST_CASE("what one protocol leaves behind is no message of another's", "", packet_protocol, line_protocol) {
+    const auto send = [](auto protocol, team<twin_machine>& t, auto& x, std::int64_t timeout_ns) {
+        using word = std::remove_reference_t<decltype(x[0][0])>;
+        using types = device::call_types<contiguous_view<word>, contiguous_view<word>, device::move_only>;
+        const auto l = chunk_layout::blocks(x[0].size(), 1);
+        t.run<types, decltype(protocol)>(
+            algo::linear_broadcast{}, l, l,
+            [&](int r) {
+                const contiguous_view<word> v{x[static_cast<unsigned>(r)].data(), x[static_cast<unsigned>(r)].size()};
+                return device::rank_operands<types>{v, v, {}};
+            },
+            {.timeout_ns = timeout_ns});
+    };
+    const auto finds_nothing = [&](auto before, auto word) {
+        twin_machine machine;
+        team<twin_machine> t(machine, small_shape(2, 1));
+        std::vector<std::vector<decltype(word)>> x(2, std::vector<decltype(word)>(16, word));
+        for (int i = 0; i < 2; ++i) send(before, t, x, 60'000'000'000);
+        t.check();
+        machine.leave_out(0);
+        send(TestType{}, t, x, 100'000'000); // however slow the machine is, nothing comes
+        CHECK_THROWS_AS(t.check(), timed_out);
+    };
+    finds_nothing(simple_protocol{}, 3u);
+    finds_nothing(simple_protocol{}, std::uint64_t{3});
+    if constexpr (!std::is_same_v<TestType, packet_protocol>) finds_nothing(packet_protocol{}, 3u);
+    else finds_nothing(line_protocol{}, 3u);
+}
+
 TEST_CASE("one-shot over windows, and pushed with flags") {
     check<simple_protocol>(algo::one_shot_all_reduce{});
     check<packet_protocol>(algo::one_shot_all_reduce{});
@@ -202,14 +244,13 @@ TEST_CASE("words with flags are not pushed over words that are still to be read"
         in[r].resize(size), out[r].resize(size);
         for (std::size_t i = 0; i < size; ++i) in[r][i] = element(r, i);
     }
-    using types = types_of<algo::one_shot_all_gather>;
-    const std::size_t lengths[] = {longest, 1}, offsets[] = {0, longest};
-    const auto l = chunk_layout::table(lengths, offsets, 2);
+    using types = device::call_types<floats, floats, device::move_only, float, device::table_cuts>;
+    const device::table_cuts cuts{.sizes = {longest, 1}, .in_at = {0, longest}, .out_at = {0, longest}};
     int wrong = 0;
     for (int repeat = 0; repeat < 50; ++repeat) {
         for (auto& o : out) o.assign(size, -1.0f);
         t.run<types, packet_protocol>(
-            algo::one_shot_all_gather{}, l, l,
+            algo::one_shot_all_gather{}, cuts,
             [&](int r) {
                 return device::rank_operands<types>{{in[r].data(), size}, {out[r].data(), size}, {}};
             },
@@ -278,7 +319,8 @@ TEST_CASE("flags wrap around after 2^32 messages, and old ones are cleared away 
     team<open_machine> t(machine, small_shape(2, 1));
     const auto& s = t.shape();
     const auto* lane = machine.memory[0] + s.lane_at(0);
-    const auto *cells = lane + s.packet_at(1, 0), *other = lane + s.packet_at(1, 1), *slots = lane + s.slot_at(1, 0);
+    const auto *cells = lane + s.packet_at(1, 0), *other = lane + s.packet_at(1, 1),
+               *slots = lane + s.word_slot_at(1, 0);
     run_from((std::uint64_t{1} << 32) - 3, 6, algo::one_shot_all_reduce{}, machine, t);
     run_from((std::uint64_t{1} << 32) - 3, 6, algo::ring_all_reduce{}, machine, t);
 
@@ -287,7 +329,7 @@ TEST_CASE("flags wrap around after 2^32 messages, and old ones are cleared away 
     run_from((1u << 24) - 2, 6, algo::one_shot_all_reduce{}, machine, t);
     CHECK(old_words(cells, s.packet_bytes) + old_words(other, s.packet_bytes) == 0);
     run_from((1u << 24) - 2, 6, algo::ring_all_reduce{}, machine, t);
-    CHECK(old_words(slots, s.slots * s.slot_bytes) == 0);
+    CHECK(old_words(slots, s.slots * s.flag_slot_bytes) == 0);
 }
 
 TEST_CASE("a rank that is missing ends a call with its name, and the team with it") {

@@ -154,6 +154,11 @@ TEST_CASE("results that go past the caches are the same") {
             if (!in_place) {
                 moves.move(place::in, 0, place::out, 0, size);
                 CHECK(in == out);
+                moves.stay_in_caches(); // between hosts: what arrives stays, what is only copied need not
+                moves.move(place::in, 0, place::out, 3, size - 3);
+                CHECK(std::equal(in.begin(), in.end() - 3, out.begin() + 3));
+                moves.store(place::out, 1, other.data(), size - 1);
+                CHECK(std::equal(other.begin(), other.end() - 1, out.begin() + 1));
             }
         }
 }

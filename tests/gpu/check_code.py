@@ -3,6 +3,7 @@
 """What nvcc makes of the device executor, without a GPU.
 
   check_code.py kernels NVCC INCLUDE FILE [ARCH...]   no stack, no spill, at most 128 registers, 16-byte accesses
+  check_code.py examples NVCC INCLUDE FOLDER [ARCH...] the same for the kernels that the examples instantiate
   check_code.py memory_model NVCC INCLUDE FILE        ours and cuda::atomic_ref's are the same instructions
   check_code.py host_only NVCC INCLUDE FILE           what only the host can call is refused, not left out
 """
@@ -28,32 +29,57 @@ def ptx_of(nvcc, include, source, arch):
         return out.read_text()
 
 
-def kernels(nvcc, include, source, *arches):
-    arches = arches or ("80", "90", "100")
-    expected = len(re.findall(r"^KERNEL\(", pathlib.Path(source).read_text(), re.M)) * len(arches)
-    with tempfile.TemporaryDirectory() as folder:
-        codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in arches]
-        report = run(nvcc, "-std=c++20", "-Werror", "all-warnings", *codes, "-Xptxas", "-v", "-c", f"-I{include}",
-                     "--keep", "--keep-dir", folder, "-o", f"{folder}/kernels.o", source)
-        ptx = "".join(p.read_text() for p in pathlib.Path(folder).glob("*.ptx"))
+def report_of(nvcc, include, source, arches, folder):
+    codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in arches]
+    return run(nvcc, "-std=c++20", "-Werror", "all-warnings", *codes, "-Xptxas", "-v", "-c", f"-I{include}",
+               "--keep", "--keep-dir", folder, "-o", f"{folder}/kernels.o", source)
+
+
+def judge(report):
+    """How many kernels the assembler reports, and how many of them use too much."""
     found = re.findall(r"entry function '(\w+)' for 'sm_(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
                        r"(\d+) bytes spill loads.*?Used (\d+) registers", report, re.S)
     bad = 0
     for name, arch, stack, stores, loads, registers in found:
-        kind = re.search(r"(simple|packet)_protocolELi(\d)", name)
+        kind = re.search(r"(simple|packet|line|multicast)_protocolELi(\d)", name)
         text = re.search(r"algo\d+(\w+?)ENS", name)
         label = f"{text.group(1) if text else name} {kind.group(1)} x{kind.group(2)}" if kind else name
         wrong = int(stack) or int(stores) or int(loads) or int(registers) > 128
         bad += bool(wrong)
         print(f"{'WRONG ' if wrong else ''}sm_{arch}  {registers:>3} registers  {stack} stack  {label}")
-    if len(found) != expected:
-        sys.exit(f"the assembler reported {len(found)} kernels, expected {expected}:\n{report}")
+    return len(found), bad
+
+
+def kernels(nvcc, include, source, *arches):
+    arches = arches or ("80", "90", "100")
+    expected = len(re.findall(r"^KERNEL\(", pathlib.Path(source).read_text(), re.M)) * len(arches)
+    with tempfile.TemporaryDirectory() as folder:
+        report = report_of(nvcc, include, source, arches, folder)
+        ptx = "".join(p.read_text() for p in pathlib.Path(folder).glob("*.ptx"))
+    found, bad = judge(report)
+    if found != expected:
+        sys.exit(f"the assembler reported {found} kernels, expected {expected}:\n{report}")
     wide = len(re.findall(r"\b(?:ld|st)(?:\.global)?\.v4\.[ubf]32|\b(?:ld|st)(?:\.global)?\.v2\.[ubf]64", ptx))
     cached = ptx.count("ld.global.nc")
     print(f"PTX: {wide} accesses of 16 bytes, {cached} through the read-only path")
     if bad or wide < 20 or cached:
         sys.exit("kernels must not use a stack or more than 128 registers, and must load and store 16 bytes at a time, "
                  "never through the read-only path: peers write what they read")
+    # What only newer devices have must be used where it is there, and only there.
+    words = {"multimem.ld_reduce": "multicast", "cvt.rn.bf16x2.f32": "bf16", "cvt.rn.satfinite.e4m3x2": "e4m3"}
+    for word, use in words.items():
+        if use in pathlib.Path(source).read_text() and "90" in arches and word not in ptx:
+            sys.exit(f"no {word} in the PTX")
+
+
+def examples(nvcc, include, folder, *arches):
+    total = bad = 0
+    for source in sorted(pathlib.Path(folder).rglob("*.cu")):
+        with tempfile.TemporaryDirectory() as work:
+            found, wrong = judge(report_of(nvcc, include, str(source), arches or ("80", "90", "100"), work))
+        total, bad = total + found, bad + wrong
+    if bad or not total:
+        sys.exit("the examples' kernels must not use a stack or more than 128 registers")
 
 
 def instructions(ptx, name):
@@ -96,7 +122,7 @@ def host_only(nvcc, include, source):
 
 
 if __name__ == "__main__":
-    commands = {"kernels": kernels, "memory_model": memory_model, "host_only": host_only}
+    commands = {"kernels": kernels, "examples": examples, "memory_model": memory_model, "host_only": host_only}
     if len(sys.argv) < 5 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]](*sys.argv[2:])

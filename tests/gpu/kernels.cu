@@ -3,6 +3,7 @@
 // says of registers and stacks.
 #include <collx/exec/fused.cuh>
 
+#include <collx/algo/multicast.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
@@ -24,3 +25,12 @@ KERNEL(packet_protocol, 1, one_shot_all_reduce, plain<bf16>);
 KERNEL(simple_protocol, 2, two_shot_all_reduce, plain<bf16>);
 KERNEL(simple_protocol, 1, zero_copy_all_reduce, plain<float>);
 KERNEL(simple_protocol, 1, ring_all_reduce, mixed);
+KERNEL(line_protocol, 1, ring_all_reduce, plain<float>);
+// 8-bit floats; counts per pair of ranks; a switch that reduces and multicasts.
+KERNEL(simple_protocol, 1, zero_copy_all_reduce, plain<e4m3>);
+using pairs =
+    device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only, float, device::pair_cuts>;
+KERNEL(simple_protocol, 1, zero_copy_all_to_all, pairs);
+KERNEL(multicast_protocol, 1, zero_copy_all_reduce, plain<bf16>);
+using moved = device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only>;
+KERNEL(multicast_protocol, 1, multicast_all_gather, moved);

@@ -121,7 +121,7 @@ void by(const A& a, const char* what) {
     for (const int n : rank_counts()) {
         gpu_team team(n);
         for (const std::size_t size : sizes()) {
-            if (Protocol::flags_words && size > 1'000'003) continue;
+            if ((Protocol::flags_words || Protocol::flags_lines) && size > 1'000'003) continue;
             const auto cut = [size](int chunks) { return chunk_layout::even(size, chunks, 16); };
             device_buffers<float> in(n, size), out(n, size);
             in.fill(element<float>), out.fill(none<float>);
@@ -233,6 +233,113 @@ void narrow_types() {
     expect(wrong == 0, label("e4m3", n, 5000));
 }
 
+// The device's conversions beside the host's arithmetic, which runs on the device here: all floats, all patterns.
+struct soft_f16 {
+    __device__ static unsigned narrow(float x) { return detail::f16_bits_from_float(x); }
+    __device__ static float widen(unsigned b) { return detail::float_from_f16_bits(static_cast<unsigned short>(b)); }
+};
+struct soft_bf16 {
+    __device__ static unsigned narrow(float x) { return detail::bf16_bits_from_float(x); }
+    __device__ static float widen(unsigned b) { return detail::float_from_bf16_bits(static_cast<unsigned short>(b)); }
+};
+template <int Mantissa, int Bias, unsigned Most, unsigned Infinity>
+struct soft_fp8 {
+    __device__ static unsigned narrow(float x) { return detail::fp8_bits_from_float(x, Mantissa, Bias, Most); }
+    __device__ static float widen(unsigned b) {
+        const unsigned m = b & 0x7fu, sign = (b & 0x80u) << 24;
+        if (m > Infinity || m == 0x7fu) return __uint_as_float(0x7fc00000u);
+        if (m == Infinity) return __uint_as_float(sign | 0x7f800000u);
+        return detail::float_from_fp8_bits(static_cast<unsigned char>(b), Mantissa, Bias);
+    }
+};
+// wrong[0]: narrowing, wrong[1]: widening, wrong[2]: two at a time.
+template <class T, class Soft>
+__global__ void compare_conversions(unsigned long long* wrong) {
+    using bits = decltype(T::bits);
+    const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
+    for (unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x; i < 1ull << 32; i += step) {
+        const float x = __uint_as_float(static_cast<unsigned>(i)), y = __uint_as_float(static_cast<unsigned>(~i));
+        const T got(x);
+        if (x != x ? Soft::widen(got.bits) == Soft::widen(got.bits) : got.bits != Soft::narrow(x)) atomicAdd(wrong, 1);
+        bits two[2];
+        T::format::two_from_floats(two, x, y);
+        if (two[0] != got.bits || two[1] != T(y).bits) atomicAdd(wrong + 2, 1);
+        if (i >= 1ull << (8 * sizeof(T))) continue;
+        const float want = Soft::widen(static_cast<unsigned>(i)), wide = T::from_bits(static_cast<bits>(i));
+        if (want != want ? wide == wide : __float_as_uint(want) != __float_as_uint(wide)) atomicAdd(wrong + 1, 1);
+    }
+}
+template <class T, class Soft>
+void conversions(const char* name) {
+    unsigned long long *counts = nullptr, wrong[3];
+    cuda_check(cudaMalloc(&counts, sizeof wrong), "allocating");
+    cuda_check(cudaMemset(counts, 0, sizeof wrong), "clearing");
+    compare_conversions<T, Soft><<<512, 512>>>(counts);
+    cuda_check(cudaMemcpy(wrong, counts, sizeof wrong, cudaMemcpyDeviceToHost), "comparing conversions");
+    cudaFree(counts);
+    expect(wrong[0] + wrong[1] + wrong[2] == 0, std::string(name) + ": conversions differ from the host's in " +
+                                                    std::to_string(wrong[0]) + " floats, " + std::to_string(wrong[1]) +
+                                                    " patterns, " + std::to_string(wrong[2]) + " pairs");
+}
+
+// Counts per rank, messages, scans, several calls in one launch.
+void counts_per_rank() {
+    for (const int n : rank_counts()) {
+        gpu_team team(n);
+        const auto ranks = static_cast<std::size_t>(n);
+        std::vector<thrust::device_vector<int>> in, all, part, sums;
+        std::vector<std::vector<std::size_t>> amount(ranks, std::vector<std::size_t>(ranks));
+        std::size_t total = 0;
+        std::vector<std::size_t> at;
+        const auto value = [](std::size_t r, std::size_t i) { return static_cast<int>(r * 1'000'000 + i); };
+        const auto made = [&](std::size_t r, std::size_t size) {
+            std::vector<int> x(size);
+            for (std::size_t i = 0; i < size; ++i) x[i] = value(r, i);
+            return thrust::device_vector<int>(x.begin(), x.end());
+        };
+        for (std::size_t r = 0; r < ranks; ++r) {
+            const std::size_t size = r % 3 == 1 ? 0 : 1000 * r + 70'001 / (r + 1);
+            in.push_back(made(r, size)), at.push_back(total);
+            total += size;
+        }
+        for (std::size_t r = 0; r < ranks; ++r) {
+            all.emplace_back(total), part.push_back(made(r, 1000)), sums.emplace_back(1000);
+            for (std::size_t d = 0; d < ranks; ++d)
+                amount[r][d] = in[r].size() / ranks + (d == 0 ? in[r].size() % ranks : 0);
+        }
+        team.group({}, team.calls().all_gather_v(in, all), team.calls().scan(part, sums));
+        team.synchronize();
+        std::size_t wrong = 0;
+        for (std::size_t r = 0; r < ranks; ++r) {
+            const std::vector<int> a(all[r].begin(), all[r].end()), s(sums[r].begin(), sums[r].end());
+            for (std::size_t k = 0; k < ranks; ++k)
+                for (std::size_t i = 0; i < in[k].size(); ++i) wrong += a[at[k] + i] != value(k, i);
+            for (std::size_t i = 0; i < 1000; ++i)
+                wrong += s[i] != static_cast<int>(r * (r + 1) / 2 * 1'000'000 + (r + 1) * i);
+        }
+        expect(wrong == 0, label("all_gather_v and scan in one launch", n, total));
+        std::vector<thrust::device_vector<int>> out;
+        for (std::size_t d = 0; d < ranks; ++d) {
+            std::size_t size = 0;
+            for (std::size_t r = 0; r < ranks; ++r) size += amount[r][d];
+            out.emplace_back(size);
+        }
+        team.all_to_all_v(in, out, amount);
+        team.synchronize();
+        wrong = 0;
+        for (std::size_t d = 0; d < ranks; ++d) {
+            const std::vector<int> x(out[d].begin(), out[d].end());
+            std::size_t to = 0;
+            for (std::size_t r = 0; r < ranks; ++r) {
+                std::size_t from = 0;
+                for (std::size_t k = 0; k < d; ++k) from += amount[r][k];
+                for (std::size_t i = 0; i < amount[r][d]; ++i) wrong += x[to++] != value(r, from + i);
+            }
+        }
+        expect(wrong == 0, label("all_to_all_v", n, total));
+    }
+}
+
 void graphs() {
     const int n = 4;
     gpu_team team(n);
@@ -304,6 +411,13 @@ int main(int argc, char** argv) {
         by<device::simple_protocol, 1, float>(algo::one_shot_all_reduce{}, "one-shot");
         by<device::simple_protocol, 1, float>(algo::two_shot_all_reduce{}, "two-shot");
         by<device::simple_protocol, 2, float>(algo::two_shot_all_reduce{}, "two-shot, strands side by side");
+        by<device::line_protocol, 1, float>(algo::ring_all_reduce{}, "ring in lines of 128 bytes");
+        by<device::line_protocol, 1, bf16>(algo::ring_all_reduce{}, "ring in lines of 128 bytes, bf16 on the wire");
+        conversions<f16, soft_f16>("f16");
+        conversions<bf16, soft_bf16>("bf16");
+        conversions<e4m3, soft_fp8<3, 7, 0x7e, 0x7f>>("e4m3");
+        conversions<e5m2, soft_fp8<2, 15, 0x7b, 0x7c>>("e5m2");
+        counts_per_rank();
         moves();
         hooks_and_views();
         thrust_families();

@@ -117,6 +117,65 @@ struct zero_copy_all_to_all {
     }
 };
 
+// Gather and scatter are for fused teams; the host's selector has no use for them yet.
+// Shape: n chunks; rank r contributes chunk r.
+// Cost: n - 1 chunks read by the root, each as soon as its owner is there; the others wait for the root only.
+struct zero_copy_gather {
+    static constexpr collective op = collective::gather;
+    static constexpr const char* name = "zero_copy";
+    static constexpr int min_depth = 0;
+    static constexpr int window_depth = 1;
+    static constexpr int signals = 2;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int n) { return n; }
+    int root = 0;
+    int depth = 2;
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        ex.signal(0);
+        if (r == root) {
+            ex.template step<copy>(in(r), out(r));
+            for (int i = 1; i < n; ++i) {
+                const int k = (r + i) % n;
+                ex.wait(0, k);
+                ex.template step<get | copy>(at(k, in(k)), out(k));
+            }
+        }
+        ex.signal(1);
+        if (r != root) ex.wait(1, root);
+    }
+};
+
+// Shape: n chunks; chunk k of the root's input goes to rank k.
+// Cost: one chunk read per rank; only the root waits at the end.
+struct zero_copy_scatter {
+    static constexpr collective op = collective::scatter;
+    static constexpr const char* name = "zero_copy";
+    static constexpr int min_depth = 0;
+    static constexpr int window_depth = 1;
+    static constexpr int signals = 2;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int n) { return n; }
+    int root = 0;
+    int depth = 2;
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int) const {
+        ex.signal(0);
+        if (r == root) {
+            ex.template step<copy>(in(r), out(r));
+        } else {
+            ex.wait(0, root);
+            ex.template step<get | copy>(at(root, in(r)), out(r));
+        }
+        ex.signal(1);
+        if (r == root) ex.wait_all(1);
+    }
+};
+
 // Shape: 1 chunk.
 // Cost: n - 1 readers of the root's buffer; only the root waits at the end, for nobody touches another's buffer.
 struct zero_copy_broadcast {

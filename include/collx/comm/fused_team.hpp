@@ -13,10 +13,7 @@
 #include <utility>
 
 #include <collx/algo/one_shot.hpp>
-#include <collx/algo/zero_copy.hpp>
-#include <collx/comm/rank_buffers.hpp>
-#include <collx/core/op.hpp>
-#include <collx/exec/device/team.hpp>
+#include <collx/comm/fused_calls.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -41,92 +38,111 @@ public:
         team_.check();
     }
 
+    // The same calls, not launched: for group.
+    fused_calls<Machine> calls() { return {machine_, team_}; }
+
+    // One kernel for several calls, which must not depend on one another.
+    // Example: team.group({.stream = s}, team.calls().all_reduce(x, x), team.calls().all_gather_v(y, z));
+    template <class... Calls>
+    void group(const options& o, const Calls&... prepared) {
+        team_.run_group(o, prepared...);
+    }
+
     // Shape: the same number of elements on every rank. in and out may be the same buffers.
     // Cost: up to `short_bytes` one exchange of words with flags; above, every input read once and every output written
     // once, which is the least there can be.
     // Order: rank order; any associative operator; all ranks hold the same bits.
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     void all_reduce(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n, "output");
-        const auto cut = [n](int chunks) { return chunk_layout::even(n, chunks, 16); };
-        if (n * sizeof(element<Out>) <= short_bytes)
-            return run<device::packet_protocol>(algo::one_shot_all_reduce{}, in, out, op, o, cut, cut);
-        run<device::simple_protocol>(algo::zero_copy_all_reduce{}, in, out, op, o, cut, cut);
+        const auto c = calls();
+        const std::size_t n = c.same_size(in, "input");
+        c.require_size(out, n, "output");
+        if (n * sizeof(element<Out>) > short_bytes) return team_.run(c.all_reduce(in, out, op, o), o);
+        const auto l = chunk_layout::blocks(n, 1);
+        team_.run(c.template make<device::packet_protocol, 1, void>(algo::one_shot_all_reduce{}, in, out, op, o,
+                                                                    device::even_cuts(l, l)),
+                  o);
     }
-    // out[r] holds all parts in rank order.
+    // out[r] holds all parts in rank order; all_gather_v: of any sizes.
     template <RankBuffers In, RankBuffers Out>
     void all_gather(In&& in, Out&& out, const options& o = {}) {
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n * static_cast<unsigned>(size()), "output");
-        const auto from = [n](int chunks) { return chunk_layout::blocks(n, chunks).packed(); };
-        const auto to = [n](int chunks) { return chunk_layout::blocks(n, chunks); };
-        run<device::simple_protocol>(algo::zero_copy_all_gather{}, in, out, device::move_only{}, o, from, to);
+        team_.run(calls().all_gather(in, out, o), o);
     }
-    // Rank r receives part r of the reduction.
+    template <RankBuffers In, RankBuffers Out>
+    void all_gather_v(In&& in, Out&& out, const options& o = {}) {
+        team_.run(calls().all_gather_v(in, out, o), o);
+    }
+    // Rank r receives part r of the reduction; reduce_scatter_v: as many elements as out[r] has.
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     void reduce_scatter(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
-        const std::size_t n = same_size(out, "output");
-        require_size(in, n * static_cast<unsigned>(size()), "input");
-        const auto from = [n](int chunks) { return chunk_layout::blocks(n, chunks); };
-        const auto to = [n](int chunks) { return chunk_layout::blocks(n, chunks).packed(); };
-        run<device::simple_protocol>(algo::zero_copy_reduce_scatter{}, in, out, op, o, from, to);
+        team_.run(calls().reduce_scatter(in, out, op, o), o);
     }
-    // Part d of rank r's input becomes part r of rank d's output. Not in place.
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    void reduce_scatter_v(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
+        team_.run(calls().reduce_scatter_v(in, out, op, o), o);
+    }
+    // out[root] holds all parts in rank order; the other outputs may be empty.
+    template <RankBuffers In, RankBuffers Out>
+    void gather(In&& in, Out&& out, int root, const options& o = {}) {
+        team_.run(calls().gather(in, out, root, o), o);
+    }
+    template <RankBuffers In, RankBuffers Out>
+    void gather_v(In&& in, Out&& out, int root, const options& o = {}) {
+        team_.run(calls().gather_v(in, out, root, o), o);
+    }
+    // Rank r receives part r of in[root]; the other inputs may be empty. scatter_v: as many elements as out[r] has.
+    template <RankBuffers In, RankBuffers Out>
+    void scatter(In&& in, Out&& out, int root, const options& o = {}) {
+        team_.run(calls().scatter(in, out, root, o), o);
+    }
+    template <RankBuffers In, RankBuffers Out>
+    void scatter_v(In&& in, Out&& out, int root, const options& o = {}) {
+        team_.run(calls().scatter_v(in, out, root, o), o);
+    }
+    // Part d of rank r's input becomes part r of rank d's output; all_to_all_v: counts[r][d] elements. Not in place.
     template <RankBuffers In, RankBuffers Out>
     void all_to_all(In&& in, Out&& out, const options& o = {}) {
-        const std::size_t n = same_size(in, "input"), each = n / static_cast<unsigned>(size());
-        require_size(out, n, "output");
-        if (each * static_cast<unsigned>(size()) != n)
-            fail(errc::invalid_argument, -1, -1, "pass one block of the same size for each rank",
-                 "%zu elements are not %d equal blocks", n, size());
-        const auto cut = [each](int chunks) { return chunk_layout::blocks(each, chunks); };
-        run<device::simple_protocol>(algo::zero_copy_all_to_all{}, in, out, device::move_only{}, o, cut, cut);
+        team_.run(calls().all_to_all(in, out, o), o);
+    }
+    template <RankBuffers In, RankBuffers Out, class Counts>
+    void all_to_all_v(In&& in, Out&& out, const Counts& counts, const options& o = {}) {
+        team_.run(calls().all_to_all_v(in, out, counts, o), o);
+    }
+    // Messages between ranks, all in one kernel: a range of fused_message.
+    template <RankBuffers In, RankBuffers Out, class Messages>
+    void send_recv(In&& in, Out&& out, const Messages& messages, const options& o = {}) {
+        team_.run(calls().send_recv(in, out, messages, o), o);
     }
     template <RankBuffers In, RankBuffers Out>
     void broadcast(In&& in, Out&& out, int root, const options& o = {}) {
-        require_root(root);
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n, "output");
-        const auto cut = [n](int chunks) { return chunk_layout::blocks(n, chunks); };
-        run<device::simple_protocol>(algo::zero_copy_broadcast{.root = root}, in, out, device::move_only{}, o, cut,
-                                     cut);
+        team_.run(calls().broadcast(in, out, root, o), o);
     }
     // Only the root's output is written.
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     void reduce(In&& in, Out&& out, int root, const Op& op = {}, const options& o = {}) {
-        require_root(root);
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n, "output");
-        const auto cut = [n](int chunks) { return chunk_layout::blocks(n, chunks); };
-        run<device::simple_protocol>(algo::zero_copy_reduce{.root = root}, in, out, op, o, cut, cut);
+        team_.run(calls().reduce(in, out, root, op, o), o);
     }
+    // Rank r receives the reduction of the ranks up to itself; exclusive_scan: before it, and rank 0 receives nothing.
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    void scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
+        team_.run(calls().scan(in, out, op, o), o);
+    }
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    void exclusive_scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
+        team_.run(calls().exclusive_scan(in, out, op, o), o);
+    }
+    // What follows in the stream begins when all ranks have come; one launch does so by itself.
+    void barrier(const options& o = {}) { team_.run(calls().barrier(o), o); }
 
     // Any text of algo/ instead of the default choice; cut(chunks) says how buffers fall into chunks.
     // Example: team.run<device::simple_protocol>(algo::ring_all_reduce{}, x, x, plus{}, {}, cut, cut);
     template <class Protocol, int Groups = 1, class Wire = void, class Algorithm, class In, class Out, class Op,
               class CutIn, class CutOut>
     void run(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, CutIn&& cut_in, CutOut&& cut_out) {
-        using in_view = buffer_t<decltype(in[0])>;
-        using out_view = buffer_t<decltype(out[0])>;
-        require_output<decltype(out[0])>();
-        if constexpr (!std::is_same_v<Op, device::move_only>) {
-            require_reduce_op<Op, element<In>>();
-            if constexpr (Algorithm::needs_commutative) require_commutative<Op, element<In>>();
-        }
-        using wire = std::conditional_t<std::is_void_v<Wire>, element<Out>, Wire>;
-        using types = device::call_types<in_view, out_view, Op, wire>;
         const int chunks = a.chunks(size());
-        team_.template run<types, Protocol, Groups>(
-            a, cut_in(chunks), cut_out(chunks),
-            [&](int r) {
-                const auto k = static_cast<std::size_t>(r);
-                const device::rank_operands<types> x{buffer(in[k]), buffer(out[k]), op};
-                require_memory(r, x.in, "input");
-                require_memory(r, x.out, "output");
-                return x;
-            },
-            o);
+        team_.run(calls().template make<Protocol, Groups, Wire>(a, in, out, op, o,
+                                                                device::even_cuts(cut_in(chunks), cut_out(chunks))),
+                  o);
     }
 
     // Messages up to here are exchanged as words with flags: they cost one synchronisation, but each rank reads them
@@ -143,36 +159,7 @@ public:
 
 private:
     template <class X>
-    using element = std::remove_cv_t<typename buffer_t<decltype(std::declval<X&>()[0])>::value_type>;
-
-    template <class X>
-    std::size_t same_size(X& x, const char* which) const {
-        if (static_cast<std::size_t>(x.size()) != static_cast<std::size_t>(size()))
-            fail(errc::invalid_argument, -1, -1, "pass one buffer for each rank of the team",
-                 "%zu %s buffers for %d ranks", static_cast<std::size_t>(x.size()), which, size());
-        const std::size_t n = buffer(x[0]).size();
-        require_size(x, n, which);
-        return n;
-    }
-    template <class X>
-    void require_size(X& x, std::size_t n, const char* which) const {
-        if (static_cast<std::size_t>(x.size()) != static_cast<std::size_t>(size()))
-            fail(errc::invalid_argument, -1, -1, "pass one buffer for each rank of the team",
-                 "%zu %s buffers for %d ranks", static_cast<std::size_t>(x.size()), which, size());
-        for (int r = 0; r < size(); ++r)
-            if (const std::size_t m = buffer(x[static_cast<std::size_t>(r)]).size(); m != n)
-                fail(errc::mismatch, r, -1, "pass buffers of the same size on every rank",
-                     "the %s buffer has %zu elements, expected %zu", which, m, n);
-    }
-    void require_root(int root) const {
-        if (root < 0 || root >= size())
-            fail(errc::invalid_argument, -1, root, "roots are ranks of this team", "root %d of %d ranks", root, size());
-    }
-    template <class View>
-    void require_memory(int rank, const View& v, const char* which) {
-        if constexpr (requires { v.pointer(0); })
-            if (v.size() != 0) machine_.require_memory(rank, v.pointer(0), which);
-    }
+    using element = typename fused_calls<Machine>::template element<X>;
 
     Machine machine_;
     device::team<Machine> team_;

@@ -4,6 +4,7 @@
 // infinity) and e5m2 (five, up to 57344), with the bits of the OCP standard and of CUDA's __nv_fp8_e4m3 and e5m2.
 // Arithmetic goes through float. Storing rounds to nearest even and stays finite: what is too large, and infinity,
 // becomes the largest number, as CUDA's conversions do by default. A NaN stays one.
+// In a kernel the device converts where it can (compute capability 8.9), to the same bits but for a NaN's sign.
 // Source: "OCP 8-bit Floating Point Specification", revision 1.0 (2023).
 #pragma once
 
@@ -52,29 +53,116 @@ COLLX_HD constexpr float float_from_fp8_bits(std::uint8_t bits, int mantissa, in
 
 } // namespace detail
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define COLLX_FP8_HARDWARE 1
+namespace detail::hardware {
+
+// Two at once: the first argument's bits are the lower ones.
+__device__ inline std::uint16_t two_e4m3(float low, float high) {
+    std::uint16_t bits;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+__device__ inline std::uint16_t two_e5m2(float low, float high) {
+    std::uint16_t bits;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+// Exact: every 8-bit number is one of 16 bits.
+__device__ inline float from_f16_bits(std::uint16_t bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+__device__ inline std::uint32_t two_f16_from_e4m3(std::uint16_t bits) {
+    std::uint32_t both;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(bits));
+    return both;
+}
+__device__ inline std::uint32_t two_f16_from_e5m2(std::uint16_t bits) {
+    std::uint32_t both;
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(both) : "h"(bits));
+    return both;
+}
+
+} // namespace detail::hardware
+#endif
+
 struct e4m3_format {
     COLLX_HD static constexpr std::uint8_t bits_from_float(float x) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        if (!__builtin_is_constant_evaluated()) return static_cast<std::uint8_t>(detail::hardware::two_e4m3(x, 0.0f));
+#endif
         return detail::fp8_bits_from_float(x, 3, 7, 0x7eu);
     }
     COLLX_HD static constexpr float float_from_bits(std::uint8_t b) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        if (!__builtin_is_constant_evaluated())
+            return detail::hardware::from_f16_bits(static_cast<std::uint16_t>(detail::hardware::two_f16_from_e4m3(b)));
+#endif
         return (b & 0x7fu) == 0x7fu ? __builtin_nanf("") : detail::float_from_fp8_bits(b, 3, 7);
+    }
+    COLLX_HD static void two_from_floats(std::uint8_t (&bits)[2], float low, float high) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        const std::uint16_t both = detail::hardware::two_e4m3(low, high);
+        bits[0] = static_cast<std::uint8_t>(both), bits[1] = static_cast<std::uint8_t>(both >> 8);
+#else
+        bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
+#endif
+    }
+    COLLX_HD static void floats_from_two(float (&x)[2], std::uint8_t low, std::uint8_t high) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        const std::uint32_t both =
+            detail::hardware::two_f16_from_e4m3(static_cast<std::uint16_t>(low | static_cast<unsigned>(high) << 8));
+        x[0] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both));
+        x[1] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both >> 16));
+#else
+        x[0] = float_from_bits(low), x[1] = float_from_bits(high);
+#endif
     }
 };
 
 struct e5m2_format {
     COLLX_HD static constexpr std::uint8_t bits_from_float(float x) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        if (!__builtin_is_constant_evaluated()) return static_cast<std::uint8_t>(detail::hardware::two_e5m2(x, 0.0f));
+#endif
         return detail::fp8_bits_from_float(x, 2, 15, 0x7bu);
     }
     COLLX_HD static constexpr float float_from_bits(std::uint8_t b) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        if (!__builtin_is_constant_evaluated())
+            return detail::hardware::from_f16_bits(static_cast<std::uint16_t>(detail::hardware::two_f16_from_e5m2(b)));
+#endif
         if ((b & 0x7fu) > 0x7cu) return __builtin_nanf("");
         if ((b & 0x7fu) == 0x7cu) return (b & 0x80u) != 0u ? -__builtin_inff() : __builtin_inff();
         return detail::float_from_fp8_bits(b, 2, 15);
     }
+    COLLX_HD static void two_from_floats(std::uint8_t (&bits)[2], float low, float high) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        const std::uint16_t both = detail::hardware::two_e5m2(low, high);
+        bits[0] = static_cast<std::uint8_t>(both), bits[1] = static_cast<std::uint8_t>(both >> 8);
+#else
+        bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
+#endif
+    }
+    COLLX_HD static void floats_from_two(float (&x)[2], std::uint8_t low, std::uint8_t high) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        const std::uint32_t both =
+            detail::hardware::two_f16_from_e5m2(static_cast<std::uint16_t>(low | static_cast<unsigned>(high) << 8));
+        x[0] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both));
+        x[1] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both >> 16));
+#else
+        x[0] = float_from_bits(low), x[1] = float_from_bits(high);
+#endif
+    }
 };
+#undef COLLX_FP8_HARDWARE
 
 // What e4m3 and e5m2 share; as basic_half does, a float converts implicitly, any other arithmetic type by name only.
 template <class Format>
 struct basic_fp8 {
+    using format = Format;
     std::uint8_t bits;
 
     basic_fp8() = default;
@@ -97,6 +185,11 @@ struct basic_fp8 {
 
 using e4m3 = basic_fp8<e4m3_format>;
 using e5m2 = basic_fp8<e5m2_format>;
+
+template <class T>
+inline constexpr bool is_fp8_v = false;
+template <class Format>
+inline constexpr bool is_fp8_v<basic_fp8<Format>> = true;
 
 static_assert(sizeof(e4m3) == 1 && std::is_trivial_v<e4m3> && std::is_standard_layout_v<e4m3>);
 

@@ -4,6 +4,7 @@
 // CUDA header. `f16` has the bits of IEEE 754 binary16 (and of CUDA's __half), `bf16` those of bfloat16 (a float cut in
 // half, __nv_bfloat16). All arithmetic goes through float: `a + b` is a float, and storing it rounds once.
 // It must not know about buffers: bulk conversion is in convert.hpp.
+// In a kernel the device converts, to the same bits but for a NaN's: it stays a NaN and loses its sign and payload.
 #pragma once
 
 #include <cstdint>
@@ -106,6 +107,7 @@ COLLX_HD constexpr float round_to_odd_integer(Integer value) noexcept {
 // A float converts implicitly (storing a result of float arithmetic), any other arithmetic type only by name.
 template <class Format>
 struct basic_half {
+    using format = Format;
     static constexpr int exponent_bits = Format::exponent_bits;
 
     std::uint16_t bits;
@@ -139,9 +141,60 @@ struct basic_half {
     COLLX_HD constexpr basic_half& operator/=(float other) noexcept { return *this = float(*this) / other; }
 };
 
+#if defined(__CUDA_ARCH__)
+namespace detail::hardware {
+
+__device__ inline std::uint16_t f16_bits(float x) {
+    std::uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+__device__ inline std::uint16_t bf16_bits(float x) {
+    std::uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+__device__ inline float from_f16(std::uint16_t bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+// Two at once: the first argument's bits are the lower ones.
+__device__ inline std::uint32_t two_f16(float low, float high) {
+    std::uint32_t bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+__device__ inline std::uint32_t two_bf16(float low, float high) {
+    std::uint32_t bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+} // namespace detail::hardware
+#endif
+
 struct binary16 {
-    COLLX_HD static constexpr std::uint16_t bits_from_float(float x) noexcept { return detail::f16_bits_from_float(x); }
-    COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept { return detail::float_from_f16_bits(b); }
+    COLLX_HD static constexpr std::uint16_t bits_from_float(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+        if (!__builtin_is_constant_evaluated()) return detail::hardware::f16_bits(x);
+#endif
+        return detail::f16_bits_from_float(x);
+    }
+    COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept {
+#if defined(__CUDA_ARCH__)
+        if (!__builtin_is_constant_evaluated()) return detail::hardware::from_f16(b);
+#endif
+        return detail::float_from_f16_bits(b);
+    }
+    COLLX_HD static void two_from_floats(std::uint16_t (&bits)[2], float low, float high) noexcept {
+#if defined(__CUDA_ARCH__)
+        const std::uint32_t both = detail::hardware::two_f16(low, high);
+        bits[0] = static_cast<std::uint16_t>(both), bits[1] = static_cast<std::uint16_t>(both >> 16);
+#else
+        bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
+#endif
+    }
     static constexpr std::uint16_t max_bits = 0x7bff, infinity_bits = 0x7c00, quiet_nan_bits = 0x7e00;
     static constexpr std::uint16_t min_bits = 0x0400, epsilon_bits = 0x1400;
     static constexpr int exponent_bits = 5, digits = 11, max_exponent = 16, min_exponent = -13;
@@ -149,7 +202,18 @@ struct binary16 {
 
 struct bfloat16 {
     COLLX_HD static constexpr std::uint16_t bits_from_float(float x) noexcept {
+#if defined(__CUDA_ARCH__)
+        if (!__builtin_is_constant_evaluated()) return detail::hardware::bf16_bits(x);
+#endif
         return detail::bf16_bits_from_float(x);
+    }
+    COLLX_HD static void two_from_floats(std::uint16_t (&bits)[2], float low, float high) noexcept {
+#if defined(__CUDA_ARCH__)
+        const std::uint32_t both = detail::hardware::two_bf16(low, high);
+        bits[0] = static_cast<std::uint16_t>(both), bits[1] = static_cast<std::uint16_t>(both >> 16);
+#else
+        bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
+#endif
     }
     COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept {
         return detail::float_from_bf16_bits(b);

@@ -31,6 +31,15 @@ __global__ void __launch_bounds__(block_threads, 1)
         .run();
 }
 
+// Several calls in one launch (exec/device/group.hpp).
+template <class... Calls>
+__global__ void __launch_bounds__(block_threads, 1)
+    fused_group_kernel(const __grid_constant__ call_list<Calls...> calls) {
+    __shared__ block_state shared;
+    cuda_env<1> env;
+    run_calls(env, calls, shared, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
+}
+
 // A sentence and the number for whatever the CUDA runtime refuses.
 inline void cuda_check(cudaError_t e, const char* what) {
     if (e == cudaSuccess) return;
@@ -89,6 +98,11 @@ public:
     }
 
     bool is_one_launch() const { return true; }
+    // One device's memory: a warp's store to one line of the second-level cache is one access. Not promised by the PTX
+    // memory model, relied upon by NCCL's LL128 on every device from compute capability 7.0 on; here never yet run.
+    bool lines_arrive_whole() const { return true; }
+    // A multicast object binds memory of several devices.
+    bool has_multicast(const fused_options&) const { return false; }
 
     // Errors: invalid_argument where p is memory of the host or of another device.
     void require_memory(int rank, const void* p, const char* which) {
@@ -113,20 +127,30 @@ public:
 
     template <class Protocol, int Groups, class Algorithm, class Types>
     void launch(const fused_args<Algorithm, Types>& a, const fused_options& o) {
-        static_assert(sizeof(a) <= 32764, "collx: views and operators of 16 ranks must fit a kernel's parameters");
-        void* parameters[] = {const_cast<fused_args<Algorithm, Types>*>(&a)};
-        const int ranks = a.shape.ranks - (leaves_out_last_ ? 1 : 0);
-        const dim3 grid(static_cast<unsigned>(a.lanes), static_cast<unsigned>(ranks));
-        cuda_check(cudaLaunchCooperativeKernel(
-                       reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>), grid,
-                       dim3(block_threads), parameters, 0, static_cast<cudaStream_t>(o.stream)),
-                   "launching a fused kernel");
+        static_assert(sizeof(a) <= parameter_bytes,
+                      "collx: views and operators of 16 ranks must fit a kernel's parameters");
+        start(reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>), a.lanes, a.shape.ranks,
+              const_cast<fused_args<Algorithm, Types>*>(&a), o);
+    }
+    template <class... Calls>
+    void launch_group(const call_list<Calls...>& calls, int lanes, int ranks, const fused_options& o) {
+        static_assert(sizeof(calls) <= parameter_bytes, "collx: all calls of a group must fit a kernel's parameters");
+        start(reinterpret_cast<const void*>(&fused_group_kernel<Calls...>), lanes, ranks,
+              const_cast<call_list<Calls...>*>(&calls), o);
     }
 
     // As if the last rank had not made the call: for tests of deadlines.
     void leave_out_last() { leaves_out_last_ = true; }
 
 private:
+    static constexpr std::size_t parameter_bytes = 32764;
+    void start(const void* kernel, int lanes, int ranks, void* arguments, const fused_options& o) const {
+        void* parameters[] = {arguments};
+        const dim3 grid(static_cast<unsigned>(lanes), static_cast<unsigned>(ranks - (leaves_out_last_ ? 1 : 0)));
+        cuda_check(cudaLaunchCooperativeKernel(kernel, grid, dim3(block_threads), parameters, 0,
+                                               static_cast<cudaStream_t>(o.stream)),
+                   "launching a fused kernel");
+    }
     int device_ = 0, processors_ = 1;
     bool leaves_out_last_ = false;
     static constexpr std::size_t known_count = 64;

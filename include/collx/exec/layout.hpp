@@ -47,6 +47,11 @@ public:
     }
 
     COLLX_HD constexpr int chunks() const { return chunks_; }
+    // The numbers of a layout without tables; kernels take these and no pointers.
+    constexpr bool is_table() const { return sizes_ != nullptr; }
+    constexpr std::size_t stride() const { return stride_; }
+    constexpr std::size_t total() const { return total_; }
+    constexpr bool is_packed() const { return packed_; }
     COLLX_HD constexpr std::size_t size(int c) const {
         if (sizes_ != nullptr) return sizes_[c];
         const std::size_t begin = stride_ * static_cast<std::size_t>(c);

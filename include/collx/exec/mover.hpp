@@ -36,10 +36,11 @@ public:
                                   std::is_same_v<in_type, Wire> && std::is_same_v<in_type, acc_type> && !hooked;
 
     mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {
-        if constexpr (plain) streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes(ranks);
+        if constexpr (plain) streams_moves_ = streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes(ranks);
     }
 
-    // Where results are sent on from where they lie, they had better stay in the caches.
+    // Where results are sent on from where they lie, they had better stay in the caches. What is only copied from the
+    // user's input to the output is sent from the input, if at all.
     void stay_in_caches() { streams_ = false; }
     bool streams() const { return streams_; } // whether results go past the caches
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
@@ -63,7 +64,7 @@ public:
     // Received elements into a local operand, as they are: what recv | copy and get | copy do.
     void store(sched::place to, std::size_t at, const Wire* from, std::size_t n) {
         if constexpr (plain) {
-            if (n != 0) copy(to, local(to) + at, from, n);
+            if (n != 0) copy(streams_ && to == sched::place::out, local(to) + at, from, n);
         } else if (to == sched::place::tmp) {
             for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = static_cast<acc_type>(from[k]);
         } else {
@@ -76,7 +77,7 @@ public:
     void move(sched::place from, std::size_t from_at, sched::place to, std::size_t to_at, std::size_t n) {
         if constexpr (plain) {
             if (n != 0 && local(to) + to_at != local(from) + from_at)
-                copy(to, local(to) + to_at, local(from) + from_at, n);
+                copy(streams_moves_ && to == sched::place::out, local(to) + to_at, local(from) + from_at, n);
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                 read(acc, from, from_at + i, m);
@@ -175,8 +176,8 @@ private:
         const std::size_t together = std::size_t{apart ? 7u : reduces ? 56u : 28u} << 20;
         return together / static_cast<std::size_t>(ranks < 2 ? 2 : ranks > 8 ? 8 : ranks);
     }
-    void copy(sched::place to, in_type* out, const in_type* in, std::size_t n) const requires plain {
-        if (streams_ && to == sched::place::out) copy_past_caches(out, in, n * sizeof(Wire));
+    static void copy(bool streams, in_type* out, const in_type* in, std::size_t n) requires plain {
+        if (streams) copy_past_caches(out, in, n * sizeof(Wire));
         else std::memmove(static_cast<void*>(out), in, n * sizeof(Wire));
     }
 
@@ -232,7 +233,7 @@ private:
     Op op_;
     acc_type* tmp_ = nullptr;
     int ranks_;
-    bool streams_ = false;
+    bool streams_ = false, streams_moves_ = false;
 };
 
 COLLX_END_NAMESPACE

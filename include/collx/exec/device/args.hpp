@@ -7,26 +7,36 @@
 #include <cstdint>
 
 #include <collx/exec/device/control.hpp>
+#include <collx/exec/device/cuts.hpp>
 #include <collx/exec/device/operands.hpp>
-#include <collx/exec/pieces.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
 // How payload travels. simple: slots with counters, best for long messages. packets: words with flags, half the
-// bandwidth and a third of the latency, for short ones.
+// bandwidth and a third of the latency, for short ones. lines: 120 bytes of data and a flag of 8, only where lines of
+// 128 bytes arrive whole (a machine says so) and only over channels; for what lies between.
 struct simple_protocol {
-    static constexpr bool flags_words = false;
+    static constexpr bool flags_words = false, flags_lines = false, multicasts = false;
 };
-struct packet_protocol {
+struct packet_protocol : simple_protocol {
     static constexpr bool flags_words = true;
+};
+struct line_protocol : simple_protocol {
+    static constexpr bool flags_lines = true;
+};
+// As simple, but reductions over all ranks and stores to all are a switch's, where it has such a thing (a machine says
+// so) and the caller has multicast addresses of the buffers. The switch has an order of its own.
+struct multicast_protocol : simple_protocol {
+    static constexpr bool multicasts = true;
 };
 
 template <class Algorithm, class Types>
 struct fused_args {
     Algorithm algorithm;
     exchange_shape shape;
-    chunk_layout in, out;
+    typename Types::cuts_type cuts;
+    std::size_t piece_count = 1; // the same on all ranks
     int chunks = 1;
     int lanes = 1;              // of this call; at most the shape's
     int first_rank = 0;         // the ranks of this launch are first_rank, first_rank + 1, …
@@ -35,6 +45,8 @@ struct fused_args {
     std::uint32_t piece_elems = 1;
     std::uint64_t timeout_ns = 0; // of one wait
     std::byte* exchange[max_ranks] = {};
+    const std::byte* multicast_in = nullptr; // all ranks' inputs at one address, where a switch reduces
+    std::byte* multicast_out = nullptr;
     host_control* host = nullptr;
     std::uint64_t* reports = nullptr; // [rank][lane][group]
     // Views and operators need no default value, so this is room for max_ranks of them.

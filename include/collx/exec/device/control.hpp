@@ -4,6 +4,8 @@
 // and offsets: knows no step and no CUDA.
 //
 //   exchange memory of a rank:  rank_control | lane 0: lane_control, scratch, packets, windows, slots | lane 1: …
+//
+// Each protocol has slots of its own: what one wrote as data must never be taken for another's flag.
 #pragma once
 
 #include <cstddef>
@@ -79,9 +81,10 @@ struct alignas(line_bytes) host_control {
 struct exchange_shape {
     int ranks = 1;
     int lanes = 1;
-    unsigned slots = 4;               // of one channel; a power of two, at least 2
-    std::uint32_t slot_bytes = 32768; // multiples of line_bytes, like all that follows
-    unsigned stages = 4;              // of a window's ring; a power of two, at least 2
+    unsigned slots = 4;                    // of one channel; a power of two, at least 2
+    std::uint32_t slot_bytes = 32768;      // multiples of line_bytes, like all that follows
+    std::uint32_t flag_slot_bytes = 16384; // of slots whose words or lines carry flags; a multiple of 256
+    unsigned stages = 4;                   // of a window's ring; a power of two, at least 2
     std::uint32_t stage_bytes = 65536;
     std::uint32_t packet_bytes = 16384; // of one rank's words with flags, half of it data
     std::uint32_t scratch_bytes = 65536;
@@ -94,9 +97,10 @@ struct exchange_shape {
         return packets_at() + std::size_t{2} * static_cast<unsigned>(ranks) * packet_bytes;
     }
     COLLX_HD constexpr std::size_t slots_at() const { return windows_at() + std::size_t{2} * stages * stage_bytes; }
-    COLLX_HD constexpr std::size_t lane_bytes() const {
-        return slots_at() + std::size_t{slots} * static_cast<unsigned>(ranks) * slot_bytes;
-    }
+    // Slots with counters, with words that carry flags, with lines that do.
+    COLLX_HD constexpr std::size_t words_at() const { return slots_at() + slot_count() * slot_bytes; }
+    COLLX_HD constexpr std::size_t lines_at() const { return words_at() + slot_count() * flag_slot_bytes; }
+    COLLX_HD constexpr std::size_t lane_bytes() const { return lines_at() + slot_count() * flag_slot_bytes; }
     COLLX_HD constexpr std::size_t lane_at(int lane) const {
         return sizeof(rank_control) + static_cast<std::size_t>(lane) * lane_bytes();
     }
@@ -104,8 +108,13 @@ struct exchange_shape {
 
     // Of a place inside the lane.
     COLLX_HD constexpr std::size_t slot_at(int peer, std::uint64_t message) const {
-        const std::uint64_t slot = static_cast<std::uint64_t>(peer) * slots + (message & (slots - 1));
-        return slots_at() + static_cast<std::size_t>(slot) * slot_bytes;
+        return slots_at() + slot_number(peer, message) * slot_bytes;
+    }
+    COLLX_HD constexpr std::size_t word_slot_at(int peer, std::uint64_t message) const {
+        return words_at() + slot_number(peer, message) * flag_slot_bytes;
+    }
+    COLLX_HD constexpr std::size_t line_slot_at(int peer, std::uint64_t message) const {
+        return lines_at() + slot_number(peer, message) * flag_slot_bytes;
     }
     COLLX_HD constexpr std::size_t stage_at(int segment, std::uint64_t iteration) const {
         const auto stage = static_cast<unsigned>(iteration & (stages - 1));
@@ -115,6 +124,12 @@ struct exchange_shape {
         const auto cell =
             static_cast<unsigned>(iteration & 1) * static_cast<unsigned>(ranks) + static_cast<unsigned>(peer);
         return packets_at() + static_cast<std::size_t>(cell) * packet_bytes;
+    }
+
+private:
+    COLLX_HD constexpr std::size_t slot_count() const { return std::size_t{slots} * static_cast<unsigned>(ranks); }
+    COLLX_HD constexpr std::size_t slot_number(int peer, std::uint64_t message) const {
+        return static_cast<std::size_t>(static_cast<std::uint64_t>(peer) * slots + (message & (slots - 1)));
     }
 };
 

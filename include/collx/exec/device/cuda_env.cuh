@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <collx/exec/device/control.hpp>
+#include <collx/exec/device/multicast.cuh>
 #include <collx/exec/device/units.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -91,6 +92,43 @@ public:
     __device__ static std::uint64_t load_acquire(const std::uint64_t* p) { return ptx::load_acquire(p); }
     __device__ static void store_relaxed(std::uint64_t* p, std::uint64_t x) { ptx::store_relaxed(p, x); }
     __device__ static void store_release(std::uint64_t* p, std::uint64_t x) { ptx::store_release(p, x); }
+
+    // Lines of 128 bytes: eight neighbouring threads move one cell of 16 bytes each, so that the line is one access of
+    // the warp. All eight call together.
+    static constexpr unsigned line_threads = 8;
+    __device__ bool any_of_line(bool mine) const { return __any_sync(0xffu << (threadIdx.x & 24u), mine) != 0; }
+    __device__ bool try_load_lines(const unit16* pair, std::uint64_t flag, unit16 (&cells)[2][1]) const {
+        const unsigned cell = threadIdx.x % line_threads;
+        __syncwarp(0xffu << (threadIdx.x & 24u));
+        cells[0][0] = ptx::load_line(pair + cell);
+        cells[1][0] = ptx::load_line(pair + line_cells + cell);
+        return !any_of_line(cell == line_cells - 1 && (cells[0][0].high != flag || cells[1][0].high != flag));
+    }
+    __device__ void store_lines(unit16* pair, const unit16 (&cells)[2][1]) const {
+        const unsigned cell = threadIdx.x % line_threads;
+        __syncwarp(0xffu << (threadIdx.x & 24u));
+        ptx::store_line(pair + cell, cells[0][0]);
+        ptx::store_line(pair + line_cells + cell, cells[1][0]);
+    }
+
+    // By the switch: see multicast.cuh.
+    template <class Types, class Args>
+    __device__ static typename Types::wire_pack reduce_all(const Args& a, const typename Types::op_type&,
+                                                           std::size_t at) {
+        std::uint32_t x[4];
+        ptx::reduce_all<typename Types::op_type, typename Types::wire_type>(
+            a.multicast_in + at * sizeof(typename Types::wire_type), x);
+        typename Types::wire_pack w;
+        __builtin_memcpy(static_cast<void*>(&w), x, sizeof x);
+        return w;
+    }
+    template <class Types, class Args>
+    __device__ static void store_all(const Args& a, std::size_t at, const typename Types::wire_pack& w) {
+        std::uint32_t x[4];
+        __builtin_memcpy(x, static_cast<const void*>(&w), sizeof x);
+        ptx::store_all(a.multicast_out + at * sizeof(typename Types::wire_type), x);
+    }
+    __device__ static void fence_alias() { ptx::fence_alias(); }
 
     __device__ void sync() const {
         if constexpr (Groups == 1) __syncthreads();

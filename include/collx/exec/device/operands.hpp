@@ -11,6 +11,7 @@
 #include <collx/core/element.hpp>
 #include <collx/core/op.hpp>
 #include <collx/core/views.hpp>
+#include <collx/exec/device/cuts.hpp>
 #include <collx/exec/device/units.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -39,15 +40,43 @@ COLLX_HD auto element(const View& v, std::size_t i) {
     return static_cast<std::remove_cv_t<typename View::value_type>>(v[i]);
 }
 
+// Each element converted, narrow floats two at a time: a device has instructions for pairs.
+template <class To, class From, int V>
+COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
+    pack<To, V> y;
+    if constexpr (V % 2 == 0 && std::is_same_v<From, float> && (is_half_v<To> || is_fp8_v<To>)) {
+        COLLX_UNROLL
+        for (int k = 0; k < V; k += 2) {
+            decltype(To::bits) bits[2];
+            To::format::two_from_floats(bits, x.v[k], x.v[k + 1]);
+            y.v[k].bits = bits[0], y.v[k + 1].bits = bits[1];
+        }
+    } else if constexpr (V % 2 == 0 && std::is_same_v<To, float> && is_fp8_v<From>) {
+        COLLX_UNROLL
+        for (int k = 0; k < V; k += 2) {
+            float two[2];
+            From::format::floats_from_two(two, x.v[k].bits, x.v[k + 1].bits);
+            y.v[k] = two[0], y.v[k + 1] = two[1];
+        }
+    } else {
+        COLLX_UNROLL
+        for (int k = 0; k < V; ++k) y.v[k] = static_cast<To>(x.v[k]);
+    }
+    return y;
+}
+
 } // namespace detail
 
-// What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels.
-template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>>
+// What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels, Cuts
+// says where chunks lie (cuts.hpp).
+template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>,
+          class Cuts = even_cuts>
 struct call_types {
     using in_view = In;
     using out_view = Out;
     using op_type = Op;
     using wire_type = Wire;
+    using cuts_type = Cuts;
     using in_type = std::remove_cv_t<typename In::value_type>;
     using out_type = std::remove_cv_t<typename Out::value_type>;
     static constexpr bool reduces = !std::is_same_v<Op, move_only>;
@@ -64,6 +93,16 @@ struct call_types {
                   "collx: elements that a kernel reduces need a default constructor; they wait in registers.");
 };
 
+// How many elements one access takes: a pack of which all exist, a pack of which m do (where words or lines carry flags
+// even a short tail is a pack of the wire), or a single element, which may lie anywhere.
+template <int N, bool Whole>
+struct width {
+    static constexpr int n = N;
+    static constexpr bool is_whole = Whole;
+    static constexpr bool is_aligned = Whole && N > 1;
+};
+using single = width<1, true>;
+
 // One rank's side of a call.
 template <class Types>
 struct rank_operands {
@@ -72,111 +111,105 @@ struct rank_operands {
     typename Types::op_type op;
 };
 
-// Reads and writes packs of one rank's operands. `Fast`: whole packs, aligned where the view is contiguous.
+// Reads and writes elements of one rank's operands, as many as a width says; whole packs are aligned where the view is
+// contiguous.
 template <class Env, class Types>
 struct operand_access {
     using acc_type = typename Types::acc_type;
-    using acc_pack = typename Types::acc_pack;
-    using wire_pack = typename Types::wire_pack;
     using wire_type = typename Types::wire_type;
     using in_type = typename Types::in_type;
     using out_type = typename Types::out_type;
     using op_type = typename Types::op_type;
     static constexpr int V = Types::elems;
+    template <class W>
+    using acc_pack = pack<acc_type, W::n>;
+    template <class W>
+    using wire_pack = pack<wire_type, W::n>;
 
-    // m of the V elements exist; the rest of the pack is unspecified but initialised.
-    template <bool Fast>
-    COLLX_HD static acc_pack read_in(const rank_operands<Types>& r, int ranks, std::size_t at, unsigned m) {
-        pack<in_type, V> raw;
-        if constexpr (Fast && Types::in_view::is_contiguous) {
-            raw = load_pack<Env, in_type, V>(r.in.data() + at);
+    // Where the width is not whole, m elements exist; the rest of the pack is unspecified but initialised.
+    template <class W>
+    COLLX_HD static acc_pack<W> read_in(const rank_operands<Types>& r, int ranks, std::size_t at, unsigned m) {
+        pack<in_type, W::n> raw;
+        if constexpr (W::is_aligned && Types::in_view::is_contiguous) {
+            raw = load_pack<Env, in_type, W::n>(r.in.data() + at);
         } else {
             COLLX_UNROLL
-            for (int k = 0; k < V; ++k)
-                raw.v[k] = Fast || static_cast<unsigned>(k) < m ? detail::element(r.in, at + static_cast<unsigned>(k))
-                                                                : in_type{};
-        }
-        acc_pack acc;
-        COLLX_UNROLL
-        for (int k = 0; k < V; ++k) {
-            if constexpr (Types::reduces && has_pre_v<op_type, in_type>) {
-                if (Fast || static_cast<unsigned>(k) < m)
-                    raw.v[k] = apply_pre(r.op, raw.v[k], hook_context{ranks, at + static_cast<unsigned>(k)});
+            for (int k = 0; k < W::n; ++k) {
+                if (exists<W>(k, m)) raw.v[k] = detail::element(r.in, at + static_cast<unsigned>(k));
+                else raw.v[k] = in_type{};
             }
-            acc.v[k] = static_cast<acc_type>(raw.v[k]);
         }
-        return acc;
+        if constexpr (Types::reduces && has_pre_v<op_type, in_type>) {
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k)
+                if (exists<W>(k, m))
+                    raw.v[k] = apply_pre(r.op, raw.v[k], hook_context{ranks, at + static_cast<unsigned>(k)});
+        }
+        return detail::convert<acc_type>(raw);
     }
 
     // What this rank has stored already; for texts that send results on from `out`.
-    template <bool Fast>
-    COLLX_HD static acc_pack read_out(const rank_operands<Types>& r, std::size_t at, unsigned m) {
-        acc_pack acc;
-        if constexpr (Fast && Types::out_view::is_contiguous) {
-            const auto raw = load_pack<Env, out_type, V>(r.out.data() + at);
-            COLLX_UNROLL
-            for (int k = 0; k < V; ++k) acc.v[k] = static_cast<acc_type>(raw.v[k]);
+    template <class W>
+    COLLX_HD static acc_pack<W> read_out(const rank_operands<Types>& r, std::size_t at, unsigned m) {
+        if constexpr (W::is_aligned && Types::out_view::is_contiguous) {
+            return detail::convert<acc_type>(load_pack<Env, out_type, W::n>(r.out.data() + at));
         } else {
+            acc_pack<W> acc;
             COLLX_UNROLL
-            for (int k = 0; k < V; ++k)
-                acc.v[k] = Fast || static_cast<unsigned>(k) < m
-                               ? static_cast<acc_type>(detail::element(r.out, at + static_cast<unsigned>(k)))
-                               : acc_type{};
-        }
-        return acc;
-    }
-
-    template <bool Fast>
-    COLLX_HD static void write_out(const rank_operands<Types>& r, std::size_t at, unsigned m, const acc_pack& acc) {
-        if constexpr (Fast && Types::out_view::is_contiguous) {
-            pack<out_type, V> raw;
-            COLLX_UNROLL
-            for (int k = 0; k < V; ++k) raw.v[k] = static_cast<out_type>(acc.v[k]);
-            store_pack<Env>(r.out.data() + at, raw);
-        } else {
-            COLLX_UNROLL
-            for (int k = 0; k < V; ++k)
-                if (Fast || static_cast<unsigned>(k) < m)
-                    r.out[at + static_cast<unsigned>(k)] = static_cast<out_type>(acc.v[k]);
+            for (int k = 0; k < W::n; ++k) {
+                if (exists<W>(k, m))
+                    acc.v[k] = static_cast<acc_type>(detail::element(r.out, at + static_cast<unsigned>(k)));
+                else acc.v[k] = acc_type{};
+            }
+            return acc;
         }
     }
 
-    COLLX_HD static acc_pack from_wire(const wire_pack& w) {
-        acc_pack acc;
-        COLLX_UNROLL
-        for (int k = 0; k < V; ++k) acc.v[k] = static_cast<acc_type>(w.v[k]);
-        return acc;
+    template <class W>
+    COLLX_HD static void write_out(const rank_operands<Types>& r, std::size_t at, unsigned m, const acc_pack<W>& acc) {
+        if constexpr (W::is_aligned && Types::out_view::is_contiguous) {
+            store_pack<Env>(r.out.data() + at, detail::convert<out_type>(acc));
+        } else {
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k)
+                if (exists<W>(k, m)) r.out[at + static_cast<unsigned>(k)] = static_cast<out_type>(acc.v[k]);
+        }
     }
-    COLLX_HD static wire_pack to_wire(const acc_pack& acc) {
-        wire_pack w;
-        COLLX_UNROLL
-        for (int k = 0; k < V; ++k) w.v[k] = static_cast<wire_type>(acc.v[k]);
-        return w;
+
+    template <int N>
+    COLLX_HD static pack<acc_type, N> from_wire(const pack<wire_type, N>& w) {
+        return detail::convert<acc_type>(w);
+    }
+    template <int N>
+    COLLX_HD static pack<wire_type, N> to_wire(const pack<acc_type, N>& acc) {
+        return detail::convert<wire_type>(acc);
     }
     // A narrower wire rounds: the rank that computes a value keeps what the others receive.
-    COLLX_HD static acc_pack through_wire(const acc_pack& acc) {
+    template <int N>
+    COLLX_HD static pack<acc_type, N> through_wire(const pack<acc_type, N>& acc) {
         if constexpr (std::is_same_v<wire_type, acc_type>) return acc;
         else return from_wire(to_wire(acc));
     }
 
     // left op right, element by element.
     COLLX_EXEC_CHECK_DISABLE
-    template <bool Fast>
-    COLLX_HD static acc_pack combine(const op_type& op, const acc_pack& left, const acc_pack& right, unsigned m) {
-        acc_pack acc = left;
+    template <class W>
+    COLLX_HD static acc_pack<W> combine(const op_type& op, const acc_pack<W>& left, const acc_pack<W>& right,
+                                        unsigned m) {
+        acc_pack<W> acc = left;
         if constexpr (Types::reduces) {
             COLLX_UNROLL
-            for (int k = 0; k < V; ++k)
-                if (Fast || static_cast<unsigned>(k) < m) acc.v[k] = static_cast<acc_type>(op(left.v[k], right.v[k]));
+            for (int k = 0; k < W::n; ++k)
+                if (exists<W>(k, m)) acc.v[k] = static_cast<acc_type>(op(left.v[k], right.v[k]));
         }
         return acc;
     }
-    template <bool Fast>
-    COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack& acc) {
+    template <class W>
+    COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack<W>& acc) {
         if constexpr (Types::reduces && has_post_v<op_type, acc_type>) {
             COLLX_UNROLL
-            for (int k = 0; k < V; ++k)
-                if (Fast || static_cast<unsigned>(k) < m)
+            for (int k = 0; k < W::n; ++k)
+                if (exists<W>(k, m))
                     acc.v[k] = static_cast<acc_type>(
                         apply_post(op, acc.v[k], hook_context{ranks, at + static_cast<unsigned>(k)}));
         }
@@ -198,6 +231,12 @@ struct operand_access {
     COLLX_HD static bool out_is_aligned(const rank_operands<Types>& r, std::size_t at) {
         if constexpr (Types::out_view::is_contiguous) return is_aligned<out_type, V>(r.out.data() + at);
         else return true;
+    }
+
+private:
+    template <class W>
+    COLLX_HD static constexpr bool exists(int k, unsigned m) {
+        return W::is_whole || static_cast<unsigned>(k) < m;
     }
 };
 

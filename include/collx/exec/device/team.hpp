@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <utility>
 
 #include <collx/core/error.hpp>
 #include <collx/exec/device/executor.hpp>
+#include <collx/exec/device/group.hpp>
 #include <collx/exec/device/usage.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -21,6 +23,9 @@ struct fused_options {
     std::int64_t timeout_ns = 10'000'000'000; // of one wait inside the kernel
     int lanes = 0;                            // 0: as many as the machine has room for and the message needs
     std::uint32_t piece_bytes = 0;            // of the wire, per chunk; 0: what fits the slots or stages
+    // For multicast_protocol: where element 0 of all ranks' inputs and outputs is in a multicast object.
+    const void* multicast_in = nullptr;
+    void* multicast_out = nullptr;
 };
 
 inline const char* name_of(waits_for w) {
@@ -40,8 +45,9 @@ public:
         require(is_ring(shape.slots) && is_ring(shape.stages), "slots and stages are powers of two from 2 to 64");
         require(shape.slot_bytes % line_bytes == 0 && shape.stage_bytes % line_bytes == 0 &&
                     shape.packet_bytes % line_bytes == 0 && shape.scratch_bytes % line_bytes == 0 &&
-                    shape.slot_bytes != 0 && shape.stage_bytes != 0 && shape.packet_bytes != 0,
-                "slots, stages, packets and scratch are multiples of 128 bytes");
+                    shape.flag_slot_bytes % pair_bytes == 0 && shape.flag_slot_bytes != 0 && shape.slot_bytes != 0 &&
+                    shape.stage_bytes != 0 && shape.packet_bytes != 0,
+                "slots, stages, packets and scratch are multiples of 128 bytes, slots with flags of 256");
         for (int r = 0; r < shape.ranks; ++r) exchange_[r] = machine_.allocate(r, shape.bytes());
         const std::size_t reports = report_count() * sizeof(std::uint64_t);
         host_memory_ = machine_.allocate_host(sizeof(host_control) + reports);
@@ -62,19 +68,55 @@ public:
     // Protocol: simple_protocol or packet_protocol. Groups: strands of a block that run side by side, 1, 2 or 4.
     // Errors: aborted after an earlier failure; unsupported where an element does not fit; what the machine throws.
     template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
-    void run(Algorithm algorithm, chunk_layout in, chunk_layout out, Operands&& operands, const fused_options& o = {}) {
+    void run(const Algorithm& algorithm, const typename Types::cuts_type& cuts, Operands&& operands,
+             const fused_options& o = {}) {
         check();
+        machine_.template launch<Protocol, Groups>(
+            prepare<Types, Protocol, Groups>(algorithm, cuts, std::forward<Operands>(operands), o), o);
+    }
+    // Chunks of equal size.
+    template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
+    void run(const Algorithm& algorithm, const chunk_layout& in, const chunk_layout& out, Operands&& operands,
+             const fused_options& o = {}) {
+        run<Types, Protocol, Groups>(algorithm, even_cuts(in, out), std::forward<Operands>(operands), o);
+    }
+
+    // One launch for calls that were prepared and do not depend on one another, in this order on every block.
+    template <class... Calls>
+    void run_group(const fused_options& o, const Calls&... calls) {
+        check();
+        machine_.launch_group(detail::list_of(calls...), max_lanes(calls...), shape_.ranks, o);
+    }
+    template <class Protocol, int Groups, class Algorithm, class Types>
+    void run(const fused_call<Protocol, Groups, Algorithm, Types>& call, const fused_options& o) {
+        check();
+        machine_.template launch<Protocol, Groups>(call.args, o);
+    }
+
+    // The arguments of a launch, without one.
+    template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
+    fused_args<Algorithm, Types> prepare(Algorithm algorithm, const typename Types::cuts_type& cuts,
+                                         Operands&& operands, const fused_options& o = {}) const {
+        if constexpr (Protocol::flags_lines)
+            if (!machine_.lines_arrive_whole())
+                fail(errc::unsupported, -1, -1, "use packet_protocol or simple_protocol",
+                     "lines of 128 bytes are not known to arrive whole between the ranks of this team");
         if constexpr (requires { algorithm.depth; }) algorithm.depth = static_cast<int>(shape_.stages);
+        if constexpr (Protocol::multicasts)
+            if (!machine_.has_multicast(o))
+                fail(errc::unsupported, -1, -1, "use simple_protocol",
+                     "no switch multicasts between the ranks of this team, or the call has no multicast addresses");
         fused_args<Algorithm, Types> a;
+        a.multicast_in = static_cast<const std::byte*>(o.multicast_in);
+        a.multicast_out = static_cast<std::byte*>(o.multicast_out);
         a.algorithm = algorithm;
         a.shape = shape_;
-        a.in = in, a.out = out;
+        a.cuts = cuts;
         a.chunks = algorithm.chunks(shape_.ranks);
         const usage u = usage_of(algorithm, shape_.ranks);
         a.is_one_launch = machine_.is_one_launch();
         a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
-        const std::size_t most = in.largest() > out.largest() ? in.largest() : out.largest();
-        cut<Types, Protocol>(a, u, most, o);
+        cut_pieces<Types, Protocol>(a, u, cuts.largest(shape_.ranks, a.chunks), o);
         a.timeout_ns = static_cast<std::uint64_t>(o.timeout_ns);
         for (int r = 0; r < shape_.ranks; ++r) {
             a.exchange[r] = exchange_[r];
@@ -83,7 +125,7 @@ public:
         }
         a.host = reinterpret_cast<host_control*>(mapped_);
         a.reports = reinterpret_cast<std::uint64_t*>(mapped_ + sizeof(host_control));
-        machine_.template launch<Protocol, Groups>(a, o);
+        return a;
     }
 
     // Tells kernels that wait to give up. They end soon; the team cannot be used again.
@@ -130,6 +172,12 @@ private:
         return machine_.load_host(&reinterpret_cast<const host_control*>(host_memory_)->abort) != 0;
     }
 
+    template <class... Calls>
+    static int max_lanes(const Calls&... calls) {
+        int most = 1;
+        ((most = calls.args.lanes > most ? calls.args.lanes : most), ...);
+        return most;
+    }
     static bool is_ring(unsigned n) { return n >= 2 && n <= 64 && (n & (n - 1)) == 0; }
     static void require(bool holds, const char* text) {
         if (!holds) fail(errc::invalid_argument, -1, -1, "see collx::device::exchange_shape", "%s", text);
@@ -140,7 +188,7 @@ private:
 
     // Pieces as long as slots, stages and scratch allow, but not longer than it takes to give every lane one.
     template <class Types, class Protocol, class Args>
-    void cut(Args& a, const usage& u, std::size_t most_elems, const fused_options& o) const {
+    void cut_pieces(Args& a, const usage& u, std::size_t most_elems, const fused_options& o) const {
         using wire = typename Types::wire_type;
         constexpr auto V = static_cast<std::size_t>(Types::elems);
         constexpr std::size_t stride =
@@ -150,7 +198,11 @@ private:
         const auto limit = [&](std::size_t bytes, std::size_t each) {
             packs = bytes / each < packs ? bytes / each : packs;
         };
-        if (u.channels) limit(shape_.slot_bytes, stride * static_cast<std::size_t>(u.message_chunks));
+        const auto together = static_cast<std::size_t>(u.message_chunks);
+        if (u.channels && Protocol::flags_lines) // chunks begin with a pair of lines
+            limit(shape_.flag_slot_bytes / pair_bytes / together * pair_packs, 1);
+        else if (u.channels)
+            limit(Protocol::flags_words ? shape_.flag_slot_bytes : shape_.slot_bytes, stride * together);
         if (u.windows && Protocol::flags_words) limit(shape_.packet_bytes, stride);
         if (u.windows && !Protocol::flags_words) limit(shape_.stage_bytes, stride * chunks);
         if (u.scratch) limit(shape_.scratch_bytes, V * sizeof(typename Types::acc_type) * chunks);
@@ -167,6 +219,7 @@ private:
         if (o.piece_bytes == 0 && share < packs) packs = share > least ? share : least;
         a.piece_elems = static_cast<std::uint32_t>(packs * V);
         const std::size_t count = (most_elems + a.piece_elems - 1) / a.piece_elems;
+        a.piece_count = count != 0 ? count : 1;
         a.lanes = count < static_cast<unsigned>(lanes) ? static_cast<int>(count != 0 ? count : 1) : lanes;
     }
     static constexpr std::size_t longest_piece_bytes = 256 * 1024, least_piece_packs = 512;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <collx/exec/device/team.hpp>
@@ -35,6 +36,8 @@ public:
     void store_host(std::uint64_t* p, std::uint64_t x) const { twin_env::store_release(p, x); }
     int lanes(const exchange_shape& s) const { return s.lanes; }
     bool is_one_launch() const { return !separate_; }
+    bool has_multicast(const fused_options&) const { return true; } // it needs no addresses: it has the buffers
+    bool lines_arrive_whole() const { return true; }                // their flags are locks: twin_env.hpp
 
     void require_memory(int rank, const void* p, const char* which) const {
         if (p == nullptr)
@@ -43,13 +46,24 @@ public:
 
     // A rank whose blocks never start, as if it had not made the call: for tests of deadlines.
     void leave_out(int rank) { missing_ = rank; }
+    // Only these lanes run, as if the others' pieces were somebody else's: for tests of counts that no memory holds.
+    void run_only(std::vector<int> lanes) { only_ = std::move(lanes); }
 
     template <class Protocol, int Groups, class Algorithm, class Types>
     void launch(const fused_args<Algorithm, Types>& a, const fused_options&) {
-        if (!separate_) return run<Protocol, Groups>(a, 0, a.shape.ranks);
-        queues_.resize(static_cast<unsigned>(a.shape.ranks));
-        for (int r = 0; r < a.shape.ranks; ++r)
-            queues_[static_cast<unsigned>(r)].push_back([this, a, r] { run<Protocol, Groups>(a, r, 1); });
+        start(a.shape.ranks, [this, a](int first, int count) {
+            run(Groups, a.lanes, first, count, [&a](twin_env& env, block_state& shared, int rank, int lane) {
+                executor<twin_env, Algorithm, Types, Protocol, Groups>(env, a, shared, rank, lane).run();
+            });
+        });
+    }
+    template <class... Calls>
+    void launch_group(const call_list<Calls...>& calls, int lanes, int ranks, const fused_options&) {
+        start(ranks, [this, calls, lanes](int first, int count) {
+            run(1, lanes, first, count, [&calls](twin_env& env, block_state& shared, int rank, int lane) {
+                run_calls(env, calls, shared, rank, lane);
+            });
+        });
     }
     void synchronize(const fused_options& = {}) {
         std::vector<std::thread> streams;
@@ -70,28 +84,43 @@ private:
         twin_barrier all;
         twin_barrier groups[max_groups];
     };
-    template <class Protocol, int Groups, class Algorithm, class Types>
-    void run(const fused_args<Algorithm, Types>& a, int first, int count) const {
+    template <class Run>
+    void start(int ranks, const Run& f) {
+        if (!separate_) return f(0, ranks);
+        queues_.resize(static_cast<unsigned>(ranks));
+        for (int r = 0; r < ranks; ++r) queues_[static_cast<unsigned>(r)].push_back([f, r] { f(r, 1); });
+    }
+    // The blocks of ranks first, first + 1, …: body(env, shared, rank, lane) on each of their threads.
+    template <class Body>
+    void run(int group_count, int lanes, int first, int count, const Body& body) const {
         std::vector<std::thread> threads;
         std::vector<std::unique_ptr<block>> blocks;
         for (int rank = first; rank < first + count; ++rank)
-            for (int lane = 0; lane < a.lanes; ++lane) {
-                if (rank == missing_) continue;
-                blocks.push_back(std::make_unique<block>(threads_, Groups));
+            for (int lane = 0; lane < lanes; ++lane) {
+                if (rank == missing_ || !wants(lane)) continue;
+                blocks.push_back(std::make_unique<block>(threads_, static_cast<unsigned>(group_count)));
                 block& b = *blocks.back();
-                for (int group = 0; group < Groups; ++group)
+                for (int group = 0; group < group_count; ++group)
                     for (unsigned t = 0; t < threads_; ++t)
-                        threads.emplace_back([&a, &b, rank, lane, group, t, n = threads_] {
-                            twin_env env(t, n, group, Groups, b.groups[static_cast<unsigned>(group)], b.all);
-                            executor<twin_env, Algorithm, Types, Protocol, Groups>(env, a, b.state, rank, lane).run();
+                        threads.emplace_back([&body, &b, rank, lane, group, group_count, t, n = threads_] {
+                            twin_env env(t, n, group, static_cast<unsigned>(group_count),
+                                         b.groups[static_cast<unsigned>(group)], b.all);
+                            body(env, b.state, rank, lane);
                         });
             }
         for (auto& t : threads) t.join();
+    }
+    bool wants(int lane) const {
+        if (only_.empty()) return true;
+        for (const int l : only_)
+            if (l == lane) return true;
+        return false;
     }
 
     unsigned threads_;
     bool separate_;
     int missing_ = -1;
+    std::vector<int> only_;
     std::vector<std::vector<std::function<void()>>> queues_; // by rank
 };
 

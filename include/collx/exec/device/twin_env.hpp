@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include <collx/core/clock.hpp>
@@ -68,6 +69,53 @@ public:
         store_relaxed(&p->low, x.low);
         store_relaxed(&p->high, x.high);
     }
+
+    // A line of 128 bytes: no processor's store is that wide, so here one thread moves it, the flag is its lock: it
+    // leaves last (release), is looked at first (acquire), and the data are plain words, in which ThreadSanitizer finds
+    // whoever touches a line before its flag or writes one that is still read.
+    static constexpr unsigned line_threads = 1;
+    static bool any_of_line(bool mine) { return mine; }
+    static bool try_load_lines(const unit16* pair, std::uint64_t flag, unit16 (&cells)[2][line_cells]) {
+        for (unsigned l = 0; l < 2; ++l)
+            if (load_acquire(&pair[l * line_cells + line_cells - 1].high) != flag) return false;
+        for (unsigned l = 0; l < 2; ++l)
+            for (unsigned c = 0; c < line_cells; ++c) {
+                const unit16& from = pair[l * line_cells + c];
+                cells[l][c].low = from.low;
+                if (c + 1 < line_cells) cells[l][c].high = from.high;
+            }
+        return true;
+    }
+    static void store_lines(unit16* pair, const unit16 (&cells)[2][line_cells]) {
+        for (unsigned l = 0; l < 2; ++l) {
+            unit16* to = pair + l * line_cells;
+            for (unsigned c = 0; c + 1 < line_cells; ++c) to[c] = cells[l][c];
+            to[line_cells - 1].low = cells[l][line_cells - 1].low;
+            store_release(&to[line_cells - 1].high, cells[l][line_cells - 1].high);
+        }
+    }
+
+    // What a switch does, in an order that is not the ranks': the reference for multicast.cuh.
+    template <class Types, class Args>
+    static typename Types::wire_pack reduce_all(const Args& a, const typename Types::op_type& op, std::size_t at) {
+        using acc = typename Types::acc_type;
+        typename Types::wire_pack w{};
+        for (int k = 0; k < Types::elems; ++k) {
+            const std::size_t i = at + static_cast<unsigned>(k);
+            acc x = static_cast<acc>(a.rank(a.shape.ranks - 1).in.data()[i]);
+            if constexpr (Types::reduces)
+                for (int r = 0; r < a.shape.ranks - 1; ++r)
+                    x = static_cast<acc>(op(x, static_cast<acc>(a.rank(r).in.data()[i])));
+            w.v[k] = static_cast<typename Types::wire_type>(x);
+        }
+        return w;
+    }
+    template <class Types, class Args>
+    static void store_all(const Args& a, std::size_t at, const typename Types::wire_pack& w) {
+        for (int r = 0; r < a.shape.ranks; ++r)
+            for (int k = 0; k < Types::elems; ++k) a.rank(r).out.data()[at + static_cast<unsigned>(k)] = w.v[k];
+    }
+    static void fence_alias() {}
 
     static std::uint64_t load_relaxed(const std::uint64_t* p) { return word(p).load(std::memory_order_relaxed); }
     static std::uint64_t load_acquire(const std::uint64_t* p) { return word(p).load(std::memory_order_acquire); }

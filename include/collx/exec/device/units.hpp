@@ -122,5 +122,13 @@ COLLX_HD inline bool try_load_packet(const void* from, std::uint32_t flag, pack<
     return complete;
 }
 
+// ---------------------------------------------------------------------------------------------- lines with flags
+// A line of 128 bytes carries 120 bytes of data and a flag of 8, its last. Where lines arrive whole, whoever sees the
+// flag has the data. Lines go in pairs, which carry 15 packs of 16 bytes: cells 0 to 6 of either line hold one each,
+// the two halves that are left beside the flags hold the last. So no thread needs another's data. Source: the LL128
+// protocol of NCCL (Hu et al., "Demystifying NCCL", 2025).
+inline constexpr unsigned line_cells = 8, pair_packs = 15;
+inline constexpr std::size_t pair_bytes = 2 * line_cells * sizeof(unit16);
+
 } // namespace device
 COLLX_END_NAMESPACE

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The calls of a fused team, checked and cut but not launched: fused_team launches one at a time, or several in one
+// kernel (group). Counts that differ between ranks are read off the buffers; only an exchange of all with all names
+// them. Knows no CUDA.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include <collx/algo/direct.hpp>
+#include <collx/algo/dissemination.hpp>
+#include <collx/algo/zero_copy.hpp>
+#include <collx/comm/rank_buffers.hpp>
+#include <collx/core/op.hpp>
+#include <collx/exec/device/team.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// One message of fused_team::send_recv; at most one for each pair of ranks.
+struct fused_message {
+    int from, to;
+    std::size_t count;                 // elements
+    std::size_t in_at = 0, out_at = 0; // where it begins in the sender's input and the receiver's output
+};
+
+template <class Machine>
+class fused_calls {
+public:
+    using options = device::fused_options;
+    using cuts = device::even_cuts;
+
+    fused_calls(Machine& machine, device::team<Machine>& team) : machine_(machine), team_(team) {}
+
+    int size() const { return team_.size(); }
+
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    auto all_reduce(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
+        const std::size_t n = same_size(in, "input");
+        require_size(out, n, "output");
+        const auto l = chunk_layout::even(n, size(), 16);
+        return call(algo::zero_copy_all_reduce{}, in, out, op, o, cuts(l, l));
+    }
+    template <RankBuffers In, RankBuffers Out>
+    auto all_gather(In&& in, Out&& out, const options& o = {}) const {
+        const std::size_t n = same_size(in, "input");
+        require_size(out, n * ranks(), "output");
+        const auto l = chunk_layout::blocks(n, size());
+        return call(algo::zero_copy_all_gather{}, in, out, no_op, o, cuts(l.packed(), l));
+    }
+    template <RankBuffers In, RankBuffers Out>
+    auto all_gather_v(In&& in, Out&& out, const options& o = {}) const {
+        std::size_t all = 0;
+        const auto t = parts_of(in, "input", false, all);
+        require_size(out, all, "output");
+        return call(algo::zero_copy_all_gather{}, in, out, no_op, o, t);
+    }
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    auto reduce_scatter(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
+        const std::size_t n = same_size(out, "output");
+        require_size(in, n * ranks(), "input");
+        const auto l = chunk_layout::blocks(n, size());
+        return call(algo::zero_copy_reduce_scatter{}, in, out, op, o, cuts(l, l.packed()));
+    }
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    auto reduce_scatter_v(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
+        std::size_t all = 0;
+        const auto t = parts_of(out, "output", true, all);
+        require_size(in, all, "input");
+        return call(algo::zero_copy_reduce_scatter{}, in, out, op, o, t);
+    }
+    template <RankBuffers In, RankBuffers Out>
+    auto gather(In&& in, Out&& out, int root, const options& o = {}) const {
+        require_root(root);
+        const std::size_t n = same_size(in, "input");
+        require_size_at(out, root, n * ranks(), "output");
+        const auto l = chunk_layout::blocks(n, size());
+        return call(algo::zero_copy_gather{.root = root}, in, out, no_op, o, cuts(l.packed(), l));
+    }
+    template <RankBuffers In, RankBuffers Out>
+    auto gather_v(In&& in, Out&& out, int root, const options& o = {}) const {
+        require_root(root);
+        std::size_t all = 0;
+        const auto t = parts_of(in, "input", false, all);
+        require_size_at(out, root, all, "output");
+        return call(algo::zero_copy_gather{.root = root}, in, out, no_op, o, t);
+    }
+    template <RankBuffers In, RankBuffers Out>
+    auto scatter(In&& in, Out&& out, int root, const options& o = {}) const {
+        require_root(root);
+        const std::size_t n = same_size(out, "output");
+        require_size_at(in, root, n * ranks(), "input");
+        const auto l = chunk_layout::blocks(n, size());
+        return call(algo::zero_copy_scatter{.root = root}, in, out, no_op, o, cuts(l, l.packed()));
+    }
+    template <RankBuffers In, RankBuffers Out>
+    auto scatter_v(In&& in, Out&& out, int root, const options& o = {}) const {
+        require_root(root);
+        std::size_t all = 0;
+        const auto t = parts_of(out, "output", true, all);
+        require_size_at(in, root, all, "input");
+        return call(algo::zero_copy_scatter{.root = root}, in, out, no_op, o, t);
+    }
+    template <RankBuffers In, RankBuffers Out>
+    auto all_to_all(In&& in, Out&& out, const options& o = {}) const {
+        const std::size_t n = same_size(in, "input"), each = n / ranks();
+        require_size(out, n, "output");
+        if (each * ranks() != n)
+            fail(errc::invalid_argument, -1, -1, "pass one block of the same size for each rank",
+                 "%zu elements are not %d equal blocks", n, size());
+        const auto l = chunk_layout::blocks(each, size());
+        return call(algo::zero_copy_all_to_all{}, in, out, no_op, o, cuts(l, l));
+    }
+    // Rank r sends counts[r][d] elements to rank d; parts lie one after the other, by receiver and by sender.
+    template <RankBuffers In, RankBuffers Out, class Counts>
+    auto all_to_all_v(In&& in, Out&& out, const Counts& counts, const options& o = {}) const {
+        device::pair_cuts t;
+        std::size_t received[device::max_ranks] = {};
+        if (counts.size() != ranks()) count_mismatch(static_cast<std::size_t>(counts.size()));
+        for (std::size_t r = 0; r < ranks(); ++r) {
+            std::size_t sent = 0;
+            if (counts[r].size() != ranks()) count_mismatch(static_cast<std::size_t>(counts[r].size()));
+            for (std::size_t d = 0; d < ranks(); ++d) {
+                t.sizes[r][d] = static_cast<std::size_t>(counts[r][d]);
+                t.in_at[r][d] = sent, t.out_at[d][r] = received[d];
+                sent += t.sizes[r][d], received[d] += t.sizes[r][d];
+            }
+            require_size_at(in, static_cast<int>(r), sent, "input");
+        }
+        for (std::size_t d = 0; d < ranks(); ++d) require_size_at(out, static_cast<int>(d), received[d], "output");
+        return call(algo::zero_copy_all_to_all{}, in, out, no_op, o, t);
+    }
+    // Messages: a range of fused_message.
+    template <RankBuffers In, RankBuffers Out, class Messages>
+    auto send_recv(In&& in, Out&& out, const Messages& messages, const options& o = {}) const {
+        device::pair_cuts t;
+        require_count(in, "input");
+        require_count(out, "output");
+        for (const fused_message& m : messages) {
+            require_root(m.from);
+            require_root(m.to);
+            std::size_t& n = t.sizes[m.from][m.to];
+            if (n != 0)
+                fail(errc::invalid_argument, m.from, m.to, "make two calls", "two messages from rank %d to rank %d",
+                     m.from, m.to);
+            require_room(in, m.from, m.in_at, m.count, "input");
+            require_room(out, m.to, m.out_at, m.count, "output");
+            n = m.count, t.in_at[m.from][m.to] = m.in_at, t.out_at[m.to][m.from] = m.out_at;
+        }
+        return call(algo::zero_copy_all_to_all{}, in, out, no_op, o, t);
+    }
+    template <RankBuffers In, RankBuffers Out>
+    auto broadcast(In&& in, Out&& out, int root, const options& o = {}) const {
+        require_root(root);
+        const std::size_t n = same_size(in, "input");
+        require_size(out, n, "output");
+        const auto l = chunk_layout::blocks(n, 1);
+        return call(algo::zero_copy_broadcast{.root = root}, in, out, no_op, o, cuts(l, l));
+    }
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    auto reduce(In&& in, Out&& out, int root, const Op& op = {}, const options& o = {}) const {
+        require_root(root);
+        const std::size_t n = same_size(in, "input");
+        require_size(out, n, "output");
+        const auto l = chunk_layout::blocks(n, 1);
+        return call(algo::zero_copy_reduce{.root = root}, in, out, op, o, cuts(l, l));
+    }
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    auto scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
+        return scan_by<algo::direct_scan>(in, out, op, o);
+    }
+    template <RankBuffers In, RankBuffers Out, class Op = plus>
+    auto exclusive_scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
+        return scan_by<algo::direct_exclusive_scan>(in, out, op, o);
+    }
+    auto barrier(const options& o = {}) const {
+        using nothing = contiguous_view<char>;
+        using types = device::call_types<nothing, nothing, device::move_only>;
+        return prepare<types, device::simple_protocol, 1>(
+            algo::flag_barrier{}, cuts(),
+            [](int) {
+                return device::rank_operands<types>{{}, {}, {}};
+            },
+            o);
+    }
+
+    // Any text, protocol and wire type.
+    template <class Protocol, int Groups, class Wire, class Algorithm, class In, class Out, class Op, class Cuts>
+    auto make(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, const Cuts& t) const {
+        using in_view = buffer_t<decltype(in[0])>;
+        using out_view = buffer_t<decltype(out[0])>;
+        require_output<decltype(out[0])>();
+        if constexpr (!std::is_same_v<Op, device::move_only>) {
+            require_reduce_op<Op, element<In>>();
+            if constexpr (Algorithm::needs_commutative) require_commutative<Op, element<In>>();
+        }
+        using wire = std::conditional_t<std::is_void_v<Wire>, element<Out>, Wire>;
+        using types = device::call_types<in_view, out_view, Op, wire, Cuts>;
+        return prepare<types, Protocol, Groups>(
+            a, t,
+            [&](int r) {
+                const auto k = static_cast<std::size_t>(r);
+                const device::rank_operands<types> x{buffer(in[k]), buffer(out[k]), op};
+                require_memory(r, x.in, "input");
+                require_memory(r, x.out, "output");
+                return x;
+            },
+            o);
+    }
+
+    // ------------------------------------------------------------------------------------------ checks
+    template <class X>
+    using element = std::remove_cv_t<typename buffer_t<decltype(std::declval<X&>()[0])>::value_type>;
+
+    template <class X>
+    std::size_t same_size(X& x, const char* which) const {
+        require_count(x, which);
+        const std::size_t n = buffer(x[0]).size();
+        require_size(x, n, which);
+        return n;
+    }
+    template <class X>
+    void require_size(X& x, std::size_t n, const char* which) const {
+        require_count(x, which);
+        for (int r = 0; r < size(); ++r) require_size_at(x, r, n, which);
+    }
+
+private:
+    static constexpr device::move_only no_op{};
+
+    template <class Types, class Protocol, int Groups, class Algorithm, class Cuts, class Operands>
+    auto prepare(const Algorithm& a, const Cuts& t, const Operands& operands, const options& o) const {
+        return device::fused_call<Protocol, Groups, Algorithm, Types>{
+            team_.template prepare<Types, Protocol, Groups>(a, t, operands, o)};
+    }
+    template <class Algorithm, class In, class Out, class Op, class Cuts>
+    auto call(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, const Cuts& t) const {
+        return make<device::simple_protocol, 1, void>(a, in, out, op, o, t);
+    }
+    template <class Algorithm, class In, class Out, class Op>
+    auto scan_by(In& in, Out& out, const Op& op, const options& o) const {
+        static_assert(!has_post_v<Op, accumulator_t<element<In>>>,
+                      "collx: a result of a scan is an operand of the next rank, so that no post hook applies to it");
+        const std::size_t n = same_size(in, "input");
+        require_size(out, n, "output");
+        const auto l = chunk_layout::blocks(n, 1);
+        return call(Algorithm{}, in, out, op, o, cuts(l, l));
+    }
+
+    std::size_t ranks() const { return static_cast<std::size_t>(size()); }
+    // Parts of the sizes of x's buffers, one after the other in the whole that is on the other side.
+    template <class X>
+    device::table_cuts parts_of(X& x, const char* which, bool is_out, std::size_t& all) const {
+        require_count(x, which);
+        device::table_cuts t;
+        for (std::size_t r = 0; r < ranks(); ++r) {
+            t.sizes[r] = buffer(x[r]).size();
+            (is_out ? t.in_at : t.out_at)[r] = all;
+            all += t.sizes[r];
+        }
+        return t;
+    }
+    template <class X>
+    void require_count(X& x, const char* which) const {
+        if (static_cast<std::size_t>(x.size()) != ranks())
+            fail(errc::invalid_argument, -1, -1, "pass one buffer for each rank of the team",
+                 "%zu %s buffers for %d ranks", static_cast<std::size_t>(x.size()), which, size());
+    }
+    template <class X>
+    void require_size_at(X& x, int r, std::size_t n, const char* which) const {
+        require_count(x, which);
+        if (const std::size_t m = buffer(x[static_cast<std::size_t>(r)]).size(); m != n)
+            fail(errc::mismatch, r, -1, "pass buffers of the same size on every rank, or of the counts' sums",
+                 "the %s buffer has %zu elements, expected %zu", which, m, n);
+    }
+    template <class X>
+    void require_room(X& x, int r, std::size_t at, std::size_t n, const char* which) const {
+        if (const std::size_t m = buffer(x[static_cast<std::size_t>(r)]).size(); at > m || n > m - at)
+            fail(errc::mismatch, r, -1, "pass offsets and counts inside the buffers",
+                 "the %s buffer has %zu elements, a message has %zu from %zu on", which, m, n, at);
+    }
+    [[noreturn]] void count_mismatch(std::size_t found) const {
+        fail(errc::invalid_argument, -1, -1, "pass one list of counts per rank, each with one count per rank",
+             "%zu counts for %d ranks", found, size());
+    }
+    void require_root(int root) const {
+        if (root < 0 || root >= size())
+            fail(errc::invalid_argument, -1, root, "roots are ranks of this team", "root %d of %d ranks", root, size());
+    }
+    template <class View>
+    void require_memory(int rank, const View& v, const char* which) const {
+        if constexpr (requires { v.pointer(0); })
+            if (v.size() != 0) machine_.require_memory(rank, v.pointer(0), which);
+    }
+
+    Machine& machine_;
+    device::team<Machine>& team_;
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where the chunks of one call lie in every rank's buffers, as plain numbers that travel with the kernel's arguments.
+// Three kinds, and a kernel is compiled for the one it needs: chunks of equal size, counts per rank, counts per pair of
+// ranks. Messages have the same size at both ends by construction. Knows no step and no element.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/core/error.hpp>
+#include <collx/exec/device/control.hpp>
+#include <collx/exec/layout.hpp>
+#include <collx/sched/step.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// Chunks of equal size, alike on all ranks: no table.
+class even_cuts {
+public:
+    even_cuts() = default;
+    // Errors: invalid_argument for layouts with tables, which are memory of the host.
+    even_cuts(const chunk_layout& in, const chunk_layout& out) : in_(in), out_(out) {
+        if (in.is_table() || out.is_table())
+            fail(errc::invalid_argument, -1, -1, "pass table_cuts or pair_cuts",
+                 "a kernel cannot read the host's tables");
+    }
+
+    COLLX_HD constexpr std::size_t size(bool is_out, int, int chunk) const { return (is_out ? out_ : in_).size(chunk); }
+    COLLX_HD constexpr std::size_t offset(bool is_out, int, int chunk) const {
+        return (is_out ? out_ : in_).offset(chunk);
+    }
+    // Of any chunk of any rank.
+    constexpr std::size_t largest(int, int) const { return in_.size(0) > out_.size(0) ? in_.size(0) : out_.size(0); }
+
+private:
+    struct side {
+        std::size_t stride = 0, total = 0;
+        bool packed = false;
+        constexpr side() = default;
+        constexpr side(const chunk_layout& l) : stride(l.stride()), total(l.total()), packed(l.is_packed()) {}
+        COLLX_HD constexpr std::size_t size(int c) const {
+            const std::size_t begin = stride * static_cast<std::size_t>(c);
+            return begin >= total ? 0 : total - begin < stride ? total - begin : stride;
+        }
+        COLLX_HD constexpr std::size_t offset(int c) const {
+            const std::size_t begin = stride * static_cast<std::size_t>(c);
+            return packed ? 0 : begin < total ? begin : total;
+        }
+    };
+    side in_, out_;
+};
+
+// Counts per rank, the same tables on all ranks: chunk c has sizes[c] elements, from in_at[c] on in every input (0
+// where a rank's input holds only its own chunk) and from out_at[c] on in every output.
+struct table_cuts {
+    std::size_t sizes[max_ranks] = {}, in_at[max_ranks] = {}, out_at[max_ranks] = {};
+
+    COLLX_HD constexpr std::size_t size(bool, int, int chunk) const { return sizes[chunk]; }
+    COLLX_HD constexpr std::size_t offset(bool is_out, int, int chunk) const {
+        return is_out ? out_at[chunk] : in_at[chunk];
+    }
+    constexpr std::size_t largest(int, int chunks) const {
+        std::size_t most = 0;
+        for (int c = 0; c < chunks; ++c) most = sizes[c] > most ? sizes[c] : most;
+        return most;
+    }
+};
+
+// Counts per pair of ranks: rank r sends sizes[r][d] elements to rank d, from in_at[r][d] of its input on; they land at
+// out_at[d][r] of d's output.
+struct pair_cuts {
+    std::size_t sizes[max_ranks][max_ranks] = {}, in_at[max_ranks][max_ranks] = {}, out_at[max_ranks][max_ranks] = {};
+
+    COLLX_HD constexpr std::size_t size(bool is_out, int rank, int chunk) const {
+        return is_out ? sizes[chunk][rank] : sizes[rank][chunk];
+    }
+    COLLX_HD constexpr std::size_t offset(bool is_out, int rank, int chunk) const {
+        return is_out ? out_at[rank][chunk] : in_at[rank][chunk];
+    }
+    constexpr std::size_t largest(int ranks, int) const {
+        std::size_t most = 0;
+        for (int r = 0; r < ranks; ++r)
+            for (int c = 0; c < ranks; ++c) most = sizes[r][c] > most ? sizes[r][c] : most;
+        return most;
+    }
+};
+
+struct part {
+    std::size_t at, count; // elements
+};
+
+// The elements of one piece of a chunk.
+template <class Cuts>
+COLLX_HD constexpr part cut(const Cuts& cuts, bool is_out, int rank, int chunk, std::size_t piece, std::size_t elems) {
+    const std::size_t size = cuts.size(is_out, rank, chunk), begin = piece * elems;
+    const std::size_t at = cuts.offset(is_out, rank, chunk);
+    if (begin >= size) return {at, 0};
+    return {at + begin, size - begin < elems ? size - begin : elems};
+}
+
+} // namespace device
+COLLX_END_NAMESPACE
