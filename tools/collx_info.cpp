@@ -9,6 +9,7 @@
 #include <string>
 
 #include "info/facts.hpp"
+#include "info/gpus.hpp"
 #include "info/job.hpp"
 #include "info/machine.hpp"
 
@@ -39,7 +40,9 @@ int main(int argc, char** argv) {
         found.sections.push_back(kernel_section(found));
         found.sections.push_back(job_section(found));
         found.sections.push_back(variables_section(all_variables));
-        if (!is_quick) found.sections.push_back(transports_section(found));
+        const gpus_found gpus = ask_for_gpus(find_gpu_driver());
+        found.sections.push_back(gpus_section(gpus));
+        if (!is_quick) found.sections.push_back(transports_section(found, gpus));
         std::fputs((as_json ? to_json(found) : to_text(found)).c_str(), stdout);
         return found.is_usable() ? 0 : 1;
     } catch (const std::exception& e) {

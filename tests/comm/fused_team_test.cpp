@@ -153,8 +153,8 @@ TEST_CASE("the other verbs on a fused team") {
     all_gather(team, part, gathered);
     all_to_all(team, whole, exchanged);
     reduce_scatter(team, whole, scattered, plus{});
-    team.broadcast(part, copied, 2);
-    team.reduce(part, summed, 3);
+    broadcast(team, part, copied, 2);
+    reduce(team, part, summed, 3);
     team.synchronize();
     int wrong = 0;
     for (int r = 0; r < 4; ++r)

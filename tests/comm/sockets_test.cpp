@@ -217,13 +217,8 @@ TEST_CASE(
     const collx::job_protection none;
     for (const auto& keys : {std::vector{k, other}, {other, k}, {k, none}, {none, k}, {k, sealed}, {sealed, k}}) {
         const std::int64_t begin = collx::now_ns();
-<<<<<<< HEAD
-        const auto seen = with_keys(keys, collx::system_socket_calls, sums, 5'000'000'000);
-        CHECK(collx::now_ns() - begin < 25'000'000'000);
-=======
         const auto seen = with_keys(keys, collx::system_socket_calls, sums);
-        CHECK(collx::now_ns() - begin < 20'000'000'000);
->>>>>>> netrest
+        CHECK(collx::now_ns() - begin < 45'000'000'000); // of 60 s
         for (std::size_t r = 0; r < 2; ++r) {
             INFO(r << " threw " << static_cast<int>(seen[r].first) << " about " << seen[r].second);
             CHECK(seen[r].first == errc::security);
@@ -274,7 +269,7 @@ TEST_CASE("where a process manager brings the ranks together all of them hear of
             for (auto& t : threads) t.join();
             INFO("odd rank " << odd);
             CHECK(right == n);
-            CHECK(collx::now_ns() - begin < 20'000'000'000);
+            CHECK(collx::now_ns() - begin < 45'000'000'000); // of 60 s
         }
 }
 

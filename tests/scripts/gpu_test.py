@@ -24,7 +24,7 @@ cp "$PROGRAM" "$2" && chmod +x "$2"
 """
 PROGRAM = """#!/bin/sh
 case "$0" in
-  */run) echo "5 checks, $FAILS failed"; exit "$FAILS" ;;
+  */run | */calls | */moe) echo "5 checks, $FAILS failed"; exit "$FAILS" ;;
   *) echo what,variant,ranks,bytes,us,algbw_GBps,fraction; echo copy,cudaMemcpy,1,1024,2.00,0.51,1.000 ;;
 esac
 """
@@ -63,9 +63,9 @@ class Gpu(unittest.TestCase):
         self.assertIn("# Fused kernels on NVIDIA H100 80GB HBM3", report)
         self.assertIn("release 13.0, driver 580.0, sm_90", report)
         self.assertIn("| copy | cudaMemcpy | 1 | 1024 | 2.00 | 0.51 | 1.000 |", report)
-        for name in ("tests", "memcheck", "racecheck", "synccheck", "bench"):
+        for name in ("tests", "calls", "moe", "memcheck-calls", "memcheck", "racecheck", "synccheck", "bench"):
             self.assertIn(f"- {name}: passed", report)
-        self.assertEqual((self.folder / "tools").read_text().split(), ["memcheck", "racecheck", "synccheck"])
+        self.assertEqual((self.folder / "tools").read_text().split(), ["memcheck", "racecheck", "synccheck", "memcheck"])
         self.assertEqual(len((self.folder / "out/nvidia-h100-80gb-hbm3.csv").read_text().splitlines()), 2)
 
     def test_failures_are_reported(self):
@@ -74,6 +74,7 @@ class Gpu(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("- tests: **failed** with exit code 3", done.stdout)
         self.assertIn("5 checks, 3 failed", done.stdout)
+        self.assertIn("- calls: **failed** with exit code 3", done.stdout)
         self.assertIn("- bench: passed", done.stdout)
 
     def test_what_does_not_compile(self):

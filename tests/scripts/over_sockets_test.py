@@ -63,6 +63,7 @@ class OverSockets(unittest.TestCase):
         self.program("tree/tools/collx_run", RUN)
         self.program("tree/tools/collx_perf", PROGRAM, time=10, ranks=ranks)
         self.program("peer_mpi.openmpi", PROGRAM, time=25, ranks=ranks)
+        self.program("tree/bench/raw_sockets", PROGRAM, time=8, ranks=ranks)
         self.program("bin/mpirun.openmpi", LAUNCHER)
         self.program("bin/mpicxx.openmpi", "#!/bin/sh\nexit 1\n")
         path = f"{self.folder}/bin:{os.environ['PATH']}"
@@ -80,6 +81,13 @@ class OverSockets(unittest.TestCase):
         self.assertIn("--mca btl tcp,self", words)
         flat = [r for r in (self.folder / "out.csv").read_text().splitlines() if ",30,30," in r]
         self.assertEqual(len(flat), 2)
+        self.assertIn("8.00 (**80 %**)", done.stdout)  # of what bare sockets move; they are no peer
+
+    def test_without_bare_sockets(self):
+        done = self.run_it("--no-raw")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("Bare sockets", done.stdout)
+        self.assertNotIn("raw", (self.folder / "out.csv").read_text())
 
     def test_wrong_results_fail(self):
         self.program("tree/broken", "#!/bin/sh\nexit 3\n")

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "info/gpus.hpp"
 #include "program.hpp"
 
 using collx_test::run_program;
@@ -33,6 +34,7 @@ TEST_CASE("a usable machine: each section, both transports tried, status 0") {
                              "\nJob\n  found by",
                              "alone",
                              "\nVariables\n",
+                             "\nGPUs\n",
                              "\nTransports\n  memory   yes: ",
                              "  shm      yes: ",
                              "  sockets  yes: several hosts",
@@ -50,7 +52,7 @@ TEST_CASE("JSON has the same sections") {
     CHECK(f.status == 0);
     const auto all = nlohmann::json::parse(f.out);
     for (const char* key :
-         {"collx", "machine", "topology", "limits", "kernel", "job", "variables", "transports", "problems"})
+         {"collx", "machine", "topology", "limits", "kernel", "job", "variables", "gpus", "transports", "problems"})
         CHECK(all.contains(key));
     CHECK(all["usable"] == true);
     CHECK(all["machine"]["cores"].get<int>() >= 1);
@@ -61,6 +63,34 @@ TEST_CASE("JSON has the same sections") {
     CHECK(all["variables"]["COLLX_TIMEOUT"]["origin"] == "environment");
     CHECK(all["variables"]["COLLX_SIZE"]["origin"] == "default");
     CHECK(all["variables"].size() > 10);
+}
+
+TEST_CASE("devices and what joins them, as the driver tells it") {
+    using namespace collx::tools::info;
+    gpu_driver d;
+    d.init = [](unsigned) { return 0; };
+    d.version = [](int* v) { return *v = 13000, 0; };
+    d.count = [](int* n) { return *n = 3, 0; };
+    d.get = [](int* h, int i) { return *h = 10 + i, 0; };
+    d.name = [](char* s, int n, int) { return std::snprintf(s, static_cast<unsigned>(n), "a device"), 0; };
+    d.bus_id = [](char* s, int n, int h) { return std::snprintf(s, static_cast<unsigned>(n), "0000:%d:00.0", h), 0; };
+    d.can_access = [](int* yes, int a, int b) { return *yes = a + b != 23, 0; };             // not 1 and 2
+    d.p2p = [](int* x, int what, int a, int b) { return *x = what == 3 && a + b == 21, 0; }; // atomics of 0 and 1
+    const auto found = ask_for_gpus(d);
+    const std::string text = to_text({{gpus_section(found)}, {}});
+    INFO(text);
+    for (const char* line :
+         {"driver is for CUDA  13.0", "device 1            a device, 0000:11:00.0", "device 0 and 1      nvlink",
+          "device 0 and 2      pcie", "device 1 and 2      by way of the host: the driver offers no peer access"})
+        CHECK(text.find(line) != std::string::npos);
+    section s{"transports", "Transports"};
+    add_gpu_transports(s, found);
+    CHECK(s.facts[0].text == "yes: GPUs joined by NVLink; 1 pairs, not tried");
+    CHECK(s.facts[1].text == "yes: GPUs joined by PCI Express; 1 pairs, not tried");
+    d.count = [](int* n) { return *n = 0, 0; };
+    CHECK(ask_for_gpus(d).why_none.find("sees no device") != std::string::npos);
+    d.init = [](unsigned) { return 999; };
+    CHECK(ask_for_gpus(d).why_none.find("CUDA error 999") != std::string::npos);
 }
 
 TEST_CASE("an environment that contradicts itself is an error with a remedy") {

@@ -9,6 +9,7 @@
 #include <collx/comm/run_threads.hpp>
 #include <collx/core/clock.hpp>
 
+#include "gpus.hpp"
 #include "launchers.hpp"
 #include "machine.hpp"
 #include "protection.hpp"
@@ -155,7 +156,7 @@ inline std::string try_shm() {
     return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "two processes could not exchange a number";
 }
 
-inline section transports_section(findings& out) {
+inline section transports_section(findings& out, const gpus_found& gpus) {
     section s{"transports", "Transports"};
     for (const auto& [name, what, probe] : {std::tuple{"memory", "threads of one process", &try_memory},
                                             std::tuple{"shm", "processes of one host", &try_shm},
@@ -172,11 +173,9 @@ inline section transports_section(findings& out) {
         p.what = std::string(name) + " does not work: " + p.what;
         out.problems.push_back(p);
     }
-    for (const auto& [name, what] :
-         {std::pair{"verbs", "several hosts with RDMA"}, std::pair{"nvlink", "GPUs with peer access"},
-          std::pair{"pcie", "GPUs without peer access"}})
-        s.add(name, name, std::string("no: not in this version (") + what + ")",
-              {{"usable", false}, {"why_not", "not in this version"}});
+    s.add("verbs", "verbs", "no: not in this version (several hosts with RDMA)",
+          {{"usable", false}, {"why_not", "not in this version"}});
+    add_gpu_transports(s, gpus);
     return s;
 }
 

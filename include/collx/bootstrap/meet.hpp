@@ -6,12 +6,12 @@
 #include <string>
 #include <type_traits>
 
-#include <collx/bootstrap/any_store.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/pmi_store.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
+#include <collx/bootstrap/store.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 #include <collx/core/pointers.hpp>
@@ -92,7 +92,14 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
     if (d.rank == 0) server = make_sole<tcp_server>(host, port, key);
     tcp_store store(host, port, until, d.rank, key);
     plain_face<tcp_store> face(store);
-    auto met = f(static_cast<any_store&>(face));
+    auto met = [&] {
+        try {
+            return f(static_cast<any_store&>(face));
+        } catch (const error& e) { // other ranks are still being refused, and shall hear why
+            if (server && e.code() == errc::security) detail::nap_ns(1'000'000'000);
+            throw;
+        }
+    }();
     if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
     return met;
 }

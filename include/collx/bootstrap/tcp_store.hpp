@@ -12,6 +12,7 @@ COLLX_BEGIN_NAMESPACE
 class tcp_store {
 public:
     static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that come at once
+    static constexpr std::int64_t gone_after_ns = 5'000'000'000;    // a server that refused us and is silent since
 
     // Connects, trying again until the deadline: the server may start later. rank: for the server's messages. Errors:
     // timeout · security when what answers has another key, or one of both has none. So do the other ranks, from get(),
@@ -20,11 +21,17 @@ public:
         : address_(detail::numeric_address(host, port)), rank_(rank), key_(key) {
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
+        deadline gone_after; // never, if it never refuses
+        detail::tcp_status last_refused_for = detail::tcp_status::ok;
         for (detail::retry_pause pause(20'000'000);;) {
+            refused_for_ = detail::tcp_status::ok;
             if (connect(until)) return;
             socket_.close();
-            const bool goes_on = pause.sleep(until);
-            if (refused_for_ != detail::tcp_status::ok && (!goes_on || patience.passed())) fail_refused();
+            const bool goes_on = pause.sleep(until), is_refused = refused_for_ != detail::tcp_status::ok;
+            if (is_refused) last_refused_for = refused_for_, gone_after = deadline::in_ns(gone_after_ns);
+            refused_for_ = last_refused_for;
+            // Refused, and then the server went: it has told its rank what it saw.
+            if (is_refused ? !goes_on || patience.passed() : gone_after.passed()) fail_refused();
             if (!goes_on)
                 fail(errc::timeout, -1, 0, "is the rank that runs the store started, and is this its address?",
                      "no store answers at %.80s port %d", host.c_str(), port);
@@ -75,7 +82,6 @@ private:
         // Whoever listens there must answer as a store does; a stranger does not get the whole of our time.
         deadline until_answer = deadline::in_ns(2'000'000'000);
         if (until.at_ns < until_answer.at_ns) until_answer = until;
-        refused_for_ = detail::tcp_status::ok;
         return key_ ? greet_by_key(until_answer) : greet(until_answer);
     }
     bool greet(const deadline& until) {

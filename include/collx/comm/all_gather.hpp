@@ -2,6 +2,7 @@
 // all_gather, all_gather_v: every rank receives the parts of all ranks, in rank order.
 #pragma once
 
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
 
@@ -12,7 +13,7 @@ namespace detail {
 template <class Mode>
 struct all_gather_fn {
     // In place: this rank's part already lies at its place in x.
-    template <Communicates Comm, Buffer X>
+    template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
@@ -26,7 +27,7 @@ struct all_gather_fn {
             });
         });
     }
-    template <Communicates Comm, Buffer In, Buffer Out>
+    template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
@@ -43,6 +44,14 @@ struct all_gather_fn {
                 return std::pair(l.packed(), l);
             });
         });
+    }
+    template <Communicates Comm, DeviceBuffer X>
+    auto operator()(Comm&& comm, X&& x, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::all_gather>(comm, x, x, no_op{}, o, true);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::all_gather>(comm, in, out, no_op{}, o, false);
     }
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>

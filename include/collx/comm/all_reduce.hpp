@@ -2,7 +2,7 @@
 // all_reduce: every rank receives the reduction of all ranks' buffers.
 #pragma once
 
-#include <collx/comm/call.hpp>
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/rank_buffers.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -11,7 +11,7 @@ namespace detail {
 
 template <class Mode>
 struct all_reduce_fn {
-    template <Communicates Comm, Buffer X, class Op = plus>
+    template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         if constexpr (std::is_same_v<Mode, nonblocking> && !std::is_lvalue_reference_v<X>) {
@@ -23,7 +23,7 @@ struct all_reduce_fn {
             return in_mode<Mode>([&] { return run(comm, v, v, op, o, counted_ptr<held_operation<void>>()); });
         }
     }
-    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
@@ -35,6 +35,14 @@ struct all_reduce_fn {
                      "input has %zu elements, output %zu", a.size(), b.size());
             return run(comm, a, b, op, o, counted_ptr<held_operation<void>>());
         });
+    }
+    template <Communicates Comm, DeviceBuffer X, class Op = plus>
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::all_reduce>(comm, x, x, op, o, true);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::all_reduce>(comm, in, out, op, o, false);
     }
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers X, class Op = plus>

@@ -2,6 +2,7 @@
 // all_to_all, all_to_all_v: every rank sends a part of its own to every rank.
 #pragma once
 
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
 
@@ -17,7 +18,11 @@ struct all_to_all_fn {
     void operator()(Team&& team, In&& in, Out&& out, const team_options<Team>& o = {}) const {
         team.all_to_all(in, out, o);
     }
-    template <Communicates Comm, Buffer In, Buffer Out>
+    template <Communicates Comm, Buffer In, DeviceBuffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::all_to_all>(comm, in, out, no_op{}, o, false);
+    }
+    template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
@@ -79,8 +84,10 @@ struct all_to_all_v_fn {
 
 private:
     // Checked calls: everybody hears what its peers are about to send. Without, a wrong count is found at the first
-    // message, and where messages are aggregated that one comes from a carrier, not from whoever is wrong.
-    [[gnu::cold]] static void compare_counts(communicator& comm, count_tables& t, const call_options& o) {
+    // message, and where messages are aggregated that one comes from a carrier, not from whoever is wrong. A template,
+    // so that only programs with such a call compile the exchange of counts.
+    template <class Comm>
+    [[gnu::cold]] static void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
         auto& c = comm.internals();
         std::vector<std::size_t>& announced = t.relayed; // not in use yet
         announced.assign(static_cast<std::size_t>(c.net.size()), 0);

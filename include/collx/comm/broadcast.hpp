@@ -2,7 +2,9 @@
 // broadcast: every rank receives the root's buffer.
 #pragma once
 
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/rank_buffers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -10,7 +12,17 @@ namespace detail {
 
 template <class Mode>
 struct broadcast_fn {
-    template <Communicates Comm, Buffer X>
+    // All ranks of a fused team at once.
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out>
+    requires std::is_same_v<Mode, blocking>
+    void operator()(Team&& team, In&& in, Out&& out, int root, const team_options<Team>& o = {}) const {
+        team.broadcast(in, out, root, o);
+    }
+    template <Communicates Comm, DeviceBuffer X>
+    auto operator()(Comm&& comm, X&& x, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::broadcast>(comm, x, x, no_op{}, o, true);
+    }
+    template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);

@@ -33,6 +33,12 @@ public:
     const policy_set<Policies...>& policies() const { return policies_; }
     int rank() const { return comm_->rank(); }
     int size() const { return comm_->size(); }
+    // The same policies on another communicator.
+    bound_communicator rebound(communicator& c) const {
+        bound_communicator b = *this;
+        b.comm_ = &c;
+        return b;
+    }
 
 private:
     communicator* comm_;
@@ -82,6 +88,9 @@ const void* address_of(const View& v) {
 }
 template <class View>
 void require_memory(const communicator::core& c, const View& v, const char* which) {
+    static_assert(memory_kind_v<View> == memory_kind::host,
+                  "collx: this verb does not take device memory yet. Copy to the host, or use all_reduce, reduce, "
+                  "reduce_scatter, all_gather, all_to_all or broadcast.");
     if constexpr (View::is_contiguous)
         if (v.size() != 0 && v.data() == nullptr)
             fail(errc::invalid_argument, c.net.rank(), -1, "pass memory, or a size of 0",
@@ -89,6 +98,9 @@ void require_memory(const communicator::core& c, const View& v, const char* whic
     if (v.size() > SIZE_MAX / sizeof(element_of<View>) / 2)
         fail(errc::invalid_argument, c.net.rank(), -1, "is a count negative?", "the %s buffer claims %zu elements",
              which, v.size());
+    if constexpr (View::is_contiguous)
+        if (c.device != nullptr && v.size() != 0) [[unlikely]]
+            c.device->require_host_memory(v.data(), which);
     if constexpr (View::is_window)
         if (v.size() != 0 && !c.net.memory().contains(v.data(), v.size() * sizeof(element_of<View>)))
             fail(errc::invalid_argument, c.net.rank(), -1, "allocate it with this job's shared allocator",

@@ -3,6 +3,7 @@
 // outstanding operations. Verbs use it, programs do not.
 #pragma once
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 #include <cstring>
 #include <utility>
@@ -15,6 +16,15 @@
 #include <collx/plan/schedules.hpp>
 
 COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+// What a communicator keeps for calls on device memory and does not look into (comm/gpu_group.hpp).
+struct device_part {
+    virtual ~device_part() = default;
+    // Throws if p is memory that only a device can read.
+    virtual void require_host_memory(const void*, const char*) {}
+};
+} // namespace detail
 
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
@@ -105,14 +115,14 @@ struct communicator_core {
         if (now < until) return;
         const int late = find_late(now, limit, waiting_for);
         // Nobody to blame: perhaps the next strand of this rank, or of those it waits for, knows more.
-        if (late < 0 && waiting_for >= 0 && now < until + limit / 8) return;
+        if (late < 0 && waiting_for >= 0 && now < until + waiting_word::fresh_ns(limit) / 2) return;
         give_up(failure(errc::timeout, late >= 0 || waiting_for < 0 ? late : waiting_for), waiting_for);
     }
     // Says whom this rank waits for, and asks whether that one lives.
     void look_around(std::int64_t now, std::int64_t limit, int waiting_for);
     // Who keeps everybody waiting: from the rank we wait for to the one it waits for and so on, up to one that does not
     // wait. A stopped rank may have waited before, so what was said long ago does not count. -1: in a circle nobody is
-    // to blame more than the next.
+    // to blame more than the next, unless one rank alone is silent.
     int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const;
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
@@ -150,11 +160,11 @@ struct communicator_core {
         const std::uint64_t i = exchanges++;
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);
-        line.number.store(i + 1, std::memory_order_release);
+        line.number.store(i + 1, memory_order::release);
         std::int64_t until = 0;
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
-            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;) {
+            for (backoff b(settings.waiting); other.number.load(memory_order::acquire) <= i;) {
                 if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
                 if (b.pause()) check(until, timeout_ns, r);
             }
@@ -255,6 +265,7 @@ struct communicator_core {
     // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
+    sole_ptr<detail::device_part> device; // made by the first call on device memory
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <collx/comm/core.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -39,6 +40,8 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
 }
 
 COLLX_ONCE communicator_core::~communicator_core() {
+    if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
+    device = sole_ptr<detail::device_part>();          // it uses what follows
     if (!home->mark.is_child()) leave();
     else if (net.remote() != nullptr) net.remote()->forget();
 }
@@ -72,7 +75,15 @@ COLLX_ONCE int communicator_core::find_late(std::int64_t now, std::int64_t limit
         if (now - w.said_at_ns() > fresh_ns) return r;
         r = w.peer();
     }
-    return -1;
+    // In a circle. Strands wait for several ranks and have named others: the only one that says nothing, if there is
+    // one.
+    int silent = -1;
+    for (int other = 0; other < net.size(); ++other) {
+        if (other == net.rank() || now - net.waiting(other).said_at_ns() <= fresh_ns) continue;
+        if (silent >= 0) return -1;
+        silent = other;
+    }
+    return silent;
 }
 
 COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
@@ -145,8 +156,8 @@ COLLX_ONCE void communicator_core::attach(communicator_core* parent) {
     if (!net.is_one_host())
         return detail::exchange_over_tree(
             *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
-    net.control().attached.fetch_add(1, std::memory_order_acq_rel);
-    const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
+    net.control().attached.fetch_add(1, memory_order::acq_rel);
+    const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };
     try {
         wait_until(have_all_come, limit_ns, everybody, parent);
     } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business

@@ -18,4 +18,13 @@ struct call_options {
     int root = 0;
 };
 
+// The same for calls on device memory.
+//   collx::all_reduce(world, gradient, collx::plus{}, {.stream = stream});
+struct device_call_options {
+    void* stream = nullptr; // a cudaStream_t; null: the default stream of the current device
+    // Of one wait inside a kernel. 0: the communicator's.
+    std::chrono::nanoseconds timeout{0};
+    int root = 0;
+};
+
 COLLX_END_NAMESPACE

@@ -2,7 +2,9 @@
 // reduce: the root receives the reduction of all ranks' buffers.
 #pragma once
 
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/rank_buffers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -10,13 +12,28 @@ namespace detail {
 
 template <class Mode>
 struct reduce_fn {
-    template <Communicates Comm, Buffer X, class Op = plus>
+    template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
     }
-    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    // All ranks of a fused team at once.
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
+    requires std::is_same_v<Mode, blocking>
+    void operator()(Team&& team, In&& in, Out&& out, int root, const Op& op = {},
+                    const team_options<Team>& o = {}) const {
+        team.reduce(in, out, root, op, o);
+    }
+    template <Communicates Comm, DeviceBuffer X, class Op = plus>
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::reduce>(comm, x, x, op, o, true);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::reduce>(comm, in, out, op, o, false);
+    }
+    template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);

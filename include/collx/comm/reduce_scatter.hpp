@@ -2,6 +2,7 @@
 // reduce_scatter, reduce_scatter_v: the reduction of all ranks' buffers, each rank receives its part.
 #pragma once
 
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
 
@@ -12,13 +13,13 @@ namespace detail {
 template <class Mode>
 struct reduce_scatter_fn {
     // In place: the result lies at this rank's part of x.
-    template <Communicates Comm, Buffer X, class Op = plus>
+    template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o, false); });
     }
-    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
@@ -31,6 +32,15 @@ struct reduce_scatter_fn {
             require_apart(c, a, b, part * static_cast<std::size_t>(c.net.rank()));
             return run(comm, a, b, op, o, true);
         });
+    }
+
+    template <Communicates Comm, DeviceBuffer X, class Op = plus>
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::reduce_scatter>(comm, x, x, op, o, true);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::reduce_scatter>(comm, in, out, op, o, false);
     }
 
     // All ranks of a fused team at once.

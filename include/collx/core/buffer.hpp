@@ -176,6 +176,25 @@ concept Buffer = detail::how_seen_v<std::remove_reference_t<X>> <
 template <class X>
 using buffer_t = detail::seen_t<std::remove_reference_t<X>>;
 
+// Which kind of memory a verb is given decides which of its forms is meant.
+template <class X>
+concept DeviceBuffer = Buffer<X> && memory_kind_v<buffer_t<X>>
+== memory_kind::device;
+template <class X>
+concept HostBuffer = Buffer<X> && memory_kind_v<buffer_t<X>>
+== memory_kind::host;
+
+// Says that a view's memory is a device's: on_device(strided(p, n, 3)). Pointers with a type that says so (Thrust's)
+// and device_view need no such word.
+template <class X>
+constexpr auto on_device(X&& x) {
+    using view = buffer_t<X>;
+    if constexpr (memory_kind_v<view> == memory_kind::device) return buffer(x);
+    else if constexpr (view::is_contiguous)
+        return device_view<std::remove_pointer_t<decltype(buffer(x).data())>>(buffer(x).data(), buffer(x).size());
+    else return on_device_view<view>(buffer(x));
+}
+
 // Refuses, with a sentence, a buffer that cannot take a result. Verbs call it with the type of their output.
 template <class X>
 constexpr void require_output() {

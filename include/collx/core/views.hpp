@@ -88,6 +88,14 @@ public:
     using contiguous_view<T>::contiguous_view;
 };
 
+// The same of any other view.
+template <BufferView V>
+class on_device_view : public V {
+public:
+    static constexpr memory_kind memory = memory_kind::device;
+    COLLX_HD constexpr explicit on_device_view(const V& v) : V(v) {}
+};
+
 // A vector with a stride, or a matrix with a stride between rows and one between columns, numbered row by row.
 // Strides count elements and may be negative.
 template <class T>

@@ -41,6 +41,7 @@ COLLX_ALWAYS_INLINE void store_pack(T* p, typename pack_of<T>::type v) {
 template <int Sources, bool Two, class Op, class T>
 void fold_fixed(const Op& op, T* first, T* second, const T* const* s, std::size_t n) {
     std::size_t i = 0;
+#if !defined(__CUDACC__) // nvcc refuses vectors in functions that are also code of the device, as operators are
     if constexpr (is_vectorisable_v<Op, T>) {
         constexpr std::size_t lanes = pack_of<T>::lanes;
         const T* p[Sources];
@@ -61,6 +62,7 @@ void fold_fixed(const Op& op, T* first, T* second, const T* const* s, std::size_
             }
         }
     }
+#endif
     for (; i < n; ++i) {
         T a = s[0][i];
         for (int k = 1; k < Sources; ++k) a = static_cast<T>(op(a, s[k][i]));

@@ -36,11 +36,13 @@ public:
                                   std::is_same_v<in_type, Wire> && std::is_same_v<in_type, acc_type> && !hooked;
 
     mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {
-        if constexpr (plain) streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes();
+        if constexpr (plain) streams_moves_ = streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes(ranks);
     }
 
-    // Where results are sent on from where they lie, they had better stay in the caches.
+    // Where results are sent on from where they lie, they had better stay in the caches. What is only copied from the
+    // user's input to the output is sent from the input, if at all.
     void stay_in_caches() { streams_ = false; }
+    bool streams() const { return streams_; } // whether results go past the caches
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
     void set_ranks(int contributors) { ranks_ = contributors; }
     const In& input() const { return in_; }
@@ -62,7 +64,7 @@ public:
     // Received elements into a local operand, as they are: what recv | copy and get | copy do.
     void store(sched::place to, std::size_t at, const Wire* from, std::size_t n) {
         if constexpr (plain) {
-            if (n != 0) copy(to, local(to) + at, from, n);
+            if (n != 0) copy(streams_ && to == sched::place::out, local(to) + at, from, n);
         } else if (to == sched::place::tmp) {
             for (std::size_t k = 0; k < n; ++k) tmp_[at + k] = static_cast<acc_type>(from[k]);
         } else {
@@ -75,7 +77,7 @@ public:
     void move(sched::place from, std::size_t from_at, sched::place to, std::size_t to_at, std::size_t n) {
         if constexpr (plain) {
             if (n != 0 && local(to) + to_at != local(from) + from_at)
-                copy(to, local(to) + to_at, local(from) + from_at, n);
+                copy(streams_moves_ && to == sched::place::out, local(to) + to_at, local(from) + from_at, n);
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                 read(acc, from, from_at + i, m);
@@ -163,16 +165,19 @@ private:
         return const_cast<in_type*>(in_.data());
     }
 
-    // Results from this size on go past the caches. In place they replace what is still in the third-level cache and
-    // will be read there by the next call, up to a larger size; sums, which read all of it, up to a larger one still.
-    // (2 ranks, 4 MiB: all_reduce 314 us before and 255 after, in place 190 and 418; 16 MiB: all_gather 1726 and 770.)
-    std::size_t least_streamed_bytes() const requires plain {
+    // Results from this size on go past the caches. What counts is what all ranks of the host together would keep in
+    // the cache they share; with many there are more caches. In place results replace what is still there and will be
+    // read by the next call, up to a larger size; sums, which read all of it, up to a larger one still.
+    // (2 ranks, 4 MiB: all_reduce 314 us before and 255 after, in place 190 and 418; 16 MiB: all_gather 1726 and 770.
+    // 8 ranks, 1 MiB: all_to_all 712 and 552.)
+    std::size_t least_streamed_bytes(int ranks) const requires plain {
         const in_type *a = in_.data(), *b = out_.data();
-        if (a + in_.size() <= b || b + out_.size() <= a) return std::size_t{4} << 20;
-        return (reduces ? std::size_t{32} : std::size_t{16}) << 20;
+        const bool apart = a + in_.size() <= b || b + out_.size() <= a;
+        const std::size_t together = std::size_t{apart ? 7u : reduces ? 56u : 28u} << 20;
+        return together / static_cast<std::size_t>(ranks < 2 ? 2 : ranks > 8 ? 8 : ranks);
     }
-    void copy(sched::place to, in_type* out, const in_type* in, std::size_t n) const requires plain {
-        if (streams_ && to == sched::place::out) copy_past_caches(out, in, n * sizeof(Wire));
+    static void copy(bool streams, in_type* out, const in_type* in, std::size_t n) requires plain {
+        if (streams) copy_past_caches(out, in, n * sizeof(Wire));
         else std::memmove(static_cast<void*>(out), in, n * sizeof(Wire));
     }
 
@@ -228,7 +233,7 @@ private:
     Op op_;
     acc_type* tmp_ = nullptr;
     int ranks_;
-    bool streams_ = false;
+    bool streams_ = false, streams_moves_ = false;
 };
 
 COLLX_END_NAMESPACE

@@ -39,7 +39,7 @@ constexpr bool prefers_channels(const problem& p) { return p.ranks == 2 && !p.ze
 } // namespace detail
 
 template <collective C>
-bound_schedule& select_over_channels(schedule_cache& cache, const problem& p);
+[[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p);
 
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {

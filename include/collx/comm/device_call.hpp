@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where the verbs turn to when they are given device memory. What happens there needs nvcc, or the fake runtime, and
+// stands in comm/gpu_calls.hpp: programs of the host alone pay for this file only.
+#pragma once
+
+#include <type_traits>
+
+#include <collx/comm/call.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// A policy: calls on device memory go through this GpuRuntime. comm.with(gpus{runtime}). In files that include
+// comm/gpu.cuh it is CUDA's unless something else is bound.
+template <class Runtime>
+struct gpus {
+    Runtime runtime;
+};
+template <class R>
+gpus(R) -> gpus<R>;
+
+template <class R, class... Rest>
+struct policy_set<gpus<R>, Rest...> : policy_set<Rest...> {
+    using runtime_type = R;
+    R runtime;
+    constexpr policy_set(gpus<R> g, Rest... rest) : policy_set<Rest...>{rest...}, runtime(g.runtime) {}
+};
+
+namespace detail {
+
+// Specialised for void by comm/gpu.cuh.
+template <class Never>
+struct default_runtime {
+    using type = void;
+};
+template <class Policies>
+struct runtime_of {
+    using type = typename default_runtime<std::conditional_t<sizeof(Policies) == 0, int, void>>::type;
+    static type make(const Policies&) { return type(); }
+};
+template <class Policies>
+requires requires { typename Policies::runtime_type; }
+struct runtime_of<Policies> {
+    using type = typename Policies::runtime_type;
+    static type make(const Policies& p) { return p.runtime; }
+};
+
+template <class Runtime>
+struct device_calls; // comm/gpu_calls.hpp
+
+template <class Mode, collective C, class Comm, class In, class Out, class Op>
+auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_call_options& o, bool is_in_place) {
+    static_assert(!std::is_same_v<Mode, nonblocking>,
+                  "collx: a call on device memory returns at once and is done when its stream is. Drop async::.");
+    using in_view = buffer_t<In>;
+    static_assert(
+        memory_kind_v<in_view> == memory_kind::device || !requires(const in_view& v) { v.pointer(0); },
+        "collx: the output lies in device memory and the input in the host's. Copy it, or say "
+        "collx::on_device(x) where the type does not tell.");
+    require_output<Out>();
+    using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
+    using runtime = typename runtime_of<policies>::type;
+    if constexpr (std::is_void_v<runtime>) {
+        static_assert(!std::is_void_v<runtime>,
+                      "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
+                      "<collx/comm/gpu.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
+    } else {
+        return in_mode<Mode>(
+            [&] { device_calls<runtime>::template run<C>(comm, buffer(in), buffer(out), op, o, is_in_place); });
+    }
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

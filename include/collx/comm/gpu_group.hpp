@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a communicator needs for calls on device memory, made by all its ranks together at the first such call or by
+// use_device(): exchange memory on each rank's device, mapped by the peers whose kernels can reach it, or pinned
+// staging memory and a proxy where some pair cannot. It knows no collective.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/comm/barrier.hpp>
+#include <collx/comm/gpu_proxy.hpp>
+#include <collx/comm/split.hpp>
+#include <collx/exec/device/peers.hpp>
+#include <collx/transport/gpu_links.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// The same on all ranks.
+struct device_settings {
+    bool by_host = false; // stage through pinned memory even where kernels can reach every peer
+    int lanes = 32;       // blocks of a kernel; fewer where a device has fewer multiprocessors
+    std::uint32_t slot_bytes = 32768, stage_bytes = 65536, packet_bytes = 16384; // see device::exchange_shape
+    std::size_t staging_bytes = std::size_t{4} << 20;                            // of one piece by way of the host
+    int staging_lanes = 8;                                                       // blocks that copy such a piece
+    // Kernels of two launches on one device may wait for each other for ever, so such ranks go by way of the host. For
+    // tests of the other way on a machine with one device: the deadline of a wait then ends what hangs.
+    bool shares_device = false;
+};
+
+namespace detail {
+
+struct device_kept : device_part {
+    explicit device_kept(const void* k) : kind(k) {}
+    const void* kind;
+};
+
+template <device::GpuRuntime Runtime>
+class gpu_group final : public device_kept {
+    using team_type = device::team<device::peer_machine<Runtime>>;
+
+public:
+    // The communicator's, made if it has none. Collective the first time.
+    static gpu_group& of(communicator& c, const Runtime& r, void* stream, const device_settings* s = nullptr) {
+        auto& core = c.internals();
+        if (core.device != nullptr) {
+            auto* k = static_cast<device_kept*>(core.device.get());
+            if (k->kind != &kind_of)
+                fail(errc::invalid_argument, c.rank(), -1, "use one runtime per communicator",
+                     "another GPU runtime is in use on this communicator");
+            return *static_cast<gpu_group*>(k);
+        }
+        Runtime runtime = r;
+        if (is_capturing(runtime, stream))
+            fail(errc::invalid_argument, c.rank(), -1, "call collx::use_device(comm) before the capture begins",
+                 "the first call on device memory sets up memory and links, which cannot be captured");
+        core.device =
+            sole_ptr<device_part>(new gpu_group(c, std::move(runtime), s != nullptr ? *s : device_settings()));
+        return *static_cast<gpu_group*>(static_cast<device_kept*>(core.device.get()));
+    }
+
+    ~gpu_group() override {
+        // What is in a stream ends first: by itself, or by the abort that follows.
+        const bool is_over = proxy_ == nullptr || proxy_->has_ended();
+        if (!has_ended(is_over ? 1'000'000'000 : last_timeout_ns_)) {
+            stop_kernels();
+            core().net.report(failure(errc::aborted, rank())); // the proxy may wait for somebody
+        }
+        proxy_ = sole_ptr<gpu_proxy>();
+        if (!has_ended(1'000'000'000)) { // a kernel uses the memory: it stays
+            forget();
+            return;
+        }
+        // Peers' kernels may read this rank's memory a little longer than its own do.
+        bool may_free = team_ == nullptr;
+        if (!may_free) {
+            try {
+                const call_options two_seconds{.timeout = std::chrono::seconds(2)};
+                barrier(side_, two_seconds);
+                may_free = true;
+            } catch (const error& e) {
+                // The only peer is a process that has ended, and its kernels with it. (Where this rank is the one that
+                // failed, its peer's kernels may still be there.)
+                may_free = e.code() == errc::peer_failed && side_.size() == 2 && e.peer() != rank() &&
+                           !core().home->is_threads;
+            }
+        }
+        free_all(may_free);
+    }
+
+    int size() const { return side_.size(); }
+    int rank() const { return side_.rank(); }
+    bool is_direct() const { return team_ != nullptr; }
+    team_type& team() { return *team_; }
+    gpu_proxy& proxy() { return *proxy_; }
+    Runtime& runtime() { return runtime_; }
+    const device_settings& settings() const { return settings_; }
+    const std::vector<typename device::gpu_links<Runtime>::peer>& peers() const { return links_.peers(); }
+    const gpu_proxy::buffers& staging() const { return staging_; }
+    device::staging_words* staging_words_on_device() const { return words_there_; }
+    device::staging_counts* staging_counts() const { return counts_; }
+
+    // Which way calls take, and why not the shorter one.
+    std::string route() const {
+        if (is_direct()) {
+            std::string text = "kernels over";
+            for (const auto w : {device::gpu_way::nvlink, device::gpu_way::pcie})
+                for (const auto& p : links_.peers())
+                    if (p.way == w) {
+                        text += std::string(" ") + device::name_of(w);
+                        break;
+                    }
+            return size() == 1 ? "a kernel on this device" : text;
+        }
+        std::string text = "staged through the host";
+        if (settings_.by_host) return text + ": device_settings::by_host";
+        return text + ": rank " + std::to_string(obstacle_rank_) + " cannot reach rank " +
+               std::to_string(obstacle_peer_) + ": " + device::name_of(obstacle_);
+    }
+
+    // Before each call: throws what ended the group, and what is wrong with stream and device.
+    device::stream_facts begin(communicator& c, const device_call_options& o) {
+        proxy_->check();
+        c.internals().begin_collective();
+        last_timeout_ns_ = c.internals().settings.timeout_ns;
+        check_kernels(c);
+        const int now = runtime_.current();
+        if (now != device_)
+            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
+                 "device %d is current, and this communicator's memory is on device %d", now, device_);
+        const device::stream_facts f = runtime_.stream(o.stream);
+        if (f.device != device_)
+            fail(errc::invalid_argument, rank(), -1, "make the stream while the communicator's device is current",
+                 "the stream is of device %d, and this communicator's memory is on device %d", f.device, device_);
+        if (f.is_broken)
+            fail(errc::invalid_argument, rank(), -1, "end the capture and begin it anew",
+                 "the stream's capture was made invalid by an earlier call");
+        // Two calls of one communicator must not overlap. Who captures orders its streams itself.
+        // (Streams are not told apart by their addresses: one may be gone and another in its place.)
+        if (!f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
+        return f;
+    }
+    // After the kernels of a call.
+    void end(const device_call_options& o, const device::stream_facts& f) {
+        if (f.is_capturing) return;
+        runtime_.record(event_, o.stream);
+        has_recorded_ = true;
+    }
+    // Waits for the stream; throws what ended its calls.
+    void synchronize(communicator& c, void* stream) {
+        if (runtime_.stream(stream).is_capturing)
+            fail(errc::invalid_argument, rank(), -1, "end the capture first, then launch the graph",
+                 "a stream that is captured cannot be waited for");
+        runtime_.synchronize(stream);
+        check_kernels(c);
+    }
+
+    // The host's verbs ask it once calls on device memory have been made.
+    void require_host_memory(const void* p, const char* which) override {
+        const void*& known = known_host_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
+        if (p == known) return;
+        if (runtime_.memory(p).place == device::memory_place::device)
+            fail(errc::invalid_argument, rank(), -1,
+                 "pass a device_view, a thrust::device_vector or collx::on_device(x)",
+                 "the %s buffer lies in device memory, and its type says nothing of it", which);
+        known = p;
+    }
+
+    // Errors: invalid_argument where p is not memory that this rank's kernels may use.
+    template <class View>
+    void require_memory(const View& v, const char* which) {
+        if constexpr (requires { v.pointer(0); })
+            if (v.size() != 0) require_pointer(v.pointer(0), which);
+    }
+
+private:
+    static constexpr char kind_of = 0;
+
+    gpu_group(communicator& c, Runtime r, const device_settings& s)
+        : device_kept(&kind_of), runtime_(r), settings_(s), side_(c.split(0)), links_(r) {
+        try {
+            std::vector<device::gpu_card> cards;
+            together("use its device", [&] { begin_memory(); });
+            const device::gpu_card mine = links_.card(exchange_);
+            cards.resize(static_cast<std::size_t>(size()));
+            core().exchange(&mine, sizeof mine, [&](int q, const std::byte* line) {
+                std::memcpy(&cards[static_cast<std::size_t>(q)], line, sizeof mine);
+            });
+            const int lanes = choose_route(cards);
+            together("make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });
+        } catch (...) {
+            proxy_ = sole_ptr<gpu_proxy>();
+            free_all(true); // no kernel ran
+            throw;
+        }
+    }
+
+    communicator_core& core() { return side_.internals(); }
+    // Where there is no device all ranks shall hear of it, not this one alone.
+    static bool is_capturing(Runtime& r, void* stream) {
+        try {
+            return r.stream(stream).is_capturing;
+        } catch (const error&) {
+            return false;
+        }
+    }
+
+    // Every rank does it, and goes on only if all could.
+    template <class F>
+    void together(const char* what, F&& f) {
+        std::exception_ptr mine;
+        std::int32_t code = -1;
+        try {
+            f();
+        } catch (const error& e) {
+            mine = std::current_exception(), code = static_cast<std::int32_t>(e.code());
+        } catch (...) {
+            mine = std::current_exception(), code = static_cast<std::int32_t>(errc::resource);
+        }
+        int first = -1;
+        errc its{};
+        core().exchange(&code, sizeof code, [&](int r, const std::byte* line) {
+            std::int32_t x = -1;
+            std::memcpy(&x, line, sizeof x);
+            if (x >= 0 && first < 0) first = r, its = static_cast<errc>(x);
+        });
+        if (mine) std::rethrow_exception(mine);
+        if (first >= 0) fail(its, rank(), first, "see what that rank says", "rank %d could not %s", first, what);
+    }
+
+    void begin_memory() {
+        device_ = runtime_.current();
+        shape_.ranks = size() <= device::max_ranks ? size() : 1;
+        shape_.lanes = settings_.lanes;
+        shape_.slot_bytes = settings_.slot_bytes, shape_.stage_bytes = settings_.stage_bytes;
+        shape_.packet_bytes = settings_.packet_bytes;
+        if (settings_.lanes < 1 || settings_.staging_lanes < 1 || settings_.staging_lanes > device::max_staging_lanes ||
+            settings_.staging_bytes < 4096)
+            fail(errc::invalid_argument, rank(), -1, "see collx::device_settings",
+                 "lanes are at least 1, staging lanes 1 to 16, staging buffers at least 4096 bytes");
+        exchange_ = runtime_.allocate(settings_.by_host ? 4096 : shape_.bytes());
+        event_ = runtime_.make_event();
+    }
+
+    struct finding {
+        std::uint64_t settings_hash;
+        std::int32_t peer, lanes;
+        device::gpu_obstacle why;
+    };
+    // Direct only if every rank's kernels reach every peer. Returns the lanes that all devices have room for.
+    int choose_route(const std::vector<device::gpu_card>& cards) {
+        const int n = size();
+        std::vector<bool> is_here;
+        for (int r = 0; r < n; ++r)
+            is_here.push_back(core().home->place(core().members[static_cast<std::size_t>(r)]) >= 0);
+        if (!settings_.by_host) links_.open(rank(), cards, is_here, device::max_ranks, settings_.shares_device);
+        finding mine{};
+        mine.settings_hash = hash_of(settings_);
+        mine.peer = settings_.by_host ? -1 : links_.first_unreachable();
+        mine.why = mine.peer < 0 ? device::gpu_obstacle::none : links_.peers()[static_cast<std::size_t>(mine.peer)].why;
+        mine.lanes = cards[static_cast<std::size_t>(rank())].processors;
+        int lanes = settings_.lanes, odd = -1;
+        bool all = !settings_.by_host;
+        core().exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
+            finding f;
+            std::memcpy(&f, line, sizeof f);
+            if (f.settings_hash != mine.settings_hash && odd < 0) odd = r;
+            lanes = f.lanes < lanes ? f.lanes : lanes;
+            if (f.peer < 0 || !all) return;
+            all = false, obstacle_ = f.why, obstacle_rank_ = r, obstacle_peer_ = f.peer;
+        });
+        if (odd >= 0)
+            fail(errc::mismatch, rank(), odd, "give all ranks the same device_settings",
+                 "rank %d has other device settings", odd);
+        is_direct_ = all;
+        return lanes < 1 ? 1 : lanes;
+    }
+    static std::uint64_t hash_of(const device_settings& s) {
+        const std::uint64_t words[] = {s.by_host,       static_cast<std::uint64_t>(s.lanes),
+                                       s.slot_bytes,    s.stage_bytes,
+                                       s.packet_bytes,  s.staging_bytes,
+                                       s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
+        return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);
+    }
+
+    void make_parts(communicator_core& parent, int lanes) {
+        if (is_direct_) {
+            std::vector<std::byte*> memory;
+            for (const auto& p : links_.peers()) memory.push_back(p.memory);
+            machine_ = make_sole<device::peer_machine<Runtime>>(runtime_, rank(), std::move(memory), lanes);
+            team_ = make_sole<team_type>(*machine_, shape_);
+        } else {
+            links_.close();
+            make_staging();
+        }
+        proxy_ = make_sole<gpu_proxy>(parent, side_, staging_, [this] { stop_kernels(); });
+    }
+    void make_staging() {
+        runtime_.free(std::exchange(exchange_, nullptr));
+        counts_ = reinterpret_cast<device::staging_counts*>(
+            exchange_ = runtime_.allocate(sizeof(device::staging_counts) * device::max_staging_lanes));
+        const std::size_t bytes = (settings_.staging_bytes + 127) / 128 * 128;
+        host_ = runtime_.allocate_host(sizeof(device::staging_words) + 2 * device::staging_turns * bytes);
+        staging_.words = reinterpret_cast<device::staging_words*>(host_);
+        staging_.lanes = settings_.staging_lanes, staging_.bytes = bytes;
+        staging_.in = host_ + sizeof(device::staging_words);
+        staging_.out = staging_.in + device::staging_turns * bytes;
+        words_there_ = reinterpret_cast<device::staging_words*>(runtime_.mapped(host_));
+    }
+
+    void stop_kernels() {
+        if (team_ != nullptr) team_->abort();
+        if (staging_.words != nullptr) runtime_.store_host(&staging_.words->abort, 1);
+    }
+    // What kernels gave up for. The others hear of it, too.
+    void check_kernels(communicator& c) {
+        proxy_->check();
+        try {
+            if (team_ != nullptr) team_->check();
+            if (staging_.words != nullptr && runtime_.load_host(&staging_.words->gave_up) != 0)
+                fail(errc::timeout, rank(), -1, "is every rank in the same call?",
+                     "a kernel waited too long for a result by way of the host");
+        } catch (const error& e) {
+            proxy_->check(); // it may know better
+            c.internals().net.report(failure(e.code(), e.peer()));
+            proxy_->end(e);
+            throw;
+        }
+    }
+
+    void require_pointer(const void* p, const char* which) {
+        // The question costs as much as a launch, so answers are kept: addresses of devices and of the host differ.
+        const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
+        if (p == known && p != nullptr) return;
+        if (p == nullptr)
+            fail(errc::invalid_argument, rank(), -1, "pass memory, or a size of 0", "the %s buffer is null", which);
+        const device::memory_facts f = runtime_.memory(p);
+        if (f.place != device::memory_place::device && f.place != device::memory_place::managed)
+            fail(errc::invalid_argument, rank(), -1, "allocate it with cudaMalloc, or pass a thrust::device_vector",
+                 "the %s buffer lies in %s memory", which,
+                 f.place == device::memory_place::pinned ? "pinned host" : "the host's");
+        if (f.place == device::memory_place::device && f.device != device_)
+            fail(errc::invalid_argument, rank(), -1, "allocate it while the communicator's device is current",
+                 "the %s buffer lies on device %d, and this communicator's memory on device %d", which, f.device,
+                 device_);
+        if (f.is_foreign)
+            fail(errc::invalid_argument, rank(), -1, "allocate it in the context that is current, the primary one",
+                 "the %s buffer is of another context of device %d", which, f.device);
+        known = p;
+    }
+
+    bool has_ended(std::int64_t limit_ns) {
+        const deadline until = deadline::in_ns(limit_ns);
+        while (has_recorded_ && !runtime_.has_happened(event_)) {
+            if (until.passed()) return false;
+            sched_yield();
+        }
+        return true;
+    }
+    void free_all(bool may_free_exchange) {
+        links_.close();
+        team_ = sole_ptr<team_type>();
+        machine_ = sole_ptr<device::peer_machine<Runtime>>();
+        if (exchange_ != nullptr && may_free_exchange) runtime_.free(exchange_);
+        if (host_ != nullptr) runtime_.free_host(host_);
+        if (event_ != nullptr) runtime_.free_event(event_);
+        forget();
+    }
+    void forget() { exchange_ = host_ = nullptr, event_ = nullptr, staging_ = {}; }
+
+    Runtime runtime_;
+    device_settings settings_;
+    communicator side_; // the proxy's
+    device::gpu_links<Runtime> links_;
+    device::exchange_shape shape_;
+    int device_ = -1;
+    std::byte* exchange_ = nullptr; // of this rank, on its device
+    bool is_direct_ = false;
+    device::gpu_obstacle obstacle_{};
+    int obstacle_rank_ = -1, obstacle_peer_ = -1;
+    sole_ptr<device::peer_machine<Runtime>> machine_;
+    sole_ptr<team_type> team_; // null: by way of the host
+    std::byte* host_ = nullptr;
+    gpu_proxy::buffers staging_;
+    device::staging_words* words_there_ = nullptr; // as the device sees them
+    device::staging_counts* counts_ = nullptr;
+    void* event_ = nullptr; // recorded after each call that is not captured
+    bool has_recorded_ = false;
+    std::int64_t last_timeout_ns_ = 0;
+    sole_ptr<gpu_proxy> proxy_;
+    static constexpr std::size_t known_count = 64;
+    const void *known_[known_count] = {}, *known_host_[known_count] = {};
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

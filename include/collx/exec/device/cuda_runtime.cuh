@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The CUDA runtime as a GpuRuntime (transport/gpu_runtime.hpp). Needs nvcc, and nothing of the driver's library at link
+// time. It has not run on a GPU: what stands above it is tested on fake_runtime.hpp.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <collx/exec/device/callable.cuh>
+#include <collx/exec/device/staging.hpp>
+#include <collx/exec/fused.cuh>
+#include <collx/transport/gpu_runtime.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// One block per lane.
+template <class Body>
+__global__ void __launch_bounds__(block_threads) lanes_kernel(const __grid_constant__ Body body) {
+    if (false)
+        if constexpr (requires { body.in; })
+            readable<std::remove_cvref_t<decltype(body.in)>>::iterator_must_be_device_code(body.in);
+    cuda_env<1> env;
+    body(env, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+}
+
+// What the runtime refuses, with the remedy that belongs to it.
+inline void require_cuda(cudaError_t e, const char* what) {
+    if (e == cudaSuccess) return;
+    errc code = errc::invalid_argument;
+    const char* remedy = "see the CUDA runtime's error codes";
+    switch (e) {
+        case cudaErrorInsufficientDriver:
+        case cudaErrorNoDevice:
+            code = errc::unsupported, remedy = "run it on a machine with an NVIDIA GPU and its driver";
+            break;
+        case cudaErrorMemoryAllocation: code = errc::resource, remedy = "free memory of the device"; break;
+        case cudaErrorCooperativeLaunchTooLarge:
+            code = errc::resource;
+            remedy = "the kernel's blocks must be resident together: use fewer lanes (device_settings), or leave room "
+                     "beside other kernels";
+            break;
+        case cudaErrorPeerAccessUnsupported:
+        case cudaErrorTooManyPeers:
+            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::by_host";
+            break;
+        case cudaErrorStreamCaptureUnsupported:
+        case cudaErrorStreamCaptureInvalidated:
+        case cudaErrorStreamCaptureMerge:
+        case cudaErrorStreamCaptureUnmatched:
+        case cudaErrorStreamCaptureUnjoined:
+        case cudaErrorStreamCaptureIsolation:
+        case cudaErrorStreamCaptureImplicit:
+        case cudaErrorCapturedEvent:
+        case cudaErrorStreamCaptureWrongThread:
+            remedy = "while a stream is captured use that stream, and nothing that waits; begin the capture anew";
+            break;
+        case cudaErrorMapBufferObjectFailed:
+        case cudaErrorInvalidResourceHandle:
+            remedy = "the handle, stream or event is of another device, or no longer there";
+            break;
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchFailure:
+            code = errc::aborted, remedy = "some kernel of this process failed: run it under compute-sanitizer";
+            break;
+        default: break;
+    }
+    fail(code, -1, -1, remedy, "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
+}
+
+class cuda_runtime {
+public:
+    int count() const {
+        int n = 0;
+        require_cuda(cudaGetDeviceCount(&n), "counting CUDA devices");
+        return n;
+    }
+    int current() const {
+        int d = 0;
+        require_cuda(cudaGetDevice(&d), "looking for a CUDA device");
+        return d;
+    }
+    void use(int device) const { require_cuda(cudaSetDevice(device), "choosing a device"); }
+    gpu_facts facts(int device) const {
+        gpu_facts f;
+        cudaDeviceProp p;
+        require_cuda(cudaGetDeviceProperties(&p, device), "asking a device");
+        require_cuda(cudaDeviceGetPCIBusId(f.bus_id, sizeof f.bus_id, device), "asking a device");
+        std::memcpy(f.uuid, &p.uuid, sizeof f.uuid);
+        f.processors = p.multiProcessorCount, f.can_cooperate = p.cooperativeLaunch != 0;
+        return f;
+    }
+    gpu_access access(int from, int to) const {
+        gpu_access a;
+        int can = 0, atomics = 0;
+        require_cuda(cudaDeviceCanAccessPeer(&can, from, to), "asking about peer access");
+        a.can_access = can != 0;
+        if (can == 0) return a;
+        require_cuda(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to), "asking");
+        require_cuda(cudaDeviceGetP2PAttribute(&a.performance_rank, cudaDevP2PAttrPerformanceRank, from, to), "asking");
+        a.native_atomics = atomics != 0;
+        return a;
+    }
+    void enable_access(int peer) const {
+        const cudaError_t e = cudaDeviceEnablePeerAccess(peer, 0);
+        if (e == cudaErrorPeerAccessAlreadyEnabled) return void(cudaGetLastError());
+        require_cuda(e, "enabling peer access");
+    }
+
+    std::byte* allocate(std::size_t bytes) const {
+        void* p = nullptr;
+        require_cuda(cudaMalloc(&p, bytes), "allocating exchange memory");
+        require_cuda(cudaMemset(p, 0, bytes), "clearing exchange memory");
+        require_cuda(cudaDeviceSynchronize(), "clearing exchange memory");
+        return static_cast<std::byte*>(p);
+    }
+    void free(std::byte* p) const { cudaFree(p); }
+    std::byte* allocate_host(std::size_t bytes) const {
+        void* p = nullptr;
+        require_cuda(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating pinned memory");
+        std::memset(p, 0, bytes);
+        return static_cast<std::byte*>(p);
+    }
+    void free_host(std::byte* p) const { cudaFreeHost(p); }
+    std::byte* mapped(std::byte* p) const {
+        void* d = nullptr;
+        require_cuda(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
+        return static_cast<std::byte*>(d);
+    }
+
+    memory_facts memory(const void* p) const {
+        cudaPointerAttributes a{};
+        require_cuda(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
+        memory_facts f;
+        f.device = a.device;
+        f.place = a.type == cudaMemoryTypeDevice    ? memory_place::device
+                  : a.type == cudaMemoryTypeManaged ? memory_place::managed
+                  : a.type == cudaMemoryTypeHost    ? memory_place::pinned
+                                                    : memory_place::host;
+        if (f.place == memory_place::device) f.is_foreign = is_of_another_context(p);
+        return f;
+    }
+    memory_handle export_memory(std::byte* p) const {
+        cudaIpcMemHandle_t h;
+        require_cuda(cudaIpcGetMemHandle(&h, p), "exporting exchange memory");
+        static_assert(sizeof h <= sizeof(memory_handle::bytes));
+        memory_handle m;
+        std::memcpy(m.bytes, &h, sizeof h);
+        return m;
+    }
+    std::byte* open_memory(const memory_handle& m) const {
+        cudaIpcMemHandle_t h;
+        std::memcpy(&h, m.bytes, sizeof h);
+        void* p = nullptr;
+        const cudaError_t e = cudaIpcOpenMemHandle(&p, h, cudaIpcMemLazyEnablePeerAccess);
+        if (e != cudaSuccess) cudaGetLastError();
+        require_cuda(e, "mapping a peer's memory");
+        return static_cast<std::byte*>(p);
+    }
+    void close_memory(std::byte* p) const { cudaIpcCloseMemHandle(p); }
+
+    stream_facts stream(void* s) const {
+        stream_facts f;
+        const auto stream = static_cast<cudaStream_t>(s);
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        require_cuda(cudaStreamIsCapturing(stream, &status), "asking a stream");
+        if (s == nullptr) f.device = current();
+        else require_cuda(cudaStreamGetDevice(stream, &f.device), "asking a stream");
+        f.is_capturing = status != cudaStreamCaptureStatusNone;
+        f.is_broken = status == cudaStreamCaptureStatusInvalidated;
+        return f;
+    }
+    void synchronize(void* s) const {
+        require_cuda(cudaStreamSynchronize(static_cast<cudaStream_t>(s)), "waiting for a stream");
+    }
+    void* make_event() const {
+        cudaEvent_t e = nullptr;
+        require_cuda(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
+        return e;
+    }
+    void free_event(void* e) const { cudaEventDestroy(static_cast<cudaEvent_t>(e)); }
+    void record(void* e, void* s) const {
+        require_cuda(cudaEventRecord(static_cast<cudaEvent_t>(e), static_cast<cudaStream_t>(s)), "recording an event");
+    }
+    void wait(void* s, void* e) const {
+        require_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(s), static_cast<cudaEvent_t>(e), 0),
+                     "ordering two streams");
+    }
+    bool has_happened(void* e) const { return cudaEventQuery(static_cast<cudaEvent_t>(e)) != cudaErrorNotReady; }
+
+    std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+    void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
+
+    template <class Protocol, int Groups, class Algorithm, class Types>
+    void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* stream) const {
+        static_assert(sizeof(a) <= 32764, "collx: views and operators of 16 ranks must fit a kernel's parameters");
+        void* parameters[] = {const_cast<fused_args<Algorithm, Types>*>(&a)};
+        const dim3 grid(static_cast<unsigned>(a.lanes), static_cast<unsigned>(ranks));
+        require_cuda(cudaLaunchCooperativeKernel(
+                         reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>), grid,
+                         dim3(block_threads), parameters, 0, static_cast<cudaStream_t>(stream)),
+                     "launching a fused kernel");
+    }
+    template <class Body>
+    void launch_lanes(const Body& body, int lanes, void* stream) const {
+        void* parameters[] = {const_cast<Body*>(&body)};
+        require_cuda(cudaLaunchKernel(reinterpret_cast<const void*>(&lanes_kernel<Body>),
+                                      dim3(static_cast<unsigned>(lanes)), dim3(block_threads), parameters, 0,
+                                      static_cast<cudaStream_t>(stream)),
+                     "launching a copy to or from the host");
+    }
+
+private:
+    // Only the driver knows contexts; its functions are found at run time, so that programs start without it.
+    template <class F>
+    static F driver_function(const char* name) {
+        void* f = nullptr;
+        cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+        if (cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found) != cudaSuccess) {
+            cudaGetLastError();
+            return nullptr;
+        }
+        return found == cudaDriverEntryPointSuccess ? reinterpret_cast<F>(f) : nullptr;
+    }
+    static bool is_of_another_context(const void* p) {
+        using get_attribute = CUresult (*)(void*, CUpointer_attribute, CUdeviceptr);
+        using get_current = CUresult (*)(CUcontext*);
+        static const auto attribute_of = driver_function<get_attribute>("cuPointerGetAttribute");
+        static const auto context_now = driver_function<get_current>("cuCtxGetCurrent");
+        CUcontext of_memory = nullptr, now = nullptr;
+        if (attribute_of == nullptr || context_now == nullptr) return false;
+        const auto address = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(p));
+        if (attribute_of(&of_memory, CU_POINTER_ATTRIBUTE_CONTEXT, address) != CUDA_SUCCESS) return false;
+        if (context_now(&now) != CUDA_SUCCESS) return false;
+        return of_memory != nullptr && now != nullptr && of_memory != now; // memory of pools has no context
+    }
+};
+static_assert(GpuRuntime<cuda_runtime>);
+
+} // namespace device
+COLLX_END_NAMESPACE

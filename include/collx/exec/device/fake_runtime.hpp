@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A GPU runtime without a GPU: device memory is memory of the host that other processes can map, a stream is a queue
+// that a thread works off, blocks are threads, a handle names a file of the process that made it. What it refuses it
+// refuses like CUDA. So the calls, links and proxies above a GpuRuntime run, and fail, in tests and under sanitizers;
+// and a program can try its stream-ordered calls where there is no GPU.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <collx/core/error.hpp>
+#include <collx/exec/device/executor.hpp>
+#include <collx/exec/device/twin_env.hpp>
+#include <collx/transport/gpu_runtime.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// A queue of work in order, worked off by a thread of its own; or, while it is captured, written down.
+class fake_stream {
+public:
+    explicit fake_stream(int device) : device_(device), worker_([this] { work_off(); }) {}
+    fake_stream(const fake_stream&) = delete;
+    ~fake_stream() {
+        {
+            const std::lock_guard lock(mutex_);
+            ends_ = true;
+        }
+        changed_.notify_all();
+        worker_.join();
+    }
+    int device() const { return device_; }
+    void put(std::function<void()> f) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (is_capturing_) return captured_.push_back(std::move(f));
+            queue_.push_back(std::move(f));
+        }
+        changed_.notify_all();
+    }
+    void drain() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return queue_.empty() && !is_busy_; });
+    }
+    bool is_capturing() {
+        const std::lock_guard lock(mutex_);
+        return is_capturing_;
+    }
+    void begin_capture() {
+        const std::lock_guard lock(mutex_);
+        is_capturing_ = true;
+        captured_.clear();
+    }
+    std::vector<std::function<void()>> end_capture() {
+        const std::lock_guard lock(mutex_);
+        is_capturing_ = false;
+        return std::move(captured_);
+    }
+
+private:
+    void work_off() {
+        for (std::unique_lock lock(mutex_);;) {
+            changed_.wait(lock, [&] { return ends_ || !queue_.empty(); });
+            if (queue_.empty()) return;
+            auto f = std::move(queue_.front());
+            queue_.pop_front();
+            is_busy_ = true;
+            lock.unlock();
+            f();
+            f = nullptr;
+            lock.lock();
+            is_busy_ = false;
+            changed_.notify_all();
+        }
+    }
+    int device_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::function<void()>> queue_;
+    std::vector<std::function<void()>> captured_;
+    bool is_capturing_ = false, is_busy_ = false, ends_ = false;
+    std::thread worker_; // last: it uses the others
+};
+
+// A captured stream. Its work may run any number of times.
+using fake_graph = std::vector<std::function<void()>>;
+
+// The devices of one process.
+class fake_gpus {
+public:
+    struct plan {
+        int devices = 4;
+        int processors = 4;     // of each
+        int first_uuid = 0;     // so that processes may see different devices, or the same ones
+        bool cooperates = true; // see gpu_facts
+        gpu_access (*access)(int from, int to) = [](int, int) { return gpu_access{true, true, 0}; };
+    };
+    fake_gpus() : fake_gpus(plan{}) {}
+    explicit fake_gpus(const plan& p) : plan_(p) {
+        for (int d = 0; d < p.devices; ++d) defaults_.push_back(std::make_unique<fake_stream>(d));
+    }
+    fake_gpus(const fake_gpus&) = delete;
+    ~fake_gpus() {
+        defaults_.clear();
+        for (const piece& m : memory_) drop(m);
+    }
+    const plan& what() const { return plan_; }
+    fake_stream& default_stream(int device) { return *defaults_[static_cast<std::size_t>(device)]; }
+
+    // Programs allocate their own buffers with it, too.
+    void* allocate(std::size_t bytes, int device, memory_place place = memory_place::device, bool is_foreign = false) {
+        const std::size_t all = (bytes + 4095) / 4096 * 4096 + 4096;
+        const int fd = ::memfd_create("collx-fake-gpu", MFD_CLOEXEC);
+        void* p = MAP_FAILED;
+        if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(all)) == 0)
+            p = ::mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            if (fd >= 0) ::close(fd);
+            fail(errc::resource, -1, -1, "free memory of the device", "allocating %zu bytes: out of memory", bytes);
+        }
+        const std::lock_guard lock(mutex_);
+        memory_.push_back({static_cast<std::byte*>(p), all, fd, device, place, is_foreign});
+        return p;
+    }
+    void free(void* p) {
+        const std::lock_guard lock(mutex_);
+        for (auto m = memory_.begin(); m != memory_.end(); ++m)
+            if (m->base == p) {
+                drop(*m);
+                memory_.erase(m);
+                return;
+            }
+    }
+    memory_facts find(const void* p) {
+        const std::lock_guard lock(mutex_);
+        const auto* at = static_cast<const std::byte*>(p);
+        for (const piece& m : memory_)
+            if (m.base <= at && at < m.base + m.bytes) return {m.place, m.device, m.is_foreign};
+        return {};
+    }
+    memory_handle handle_of(const void* p) {
+        if (refuses_handles.load()) fail(errc::unsupported, -1, -1, "", "exporting memory: operation not supported");
+        const std::lock_guard lock(mutex_);
+        for (const piece& m : memory_)
+            if (m.base == p) {
+                memory_handle h;
+                std::snprintf(reinterpret_cast<char*>(h.bytes), sizeof h.bytes, "/proc/%d/fd/%d %zu",
+                              static_cast<int>(::getpid()), m.fd, m.bytes);
+                return h;
+            }
+        fail(errc::invalid_argument, -1, -1, "", "exporting memory: this is no allocation of a device");
+    }
+    std::byte* open(const memory_handle& h) {
+        char path[48] = "";
+        std::size_t bytes = 0;
+        int pid = 0;
+        const char* text = reinterpret_cast<const char*>(h.bytes);
+        if (std::sscanf(text, "%47s %zu", path, &bytes) != 2 || std::sscanf(text, "/proc/%d/", &pid) != 1)
+            fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: invalid handle");
+        if (pid == ::getpid())
+            fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: the handle is of this process");
+        const int fd = ::open(path, O_RDWR | O_CLOEXEC);
+        void* p = fd < 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (fd >= 0) ::close(fd);
+        if (p == MAP_FAILED) fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: cannot open %s", path);
+        const std::lock_guard lock(mutex_);
+        opened_.push_back({static_cast<std::byte*>(p), bytes, -1, -1, memory_place::device, false});
+        return static_cast<std::byte*>(p);
+    }
+    void close(void* p) {
+        const std::lock_guard lock(mutex_);
+        for (auto m = opened_.begin(); m != opened_.end(); ++m)
+            if (m->base == p) {
+                drop(*m);
+                opened_.erase(m);
+                return;
+            }
+    }
+    // Allocations and mappings that nobody gave back.
+    std::size_t pieces() {
+        const std::lock_guard lock(mutex_);
+        return memory_.size() + opened_.size();
+    }
+
+    // For tests.
+    std::atomic<bool> refuses_handles{false};
+    std::atomic<int> busy{0};    // multiprocessors that other kernels hold
+    std::atomic<int> enabled{0}; // calls that enabled peer access
+
+private:
+    struct piece {
+        std::byte* base;
+        std::size_t bytes;
+        int fd, device;
+        memory_place place;
+        bool is_foreign;
+    };
+    static void drop(const piece& m) {
+        ::munmap(m.base, m.bytes);
+        if (m.fd >= 0) ::close(m.fd);
+    }
+    plan plan_;
+    std::vector<std::unique_ptr<fake_stream>> defaults_;
+    std::mutex mutex_;
+    std::vector<piece> memory_, opened_;
+};
+
+class fake_runtime {
+public:
+    explicit fake_runtime(fake_gpus& g) : gpus_(&g) {}
+
+    int count() const { return gpus_->what().devices; }
+    int current() const {
+        if (current_ >= count())
+            fail(errc::unsupported, -1, -1, "run it on a machine with an NVIDIA GPU and its driver",
+                 "looking for a CUDA device: no CUDA-capable device is detected");
+        return current_;
+    }
+    void use(int device) const { current_ = device; }
+    gpu_facts facts(int device) const {
+        gpu_facts f;
+        std::snprintf(f.bus_id, sizeof f.bus_id, "0000:%02x:00.0", static_cast<unsigned>(device) & 0xffu);
+        f.uuid[0] = 0xfa'ce, f.uuid[1] = static_cast<std::uint64_t>(gpus_->what().first_uuid + device);
+        f.processors = gpus_->what().processors, f.can_cooperate = gpus_->what().cooperates;
+        return f;
+    }
+    gpu_access access(int from, int to) const { return gpus_->what().access(from, to); }
+    void enable_access(int) const { gpus_->enabled.fetch_add(1); }
+
+    std::byte* allocate(std::size_t bytes) const {
+        return static_cast<std::byte*>(gpus_->allocate(bytes, current_, memory_place::device));
+    }
+    void free(std::byte* p) const { gpus_->free(p); }
+    std::byte* allocate_host(std::size_t bytes) const {
+        return static_cast<std::byte*>(gpus_->allocate(bytes, -1, memory_place::pinned));
+    }
+    void free_host(std::byte* p) const { gpus_->free(p); }
+    std::byte* mapped(std::byte* p) const { return p; }
+    memory_facts memory(const void* p) const { return gpus_->find(p); }
+    memory_handle export_memory(std::byte* p) const { return gpus_->handle_of(p); }
+    std::byte* open_memory(const memory_handle& h) const { return gpus_->open(h); }
+    void close_memory(std::byte* p) const { gpus_->close(p); }
+
+    fake_stream& stream_of(void* s) const {
+        return s == nullptr ? gpus_->default_stream(current()) : *static_cast<fake_stream*>(s);
+    }
+    stream_facts stream(void* s) const { return {stream_of(s).device(), stream_of(s).is_capturing(), false}; }
+    void synchronize(void* s) const {
+        if (stream_of(s).is_capturing())
+            fail(errc::invalid_argument, -1, -1, "", "waiting for a stream: operation not permitted while capturing");
+        stream_of(s).drain();
+    }
+    struct event {
+        std::atomic<std::uint64_t> asked{0}, reached{0};
+    };
+    void* make_event() const { return new event; }
+    void free_event(void* e) const { delete static_cast<event*>(e); }
+    void record(void* e, void* s) const {
+        auto* x = static_cast<event*>(e);
+        const std::uint64_t number = x->asked.fetch_add(1) + 1;
+        stream_of(s).put([x, number] { x->reached.store(number, std::memory_order_release); });
+    }
+    void wait(void* s, void* e) const {
+        auto* x = static_cast<event*>(e);
+        stream_of(s).put([x, number = x->asked.load()] {
+            while (x->reached.load(std::memory_order_acquire) < number) sched_yield();
+        });
+    }
+    bool has_happened(void* e) const {
+        const auto* x = static_cast<const event*>(e);
+        return x->reached.load(std::memory_order_acquire) >= x->asked.load();
+    }
+    std::uint64_t load_host(const std::uint64_t* p) const { return twin_env::load_acquire(p); }
+    void store_host(std::uint64_t* p, std::uint64_t x) const { twin_env::store_release(p, x); }
+
+    template <class Protocol, int Groups, class Algorithm, class Types>
+    void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* s) const {
+        static_assert(Groups == 1, "collx: the fake runtime runs one thread per block");
+        if (a.lanes * ranks > gpus_->what().processors - gpus_->busy.load())
+            fail(errc::resource, -1, -1, "use fewer lanes (device_settings), or leave room beside other kernels",
+                 "launching a fused kernel: %d blocks cannot be resident together", a.lanes * ranks);
+        stream_of(s).put([a, ranks] {
+            blocks(ranks * a.lanes, [&a](int b) {
+                block_state shared{};
+                twin_barrier mine(1), block(1);
+                twin_env env(0, 1, 0, 1, mine, block);
+                executor<twin_env, Algorithm, Types, Protocol, 1>(env, a, shared, a.first_rank + b / a.lanes,
+                                                                  b % a.lanes)
+                    .run();
+            });
+        });
+    }
+    template <class Body>
+    void launch_lanes(const Body& body, int lanes, void* s) const {
+        stream_of(s).put([body, lanes] {
+            blocks(lanes, [&](int lane) {
+                twin_barrier mine(1), block(1);
+                twin_env env(0, 1, 0, 1, mine, block);
+                body(env, lane, lanes);
+            });
+        });
+    }
+
+    // Captures, for tests of calls in graphs.
+    static void begin_capture(fake_stream& s) { s.begin_capture(); }
+    static fake_graph end_capture(fake_stream& s) { return s.end_capture(); }
+    static void launch(const fake_graph& g, fake_stream& s) {
+        for (const auto& f : g) s.put(f);
+    }
+
+private:
+    template <class F>
+    static void blocks(int count, F&& f) {
+        std::vector<std::thread> threads;
+        for (int b = 1; b < count; ++b) threads.emplace_back([&f, b] { f(b); });
+        f(0);
+        for (auto& t : threads) t.join();
+    }
+    fake_gpus* gpus_;
+    static inline thread_local int current_ = 0;
+};
+static_assert(GpuRuntime<fake_runtime>);
+
+} // namespace device
+COLLX_END_NAMESPACE

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The machine of a team (team.hpp) whose ranks have a device each: this rank's launch is its own, and the peers'
+// exchange memories are mapped already (transport/gpu_links.hpp). Texts that read the peers' own buffers need more than
+// that and are refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <collx/exec/device/team.hpp>
+#include <collx/transport/gpu_runtime.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+template <GpuRuntime Runtime>
+class peer_machine {
+public:
+    // exchange: by rank. lanes: what every rank's device has room for.
+    peer_machine(Runtime r, int rank, std::vector<std::byte*> exchange, int lanes)
+        : runtime_(std::move(r)), rank_(rank), lanes_(lanes), exchange_(std::move(exchange)) {}
+
+    std::byte* allocate(int rank, std::size_t) const { return exchange_[static_cast<std::size_t>(rank)]; }
+    void free(int, std::byte*) const {} // whoever mapped it
+    std::byte* allocate_host(std::size_t bytes) { return runtime_.allocate_host(bytes); }
+    void free_host(std::byte* p) { runtime_.free_host(p); }
+    std::byte* on_device(std::byte* p) { return runtime_.mapped(p); }
+    std::uint64_t load_host(const std::uint64_t* p) { return runtime_.load_host(p); }
+    void store_host(std::uint64_t* p, std::uint64_t x) { runtime_.store_host(p, x); }
+    int lanes(const exchange_shape& s) const { return lanes_ < s.lanes ? lanes_ : s.lanes; }
+    bool is_one_launch() const { return false; }
+    void synchronize(const fused_options& o) { runtime_.synchronize(o.stream); }
+
+    template <class Protocol, int Groups, class Algorithm, class Types>
+    void launch(fused_args<Algorithm, Types> a, const fused_options& o) {
+        a.first_rank = rank_;
+        runtime_.template launch_fused<Protocol, Groups>(a, 1, o.stream);
+    }
+
+private:
+    Runtime runtime_;
+    int rank_, lanes_;
+    std::vector<std::byte*> exchange_;
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

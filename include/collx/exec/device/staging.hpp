@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a GPU does of a call that goes by way of the host: one kernel copies the input into pinned memory and says so,
+// a later one waits for the result and copies it back. In between a thread of the host runs the collective
+// (comm/gpu_proxy.hpp). All numbers live in memory and not in the kernels' arguments, so a captured call may be
+// replayed. Written for an environment, like the executor: a GPU's blocks or the host's threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <collx/core/views.hpp>
+#include <collx/exec/device/control.hpp>
+#include <collx/exec/device/operands.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+inline constexpr int max_staging_lanes = 16;
+inline constexpr unsigned staging_turns = 2;   // buffers: one is filled while the other is on its way
+inline constexpr unsigned staging_orders = 16; // more than can be under way: a stream has two turns at most
+
+// Pinned memory of the host that kernels map. All words only grow.
+struct alignas(line_bytes) staging_words {
+    // Pieces that lane l has copied in. Written by its block: release, system. Read by the host: acquire.
+    std::uint64_t staged[max_staging_lanes];
+    // What to do with piece k, at k modulo staging_orders. Written by the block of lane 0 before staged[0].
+    std::uint64_t order[staging_orders];
+    // Pieces whose result is there. Written by the host: release. Read by all blocks: acquire, system.
+    alignas(line_bytes) std::uint64_t done;
+    // Nonzero once the host gave up: no more results will come. Written by the host, release.
+    std::uint64_t abort;
+    // Nonzero once a kernel gave up waiting. Written by any block: relaxed. Read by the host.
+    alignas(line_bytes) std::uint64_t gave_up;
+};
+
+// A lane's own counts, in device memory: written and read by its block alone, one kernel after the other.
+struct alignas(line_bytes) staging_counts {
+    std::uint64_t staged, taken;
+};
+
+// `blocks` runs of `count` elements, the first at `at`, one every `pitch`: a piece of each part of a buffer.
+struct staging_range {
+    std::size_t at = 0, count = 0, pitch = 0;
+    unsigned blocks = 1;
+
+    COLLX_HD std::size_t size() const { return count * blocks; }
+    COLLX_HD std::size_t index(std::size_t i) const {
+        return blocks == 1 ? at + i : at + i / count * pitch + i % count;
+    }
+};
+
+// Copies a piece of `in` out. Host memory is reached over the bus: each element is written once, in order.
+template <class In>
+struct stage_out {
+    using value_type = std::remove_cv_t<typename In::value_type>;
+    In in;
+    staging_range range;
+    staging_words* words;
+    staging_counts* counts;
+    std::byte* buffers; // staging_turns of them
+    std::size_t buffer_bytes;
+    std::uint64_t order;
+
+    template <class Env>
+    COLLX_HD void operator()(Env& env, int lane, int lanes) const {
+        const std::uint64_t number = counts[lane].staged;
+        auto* to = reinterpret_cast<value_type*>(buffers + number % staging_turns * buffer_bytes);
+        const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
+        for (std::size_t i = static_cast<std::size_t>(lane) * env.threads() + env.index(); i < range.size(); i += step)
+            to[i] = detail::element(in, range.index(i));
+        env.sync();
+        if (env.index() != 0) return;
+        counts[lane].staged = number + 1;
+        if (lane == 0) Env::store_relaxed(&words->order[number % staging_orders], order);
+        Env::store_release(&words->staged[lane], number + 1);
+    }
+};
+
+// Waits for the result of the oldest piece that has not been taken, and copies it in.
+template <class Out>
+struct stage_in {
+    using value_type = std::remove_cv_t<typename Out::value_type>;
+    Out out;
+    staging_range range;
+    staging_words* words;
+    staging_counts* counts;
+    const std::byte* buffers;
+    std::size_t buffer_bytes;
+    std::uint64_t timeout_ns;
+
+    template <class Env>
+    COLLX_HD void operator()(Env& env, int lane, int lanes) const {
+        const std::uint64_t number = counts[lane].taken;
+        const bool failed = env.any(env.index() == 0 && !wait<Env>(number + 1));
+        if (env.index() == 0) counts[lane].taken = number + 1;
+        if (failed) return;
+        const auto* from = reinterpret_cast<const value_type*>(buffers + number % staging_turns * buffer_bytes);
+        const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
+        for (std::size_t i = static_cast<std::size_t>(lane) * env.threads() + env.index(); i < range.size(); i += step)
+            out[range.index(i)] = from[i];
+    }
+
+private:
+    static constexpr unsigned polls_per_look = 64;
+
+    template <class Env>
+    COLLX_HD bool wait(std::uint64_t least) const {
+        std::uint64_t began = 0;
+        for (unsigned polls = 1; Env::load_relaxed(&words->done) < least; ++polls) {
+            Env::pause();
+            if (polls % polls_per_look != 0) continue;
+            if (Env::load_relaxed(&words->abort) != 0) return false;
+            const std::uint64_t now = Env::now_ns();
+            if (began == 0) began = now;
+            if (now - began > timeout_ns) {
+                Env::store_relaxed(&words->gave_up, 1);
+                return false;
+            }
+        }
+        Env::load_acquire(&words->done);
+        return true;
+    }
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

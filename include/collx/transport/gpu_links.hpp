@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which way each peer's device is reached, and the peers' memory mapped here: over NVLink or PCI Express where kernels
+// may load and store it, by way of the host where they may not, with the reason. Ranks show each other a card; how the
+// cards travel is the caller's business.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <collx/core/clock.hpp>
+#include <collx/core/error.hpp>
+#include <collx/transport/nvlink.hpp>
+#include <collx/transport/pcie.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+enum class gpu_way : unsigned char {
+    self,
+    nvlink,
+    pcie,
+    host, // staged through pinned memory, and whatever transport joins the two hosts
+};
+
+// Why a peer is not reached directly. In the order in which they are looked for.
+enum class gpu_obstacle : unsigned char {
+    none,
+    other_host,
+    same_device,  // kernels of two launches that wait for each other may never run at once on one device
+    not_visible,  // this process cannot see the peer's device, so it cannot ask either
+    no_access,    // the driver says that the two devices cannot reach each other
+    no_cooperate, // a device cannot hold a kernel's blocks resident together
+    not_mapped,   // the handle could not be made or opened (containers, other users)
+    too_many,     // more ranks than a fused call has
+};
+
+inline const char* name_of(gpu_way w) {
+    constexpr const char* names[] = {"this rank", nvlink::name, pcie::name, "host"};
+    return names[static_cast<int>(w)];
+}
+inline const char* name_of(gpu_obstacle o) {
+    constexpr const char* names[] = {"",
+                                     "it is on another host",
+                                     "both ranks use one device, where kernels that wait for each other may never run "
+                                     "at once: one process with a collx::gpu_team does that in one launch",
+                                     "its device is not visible here: list it in CUDA_VISIBLE_DEVICES of both ranks",
+                                     "the driver offers no peer access between the two devices",
+                                     "a device cannot launch cooperatively",
+                                     "its memory could not be mapped: give the containers one IPC namespace, one user",
+                                     "a kernel joins 16 ranks at most"};
+    return names[static_cast<int>(o)];
+}
+
+// What a rank shows to the others. At most 120 bytes: one line of an exchange.
+struct gpu_card {
+    std::uint64_t process = 0; // a number that no other process has
+    std::uint64_t address = 0; // of the exchange memory, in that process
+    std::uint64_t uuid[2] = {};
+    memory_handle handle;
+    std::int16_t device = -1, processors = 0;
+    bool has_handle = false, can_cooperate = false, lives = false; // false: this rank has no device that it can use
+};
+static_assert(sizeof(gpu_card) <= 120);
+
+// The process number is asked for each time: a child of fork() is another process.
+inline std::uint64_t this_process() {
+    static const std::uint64_t began = static_cast<std::uint64_t>(now_ns()) << 22;
+    return began ^ static_cast<std::uint64_t>(::getpid());
+}
+
+template <GpuRuntime Runtime>
+class gpu_links {
+public:
+    struct peer {
+        gpu_way way = gpu_way::host;
+        gpu_obstacle why = gpu_obstacle::none;
+        gpu_access access;
+        std::byte* memory = nullptr; // as this device sees it
+        bool is_opened = false;      // by a handle, so it is to be closed
+    };
+
+    explicit gpu_links(Runtime r) : runtime_(std::move(r)) {}
+    gpu_links(const gpu_links&) = delete;
+    ~gpu_links() { close(); }
+
+    // This rank's own card. memory: what its peers shall reach.
+    gpu_card card(std::byte* memory) {
+        gpu_card c;
+        c.process = this_process();
+        const int here = runtime_.current();
+        const gpu_facts f = runtime_.facts(here);
+        std::memcpy(c.uuid, f.uuid, sizeof c.uuid);
+        c.device = static_cast<std::int16_t>(here), c.processors = static_cast<std::int16_t>(f.processors);
+        c.can_cooperate = f.can_cooperate, c.lives = true;
+        c.address = reinterpret_cast<std::uintptr_t>(memory);
+        try {
+            c.handle = runtime_.export_memory(memory);
+            c.has_handle = true;
+        } catch (const error&) { // peers in other processes will say so
+        }
+        return c;
+    }
+
+    // Decides and maps. Every pair must come out directly reachable for a kernel to join the ranks, so the caller asks
+    // the others what they found.
+    void open(int me, const std::vector<gpu_card>& cards, const std::vector<bool>& is_here, int most_ranks,
+              bool allows_shared_device = false) {
+        peers_.assign(cards.size(), peer{});
+        for (std::size_t r = 0; r < cards.size(); ++r) {
+            peer& p = peers_[r];
+            if (static_cast<int>(r) == me) {
+                p.way = gpu_way::self;
+                p.memory = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(cards[r].address));
+                p.why = cards[r].can_cooperate ? gpu_obstacle::none : gpu_obstacle::no_cooperate;
+            } else {
+                p.why = is_here[r] ? reach(p, cards[static_cast<std::size_t>(me)], cards[r], allows_shared_device)
+                                   : gpu_obstacle::other_host;
+            }
+            if (static_cast<int>(cards.size()) > most_ranks) p.why = gpu_obstacle::too_many;
+        }
+    }
+    // Unmaps everything. Peers' kernels may go on: they use mappings of their own.
+    void close() {
+        for (peer& p : peers_) {
+            if (p.is_opened) runtime_.close_memory(p.memory);
+            p.is_opened = false, p.memory = nullptr;
+        }
+    }
+
+    const std::vector<peer>& peers() const { return peers_; }
+    // The first peer that a kernel here cannot reach, -1: all can be.
+    int first_unreachable() const {
+        for (std::size_t r = 0; r < peers_.size(); ++r)
+            if (peers_[r].why != gpu_obstacle::none) return static_cast<int>(r);
+        return -1;
+    }
+
+private:
+    gpu_obstacle reach(peer& p, const gpu_card& mine, const gpu_card& its, bool allows_shared_device) {
+        const bool same_device = std::memcmp(mine.uuid, its.uuid, sizeof mine.uuid) == 0;
+        if (same_device && !allows_shared_device) return gpu_obstacle::same_device;
+        const int number = same_device ? mine.device : number_of(its.uuid);
+        if (number < 0) return gpu_obstacle::not_visible;
+        p.access = same_device ? gpu_access{true, true, 0} : runtime_.access(mine.device, number);
+        if (!p.access.can_access) return gpu_obstacle::no_access;
+        if (!its.can_cooperate) return gpu_obstacle::no_cooperate;
+        try {
+            if (!same_device) runtime_.enable_access(number);
+            if (its.process == mine.process) {
+                p.memory = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(its.address));
+            } else {
+                if (!its.has_handle) return gpu_obstacle::not_mapped;
+                p.memory = runtime_.open_memory(its.handle);
+                p.is_opened = true;
+            }
+        } catch (const error&) {
+            return gpu_obstacle::not_mapped;
+        }
+        p.way = nvlink::carries(p.access) ? gpu_way::nvlink : gpu_way::pcie;
+        return gpu_obstacle::none;
+    }
+    // Numbers of devices differ from process to process (CUDA_VISIBLE_DEVICES).
+    int number_of(const std::uint64_t (&uuid)[2]) {
+        for (int d = 0; d < runtime_.count(); ++d)
+            if (const gpu_facts f = runtime_.facts(d); std::memcmp(f.uuid, uuid, sizeof f.uuid) == 0) return d;
+        return -1;
+    }
+
+    Runtime runtime_;
+    std::vector<peer> peers_;
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

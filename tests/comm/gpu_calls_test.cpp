@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300 sanitize=nightly
+//
+// Calls on device memory through an ordinary communicator, over the fake runtime: ranks are threads with a device each,
+// kernels are threads too. By both ways (kernels that reach every peer, staging through the host), with everything that
+// can go wrong. tests/comm/gpu_processes_test.cpp has ranks that are processes; tests/gpu what needs a device.
+#include "support.hpp"
+
+#include <collx/algo/ring.hpp>
+#include <collx/comm/gpu_calls.hpp>
+#include <collx/exec/device/fake_runtime.hpp>
+
+using namespace collx;
+using namespace collx_test;
+using device::fake_gpus, device::fake_runtime, device::gpu_access;
+
+namespace {
+
+device_settings small(bool by_host = false) {
+    device_settings s;
+    s.by_host = by_host, s.lanes = 2, s.staging_lanes = 2;
+    s.slot_bytes = 1024, s.stage_bytes = 4096, s.packet_bytes = 1024, s.staging_bytes = 8192;
+    return s;
+}
+
+template <class T>
+class device_memory {
+public:
+    device_memory(fake_gpus& g, int device, std::size_t n, T fill = {})
+        : gpus_(g), p_(static_cast<T*>(g.allocate(n * sizeof(T) + 1, device))), n_(n) {
+        for (std::size_t i = 0; i < n; ++i) p_[i] = fill;
+    }
+    device_memory(const device_memory&) = delete;
+    ~device_memory() { gpus_.free(p_); }
+    device_view<T> collx_buffer() const { return {p_, n_}; }
+    T* data() const { return p_; }
+    T& operator[](std::size_t i) const { return p_[i]; }
+
+private:
+    fake_gpus& gpus_;
+    T* p_;
+    std::size_t n_;
+};
+
+// f(world, runtime) on n ranks, rank r with device r.
+template <class F>
+void on_gpus(int n, fake_gpus& g, F&& f) {
+    on_ranks(n, [&](communicator& w) {
+        fake_runtime r(g);
+        r.use(w.rank());
+        w.set_checked(false); // the host waits for nobody
+        f(w, r);
+    });
+}
+
+// Set by one rank, read by the other.
+std::atomic<int> checks_of_peers{0};
+
+float value(int rank, std::size_t i) { return static_cast<float>((rank + 1) * 3 + static_cast<int>(i % 11)); }
+
+void fill(const device_memory<float>& x, int rank, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) x[i] = value(rank, i);
+}
+
+// Every verb, out of place and in place, in one stream and without waiting in between.
+template <class Comm>
+void check_verbs(communicator& w, Comm c, fake_gpus& g, std::size_t n) {
+    const int ranks = w.size(), me = w.rank();
+    const auto all = n * static_cast<std::size_t>(ranks), mine = static_cast<std::size_t>(me);
+    const int here = fake_runtime(g).current();
+    device::fake_stream s(here);
+    using memory = device_memory<float>;
+    memory in(g, here, n), out(g, here, n), sum(g, here, n), top(g, here, n), sent(g, here, n), whole(g, here, all),
+        gathered(g, here, all), exchanged(g, here, all), scattered(g, here, n), gathered_here(g, here, all),
+        scattered_here(g, here, all);
+    fill(in, me, n), fill(sum, me, n), fill(sent, me, n), fill(whole, me, all), fill(scattered_here, me, all);
+    for (std::size_t i = 0; i < n; ++i) gathered_here[mine * n + i] = value(me, i);
+    const int root = ranks - 1;
+    all_reduce(c, in, out, average{}, {.stream = &s});
+    all_reduce(c, sum, plus{}, {.stream = &s});
+    reduce(c, in, top, plus{}, {.stream = &s, .root = root});
+    broadcast(c, sent, {.stream = &s, .root = root});
+    all_gather(c, in, gathered, {.stream = &s});
+    all_gather(c, gathered_here, {.stream = &s});
+    reduce_scatter(c, whole, scattered, plus{}, {.stream = &s});
+    reduce_scatter(c, scattered_here, plus{}, {.stream = &s});
+    all_to_all(c, whole, exchanged, {.stream = &s});
+    synchronize(c, {.stream = &s});
+    const auto total = [&](std::size_t i) {
+        float t = 0;
+        for (int r = 0; r < ranks; ++r) t += value(r, i);
+        return t;
+    };
+    for (std::size_t i = 0; i < n; ++i) {
+        EXPECT_AT(i, out[i] == total(i) / static_cast<float>(ranks));
+        EXPECT_AT(i, sum[i] == total(i));
+        EXPECT_AT(i, top[i] == (me == root ? total(i) : 0.0f));
+        EXPECT_AT(i, sent[i] == value(root, i));
+        EXPECT_AT(i, scattered[i] == total(mine * n + i));
+        EXPECT_AT(i, scattered_here[mine * n + i] == total(mine * n + i));
+        for (int r = 0; r < ranks; ++r) {
+            const std::size_t at = static_cast<std::size_t>(r) * n + i;
+            EXPECT_AT(i, gathered[at] == value(r, i));
+            EXPECT_AT(i, gathered_here[at] == value(r, i));
+            EXPECT_AT(i, exchanged[at] == value(r, mine * n + i));
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("every verb on device memory, by kernels and by way of the host") {
+    for (const bool by_host : {false, true})
+        for (const int ranks : {1, 2, 3}) {
+            fake_gpus g;
+            on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
+                const auto c = w.with(gpus{r});
+                use_device(c, small(by_host));
+                at("ranks=%d by_host=%d: %s", ranks, by_host, device_route(c).c_str());
+                EXPECT((device_route(c).find("host") != std::string::npos) == by_host);
+                for (const std::size_t n : {1u, 333u}) check_verbs(w, c, g, n);
+            });
+            CHECK(g.pieces() == 0); // nothing stays allocated or mapped
+        }
+}
+
+TEST_CASE("long calls, other types and views, bound policies") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+            at("by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            constexpr std::size_t n = 20'011; // beyond words with flags; several pieces by way of the host
+            device_memory<float> x(g, w.rank(), 3 * n), out(g, w.rank(), n), ring(g, w.rank(), n),
+                narrow(g, w.rank(), n);
+            for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(w.rank(), i);
+            fill(ring, w.rank(), n), fill(narrow, w.rank(), n);
+            // The hook is told the number of the element in the whole buffer.
+            const auto odd = [](float v, hook_context k) { return k.index % 2 == 1 ? v : 0.0f; };
+            all_reduce(c, on_device(strided(x.data(), n, 3)), out, with_pre(plus{}, odd));
+            all_reduce(w.with(algo::ring_all_reduce{}, gpus{r}), ring);
+            all_reduce(w.with(wire<bf16>{}, gpus{r}), narrow);
+            synchronize(c);
+            for (std::size_t i = 0; i < n; ++i) {
+                const float sum = value(0, i) + value(1, i) + value(2, i);
+                EXPECT_AT(i, out[i] == (i % 2 == 1 ? sum : 0.0f));
+                EXPECT_AT(i, ring[i] == sum);
+                EXPECT_AT(i, narrow[i] == sum); // small whole numbers: bf16 holds them
+            }
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("streams: calls of one communicator do not overlap, and nothing waits") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        device::fake_stream a(w.rank()), b(w.rank());
+        device_memory<int> x(g, w.rank(), 100, 1);
+        std::atomic<bool> may_go{false};
+        a.put([&] { // what was in the stream before
+            while (!may_go.load()) sched_yield();
+        });
+        for (int k = 0; k < 6; ++k) all_reduce(c, x, plus{}, {.stream = k % 2 == 0 ? &a : &b});
+        EXPECT(x[0] == 1); // the calls have returned, and nothing has run
+        may_go = true;
+        synchronize(c, {.stream = &b});
+        EXPECT(x[0] == 64 && x[99] == 64);
+    });
+}
+
+TEST_CASE("a captured call runs when its graph does, any number of times") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            at("by_host=%d", by_host);
+            device::fake_stream s(w.rank());
+            device_memory<int> x(g, w.rank(), 3000, 1);
+            fake_runtime::begin_capture(s);
+            const auto first = thrown<invalid_argument>(w, [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+            EXPECT(std::string(first.what()).find("use_device(comm) before the capture") != std::string::npos);
+            (void)fake_runtime::end_capture(s);
+
+            use_device(c, small(by_host));
+            fake_runtime::begin_capture(s);
+            all_reduce(c, x, plus{}, {.stream = &s});
+            const auto waits = thrown<invalid_argument>(w, [&] { synchronize(c, {.stream = &s}); });
+            EXPECT(std::string(waits.what()).find("end the capture first") != std::string::npos);
+            const auto graph = fake_runtime::end_capture(s);
+            EXPECT(x[0] == 1);
+            for (int k = 0; k < 5; ++k) fake_runtime::launch(graph, s);
+            synchronize(c, {.stream = &s});
+            EXPECT(x[0] == 32 && x[2999] == 32);
+            all_reduce(c, x, plus{}, {.stream = &s}); // a plain call beside the graph
+            synchronize(c, {.stream = &s});
+            EXPECT(x[0] == 64 && x[2999] == 64);
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("the way is chosen by what the driver says of each pair, and the reason is told") {
+    const auto route = [](fake_gpus::plan p, int ranks, auto&& device_of) {
+        fake_gpus g(p);
+        std::vector<std::string> said(static_cast<std::size_t>(ranks));
+        on_ranks(ranks, [&](communicator& w) {
+            fake_runtime r(g);
+            r.use(device_of(w.rank()));
+            const auto c = w.with(gpus{r});
+            use_device(c, small());
+            said[static_cast<std::size_t>(w.rank())] = device_route(c);
+            check_verbs(w, c, g, 0); // nothing to do is no error
+            device_memory<int> x(g, r.current(), 10, w.rank());
+            device::fake_stream s(r.current()); // ranks of one device must not wait in one stream
+            all_reduce(c, x, plus{}, {.stream = &s});
+            synchronize(c, {.stream = &s});
+            EXPECT(x[9] == w.size() * (w.size() - 1) / 2);
+        });
+        CHECK(g.pieces() == 0);
+        return said[0];
+    };
+    const auto own = [](int r) { return r; };
+    CHECK(route({}, 3, own) == "kernels over nvlink");
+    CHECK(route({.access = [](int, int) { return gpu_access{true, false, 1}; }}, 3, own) == "kernels over pcie");
+    CHECK(route({.access =
+                     [](int a, int b) {
+                         return gpu_access{true, a / 2 == b / 2, 1};
+                     }},
+                3, own) == "kernels over nvlink pcie");
+    CHECK(route({.access =
+                     [](int a, int b) {
+                         return gpu_access{a + b != 3, true, 0};
+                     }},
+                3, own) ==
+          "staged through the host: rank 1 cannot reach rank 2: the driver offers no peer access between the two "
+          "devices");
+    CHECK(route({.cooperates = false}, 2, own).find("cannot launch cooperatively") != std::string::npos);
+    CHECK(route({}, 2, [](int) { return 0; }).find("both ranks use one device") != std::string::npos);
+}
+
+TEST_CASE("ranks on several hosts go by way of the host, over sockets") {
+    fake_gpus g;
+    on_hosts(3, {.ranks_per_host = 2}, [&](communicator& w) {
+        fake_runtime r(g);
+        r.use(w.rank());
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        EXPECT(device_route(c) == "staged through the host: rank 0 cannot reach rank 2: it is on another host");
+        check_verbs(w, c, g, 700);
+    });
+    CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("wrong memory, device, stream and settings are typed errors") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        const int me = w.rank(), other = 1 - me;
+        use_device(c, small());
+        device_memory<float> x(g, me, 10, 1.0f), far(g, other, 10);
+        device::fake_stream s(other);
+        std::vector<float> host(10);
+        auto* pinned = static_cast<float*>(g.allocate(40, -1, device::memory_place::pinned));
+        auto* foreign = static_cast<float*>(g.allocate(40, me, device::memory_place::device, true));
+        const auto says = [&](const char* text, auto&& f) {
+            const auto e = thrown<invalid_argument>(w, f);
+            EXPECT(std::string(e.what()).find(text) != std::string::npos);
+            EXPECT(e.rank() == me);
+        };
+        says("the input buffer lies in the host's memory", [&] { all_reduce(c, device_view<float>(host.data(), 10)); });
+        says("the input buffer lies in pinned host memory", [&] { all_reduce(c, device_view<float>(pinned, 10)); });
+        says("the input buffer is null", [&] { all_reduce(c, device_view<float>(nullptr, 10)); });
+        says("the output buffer lies on device", [&] { all_reduce(c, x, far); });
+        says("is of another context of device", [&] { all_reduce(c, device_view<float>(foreign, 10)); });
+        says("the stream is of device", [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+        says("roots are ranks", [&] { broadcast(c, x, {.root = 2}); });
+        says("has 10 elements and needs 20", [&] { all_gather(c, x, x); });
+        r.use(other);
+        says("choose it with cudaSetDevice", [&] { all_reduce(c, x); });
+        r.use(me);
+        says("the input buffer lies in device memory", [&] { all_reduce(w, view(x.data(), 10)); });
+        EXPECT(!try_::all_reduce(c, device_view<float>(host.data(), 10)).has_value());
+        all_reduce(c, x); // none of it did harm
+        synchronize(c);
+        EXPECT(x[0] == 2.0f);
+        g.free(pinned), g.free(foreign);
+    });
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        auto s = small();
+        s.lanes += w.rank();
+        const auto e = thrown<mismatch>(w, [&] { use_device(w.with(gpus{r}), s); });
+        EXPECT(std::string(e.what()).find("has other device settings") != std::string::npos);
+    });
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) { // one rank has no device: both hear of it
+        if (w.rank() == 1) r.use(9);
+        const auto e = thrown<error>(w, [&] { use_device(w.with(gpus{r}), small()); });
+        EXPECT(e.code() == errc::unsupported);
+        EXPECT(std::string(e.what()).find(w.rank() == 1 ? "no CUDA-capable device"
+                                                        : "rank 1 could not use its device") != std::string::npos);
+    });
+    CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("checked calls on device memory name the odd rank") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            w.set_checked(true);
+            use_device(c, small(by_host));
+            device_memory<float> x(g, w.rank(), 20, 1.0f);
+            const auto e = thrown<mismatch>(w, [&] {
+                all_reduce(c, device_view<float>(x.data(), w.rank() == 0 ? 10u : 20u));
+                synchronize(c);
+            });
+            EXPECT(collx_test::says(e, "count"));
+        });
+    }
+}
+
+TEST_CASE("texts that read the peers' buffers are refused, and a launch that has no room") {
+    fake_gpus g({.processors = 1});
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        device_memory<float> x(g, w.rank(), 5000, 1.0f);
+        const auto e = thrown<error>(w, [&] { all_reduce(w.with(algo::zero_copy_all_reduce{}, gpus{r}), x); });
+        EXPECT(e.code() == errc::unsupported);
+        barrier(w);
+        g.busy = 1;
+        barrier(w);
+        const auto full = thrown<error>(w, [&] { all_reduce(c, x); });
+        EXPECT(full.code() == errc::resource && says(full, "cannot be resident together"));
+        barrier(w);
+        g.busy = 0;
+        barrier(w);
+        all_reduce(c, x);
+        synchronize(c);
+        EXPECT(x[4999] == 2.0f);
+    });
+}
+
+TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait for it") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) { // does not come
+            at("does not come, by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            device_memory<float> x(g, w.rank(), 100, 1.0f);
+            std::atomic<int>& checked = checks_of_peers;
+            if (w.rank() == 0) {
+                all_reduce(c, x, plus{}, {.timeout = std::chrono::milliseconds(300)});
+                const auto e = thrown<timed_out>(w, [&] { synchronize(c); });
+                EXPECT(e.peer() == 1);
+                const auto again = thrown<timed_out>(w, [&] { all_reduce(c, x); }); // it stays ended
+                EXPECT(again.peer() == 1);
+                checked = 1;
+            } else {
+                for (const deadline limit = deadline::in_ns(60'000'000'000); checked.load() == 0 && !limit.passed();)
+                    sched_yield();
+                EXPECT(x[0] == 1.0f);
+            }
+        });
+        checks_of_peers = 0;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) { // aborts
+            at("aborts, by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            device_memory<float> x(g, w.rank(), 100, 1.0f);
+            if (w.rank() == 0) {
+                const std::int64_t began = now_ns();
+                const auto e = thrown<error>(w, [&] {
+                    all_reduce(c, x); // it may have been heard of already
+                    synchronize(c);
+                });
+                EXPECT(e.code() == errc::aborted);
+                EXPECT(now_ns() - began < 40'000'000'000); // not the deadline of 50 s
+            } else {
+                w.abort();
+                EXPECT(x[0] == 1.0f);
+            }
+        });
+        CHECK_THROWS_WITH(run_threads(2,
+                                      [&](communicator& w) { // fails
+                                          fake_runtime r(g);
+                                          r.use(w.rank());
+                                          const auto c = w.with(gpus{r});
+                                          use_device(c, small(by_host));
+                                          w.set_checked(false);
+                                          if (w.rank() == 1) throw wrong("this rank has failed");
+                                          device_memory<float> x(g, 0, 100, 1.0f);
+                                          (void)thrown<peer_failed>(w, [&] {
+                                              all_reduce(c, x);
+                                              synchronize(c);
+                                          });
+                                      }),
+                          Catch::Contains("this rank has failed"));
+    }
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls on device memory through an ordinary communicator, on a real device: alone, by way of the host among processes
+// of one device, by IPC handles between them, captured, destroyed while captured, several communicators, errors.
+// scripts/gpu builds and runs it. Exits with 77 where there is no GPU. It has not run on a GPU yet.
+//
+//   calls [--short]                  one rank, then starts itself as ranks
+//   calls --rank R SIZE STORE CASE   one of them
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <thrust/device_vector.h>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/permutation_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
+#include <thrust/iterator/zip_iterator.h>
+
+#include <collx/bootstrap/file_store.hpp>
+#include <collx/collx.hpp>
+#include <collx/comm/gpu.cuh>
+
+using namespace collx;
+using device::require_cuda;
+
+namespace {
+
+int failures = 0, checks = 0;
+
+void expect(bool holds, const std::string& what) {
+    ++checks;
+    if (holds) return;
+    ++failures;
+    std::printf("FAILED: %s\n", what.c_str());
+}
+
+struct stream {
+    cudaStream_t s = nullptr;
+    stream() { require_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream"); }
+    ~stream() { cudaStreamDestroy(s); }
+};
+
+struct seventh {
+    COLLX_HD float operator()(long long i) const { return static_cast<float>(i % 7); }
+};
+
+// Sums of `ranks` equal inputs: what was i % 7 is ranks * (i % 7).
+void expect_sums(const thrust::device_vector<float>& x, int ranks, const std::string& what) {
+    const std::vector<float> host(x.begin(), x.end());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < host.size(); ++i)
+        wrong += host[i] != static_cast<float>(ranks * static_cast<int>(i % 7));
+    expect(wrong == 0, what + ": " + std::to_string(wrong) + " wrong");
+}
+thrust::device_vector<float> sevenths(std::size_t n) {
+    std::vector<float> host(n);
+    for (std::size_t i = 0; i < n; ++i) host[i] = static_cast<float>(i % 7);
+    return {host.begin(), host.end()};
+}
+
+void verbs(communicator& w, const char* what, const std::vector<std::size_t>& sizes) {
+    const int ranks = w.size();
+    const auto me = static_cast<std::size_t>(w.rank()), all = static_cast<std::size_t>(ranks);
+    for (const std::size_t n : sizes) {
+        stream s;
+        auto x = sevenths(n), whole = sevenths(n * all);
+        thrust::device_vector<float> sum(n), gathered(n * all), part(n), exchanged(n * all);
+        const auto numbers = thrust::make_transform_iterator(thrust::make_counting_iterator(0LL), seventh{});
+        require_cuda(cudaDeviceSynchronize(), "filling");
+        all_reduce(w, input(numbers, n), sum, plus{}, {.stream = s.s}); // computed as it is read
+        all_reduce(w, x, plus{}, {.stream = s.s});
+        all_gather(w, x, gathered, {.stream = s.s});
+        reduce_scatter(w, whole, part, plus{}, {.stream = s.s});
+        all_to_all(w, gathered, exchanged, {.stream = s.s});
+        broadcast(w, x, {.stream = s.s, .root = ranks - 1});
+        synchronize(w, {.stream = s.s});
+        const std::string label = std::string(what) + " elements=" + std::to_string(n);
+        expect_sums(sum, ranks, label + " all_reduce of an iterator");
+        expect_sums(x, ranks, label + " all_reduce in place, broadcast");
+        const std::vector<float> g(gathered.begin(), gathered.end()), e(exchanged.begin(), exchanged.end()),
+            p(part.begin(), part.end());
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < n * all; ++i)
+            wrong += (g[i] != static_cast<float>(ranks * static_cast<int>(i % n % 7))) +
+                     (e[i] != static_cast<float>(ranks * static_cast<int>(i % n % 7)));
+        for (std::size_t i = 0; i < n; ++i)
+            wrong += p[i] != static_cast<float>(ranks * static_cast<int>((me * n + i) % 7));
+        expect(wrong == 0, label + " all_gather, all_to_all, reduce_scatter");
+    }
+}
+
+struct product {
+    template <class Pair>
+    COLLX_HD float operator()(const Pair& p) const {
+        return thrust::get<0>(p) * thrust::get<1>(p);
+    }
+};
+// Inputs that are two vectors multiplied, or one in another order, and no third vector.
+void fancy(communicator& w) {
+    constexpr std::size_t n = 10'000;
+    auto x = sevenths(n);
+    thrust::device_vector<float> twos(n, 2.0f), sum(n), turned(n);
+    std::vector<int> host(n);
+    for (std::size_t i = 0; i < n; ++i) host[i] = static_cast<int>(n - 1 - i);
+    const thrust::device_vector<int> order(host.begin(), host.end());
+    const auto pairs = thrust::make_zip_iterator(thrust::make_tuple(x.data().get(), twos.data().get()));
+    all_reduce(w, input(thrust::make_transform_iterator(pairs, product{}), n), sum);
+    all_reduce(w, input(thrust::make_permutation_iterator(x.data().get(), order.data().get()), n), turned);
+    synchronize(w);
+    expect_sums(sum, 2 * w.size(), "two vectors multiplied as they are read");
+    const std::vector<float> t(turned.rbegin(), turned.rend());
+    expect_sums({t.begin(), t.end()}, w.size(), "a vector read backwards");
+}
+
+// Replayed, then destroyed while another capture of the same communicator is under way, then replayed again.
+void graphs(communicator& w, const char* what) {
+    const std::size_t n = 50'000;
+    stream s;
+    auto x = sevenths(n), y = sevenths(n);
+    require_cuda(cudaDeviceSynchronize(), "filling");
+    cudaGraph_t first = nullptr, second = nullptr;
+    cudaGraphExec_t ready = nullptr, again = nullptr;
+    const auto begin = [&] {
+        require_cuda(cudaStreamBeginCapture(s.s, cudaStreamCaptureModeThreadLocal), "capturing");
+    };
+    const auto end = [&](cudaGraph_t& g) { require_cuda(cudaStreamEndCapture(s.s, &g), "capturing"); };
+    begin();
+    all_reduce(w, x, average{}, {.stream = s.s});
+    bool refused = false;
+    try {
+        synchronize(w, {.stream = s.s});
+    } catch (const invalid_argument&) {
+        refused = true;
+    }
+    expect(refused, "a captured stream cannot be waited for");
+    end(first);
+    require_cuda(cudaGraphInstantiate(&ready, first, 0), "instantiating");
+    for (int i = 0; i < 3; ++i) require_cuda(cudaGraphLaunch(ready, s.s), "launching a graph");
+    synchronize(w, {.stream = s.s});
+    begin();
+    all_reduce(w, y, plus{}, {.stream = s.s});
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(first);
+    end(second);
+    require_cuda(cudaGraphInstantiate(&again, second, 0), "instantiating");
+    require_cuda(cudaGraphLaunch(again, s.s), "launching a graph");
+    synchronize(w, {.stream = s.s});
+    expect_sums(x, 1, std::string(what) + ": the mean of equal inputs, three times from a graph");
+    expect_sums(y, w.size(), std::string(what) + ": a sum from a graph captured while another was destroyed");
+    cudaGraphExecDestroy(again);
+    cudaGraphDestroy(second);
+}
+
+template <class F>
+void refuses(const char* text, F&& f) {
+    std::string said = "nothing";
+    try {
+        f();
+    } catch (const error& e) {
+        said = e.what();
+    }
+    expect(said.find(text) != std::string::npos, std::string("expected '") + text + "': " + said);
+}
+
+void errors(communicator& w) {
+    std::vector<float> host(10);
+    auto x = sevenths(10);
+    refuses("lies in the host's memory", [&] { all_reduce(w, device_view<float>(host.data(), 10)); });
+    void* pinned = nullptr;
+    require_cuda(cudaMallocHost(&pinned, 40), "allocating");
+    refuses("pinned host memory", [&] { all_reduce(w, device_view<float>(static_cast<float*>(pinned), 10)); });
+    cudaFreeHost(pinned);
+    refuses("roots are ranks", [&] { broadcast(w, x, {.root = 99}); });
+    communicator fresh = w.split(0);
+    stream s;
+    require_cuda(cudaStreamBeginCapture(s.s, cudaStreamCaptureModeThreadLocal), "capturing");
+    refuses("use_device(comm) before the capture", [&] { all_reduce(fresh, x, plus{}, {.stream = s.s}); });
+    cudaGraph_t g = nullptr;
+    require_cuda(cudaStreamEndCapture(s.s, &g), "capturing");
+    if (g != nullptr) cudaGraphDestroy(g);
+}
+
+// One of several processes.
+int one_rank(int rank, int size, const char* directory, const std::string& what) {
+    int devices = 0;
+    require_cuda(cudaGetDeviceCount(&devices), "counting devices");
+    require_cuda(cudaSetDevice(rank % devices), "choosing a device");
+    file_store store(directory);
+    communicator w(rank, size, store);
+    w.set_timeout(std::chrono::seconds(30));
+    device_settings s;
+    s.by_host = what == "host";
+    s.shares_device = what == "ipc" && devices < size;
+    // Two contexts of one device take turns: kernels of both are never there at once for long, so few and short calls.
+    if (s.shares_device) s.lanes = 2;
+    use_device(w, s);
+    if (rank == 0) std::printf("%s: %s\n", what.c_str(), device_route(w).c_str());
+    verbs(w, what.c_str(),
+          s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
+    if (!s.shares_device) graphs(w, what.c_str());
+    communicator half = w.split(rank % 2); // a second one, with mappings of its own
+    use_device(half, s);
+    auto x = sevenths(500);
+    all_reduce(half, x);
+    synchronize(half);
+    expect_sums(x, half.size(), what + ": another communicator");
+    std::printf("%s rank %d: %d checks, %d failed\n", what.c_str(), rank, checks, failures);
+    return failures == 0 ? 0 : 1;
+}
+
+// Starts this program as ranks: a process that has used CUDA must not fork and go on.
+int run_ranks(const char* self, int size, const char* what, int limit_s) {
+    char directory[] = "/tmp/collx-gpu-XXXXXX";
+    if (mkdtemp(directory) == nullptr) return 1;
+    const std::string store = std::string(directory) + "/store";
+    std::vector<pid_t> pids;
+    for (int r = 0; r < size; ++r) {
+        const pid_t p = fork();
+        if (p == 0) {
+            alarm(static_cast<unsigned>(limit_s));
+            execl(self, self, "--rank", std::to_string(r).c_str(), std::to_string(size).c_str(), store.c_str(), what,
+                  static_cast<char*>(nullptr));
+            _exit(127);
+        }
+        pids.push_back(p);
+    }
+    int bad = 0;
+    for (const pid_t p : pids) {
+        int status = 0;
+        waitpid(p, &status, 0);
+        bad += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    }
+    expect(bad == 0,
+           std::string(what) + ": " + std::to_string(bad) + " of " + std::to_string(size) + " processes failed");
+    return bad;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    try {
+        if (argc == 6 && std::strcmp(argv[1], "--rank") == 0)
+            return one_rank(std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argv[5]);
+        const bool is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
+        // Asked of a child: this process must fork before it uses CUDA.
+        if (const pid_t p = fork(); p == 0) {
+            int devices = 0;
+            _exit(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 ? 0 : 77);
+        } else {
+            int status = 0;
+            waitpid(p, &status, 0);
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+                std::printf("SKIPPED: no GPU\n");
+                return 77;
+            }
+        }
+        run_ranks(argv[0], 2, "host", 60);
+        run_ranks(argv[0], 2, "ipc", 60);
+        if (!is_short) run_ranks(argv[0], 4, "host", 90);
+        communicator world;
+        verbs(world, "alone",
+              is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
+        fancy(world);
+        graphs(world, "alone");
+        errors(world);
+    } catch (const std::exception& e) {
+        std::printf("FAILED: %s\n", e.what());
+        ++failures;
+    }
+    std::printf("%d checks, %d failed\n", checks, failures);
+    return failures == 0 ? 0 : 1;
+}
