@@ -15,6 +15,7 @@
 #include <collx/comm/shrink_far.hpp>
 #include <collx/comm/start.hpp>
 #include <collx/plan/instances.hpp>
+#include <collx/plan/schedules_parts.hpp>
 #include <collx/plan/selector.hpp>
 
 #if defined(COLLX_COMPILED)

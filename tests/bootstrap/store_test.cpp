@@ -3,9 +3,9 @@
 // The contract of stores, for all models, and the archetype: the least a store can be.
 //
 // collx-test: timeout=240
-#include <collx/bootstrap/any_store.hpp>
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/memory_store.hpp>
+#include <collx/bootstrap/store.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 

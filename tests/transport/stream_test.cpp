@@ -240,7 +240,7 @@ TEST_CASE("a rank whose door is closed is found gone, however early its system s
     descriptor door = socket_hub::listen_on(mine);
     socket_hub::listen_on(gone).close();
     auto hub = make_counted<socket_hub>(std::move(door), "a job", std::vector<socket_address>{gone, mine}, 0);
-    std::atomic<std::uint64_t> failed{0};
+    collx::atomic<std::uint64_t> failed{0};
     remote_links links(
         hub, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = {.depth = 2, .slot_bytes = page_bytes}, .ports = 1});
     links.begin(failed);
@@ -539,7 +539,7 @@ TEST_CASE("a rank comes through a unix door with a long queue, and a closed one 
     auto zero = make_counted<socket_hub>(std::move(doors[0]), a_token, peers, 0, full_queue_calls);
     auto one = make_counted<socket_hub>(std::move(doors[1]), a_token, peers, 0, full_queue_calls);
     CHECK(one->is_unix());
-    std::atomic<std::uint64_t> failed{0}, other_failed{0};
+    collx::atomic<std::uint64_t> failed{0}, other_failed{0};
     {
         full_queue::left = 3;
         remote_links here(one, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
@@ -550,7 +550,7 @@ TEST_CASE("a rank comes through a unix door with a long queue, and a closed one 
         tx.commit(0, 9);
         CHECK(wait_until([&] { return here.move(), there.move(), rx.has_message(); }));
         CHECK(full_queue::left < 0);
-        CHECK((failed == 0 && other_failed == 0));
+        CHECK((failed.load() == 0 && other_failed.load() == 0));
         here.say_bye(), there.say_bye();
     }
     zero = {};
@@ -559,12 +559,12 @@ TEST_CASE("a rank comes through a unix door with a long queue, and a closed one 
         descriptor door = socket_hub::listen_on(mine);
         auto hub = make_counted<socket_hub>(std::move(door), a_token,
                                             rank == 0 ? std::vector{mine, at[0]} : std::vector{at[0], mine}, 0);
-        failed = 0;
+        failed.store(0);
         remote_links links(hub, {.id = 2, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         links.begin(failed);
         (void)links.tx(0, 1 - rank);
         CHECK(wait_until([&] { return links.move(), links.find_gone(1 - rank, now_ns()) == 1 - rank; }));
-        CHECK(failed == 0);
+        CHECK(failed.load() == 0);
         links.say_bye();
     }
 }
@@ -619,13 +619,13 @@ TEST_CASE("a process of another user neither comes in through a unix door nor is
     socket_address mine = detail::unix_address("", detail::new_unix_name());
     descriptor my_door = socket_hub::listen_on(mine);
     auto mine_hub = make_counted<socket_hub>(std::move(my_door), a_token, std::vector{theirs, mine}, 0);
-    std::atomic<std::uint64_t> failed{0};
+    collx::atomic<std::uint64_t> failed{0};
     remote_links links(mine_hub, {.id = 3, .rank = 1, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
     links.begin(failed);
     (void)links.tx(0, 0);
-    CHECK(wait_until([&] { return links.move(), failed != 0; }));
-    CHECK(failure(failed).code() == errc::security);
-    CHECK(failure(failed).rank() == 0);
+    CHECK(wait_until([&] { return links.move(), failed.load() != 0; }));
+    CHECK(failure(failed.load()).code() == errc::security);
+    CHECK(failure(failed.load()).rank() == 0);
     links.say_bye();
     ::kill(squatter, SIGKILL);
     ::waitpid(squatter, nullptr, 0);

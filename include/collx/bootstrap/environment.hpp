@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/launchers.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -132,7 +133,8 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
         looked_for += looked_for.empty() ? "" : ", or ";
         looked_for += p.wanted;
         each_wanted(p, [&](const std::string& name) {
-            if (env.get(name.c_str()) == nullptr && absent.find(name) == std::string::npos) absent += " " + name;
+            if (env.get(name.c_str()) == nullptr && absent.find(name) == std::string::npos)
+                absent = joined({absent, " ", name});
         });
     }
     fail(errc::environment, -1, -1, "unset COLLX_BOOTSTRAP or start the program with that launcher",

@@ -9,11 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 #include <string>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -52,7 +53,7 @@ public:
         std::string held;
         const bool is_there = read(file, key, held);
         const std::int64_t sum = detail::add_to_text(is_there ? &held : nullptr, delta, key);
-        write(file, key, std::to_string(sum));
+        write(file, key, detail::joined({sum}));
         return sum;
     }
     void barrier(std::string_view name, int ranks, const deadline& until) {
@@ -89,9 +90,9 @@ private:
 
     // Content: key length as three digits, key, value.
     void write(const std::string& file, std::string_view key, std::string_view value) {
-        static std::atomic<unsigned> number{0};
+        static atomic<unsigned> number{0};
         char aside[80], length[4];
-        std::snprintf(aside, sizeof aside, "w.%d-%u-%llx", ::getpid(), number.fetch_add(1, std::memory_order_relaxed),
+        std::snprintf(aside, sizeof aside, "w.%d-%u-%llx", ::getpid(), number.fetch_add(1, memory_order::relaxed),
                       static_cast<unsigned long long>(now_ns()));
         std::snprintf(length, sizeof length, "%03u", static_cast<unsigned>(key.size() % 1000));
         std::string content = length;

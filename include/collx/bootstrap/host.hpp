@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/local_address.hpp>
@@ -40,7 +41,7 @@ namespace detail {
     else if (::gethostname(text, sizeof text) == 0) text[sizeof text - 1] = '\0', id = text;
     for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
         struct stat s {};
-        id += ":" + std::to_string(::stat(space, &s) == 0 ? s.st_ino : 0);
+        id = joined({id, ":", ::stat(space, &s) == 0 ? s.st_ino : 0});
     }
     for (char& c : id)
         if (c <= ' ' || c > '~') c = '_';
@@ -111,7 +112,7 @@ inline std::string connection_words(const host_description& h) {
 
 // Behind an address: from where it can be reached.
 inline std::string reach_of(const host_description& h) {
-    return " " + std::to_string(hash_bytes(h.machine.data(), h.machine.size(), 6)) + (h.has_address ? " 1" : " 0");
+    return joined({" ", hash_bytes(h.machine.data(), h.machine.size(), 6), h.has_address ? " 1" : " 0"});
 }
 // Takes that away again. A process manager shows nobody all ranks, so each compares itself with the one above it.
 [[gnu::cold]] inline void take_reach(std::string& address, const host_description& h, int rank, int up) {
@@ -144,13 +145,14 @@ template <Store S, class Door>
                                       {settings + detail::connection_words(h), h.id, h.machine, h.has_address});
     meeting m{a.token, {}};
     if (size == 1 || a.is_one_host) return m;
-    const std::string base = "collx/" + a.token.substr(0, 8) + "/door/", mine = door.open(h) + detail::reach_of(h);
+    const std::string base = detail::joined({"collx/", std::string_view(a.token).substr(0, 8), "/door/"}),
+                      mine = detail::joined({door.open(h), detail::reach_of(h)});
     const int up = rank & (rank - 1);
-    if (rank % 2 == 0) store.set(base + std::to_string(rank), mine); // the others have nobody below them
+    if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // the others have nobody below them
     if constexpr (CollectiveStore<S>) store.barrier(base, size, until);
     std::string address;
     try {
-        if (rank != 0) address = store.get(base + std::to_string(up), until);
+        if (rank != 0) address = store.get(detail::joined({base, up}), until);
     } catch (const timed_out&) {
         fail(errc::timeout, rank, up, "is it alive? See its output", "rank %d does not say where it listens", up);
     }

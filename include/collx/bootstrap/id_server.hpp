@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The store in which ranks on several hosts meet that join with a unique_id: run by the process that makes the id.
+// Making a unique_id, and the store in which ranks on several hosts meet that join with it: run by the process that
+// makes the id.
 #pragma once
 
-#include <atomic>
+#include <cstdio>
 #include <string>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
+#include <collx/bootstrap/store.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/unique_id.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -19,17 +23,27 @@ struct kept_server {
     kept_server* next;
 };
 
-[[gnu::cold]] COLLX_ONCE std::string serve_id() {
-    static std::atomic<kept_server*> all{nullptr};
+// "@ADDRESS:PORT" of a store for an id of ranks on several hosts; empty where all are on one.
+[[gnu::cold]] inline std::string serve_id() {
+    static atomic<kept_server*> all{nullptr};
     const host_description h = describe_host(environment(), process_protection());
     if (!h.has_address && h.id == h.machine) return "";
     const std::string at = is_unix_address(h.address) ? "127.0.0.1" : h.address;
-    auto* made = new kept_server{tcp_server(at, 0, h.by.key), all.load(std::memory_order_relaxed)};
-    while (!all.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
+    auto* made = new kept_server{tcp_server(at, 0, h.by.key), all.load(memory_order::relaxed)};
+    while (!all.compare_exchange_weak(made->next, made, memory_order::acq_rel)) {
     }
-    return "@" + at + ":" + std::to_string(made->server.port());
+    return joined({"@", at, ":", made->server.port()});
 }
 
 } // namespace detail
+
+[[gnu::cold]] COLLX_ONCE unique_id unique_id::make_at(const char* at) {
+    unique_id id;
+    std::snprintf(id.bytes, sizeof id.bytes, "%s%016llx-%s%s", prefix,
+                  static_cast<unsigned long long>(detail::host_id()), detail::random_token().c_str(), at);
+    return id;
+}
+[[gnu::cold]] COLLX_ONCE unique_id unique_id::make() { return make_at(detail::serve_id().c_str()); }
+[[gnu::cold]] COLLX_ONCE unique_id unique_id::make_here() { return make_at(""); }
 
 COLLX_END_NAMESPACE

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include <collx/bootstrap/description.hpp>
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/descriptor.hpp>
 
@@ -57,9 +58,7 @@ inline std::string derived_job(const char* launcher, const environment& env, std
     for (const char* name : names) {
         const char* value = env.get(name);
         const std::string_view text = value != nullptr ? value : "";
-        all += std::to_string(text.size());
-        all += value != nullptr ? ':' : '-';
-        all += text;
+        all = joined({all, text.size(), value != nullptr ? ":" : "-", text});
     }
     char job[64];
     std::snprintf(job, sizeof job, "%s-%016llx%016llx", launcher,
@@ -163,7 +162,7 @@ inline void describe_pmi(const environment& env, job_description& d) {
         if (d.local_size == d.size) d.job = slurm_job(env);
         if (!d.job.empty()) return;
     }
-    d.store = "pmi:" + std::to_string(launcher_number(env, "PMI_FD", "PMI", 0, 1 << 20));
+    d.store = joined({"pmi:", launcher_number(env, "PMI_FD", "PMI", 0, 1 << 20)});
 }
 
 // The same over TCP (mpiexec -pmi-port): the variables say which rank this is, and the manager how many there are.

@@ -6,12 +6,12 @@
 #include <string>
 #include <type_traits>
 
-#include <collx/bootstrap/any_store.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/pmi_store.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
+#include <collx/bootstrap/store.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 #include <collx/core/pointers.hpp>

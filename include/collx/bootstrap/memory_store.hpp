@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -53,7 +54,7 @@ public:
         detail::check_store_key(key);
         const locked guard(*this);
         const std::int64_t sum = detail::add_to_text(find(key), delta, key);
-        put(key, std::to_string(sum));
+        put(key, detail::joined({sum}));
         return sum;
     }
     void barrier(std::string_view name, int ranks, const deadline& until) {

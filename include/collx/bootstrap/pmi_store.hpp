@@ -12,6 +12,7 @@
 
 #include <string>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/pmi_text.hpp>
 #include <collx/bootstrap/store.hpp>
 
@@ -46,7 +47,7 @@ public:
     // names. Errors: as above; environment when nobody is there.
     pmi_store(const std::string& at, int id, const deadline& until) : rank_(id), size_(0), owner_(::getpid()) {
         connect(at, until);
-        (void)ask("cmd=initack pmiid=" + std::to_string(id), "initack", until);
+        (void)ask(detail::joined({"cmd=initack pmiid=", id}), "initack", until);
         for (int* number : {&size_, &rank_, static_cast<int*>(nullptr)}) { // and whether to print what is said
             const std::string line = receive_line(until);
             if (detail::pmi_value(line, "cmd") != "set") fail_nonsense(line);
@@ -55,7 +56,7 @@ public:
                 detail::pmi_number(detail::pmi_value(line, number == &size_ ? "size" : "rank"), most_ranks));
             if (*number < 0) fail_nonsense(line);
         }
-        if (rank_ >= size_) fail_nonsense("rank=" + std::to_string(rank_));
+        if (rank_ >= size_) fail_nonsense(detail::joined({"rank=", rank_}));
         begin(until);
     }
     int rank() const { return rank_; }
@@ -78,7 +79,8 @@ public:
         if (word.size() > most_value_bytes_)
             fail(errc::invalid_argument, rank_, -1, "split it, or use a tcp_store",
                  "a value of %zu bytes is too long for PMI, which takes %zu", word.size(), most_value_bytes_);
-        check_rc(ask("cmd=put kvsname=" + space_ + " key=" + detail::pmi_key(key, most_key_bytes_) + " value=" + word,
+        check_rc(ask(detail::joined(
+                         {"cmd=put kvsname=", space_, " key=", detail::pmi_key(key, most_key_bytes_), " value=", word}),
                      "put_result", deadline::in_ns(answer_limit_ns)));
     }
     std::string get(std::string_view key, const deadline& until) {
@@ -160,8 +162,8 @@ private:
     }
 
     bool look_up(const std::string& word, std::string& value) {
-        const std::string line =
-            ask("cmd=get kvsname=" + space_ + " key=" + word, "get_result", deadline::in_ns(answer_limit_ns));
+        const std::string line = ask(detail::joined({"cmd=get kvsname=", space_, " key=", word}), "get_result",
+                                     deadline::in_ns(answer_limit_ns));
         if (detail::pmi_value(line, "rc") != "0") return false;
         bool is_there = false;
         value = detail::pmi_value(line, "value", &is_there);

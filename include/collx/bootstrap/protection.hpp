@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <collx/bootstrap/description.hpp>
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/core/authentication.hpp>
@@ -172,7 +173,7 @@ inline std::string address_of_store(const std::string& store) {
 
 // What a rank says of its protection where ranks meet, behind its other settings: the same words on all of them.
 [[gnu::cold]] inline std::string protection_words(const job_protection& by) {
-    return std::string(" protection=") + name_of(by.level) + " key=" + by.key.fingerprint("of the job");
+    return joined({" protection=", name_of(by.level), " key=", by.key.fingerprint("of the job")});
 }
 
 } // namespace detail

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -50,9 +51,8 @@ struct findings {
     std::string list, says, expected;                  // which, what, and what rank 0 says
 
     std::string text() const {
-        return std::to_string(has_other_host) + " " + std::to_string(has_other_machine) + " " +
-               std::to_string(has_other_size) + " " + std::to_string(without_address) + " " +
-               std::to_string(first_odd) + " " + std::to_string(odd) + "\n" + list + "\n" + says + "\n" + expected;
+        return joined({has_other_host, " ", has_other_machine, " ", has_other_size, " ", without_address, " ",
+                       first_odd, " ", odd, "\n", list, "\n", says, "\n", expected});
     }
     // False for what text() has not made.
     bool read(const std::string& text) {
@@ -83,7 +83,7 @@ struct findings {
         if (odd == 0) says = f.says, expected = f.expected;
         odd += f.odd;
         first_odd = lower(first_odd, f.first_odd);
-        if (list.size() < 100) list += (list.empty() ? "" : ", ") + f.list;
+        if (list.size() < 100) list = joined({list, list.empty() ? "" : ", ", f.list});
     }
 };
 
@@ -106,7 +106,7 @@ struct findings {
 
 // What rank 0 says: SIZE, settings, host, machine, a line each.
 [[gnu::cold]] inline std::string words_of(const arrival& a, int size) {
-    return std::to_string(size) + "\n" + a.settings + "\n" + a.host + "\n" + a.machine;
+    return joined({size, "\n", a.settings, "\n", a.host, "\n", a.machine});
 }
 // What makes this rank different from rank 0.
 [[gnu::cold]] inline findings compare_with_root(const std::string& root, const arrival& me, int rank, int size) {
@@ -121,12 +121,12 @@ struct findings {
     f.has_other_host = line[2] != me.host;
     f.has_other_machine = line[3] != me.machine;
     if (!me.has_address) f.without_address = rank;
-    f.has_other_size = line[0] != std::to_string(size);
-    if (f.has_other_size) f.says = std::to_string(size) + " ranks", f.expected = line[0];
+    f.has_other_size = line[0] != joined({size});
+    if (f.has_other_size) f.says = joined({size, " ranks"}), f.expected = line[0];
     else if (!find_difference(me.settings, line[1], f.says, f.expected)) return f;
     f.odd = 1;
     f.first_odd = rank;
-    f.list = std::to_string(rank);
+    f.list = joined({rank});
     return f;
 }
 
@@ -165,7 +165,7 @@ public:
             if (f.has_other_size) return true;
             findings below;
             try {
-                if (!below.read(store_.get(turn_ + "sum/" + std::to_string(c), until_))) below = {};
+                if (!below.read(store_.get(joined({turn_, "sum/", c}), until_))) below = {};
             } catch (const timed_out&) {
                 return false;
             }
@@ -175,15 +175,14 @@ public:
     }
     // Rank 0's. `turns`: what the keys of those who have come begin with, `number`: which meeting this is.
     std::string verdict(const findings& f, bool have_all_come, std::int64_t number) {
-        const std::string many = f.odd > 1 ? "ranks " : "rank ", say = f.odd > 1 ? " say " : " says ";
         if (f.odd != 0)
-            return (is_of_keys(f.says) ? "x" : "m") + std::to_string(f.first_odd) + " " + many + f.list + say + f.says +
-                   ", rank 0 says " + f.expected;
+            return joined({is_of_keys(f.says) ? "x" : "m", f.first_odd, f.odd > 1 ? " ranks " : " rank ", f.list,
+                           f.odd > 1 ? " say " : " says ", f.says, ", rank 0 says ", f.expected});
         if (!have_all_come) return missing(number);
         if (f.has_other_host && f.has_other_machine && f.without_address >= 0)
-            return "e" + std::to_string(f.without_address) + " the ranks are on several machines, and rank " +
-                   std::to_string(f.without_address) + " has only an address within its own";
-        return (f.has_other_host ? "s" : "k") + random_token();
+            return joined({"e", f.without_address, " the ranks are on several machines, and rank ", f.without_address,
+                           " has only an address within its own"});
+        return joined({f.has_other_host ? "s" : "k", random_token()});
     }
 
 private:
@@ -193,18 +192,16 @@ private:
         int first = -1, count = 0, silent = -1;
         const deadline enough = deadline::in_ns(verdict_grace_ns / 2);
         for (int r = 1; r < size_ && !enough.passed(); ++r) {
-            if (has("collx/turn/" + std::to_string(r), number)) {
-                if (!has(turn_ + "sum/" + std::to_string(r), INT64_MIN)) silent = r;
+            if (has(joined({"collx/turn/", r}), number)) {
+                if (!has(joined({turn_, "sum/", r}), INT64_MIN)) silent = r;
                 continue;
             }
             if (count++ == 0) first = r;
-            if (late.size() < 100) late += (late.empty() ? "" : ", ") + std::to_string(r);
+            if (late.size() < 100) late = joined({late, late.empty() ? "" : ", ", r});
         }
-        if (count == 0)
-            return "t" + std::to_string(silent) + " rank " + std::to_string(silent) +
-                   " came to the store and says no more";
-        return "t" + std::to_string(first) + " " + std::to_string(count) + " of " + std::to_string(size_) +
-               " ranks did not come to the store: " + late + (late.size() < 100 ? "" : " and more");
+        if (count == 0) return joined({"t", silent, " rank ", silent, " came to the store and says no more"});
+        return joined({"t", first, " ", count, " of ", size_, " ranks did not come to the store: ", late,
+                       late.size() < 100 ? "" : " and more"});
     }
     bool has(const std::string& key, std::int64_t at_least) {
         try {
@@ -236,19 +233,21 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     // Each rank counts for itself which meeting of this store this is; a rank number used twice shows as a meeting that
     // the others never reach.
-    const std::int64_t number = store.add("collx/turn/" + std::to_string(rank), 1);
-    const std::string turn = "collx/" + std::to_string(number) + "/";
+    const std::int64_t number = store.add(detail::joined({"collx/turn/", rank}), 1);
+    const std::string turn = detail::joined({"collx/", number, "/"});
     detail::rendezvous_tree<S> tree(store, rank, size, until, turn);
     detail::findings f;
     if (!me.has_address) f.without_address = rank;
     if (rank == 0) {
-        store.set(turn + "root", detail::words_of(me, size));
+        store.set(detail::joined({turn, "root"}), detail::words_of(me, size));
         const bool have_all_come = tree.gather(f);
         const std::string verdict = tree.verdict(f, have_all_come, number);
-        store.set(turn + "verdict", verdict);
+        store.set(detail::joined({turn, "verdict"}), verdict);
         const bool is_good = verdict[0] == 'k' || verdict[0] == 's';
         try {
-            if (size > 1) (void)store.get(turn + "heard", is_good ? until : deadline::in_ns(detail::verdict_grace_ns));
+            if (size > 1)
+                (void)store.get(detail::joined({turn, "heard"}),
+                                is_good ? until : deadline::in_ns(detail::verdict_grace_ns));
         } catch (const timed_out&) {
             if (is_good)
                 fail(errc::timeout, 0, -1, "see the output of the ranks",
@@ -258,14 +257,15 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
     }
     std::string verdict;
     try {
-        f = detail::compare_with_root(store.get(turn + "root", detail::with_grace(until)), me, rank, size);
-        if (tree.gather(f)) store.set(turn + "sum/" + std::to_string(rank), f.text());
-        verdict = store.get(turn + "verdict", detail::with_grace(until));
+        f = detail::compare_with_root(store.get(detail::joined({turn, "root"}), detail::with_grace(until)), me, rank,
+                                      size);
+        if (tree.gather(f)) store.set(detail::joined({turn, "sum/", rank}), f.text());
+        verdict = store.get(detail::joined({turn, "verdict"}), detail::with_grace(until));
     } catch (const timed_out&) {
         fail(errc::timeout, rank, 0, "is every rank started once, with the same store, and is the store new?",
              "rank 0 published no job in the store");
     }
-    if (store.add(turn + "heard-by", 1) == size - 1) store.set(turn + "heard", "");
+    if (store.add(detail::joined({turn, "heard-by"}), 1) == size - 1) store.set(detail::joined({turn, "heard"}), "");
     return detail::read_verdict(verdict, rank);
 }
 
@@ -273,8 +273,9 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
 // the store's, who is missing only its process manager knows; mismatch on the rank that differs from rank 0.
 template <CollectiveStore S>
 [[gnu::cold]] agreement come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
-    const std::string key = "collx/job/" + std::to_string(store.next_turn());
-    if (rank == 0) store.set(key, detail::random_token() + detail::words_of({me.settings, "", "", true}, size));
+    const std::string key = detail::joined({"collx/job/", store.next_turn()});
+    if (rank == 0)
+        store.set(key, detail::joined({detail::random_token(), detail::words_of({me.settings, "", "", true}, size)}));
     store.barrier(key, size, until);
     const std::string said = store.get(key, until);
     if (said.size() < 33)

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
 
@@ -85,13 +86,13 @@ template <class S>
 void barrier_by_counting(S& store, std::string_view name, int ranks, const deadline& until) {
     if (ranks < 1) fail(errc::invalid_argument, -1, -1, "", "a barrier of %d ranks", ranks);
     const std::string base(name);
-    const std::int64_t number = store.add(base + "/came", 1);
-    const std::string open = base + "/open/" + std::to_string((number - 1) / ranks);
+    const std::int64_t number = store.add(joined({base, "/came"}), 1);
+    const std::string open = joined({base, "/open/", (number - 1) / ranks});
     if (number % ranks == 0) return store.set(open, "");
     try {
         (void)store.get(open, until);
     } catch (const timed_out&) {
-        const std::int64_t came = store.add(base + "/came", 0) - (number - 1) / ranks * ranks;
+        const std::int64_t came = store.add(joined({base, "/came"}), 0) - (number - 1) / ranks * ranks;
         fail(errc::timeout, -1, -1, "are all ranks alive?", "%d of %d ranks came to barrier '%s'",
              static_cast<int>(came), ranks, base.c_str());
     }
@@ -111,4 +112,69 @@ inline std::string random_token() {
 }
 
 } // namespace detail
+
+// One face for all stores, so that what is said through them is compiled once per program and not once per kind of
+// store.
+class any_store {
+public:
+    virtual void set(std::string_view key, std::string_view value) = 0;
+    virtual std::string get(std::string_view key, const deadline& until) = 0;
+    virtual std::int64_t add(std::string_view key, std::int64_t delta) = 0;
+    virtual void barrier(std::string_view name, int ranks, const deadline& until) = 0;
+
+protected:
+    ~any_store() = default;
+};
+// The same of those with the order of process managers: see CollectiveStore.
+class any_collective_store : public any_store {
+public:
+    static constexpr bool is_collective = true;
+    virtual int next_turn() = 0;
+
+protected:
+    ~any_collective_store() = default;
+};
+
+namespace detail {
+
+// A store behind that face. It must outlive this.
+template <Store S, class Face>
+class faced_store : public Face {
+public:
+    explicit faced_store(S& s) : store_(s) {}
+    void set(std::string_view key, std::string_view value) override { store_.set(key, value); }
+    std::string get(std::string_view key, const deadline& until) override { return store_.get(key, until); }
+    std::int64_t add(std::string_view key, std::int64_t delta) override { return store_.add(key, delta); }
+    void barrier(std::string_view name, int ranks, const deadline& until) override {
+        store_.barrier(name, ranks, until);
+    }
+
+protected:
+    ~faced_store() = default;
+    S& store_;
+};
+template <Store S>
+class plain_face final : public faced_store<S, any_store> {
+public:
+    using base = any_store;
+    using faced_store<S, any_store>::faced_store;
+};
+template <CollectiveStore S>
+class collective_face final : public faced_store<S, any_collective_store> {
+public:
+    using base = any_collective_store;
+    using faced_store<S, any_collective_store>::faced_store;
+    int next_turn() override { return this->store_.next_turn(); }
+};
+template <class S>
+struct face_of {
+    using type = plain_face<S>;
+};
+template <CollectiveStore S>
+struct face_of<S> {
+    using type = collective_face<S>;
+};
+
+} // namespace detail
+
 COLLX_END_NAMESPACE

@@ -13,7 +13,9 @@
 #include <string>
 #include <vector>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -211,7 +213,7 @@ private:
                 return answer(c, detail::tcp_status::not_a_number, "", 0);
             sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(r.number));
         }
-        const bool is_kept = put(held, key, r.word == detail::tcp_word::add ? std::to_string(sum) : value);
+        const bool is_kept = put(held, key, r.word == detail::tcp_word::add ? detail::joined({sum}) : value);
         // The one who set it hears so before those who wait: when they know it, nobody may need this server any more.
         answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, "", sum);
         if (!is_kept || waiting_for(key) == 0) return;

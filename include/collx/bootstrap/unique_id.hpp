@@ -7,21 +7,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <string>
 #include <string_view>
 
 #include <collx/bootstrap/detail/host_id.hpp>
-#include <collx/bootstrap/store.hpp>
 #include <collx/core/config.hpp>
+#include <collx/core/error.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-namespace detail {
-
-// "@ADDRESS:PORT" of a store for an id of ranks on several hosts; empty where all are on one. See id_server.hpp.
-COLLX_ONCE std::string serve_id();
-
-} // namespace detail
 
 // 128 bytes: text, and zeros behind it. Trivially copyable; may be sent as bytes or written to a file as text.
 struct unique_id {
@@ -32,16 +24,9 @@ struct unique_id {
     // COLLX_HOST_ID set it is for ranks on several hosts: then this process must live until all have joined, and spends
     // a thread and a socket on it until it ends.
     // Errors: resource · environment as describe_host().
-    static unique_id make() { return make_at(detail::serve_id()); }
+    static unique_id make();
     // For ranks of this host.
-    static unique_id make_here() { return make_at(""); }
-    static unique_id make_at(const std::string& at) {
-        unique_id id;
-        const std::string token = detail::random_token();
-        std::snprintf(id.bytes, sizeof id.bytes, "%s%016llx-%s%s", prefix,
-                      static_cast<unsigned long long>(detail::host_id()), token.c_str(), at.c_str());
-        return id;
-    }
+    static unique_id make_here();
     // Errors: invalid_argument for what is no id.
     static unique_id from_text(std::string_view text) {
         unique_id id;
@@ -79,6 +64,9 @@ struct unique_id {
     friend bool operator==(const unique_id&, const unique_id&) = default;
 
 private:
+    // at: "@ADDRESS:PORT" of the store, or empty.
+    static unique_id make_at(const char* at);
+
     static constexpr char prefix[] = "collx-1-";
     static constexpr std::size_t prefix_bytes = sizeof prefix - 1, text_bytes = prefix_bytes + 16 + 1 + 32;
 

@@ -84,8 +84,10 @@ struct all_to_all_v_fn {
 
 private:
     // Checked calls: everybody hears what its peers are about to send. Without, a wrong count is found at the first
-    // message, and where messages are aggregated that one comes from a carrier, not from whoever is wrong.
-    [[gnu::cold]] static void compare_counts(communicator& comm, count_tables& t, const call_options& o) {
+    // message, and where messages are aggregated that one comes from a carrier, not from whoever is wrong. A template,
+    // so that only programs with such a call compile the exchange of counts.
+    template <class Comm>
+    [[gnu::cold]] static void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
         auto& c = comm.internals();
         std::vector<std::size_t>& announced = t.relayed; // not in use yet
         announced.assign(static_cast<std::size_t>(c.net.size()), 0);

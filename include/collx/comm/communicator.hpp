@@ -25,7 +25,7 @@ public:
     // All ranks of the job. Throws error (environment, timeout, peer_failed, …) when they do not come together.
     communicator() : communicator(detail::this_job()) {}
     explicit communicator(counted_ptr<job> j) : core_(make_sole<communicator_core>(std::move(j))) {}
-    // An exchange of one's own: `store` models Store (bootstrap/store.hpp).
+    // An exchange of one's own: `store` models Store; include collx/bootstrap/store.hpp.
     template <class Store>
     communicator(int rank, int size, Store& store, std::chrono::nanoseconds timeout = std::chrono::seconds(60))
         : communicator(detail::join_by_store(rank, size, store, timeout.count())) {}

@@ -3,6 +3,7 @@
 // outstanding operations. Verbs use it, programs do not.
 #pragma once
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 #include <cstring>
 #include <utility>
@@ -159,11 +160,11 @@ struct communicator_core {
         const std::uint64_t i = exchanges++;
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);
-        line.number.store(i + 1, std::memory_order_release);
+        line.number.store(i + 1, memory_order::release);
         std::int64_t until = 0;
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
-            for (backoff b(settings.waiting); other.number.load(std::memory_order_acquire) <= i;) {
+            for (backoff b(settings.waiting); other.number.load(memory_order::acquire) <= i;) {
                 if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
                 if (b.pause()) check(until, timeout_ns, r);
             }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <collx/comm/core.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -155,8 +156,8 @@ COLLX_ONCE void communicator_core::attach(communicator_core* parent) {
     if (!net.is_one_host())
         return detail::exchange_over_tree(
             *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
-    net.control().attached.fetch_add(1, std::memory_order_acq_rel);
-    const auto have_all_come = [&] { return net.control().attached.load(std::memory_order_acquire) == net.size(); };
+    net.control().attached.fetch_add(1, memory_order::acq_rel);
+    const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };
     try {
         wait_until(have_all_come, limit_ns, everybody, parent);
     } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business

@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/comm/tree_exchange.hpp>
+#include <collx/core/atomic.hpp>
 #include <collx/transport/remote_links.hpp>
 #include <collx/transport/wait.hpp>
 
@@ -61,7 +63,7 @@ public:
                 continue;
             }
             if (!wait.pause()) continue;
-            if (const failure f(failed_.load(std::memory_order_acquire)); f) give_up(f, peer);
+            if (const failure f(failed_.load(memory_order::acquire)); f) give_up(f, peer);
             const std::int64_t now = now_ns();
             if (const int gone = net.links.find_gone(peer, now); gone >= 0)
                 give_up(failure(errc::peer_failed, gone), gone);
@@ -76,8 +78,8 @@ public:
     }
     [[noreturn, gnu::cold]] void give_up(failure f, int) {
         std::uint64_t none = 0;
-        failed_.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
-        const failure first(failed_.load(std::memory_order_acquire));
+        failed_.compare_exchange_strong(none, f.word, memory_order::acq_rel);
+        const failure first(failed_.load(memory_order::acquire));
         // Nobody has failed who could not be told: those who come a little later shall hear the reason, and of no
         // death.
         if (first.code() == errc::security) net.links.announce_failure_to_all(2'000'000'000);
@@ -109,7 +111,7 @@ private:
         for (int r = 0; r < n; ++r) ranks.push_back(r);
         return ranks;
     }
-    std::atomic<std::uint64_t> failed_{0};
+    atomic<std::uint64_t> failed_{0};
     deadline until_;
 };
 
@@ -125,8 +127,8 @@ public:
         mine_ = address_to_listen(h.address);
         directory_ = is_unix_address(h.address) ? unix_directory(h.address) : std::string();
         listener_ = socket_hub::listen_on(mine_, *calls_);
-        const std::string at = mine_.is_unix() ? "unix:" + std::string(unix_name_of(mine_)) : h.address;
-        return at + " " + std::to_string(mine_.port());
+        const std::string at = mine_.is_unix() ? joined({"unix:", unix_name_of(mine_)}) : h.address;
+        return joined({at, " ", mine_.port()});
     }
     // See meet_at(). Afterwards `hub` knows where everybody listens.
     [[gnu::cold]] std::vector<std::uint64_t> meet(const std::string& token, int rank, int size, std::uint64_t host,

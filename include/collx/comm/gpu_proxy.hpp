@@ -9,7 +9,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include <collx/comm/communicator.hpp>
+#include <collx/core/atomic.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/exec/device/staging.hpp>
 
@@ -46,7 +46,7 @@ public:
     }
     gpu_proxy(const gpu_proxy&) = delete;
     ~gpu_proxy() {
-        stops_.store(true, std::memory_order_release);
+        stops_.store(true, memory_order::release);
         ring();
         thread_.join();
     }
@@ -57,8 +57,8 @@ public:
         const std::uint64_t id = ++orders_made_;
         const std::lock_guard lock(mutex_);
         orders_.emplace(id, entry{std::move(f), is_in_graph});
-        if (is_in_graph) has_graphs_.store(true, std::memory_order_relaxed);
-        else issued_.fetch_add(1, std::memory_order_relaxed);
+        if (is_in_graph) has_graphs_.store(true, memory_order::relaxed);
+        else issued_.fetch_add(1, memory_order::relaxed);
         return id;
     }
     // The kernels of what was added are in their stream.
@@ -71,15 +71,15 @@ public:
         const std::lock_guard lock(mutex_);
         const auto at = orders_.find(id);
         if (at == orders_.end()) return;
-        if (!at->second.is_in_graph) issued_.fetch_sub(1, std::memory_order_relaxed);
+        if (!at->second.is_in_graph) issued_.fetch_sub(1, memory_order::relaxed);
         orders_.erase(at);
     }
 
     // Throws what ended the calls on device memory of this communicator.
     void check() const {
-        if (is_ended_.load(std::memory_order_acquire)) raise(*cause_);
+        if (is_ended_.load(memory_order::acquire)) raise(*cause_);
     }
-    bool has_ended() const { return is_ended_.load(std::memory_order_acquire); }
+    bool has_ended() const { return is_ended_.load(memory_order::acquire); }
     // The first cause stays. From any thread.
     void end(const error& e) {
         {
@@ -87,7 +87,7 @@ public:
             if (cause_ != nullptr) return;
             cause_ = make_sole<error>(e);
         }
-        is_ended_.store(true, std::memory_order_release);
+        is_ended_.store(true, memory_order::release);
         stop_kernels_();
     }
 
@@ -99,14 +99,14 @@ private:
     static constexpr std::int64_t look_every_ns = 5'000'000;
 
     void run() {
-        for (backoff idle(side_.internals().settings.waiting); !stops_.load(std::memory_order_acquire);) {
+        for (backoff idle(side_.internals().settings.waiting); !stops_.load(memory_order::acquire);) {
             if (!has_ended() && is_staged(next_)) {
                 carry_out();
                 idle.reset();
-            } else if (!has_ended() && issued_.load(std::memory_order_relaxed) != 0) {
+            } else if (!has_ended() && issued_.load(memory_order::relaxed) != 0) {
                 (void)idle.pause(); // a kernel will be there soon
             } else {
-                rest(has_graphs_.load(std::memory_order_relaxed) && !has_ended() ? 50'000 : look_every_ns);
+                rest(has_graphs_.load(memory_order::relaxed) && !has_ended() ? 50'000 : look_every_ns);
             }
             look();
         }
@@ -138,7 +138,7 @@ private:
             } else {
                 f = std::move(e->second.f);
                 orders_.erase(e);
-                issued_.fetch_sub(1, std::memory_order_relaxed);
+                issued_.fetch_sub(1, memory_order::relaxed);
             }
         }
         try {
@@ -197,8 +197,8 @@ private:
     std::mutex mutex_; // of orders_ and cause_
     std::map<std::uint64_t, entry> orders_;
     sole_ptr<error> cause_;
-    std::atomic<bool> is_ended_{false}, stops_{false}, has_graphs_{false};
-    std::atomic<long> issued_{0}; // orders that are not part of a graph and not carried out
+    atomic<bool> is_ended_{false}, stops_{false}, has_graphs_{false};
+    atomic<long> issued_{0}; // orders that are not part of a graph and not carried out
     std::uint64_t orders_made_ = 0, next_ = 0;
     std::int64_t next_look_ns_ = 0;
     std::thread thread_; // last: it uses the others

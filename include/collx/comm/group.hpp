@@ -10,7 +10,6 @@
 #pragma once
 
 #include <collx/core/pointers.hpp>
-#include <span>
 #include <vector>
 
 #include <collx/algo/one_shot.hpp>
@@ -245,14 +244,15 @@ private:
         transfers_.push_back(make_sole<detail::typed_transfer<View, Outgoing>>(*comm_, v, peer));
     }
 
-    void exchange(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
+    template <class Mover = detail::group_mover>
+    void exchange(typename Mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
                   const call_options& o) {
         auto& c = comm_->internals();
         c.begin_collective();
         compare(calls, first, last, bytes, o);
         auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);
         const auto l = chunk_layout::even(bytes, 1);
-        task<links, detail::group_mover> t(c.net, plan, detail::group_mover(calls, first, last), l, l, bytes);
+        task<links, Mover> t(c.net, plan, Mover(calls, first, last), l, l, bytes);
         c.run(t, o.timeout.count());
     }
 
@@ -277,7 +277,7 @@ private:
         compare(calls, first, last, bytes, o);
         std::vector<std::byte> all(n * bytes);
         detail::group_mover operands(calls, first, last);
-        const std::span mine(all.data() + me * bytes, bytes);
+        const contiguous_view<std::byte> mine(all.data() + me * bytes, bytes);
         operands.load(mine.data(), sched::place::in, 0, bytes);
         detail::all_gather_fn<Mode>{}(*comm_, mine, all, o);
         std::vector<const std::byte*> ranks;

@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-#include <atomic>
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 #include <cstdint>
 #include <vector>
@@ -69,7 +69,7 @@ private:
 struct notice_board {
     static constexpr int lines = 32;
     struct line {
-        std::atomic<std::uint64_t> number; // which creation this line speaks of, + 1
+        atomic<std::uint64_t> number; // which creation this line speaks of, + 1
         std::uint64_t offset;
     };
     line at[lines];
@@ -107,18 +107,18 @@ public:
     // Tells the others that this rank's end is no accident.
     ~job() {
         if (watch.watched() != 0 && !mark.is_child())
-            memory->header().pid[place(rank)].store(arena_header::has_left, std::memory_order_release);
+            memory->header().pid[place(rank)].store(arena_header::has_left, memory_order::release);
     }
     // Where a rank stands among those of this host, -1: on another.
     int place(int other) const {
         return hosts.place_of.empty() ? other : hosts.place_of[static_cast<std::size_t>(other)];
     }
-    int process_of(int other) const { return memory->header().pid[place(other)].load(std::memory_order_relaxed); }
+    int process_of(int other) const { return memory->header().pid[place(other)].load(memory_order::relaxed); }
     // Whether a rank ended with all its calls returned. What it had to give is then there, even for those who are still
     // busy.
     bool has_left(int other) const {
         return place(other) >= 0 &&
-               memory->header().pid[place(other)].load(std::memory_order_acquire) == arena_header::has_left;
+               memory->header().pid[place(other)].load(memory_order::acquire) == arena_header::has_left;
     }
 
     job_settings settings;
@@ -137,10 +137,10 @@ public:
 
     // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
     // still hold.
-    void say_failed() { memory->header().pid[place(rank)].store(arena_header::has_failed, std::memory_order_release); }
+    void say_failed() { memory->header().pid[place(rank)].store(arena_header::has_failed, memory_order::release); }
     bool has_failed(int other) const {
         return place(other) >= 0 &&
-               memory->header().pid[place(other)].load(std::memory_order_acquire) == arena_header::has_failed;
+               memory->header().pid[place(other)].load(memory_order::acquire) == arena_header::has_failed;
     }
 
     // Whether a rank will do nothing more: its process has ended or left the job, or its thread has failed. Once false

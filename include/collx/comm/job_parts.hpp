@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <collx/comm/job.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -40,14 +41,14 @@ COLLX_ONCE std::uint64_t job::agree_on_world(const deadline& until) {
         try {
             line.offset = take_links(*memory, layout_of({}));
         } catch (const error&) {
-            line.number.store(number + 1, std::memory_order_release);
+            line.number.store(number + 1, memory_order::release);
             throw;
         }
-        line.number.store(number + 1, std::memory_order_release);
+        line.number.store(number + 1, memory_order::release);
         return line.offset;
     }
     int looks_at_the_dead = 0;
-    for (backoff b(settings.waiting); line.number.load(std::memory_order_acquire) != number + 1;) {
+    for (backoff b(settings.waiting); line.number.load(memory_order::acquire) != number + 1;) {
         if (!b.pause()) continue;
         // Twice: its number may have come after our last look.
         if (watch.find_dead([=](int r) { return r == leader; }) == leader && ++looks_at_the_dead == 2)
@@ -77,7 +78,7 @@ COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
         a.give_back(offset, bytes);
         throw;
     }
-    reinterpret_cast<links_control*>(a.at(offset))->users.store(layout.ranks, std::memory_order_relaxed);
+    reinterpret_cast<links_control*>(a.at(offset))->users.store(layout.ranks, memory_order::relaxed);
     return offset;
 }
 
@@ -101,13 +102,13 @@ COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
     const cpu_set_t mine = core_set();
     for (int c = 0; c < CPU_SETSIZE; ++c)
         if (CPU_ISSET(c, &mine))
-            memory->header().cores[c / 64].fetch_or(std::uint64_t{1} << c % 64, std::memory_order_acq_rel);
+            memory->header().cores[c / 64].fetch_or(std::uint64_t{1} << c % 64, memory_order::acq_rel);
 }
 
 [[gnu::cold]] COLLX_ONCE void job::settle_cores() {
     if (settings.sharing == 0) return;
     int cores = 0;
-    for (const auto& word : memory->header().cores) cores += std::popcount(word.load(std::memory_order_acquire));
+    for (const auto& word : memory->header().cores) cores += std::popcount(word.load(memory_order::acquire));
     settings.oversubscribed = settings.sharing > cores;
     if (settings.waits_as_told) return;
     settings.waiting = wait_policy::for_ranks(settings.sharing, cores);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <collx/bootstrap/description.hpp>
+#include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/comm/door.hpp>
 #include <collx/comm/job.hpp>
@@ -31,14 +32,14 @@ inline job_settings settings_for(int local_ranks) {
 
 // What must be the same on all ranks, lest they wait for each other in different calls: compared when they meet.
 [[gnu::cold]] inline std::string settings_text(const job_settings& s) {
-    return "version=" COLLX_VERSION_STRING " COLLX_CHECKED=" +
-           std::string(s.checked < 0    ? "unset"
-                       : s.checked == 0 ? "0"
-                                        : "1") +
-           " COLLX_LENDING=" +
-           (s.lend == lending::automatic ? "auto"
-            : s.lend == lending::never   ? "never"
-                                         : "always");
+    return joined({"version=" COLLX_VERSION_STRING " COLLX_CHECKED=",
+                   s.checked < 0    ? "unset"
+                   : s.checked == 0 ? "0"
+                                    : "1",
+                   " COLLX_LENDING=",
+                   s.lend == lending::automatic ? "auto"
+                   : s.lend == lending::never   ? "never"
+                                                : "always"});
 }
 
 // until: the end of the whole start, from the first word in the store to the first communicator.
@@ -76,7 +77,7 @@ inline job_settings settings_across_hosts(job_settings s) {
                                                  std::size_t arena_bytes, const char* found_by, const deadline& until) {
     host_map here = map_of_host(m.host_of, rank);
     const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
-    const std::string name = m.token + "-" + std::to_string(m.host_of[static_cast<std::size_t>(rank)]);
+    const std::string name = joined({m.token, "-", m.host_of[static_cast<std::size_t>(rank)]});
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
     auto memory = n == 1 ? make_memory_arena(1, arena_bytes) : join_shm(name.c_str(), place, n, until, arena_bytes);
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),

@@ -4,12 +4,12 @@
 // Peers cannot tell the difference: the same numbers, sizes and tags at the same places.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include <collx/comm/core.hpp>
+#include <collx/core/atomic.hpp>
 #include <collx/exec/short_call.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -22,16 +22,16 @@ public:
 
     // Returns once word >= least, which `peer` will bring about. Throws what ended the wait. The first looks follow
     // each other closely: a pause takes as long as a line takes from core to core.
-    void operator()(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
+    void operator()(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
         for (int i = core_.settings.waiting.spins != 0 ? close_looks : 1; i > 0; --i)
-            if (word.load(std::memory_order_acquire) >= least) return;
+            if (word.load(memory_order::acquire) >= least) return;
         wait_long(word, least, peer);
     }
 
 private:
     static constexpr int close_looks = 64;
-    [[gnu::noinline]] void wait_long(const std::atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
-        for (backoff wait(core_.settings.waiting); word.load(std::memory_order_acquire) < least;) {
+    [[gnu::noinline]] void wait_long(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
+        for (backoff wait(core_.settings.waiting); word.load(memory_order::acquire) < least;) {
             if (!core_.pending.empty()) core_.progress_pending();
             if (wait.pause()) core_.check(until_, timeout_ns_, peer);
         }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <collx/comm/communicator.hpp>
+#include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -27,7 +28,7 @@ public:
 
     // The proposal that holds. Throws timed_out.
     const survival_note& agree() {
-        mine().round.store(round_, std::memory_order_release);
+        mine().round.store(round_, memory_order::release);
         const deadline until = deadline::in_ns(c_.settings.timeout_ns);
         backoff b(c_.settings.waiting);
         for (int r = 0; r < c_.net.size() && !is_decided(); ++r)
@@ -37,7 +38,7 @@ public:
                 if (until.passed()) withdraw(r);
             }
         if (!is_decided()) propose();
-        const auto winner = static_cast<int>(decided().load(std::memory_order_acquire) & 0xffff'ffff) - 1;
+        const auto winner = static_cast<int>(decided().load(memory_order::acquire) & 0xffff'ffff) - 1;
         return c_.net.note(winner);
     }
 
@@ -45,14 +46,14 @@ private:
     // As if this rank had not come yet, so that it may come again.
     [[noreturn, gnu::cold]] void withdraw(int late) {
         --c_.shrinks;
-        mine().round.store(round_ - 1, std::memory_order_release);
+        mine().round.store(round_ - 1, memory_order::release);
         fail(errc::timeout, c_.net.rank(), late, "all ranks that live must call shrink()",
              "rank %d lives, but did not come to shrink the communicator", late);
     }
 
     void propose() {
         auto& note = mine();
-        std::uint64_t before = decided().load(std::memory_order_acquire);
+        std::uint64_t before = decided().load(memory_order::acquire);
         int count = 0;
         for (auto& word : note.members) word = 0;
         for (int r = 0; r < c_.net.size(); ++r)
@@ -64,16 +65,16 @@ private:
         }
         const std::uint64_t proposal = std::uint64_t{round_} << 32 | static_cast<std::uint64_t>(c_.net.rank() + 1);
         while (!is_decided())
-            if (decided().compare_exchange_weak(before, proposal, std::memory_order_acq_rel)) return;
+            if (decided().compare_exchange_weak(before, proposal, memory_order::acq_rel)) return;
         if (note.place != job::no_place) c_.home->memory->give_back(note.place, links_layout::for_ranks(count).bytes());
     }
 
-    bool has_come(int r) const { return c_.net.note(r).round.load(std::memory_order_acquire) >= round_; }
+    bool has_come(int r) const { return c_.net.note(r).round.load(memory_order::acquire) >= round_; }
     bool is_gone(int r) const {
         return r != c_.net.rank() && c_.home->is_gone(c_.members[static_cast<std::size_t>(r)]);
     }
-    bool is_decided() const { return decided().load(std::memory_order_acquire) >> 32 == round_; }
-    std::atomic<std::uint64_t>& decided() const { return c_.net.control().decided; }
+    bool is_decided() const { return decided().load(memory_order::acquire) >> 32 == round_; }
+    atomic<std::uint64_t>& decided() const { return c_.net.control().decided; }
     survival_note& mine() const { return c_.net.note(c_.net.rank()); }
 
     communicator_core& c_;
@@ -90,7 +91,7 @@ namespace detail {
                                                       const std::vector<int>& members) {
     auto& decided = c.net.control().decided;
     auto& mine = c.net.note(c.net.rank());
-    std::uint64_t before = decided.load(std::memory_order_acquire);
+    std::uint64_t before = decided.load(memory_order::acquire);
     if (before >> 32 != round) {
         const links_layout layout = c.home->layout_of(members);
         mine.place = job::no_place;
@@ -100,7 +101,7 @@ namespace detail {
         }
         const std::uint64_t proposal = std::uint64_t{round} << 32 | static_cast<std::uint64_t>(c.net.rank() + 1);
         while (before >> 32 != round)
-            if (decided.compare_exchange_weak(before, proposal, std::memory_order_acq_rel)) return mine.place;
+            if (decided.compare_exchange_weak(before, proposal, memory_order::acq_rel)) return mine.place;
         if (mine.place != job::no_place) c.home->memory->give_back(mine.place, layout.bytes());
     }
     return c.net.note(static_cast<int>(before & 0xffff'ffff) - 1).place;

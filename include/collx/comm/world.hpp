@@ -7,18 +7,22 @@
 #include <cstdint>
 #include <vector>
 
-#include <collx/bootstrap/any_store.hpp>
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/job.hpp>
 #include <collx/core/config.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
+class any_store;
+class any_collective_store;
 struct socket_calls;
 struct host_description;
 struct job_protection;
 
 namespace detail {
+
+template <class S>
+struct face_of; // of a Store: in bootstrap/store.hpp, which a program with a store includes
 
 // The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
 // come and go.
@@ -28,13 +32,9 @@ COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, 
 COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store, std::int64_t timeout_ns);
 template <class Store>
 counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns) {
-    if constexpr (CollectiveStore<Store>) {
-        collective_face<Store> face(store);
-        return join_by_store(rank, size, static_cast<any_collective_store&>(face), timeout_ns);
-    } else {
-        plain_face<Store> face(store);
-        return join_by_store(rank, size, static_cast<any_store&>(face), timeout_ns);
-    }
+    using face = typename face_of<Store>::type;
+    face all(store);
+    return join_by_store(rank, size, static_cast<typename face::base&>(all), timeout_ns);
 }
 
 // As a rank of that host, whatever the environment says, and with system calls of one's own: for tests.

@@ -7,9 +7,8 @@
 
 #include <concepts>
 #include <cstddef>
-#include <tuple>
 #include <type_traits>
-#include <utility>
+#include <utility> // declares std::tuple, which std::pair speaks of; <tuple> is included where one is made
 
 #include <collx/core/config.hpp>
 #include <collx/core/fp8.hpp>

@@ -3,10 +3,10 @@
 // collx.hpp), only to print addresses.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <utility>
 
+#include <collx/core/atomic.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -45,7 +45,7 @@ sole_ptr<T> make_sole(Args&&... args) {
 namespace detail {
 // Written by: every owner, when it comes (relaxed) and goes (acquire-release).
 struct owner_count {
-    std::atomic<long> owners{1};
+    atomic<long> owners{1};
     virtual ~owner_count() = default;
 };
 template <class T>
@@ -76,7 +76,7 @@ public:
         return *this;
     }
     ~counted_ptr() {
-        if (count_ != nullptr && count_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete count_;
+        if (count_ != nullptr && count_->owners.fetch_sub(1, memory_order::acq_rel) == 1) delete count_;
     }
     void reset() { *this = counted_ptr(); }
     T* get() const { return p_; }
@@ -89,7 +89,7 @@ public:
 
 private:
     void join() {
-        if (count_ != nullptr) count_->owners.fetch_add(1, std::memory_order_relaxed);
+        if (count_ != nullptr) count_->owners.fetch_add(1, memory_order::relaxed);
     }
     T* p_ = nullptr;
     detail::owner_count* count_ = nullptr;

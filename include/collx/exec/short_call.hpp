@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <collx/core/atomic.hpp>
 #include <collx/exec/bound_schedule.hpp>
 #include <collx/exec/layout.hpp>
 #include <collx/transport/links.hpp>
@@ -66,7 +67,7 @@ void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Awa
     };
     for (const sched::step& s : plan.steps.strands[0]) {
         if (s.what == sched::signal) {
-            memory.line(me, s.index, now).number.store(now + 1, std::memory_order_release);
+            memory.line(me, s.index, now).number.store(now + 1, memory_order::release);
         } else if (s.what == sched::wait) {
             if (now < s.lag) continue;
             const std::uint64_t then = now - s.lag;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <collx/core/atomic.hpp>
 #include <collx/exec/channel_steps.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -105,7 +106,7 @@ private:
     bool run_signal(const sched::step& s, strand& st) {
         auto& line = window_.line(links_.rank(), s.index, share_.first + st.piece);
         if (plan_.zero_copy) publish_buffers(line);
-        line.number.store(share_.first + st.piece + 1, std::memory_order_release);
+        line.number.store(share_.first + st.piece + 1, memory_order::release);
         return true;
     }
     bool run_wait(const sched::step& s, strand& st) {
@@ -113,12 +114,11 @@ private:
         if (i < s.lag) return true;
         const std::uint64_t at = i - s.lag;
         if (s.peer_from != sched::all_ranks) {
-            if (window_.line(s.peer_from, s.index, at).number.load(std::memory_order_acquire) > at) return true;
+            if (window_.line(s.peer_from, s.index, at).number.load(memory_order::acquire) > at) return true;
             return blocked_on(s.peer_from);
         }
         for (const int n = links_.size(); st.seen < n; ++st.seen)
-            if (window_.line(st.seen, s.index, at).number.load(std::memory_order_acquire) <= at)
-                return blocked_on(st.seen);
+            if (window_.line(st.seen, s.index, at).number.load(memory_order::acquire) <= at) return blocked_on(st.seen);
         return true;
     }
     bool run_get(const sched::step& s, strand& st) {

@@ -48,96 +48,6 @@ constexpr int tmp_chunks_of(const Algorithm& a, int n) {
     else return 0;
 }
 
-// What all ranks must agree on before the first byte: the largest message, which segments and buffers are touched.
-struct footprint {
-    int max_message_chunks = 1, segments = 0;
-    bool zero_copy = false;
-    bool lends = true; // whoever receives works single chunks into its output and sends nothing on
-    void add(const sched::program& p) {
-        for (const auto& strand : p.strands)
-            for (const auto& s : strand) {
-                if ((s.what & (sched::recv | sched::send)) != 0) {
-                    const int m = (s.what & sched::recv) != 0 ? s.dst.chunks.count : s.src.chunks.count;
-                    if ((s.what & sched::recv) != 0)
-                        lends &= (s.what & sched::send) == 0 && m == 1 && s.dst.where == sched::place::out;
-                    max_message_chunks = m > max_message_chunks ? m : max_message_chunks;
-                }
-                for (sched::place w : {s.src.where, s.dst.where, s.also})
-                    if (sched::is_window(w) && sched::segment_of(w) >= segments) segments = sched::segment_of(w) + 1;
-                zero_copy |= (s.what & sched::to_all) != 0 ||
-                             ((s.what & (sched::get | sched::fold)) != 0 && !sched::is_window(s.src.where));
-            }
-    }
-};
-
-// Finds the steps that may send from and receive into the user's memory.
-inline void find_far(bound_schedule& b) {
-    const auto& strands = b.steps.strands;
-    std::vector<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
-    const auto add = [&](std::vector<int>& count, const sched::ref& r) {
-        for (int i = 0; r.where == sched::place::out && i < r.chunks.count; ++i)
-            ++count[static_cast<std::size_t>(r.chunks.at(i, b.chunks))];
-    };
-    const auto all_are = [&](const sched::ref& r, const std::vector<int>& x, const auto& y) {
-        for (int i = 0; i < r.chunks.count; ++i) {
-            const auto c = static_cast<std::size_t>(r.chunks.at(i, b.chunks));
-            if (x[c] != y(c)) return false;
-        }
-        return r.where == sched::place::out;
-    };
-    for (const auto& strand : strands)
-        for (const auto& s : strand) {
-            add(writes, s.dst), add(touches, s.dst), add(touches, s.src);
-            if ((s.what & sched::recv) == 0) continue;
-            if (static_cast<std::size_t>(s.peer_from) >= from.size())
-                from.resize(static_cast<std::size_t>(s.peer_from) + 1);
-            ++from[static_cast<std::size_t>(s.peer_from)];
-        }
-    for (const auto& strand : strands) {
-        b.far.emplace_back();
-        before.assign(writes.size(), 0);
-        for (const auto& s : strand) {
-            add(before, s.dst);
-            char flags = 0;
-            if ((s.what & sched::send) != 0 &&
-                all_are((s.what & sched::recv) != 0 ? s.dst : s.src, before, [&](std::size_t c) { return writes[c]; }))
-                flags |= bound_schedule::stays;
-            if (s.what == (sched::recv | sched::copy) && from[static_cast<std::size_t>(s.peer_from)] == 1 &&
-                all_are(s.dst, touches, [](std::size_t) { return 1; }))
-                flags |= bound_schedule::alone;
-            b.far.back().push_back(flags);
-        }
-    }
-}
-
-// Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
-// chunks are settled.
-inline void own_orders(bound_schedule& b) {
-    std::vector<const int*> seen;
-    const auto own = [&](sched::chunk_set& c) {
-        c = pieces::settled(c, b.chunks);
-        if (c.order == nullptr) return;
-        std::size_t i = 0;
-        while (i < seen.size() && seen[i] != c.order) ++i;
-        if (i == seen.size()) {
-            seen.push_back(c.order);
-            b.orders.emplace_back(c.order, c.order + b.chunks);
-        }
-        c.order = b.orders[i].data();
-    };
-    for (auto& strand : b.steps.strands)
-        for (auto& s : strand) own(s.src.chunks), own(s.dst.chunks);
-}
-
-// The most bytes of one chunk that a slot or a window stage takes at once.
-inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
-    if (b.zero_copy) return SIZE_MAX;
-    if (b.window == nullptr) return slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
-    const std::size_t stage = b.window->memory.shape().stage_bytes;
-    if (stage == 0) return SIZE_MAX; // signals only
-    return stage / static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1) / 64 * 64;
-}
-
 } // namespace detail
 
 class schedule_cache {
@@ -172,12 +82,7 @@ public:
     // Room for the partial results of one piece; grows on first use only. What is outgrown stays: outstanding calls on
     // the port may be using it.
     void provide_scratch(bound_schedule& b, std::size_t bytes) {
-        if (bytes <= b.scratch_bytes) return;
-        if (bytes < 2 * b.scratch_bytes) bytes = 2 * b.scratch_bytes;
-        if (b.scratch_bytes != 0) b.outgrown.push_back(std::move(b.scratch_memory));
-        b.scratch_memory.assign(bytes + 64, std::byte{});
-        b.scratch = b.scratch_memory.data() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % 64);
-        b.scratch_bytes = bytes;
+        if (bytes > b.scratch_bytes) grow_scratch(b, bytes);
     }
 
     // Adds what this rank has moved through the windows.
@@ -215,12 +120,12 @@ private:
     struct recipe {
         const void* algorithm;
         const void* id;
-        sched::program (*record)(const void* algorithm, int rank, int n);
+        void (*text)(const void* algorithm, sched::recorder& ex, int rank, int n);
         int chunks, tmp_chunks, signals, depth; // signals 0: no window
     };
     template <class Algorithm>
-    static sched::program record(const void* algorithm, int rank, int n) {
-        return sched::record(*static_cast<const Algorithm*>(algorithm), rank, n);
+    static void text(const void* algorithm, sched::recorder& ex, int rank, int n) {
+        (*static_cast<const Algorithm*>(algorithm))(ex, rank, n);
     }
     template <class Algorithm>
     [[gnu::cold, gnu::noinline]] sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
@@ -232,62 +137,16 @@ private:
                      "algorithm %s was given a map or an order that is not one of these %d ranks", Algorithm::name, n);
         int signals = 0;
         if constexpr (requires { Algorithm::signals; }) signals = Algorithm::signals;
-        return make({&algorithm, &detail::algorithm_id<Algorithm>, &record<Algorithm>, algorithm.chunks(n),
+        return make({&algorithm, &detail::algorithm_id<Algorithm>, &text<Algorithm>, algorithm.chunks(n),
                      detail::tmp_chunks_of(algorithm, n), signals, detail::window_depth_of(algorithm)},
                     at_port);
     }
-    sole_ptr<bound_schedule> make(const recipe& a, int at_port) {
-        const int n = links_.size();
-        auto b = make_sole<bound_schedule>();
-        b->steps = a.record(a.algorithm, links_.rank(), n);
-        detail::footprint f;
-        for (int r = 0; r < n; ++r)
-            if (r == links_.rank()) f.add(b->steps);
-            else f.add(a.record(a.algorithm, r, n));
-        b->chunks = a.chunks;
-        detail::own_orders(*b);
-        b->is_short_form = !f.zero_copy && a.signals != 0 && is_short_form(b->steps);
-        b->max_message_chunks = f.max_message_chunks;
-        b->tmp_chunks = a.tmp_chunks;
-        b->at_port = at_port;
-        b->sources.resize(static_cast<std::size_t>(n));
-        if (!links_.is_one_host()) detail::find_far(*b);
-        b->zero_copy = f.zero_copy;
-        b->lends = f.lends;
-        if (a.signals != 0)
-            b->window = &window_for(a.id, at_port,
-                                    {.signals = a.signals,
-                                     .segments = f.segments,
-                                     .depth = a.depth,
-                                     .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.depth) : 0});
-        b->most_bytes = detail::most_bytes(*b, links_.slot_bytes());
-        return b;
-    }
+    sole_ptr<bound_schedule> make(const recipe& a, int at_port);
     // One window per algorithm, port and shape, whatever the root.
-    bound_window& window_for(const void* id, int at_port, const window_shape& shape) {
-        for (auto& w : windows_)
-            if (w->id == id && w->at_port == at_port && w->state.memory.shape() == shape) return w->state;
-        windows_.push_back(make_sole<window_entry>(window_entry{id, at_port, {links_.make_window(shape), 0, 0}}));
-        return windows_.back()->state;
-    }
-    bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, sole_ptr<bound_schedule> made) {
-        e = {id, bits, at_port, std::move(made)};
-        bound_schedule& result = *e.schedule;
-        if (++used_ * 2 > table_.size()) grow();
-        return result;
-    }
-    void grow() {
-        std::vector<entry> bigger(table_.size() * 2);
-        for (auto& e : table_) {
-            if (e.id == nullptr) continue;
-            const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(e.id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ e.bits ^
-                                        static_cast<std::uint64_t>(e.at_port) << 57;
-            std::size_t i = mixed >> 32;
-            while (bigger[i & (bigger.size() - 1)].id != nullptr) ++i;
-            bigger[i & (bigger.size() - 1)] = std::move(e);
-        }
-        table_ = std::move(bigger);
-    }
+    bound_window& window_for(const void* id, int at_port, const window_shape& shape);
+    bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, sole_ptr<bound_schedule> made);
+    void grow();
+    void grow_scratch(bound_schedule& b, std::size_t bytes);
 
     links& links_;
     std::vector<entry> table_;
@@ -296,3 +155,7 @@ private:
 };
 
 COLLX_END_NAMESPACE
+
+#if !defined(COLLX_COMPILED)
+#include <collx/plan/schedules_parts.hpp>
+#endif

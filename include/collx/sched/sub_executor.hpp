@@ -11,91 +11,49 @@
 
 #include <collx/sched/executor.hpp>
 #include <collx/sched/node_map.hpp>
+#include <collx/sched/renumbering.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace sched {
-
-// `size` positions from `base` on, of `total`, as `chunks` equal chunks of an inner algorithm. A single position is the
-// last of the inner chunks, the others are empty.
-struct chunk_part {
-    int chunks = 1;
-    int total = 1;
-    int base = 0;
-    int size = 1;
-    const int* order = nullptr;
-
-    COLLX_HD constexpr chunk_set operator()(const chunk_set& c) const {
-        if (c.size != 0 || c.order != nullptr) return nothing_known(); // one level is enough so far
-        chunk_set result;
-        if (size % chunks == 0) {
-            const int each = size / chunks;
-            result = {c.first * each, c.count * each, c.run * each, c.period * each};
-        } else if (size == 1) {
-            result = {0, 0};
-            for (int i = 0; i < c.count; ++i)
-                if (c.at(i, chunks) == chunks - 1) result = {0, 1};
-        } else {
-            return nothing_known();
-        }
-        if (size != total) {
-            result.base = base;
-            result.size = size;
-        }
-        result.order = order;
-        return result;
-    }
-
-private:
-    COLLX_HD static constexpr chunk_set nothing_known() { return {-1, 1}; } // the verifier refuses it
-};
-
-// Where the inner algorithm finds its input and leaves its output. Between phases a partial result lives in tmp, beside
-// the scratch of the phase itself: chunk c of either is cell c, so a text must not go back to its input of a chunk once
-// it has written scratch of that chunk. The verifier notices.
-struct places {
-    place in = place::in;
-    place out = place::out;
-    COLLX_HD constexpr place operator()(place p) const { return p == place::in ? in : p == place::out ? out : p; }
-};
 
 template <class Ex>
 class sub_executor : public verbs<sub_executor<Ex>> {
 public:
     COLLX_HD constexpr sub_executor(Ex& ex, const team& ranks, const chunk_part& chunks, places at = {})
-        : ex_(ex), ranks_(ranks), chunks_(chunks), places_(at) {}
+        : ex_(ex), renumber_{ranks, chunks, at} {}
 
     COLLX_EXEC_CHECK_DISABLE
     template <action What>
     COLLX_HD constexpr void emit(sched::step s) {
         static_assert((What & (get | fold | to_all | sched::signal | sched::wait)) == 0,
                       "collx: an algorithm inside another one uses channels only; windows span all ranks.");
-        constexpr bool receives = (What & recv) != 0;
-        constexpr bool reads = !receives || (What & (reduce | reduce_after)) != 0;
-        constexpr bool writes = receives || (What & copy) != 0;
-        if constexpr (receives) s.peer_from = ranks_.rank(s.peer_from);
-        if constexpr ((What & send) != 0) s.peer_to = ranks_.rank(s.peer_to);
-        if constexpr (reads) s.src = {places_(s.src.where), chunks_(s.src.chunks)};
-        if constexpr (writes) s.dst = {places_(s.dst.where), chunks_(s.dst.chunks)};
-        if ((reads ? s.src : s.dst).chunks.count == 0) return;
-        if constexpr (What == copy)
-            if (s.src == s.dst) return;
+        if (!renumber_(s)) return;
         ex_.template emit<What>(s);
     }
 
 private:
     Ex& ex_;
-    team ranks_;
-    chunk_part chunks_;
-    places places_;
+    renumbering renumber_;
 };
 
-// Runs `inner` as rank `rank` of `size` on a team.
+// Runs `inner` as rank `rank` of `size` on a team. A recorder renumbers by itself, so that a program that records a
+// text both by itself and inside others compiles it once.
 COLLX_EXEC_CHECK_DISABLE
 template <class Ex, class Algorithm>
 COLLX_HD constexpr void run_inside(Ex& ex, const Algorithm& inner, int rank, int size, const team& ranks,
                                    const chunk_part& chunks, places at = {}) {
-    sub_executor<Ex> sub(ex, ranks, chunks, at);
-    inner(sub, rank, size);
+    if constexpr (requires { ex.leave(); }) {
+        static_assert(
+            !requires { Algorithm::signals; },
+            "collx: an algorithm inside another one uses channels only; windows span all ranks.");
+        renumbering here{ranks, chunks, at};
+        ex.enter(here);
+        inner(ex, rank, size);
+        ex.leave();
+    } else {
+        sub_executor<Ex> sub(ex, ranks, chunks, at);
+        inner(sub, rank, size);
+    }
 }
 
 // The reading that counts messages and keeps nothing.

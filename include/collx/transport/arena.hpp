@@ -9,12 +9,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
 #include <collx/transport/wait.hpp>
 
@@ -37,15 +37,15 @@ struct arena_header {
     std::uint64_t magic;
     std::uint64_t bytes;
     std::int32_t ranks;
-    alignas(64) std::atomic<std::uint32_t> arrived; // written by: each rank once; read by: all, acquire
-    alignas(64) std::atomic<std::uint32_t> lock;    // 0 free, else holder's pid
+    alignas(64) atomic<std::uint32_t> arrived; // written by: each rank once; read by: all, acquire
+    alignas(64) atomic<std::uint32_t> lock;    // 0 free, else holder's pid
     std::int32_t free_count;
     range free[max_free];                                         // sorted by offset; under lock
     static constexpr std::int32_t has_left = -2, has_failed = -3; // the second: a thread that ended with an exception
-    alignas(64) std::atomic<std::int32_t> pid[max_local_ranks]; // written by: its rank before arrived, has_left at its
-                                                                // end; read by: all
-    alignas(64) std::atomic<std::uint64_t> cores[16]; // that any rank may run on; each adds its own before it attaches
-    alignas(64) std::byte board[page_bytes];          // for those who build on the arena: a page at a known place
+    alignas(64) atomic<std::int32_t> pid[max_local_ranks]; // written by: its rank before arrived, has_left at its
+                                                           // end; read by: all
+    alignas(64) atomic<std::uint64_t> cores[16]; // that any rank may run on; each adds its own before it attaches
+    alignas(64) std::byte board[page_bytes];     // for those who build on the arena: a page at a known place
 };
 
 // A mapped arena. The mapping lives as long as somebody shares this object; the memory goes when the last process
@@ -178,15 +178,15 @@ private:
         const auto me = static_cast<std::uint32_t>(::getpid());
         for (const std::int64_t begin = now_ns();;) {
             std::uint32_t holder = 0;
-            if (h.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) return true;
+            if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return true;
             sched_yield();
             const std::int64_t waited_ns = now_ns() - begin;
             if (waited_ns > 10'000'000'000) return false;
             if (waited_ns < 1'000'000'000 || ::kill(static_cast<pid_t>(holder), 0) == 0 || errno != ESRCH) continue;
-            if (h.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) return true;
+            if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return true;
         }
     }
-    static void release(arena_header& h) { h.lock.store(0, std::memory_order_release); }
+    static void release(arena_header& h) { h.lock.store(0, memory_order::release); }
 
     std::byte* base_;
     std::size_t bytes_;

@@ -8,11 +8,11 @@
 //   slot i % depth is full when header.number == i + 1; free again when the receiver's `taken` > i - depth
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include <collx/core/atomic.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/window.hpp>
 
@@ -20,8 +20,7 @@ COLLX_BEGIN_NAMESPACE
 
 struct slot_header {
     static constexpr std::size_t inline_bytes = 112;
-    std::atomic<std::uint64_t>
-        number;          // written by the sender (release) after the payload; read by the receiver (acquire)
+    atomic<std::uint64_t> number; // written by the sender (release) after the payload; read by the receiver (acquire)
     std::uint32_t bytes; // compared with the receiver's own schedule, never obeyed; plus lent_bit or landed_bit
     std::uint32_t tag;   // likewise: low bits of the whole transfer's element count
     std::byte payload[inline_bytes];
@@ -64,19 +63,19 @@ struct piece_cost {
 namespace detail {
 // Written by the receiver, read by the sender.
 struct receiver_line {
-    std::atomic<std::uint64_t> taken;
-    std::atomic<std::uint32_t> from_ring, from_lender; // piece_cost of the two; from_lender 0: it cannot read
-    static constexpr std::uint32_t unmeasured = 1;     // it can, but has not yet
+    atomic<std::uint64_t> taken;
+    atomic<std::uint32_t> from_ring, from_lender;  // piece_cost of the two; from_lender 0: it cannot read
+    static constexpr std::uint32_t unmeasured = 1; // it can, but has not yet
 };
 // Written once by the sender before its first message, read by the receiver.
 struct sender_line {
-    std::atomic<std::uint64_t> proof_at; // address of proof_of_reading in the sender's own memory
+    atomic<std::uint64_t> proof_at; // address of proof_of_reading in the sender's own memory
 };
 inline constexpr std::uint64_t proof_of_reading = 0x636f'6c6c'782d'6f6b;
 // Of a channel between hosts: where its next message is wanted. Written by the receiver, `number` last; read by the
 // stream, which is in the same process.
 struct landing_line {
-    std::atomic<std::uint64_t> number; // of the message, + 1
+    atomic<std::uint64_t> number; // of the message, + 1
     std::byte* at;
     std::uint32_t bytes, tag;
 };
@@ -87,7 +86,7 @@ struct channel_memory {
     receiver_line& receiver() const { return *reinterpret_cast<receiver_line*>(base); }
     sender_line& sender() const { return *reinterpret_cast<sender_line*>(base + 2 * cache_line_bytes); }
     landing_line& landing() const { return *reinterpret_cast<landing_line*>(base + 4 * cache_line_bytes); }
-    std::atomic<std::uint64_t>& taken() const { return receiver().taken; }
+    atomic<std::uint64_t>& taken() const { return receiver().taken; }
     slot_header& slot(std::uint64_t i) const {
         const auto depth = static_cast<std::uint64_t>(shape.depth);
         const std::uint64_t at = (depth & (depth - 1)) == 0 ? i & (depth - 1) : i % depth;
@@ -117,7 +116,7 @@ public:
     sending_end() = default;
     // is_far: a stream of this process carries on what is committed.
     sending_end(std::byte* base, channel_shape shape, bool is_far = false) : memory_{base, shape}, is_far_(is_far) {
-        next_ = taken_ = memory_.taken().load(std::memory_order_relaxed);
+        next_ = taken_ = memory_.taken().load(memory_order::relaxed);
         bytes_left_ = shape.ring_bytes() + sampled_bytes;
     }
 
@@ -126,11 +125,11 @@ public:
     bool has_room() {
         const auto depth = static_cast<std::uint64_t>(memory_.shape.depth);
         if (next_ - taken_ < depth) return true;
-        taken_ = memory_.taken().load(std::memory_order_acquire);
+        taken_ = memory_.taken().load(memory_order::acquire);
         return next_ - taken_ < depth;
     }
     // has_room() will be true once this word has reached least_taken().
-    const std::atomic<std::uint64_t>& taken() const { return memory_.taken(); }
+    const atomic<std::uint64_t>& taken() const { return memory_.taken(); }
     std::uint64_t least_taken() const { return next_ + 1 - static_cast<std::uint64_t>(memory_.shape.depth); }
     // Where to put the next message of `bytes` (at most slot_bytes), or nullptr while all slots are full.
     std::byte* try_acquire(std::size_t bytes) {
@@ -143,7 +142,7 @@ public:
         auto& slot = memory_.slot(next_);
         slot.bytes = static_cast<std::uint32_t>(bytes);
         slot.tag = tag;
-        slot.number.store(++next_, std::memory_order_release);
+        slot.number.store(++next_, memory_order::release);
         if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
         ++messages;
         payload_bytes += bytes;
@@ -154,19 +153,19 @@ public:
     void offer_to_lend(lending when = lending::automatic) {
         always_ = when == lending::always;
         memory_.sender().proof_at.store(reinterpret_cast<std::uint64_t>(&detail::proof_of_reading),
-                                        std::memory_order_release);
+                                        memory_order::release);
     }
     // Whether the next large message had better be lent. From time to time the other way is tried, long enough to see
     // what it costs when it is in use: a ring that has rested lies in nobody's cache. The next message is `bytes` long,
     // or `lent_bytes` if it is lent.
     bool prefers_to_lend(std::size_t bytes, std::size_t lent_bytes) {
         if (is_lending_) bytes = lent_bytes;
-        const std::uint32_t lent = memory_.receiver().from_lender.load(std::memory_order_relaxed);
+        const std::uint32_t lent = memory_.receiver().from_lender.load(memory_order::relaxed);
         if (lent == 0 || always_) return lent != 0;
         if (bytes_left_ > bytes) {
             bytes_left_ -= bytes;
         } else if (is_trying_ && !(lent == unmeasured && !is_lending_)) {
-            const std::uint64_t taken = memory_.receiver().from_ring.load(std::memory_order_relaxed);
+            const std::uint64_t taken = memory_.receiver().from_ring.load(memory_order::relaxed);
             const bool is_cheaper = std::uint64_t{lent} * 9 / 8 < to_ring_.ns_per_mib + taken;
             settled_bytes_ = is_cheaper != was_lending_            ? least_settled_bytes
                              : settled_bytes_ < most_settled_bytes ? settled_bytes_ * 2
@@ -188,19 +187,19 @@ public:
         std::memcpy(slot.payload, &address, sizeof address);
         slot.bytes = static_cast<std::uint32_t>(bytes) | slot_header::lent_bit;
         slot.tag = tag;
-        slot.number.store(++next_, std::memory_order_release);
+        slot.number.store(++next_, memory_order::release);
         ++messages, ++lent_messages;
         payload_bytes += bytes;
         lent_until_ = next_;
     }
     // Whether everything lent has been taken.
     bool has_all_back() {
-        if (taken_ < lent_until_) taken_ = memory_.taken().load(std::memory_order_acquire);
+        if (taken_ < lent_until_) taken_ = memory_.taken().load(memory_order::acquire);
         return taken_ >= lent_until_;
     }
     // Whether everything sent has been taken.
     bool is_drained() {
-        taken_ = memory_.taken().load(std::memory_order_acquire);
+        taken_ = memory_.taken().load(memory_order::acquire);
         return taken_ == next_;
     }
     // Whether to measure the copying of this message: while trying all, once the ring is warm; else one in four.
@@ -230,14 +229,14 @@ class receiving_end {
 public:
     receiving_end() = default;
     receiving_end(std::byte* base, channel_shape shape, bool is_far = false) : memory_{base, shape}, is_far_(is_far) {
-        next_ = memory_.taken().load(std::memory_order_relaxed);
+        next_ = memory_.taken().load(memory_order::relaxed);
     }
 
     bool is_open() const { return memory_.base != nullptr; }
     // Whether there is a message.
-    bool has_message() const { return memory_.slot(next_).number.load(std::memory_order_acquire) == next_ + 1; }
+    bool has_message() const { return memory_.slot(next_).number.load(memory_order::acquire) == next_ + 1; }
     // has_message() will be true once this word has reached next_number().
-    const std::atomic<std::uint64_t>& number() const { return memory_.slot(next_).number; }
+    const atomic<std::uint64_t>& number() const { return memory_.slot(next_).number; }
     std::uint64_t next_number() const { return next_ + 1; }
     // Whether it is the one that this end's schedule expects. Requires has_message().
     bool is_expected(std::size_t bytes, std::uint32_t tag = 0) const {
@@ -253,7 +252,7 @@ public:
     void release(std::size_t bytes) {
         if (bytes > slot_header::inline_bytes) position_ = memory_.end_of(memory_.place(position_, bytes), bytes);
         was_lent_ = false;
-        memory_.taken().store(++next_, std::memory_order_release);
+        memory_.taken().store(++next_, memory_order::release);
     }
 
     // ------------------------------------------------------------------ lending
@@ -267,7 +266,7 @@ public:
     }
     void release_lent() {
         was_lent_ = true;
-        memory_.taken().store(++next_, std::memory_order_release);
+        memory_.taken().store(++next_, memory_order::release);
     }
     // ------------------------------------------------------------------ landing: channels between hosts only
     bool is_far() const { return is_far_; }
@@ -275,22 +274,22 @@ public:
     // said.
     bool want_at(void* at, std::size_t bytes, std::uint32_t tag) {
         auto& line = memory_.landing();
-        if (line.number.load(std::memory_order_relaxed) == next_ + 1) return false;
+        if (line.number.load(memory_order::relaxed) == next_ + 1) return false;
         line.at = static_cast<std::byte*>(at);
         line.bytes = static_cast<std::uint32_t>(bytes);
         line.tag = tag;
-        line.number.store(next_ + 1, std::memory_order_release);
+        line.number.store(next_ + 1, memory_order::release);
         return true;
     }
     // Requires has_message().
     bool has_landed() const { return (memory_.slot(next_).bytes & slot_header::landed_bit) != 0; }
-    void release_landed() { memory_.taken().store(++next_, std::memory_order_release); }
+    void release_landed() { memory_.taken().store(++next_, memory_order::release); }
 
     // Where to read, once, to find out whether this process may read the sender's memory; 0: it does not lend.
-    std::uint64_t proof_at() const { return memory_.sender().proof_at.load(std::memory_order_acquire); }
+    std::uint64_t proof_at() const { return memory_.sender().proof_at.load(memory_order::acquire); }
     // Lets the sender know that lent messages can be read here.
     void say_can_borrow() {
-        memory_.receiver().from_lender.store(detail::receiver_line::unmeasured, std::memory_order_relaxed);
+        memory_.receiver().from_lender.store(detail::receiver_line::unmeasured, memory_order::relaxed);
     }
     // Whether to measure the taking of this message: all lent ones, one in four others, and those that come in between.
     bool is_sampled() const { return next_ % 4 == 0 || was_lent_; }
@@ -299,7 +298,7 @@ public:
         piece_cost& cost = lent ? from_lender_ : from_ring_;
         cost.add(ns, bytes);
         (lent ? memory_.receiver().from_lender : memory_.receiver().from_ring)
-            .store(cost.ns_per_mib, std::memory_order_relaxed);
+            .store(cost.ns_per_mib, memory_order::relaxed);
     }
     bool knows_lending = false; // whether the question was asked
 

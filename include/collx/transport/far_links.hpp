@@ -4,10 +4,10 @@
 // not compile it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/channel.hpp>
 
@@ -17,7 +17,7 @@ class far_links {
 public:
     virtual ~far_links() = default;
     // failed: the word that ends the communicator, shared with the ranks of this host.
-    virtual void begin(std::atomic<std::uint64_t>& failed) = 0;
+    virtual void begin(atomic<std::uint64_t>& failed) = 0;
     virtual sending_end tx(int port, int peer) = 0;
     virtual receiving_end rx(int port, int peer) = 0;
 

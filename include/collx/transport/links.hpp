@@ -7,12 +7,12 @@
 
 #include <sys/uio.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/sched/node_map.hpp>
@@ -37,9 +37,9 @@ inline constexpr int count = 5;
 // One rank's part in the end of a communicator: whether its share of the memory is given up, and what it proposes to be
 // the communicator of the survivors (comm/shrink.hpp).
 struct alignas(cache_line_bytes) survival_note {
-    std::atomic<std::uint32_t> gave_up; // exchanged to 1 once, by its rank or, when that is dead, by a survivor
-    std::atomic<std::uint32_t> round;   // of shrinking, that it takes part in; written by its rank, read by all
-    std::uint64_t place;                // proposed; written by its rank before `decided`, like the members
+    atomic<std::uint32_t> gave_up; // exchanged to 1 once, by its rank or, when that is dead, by a survivor
+    atomic<std::uint32_t> round;   // of shrinking, that it takes part in; written by its rank, read by all
+    std::uint64_t place;           // proposed; written by its rank before `decided`, like the members
     std::uint64_t members[max_local_ranks / 64];
 };
 
@@ -96,10 +96,10 @@ struct links_layout {
 };
 
 struct links_control {
-    std::atomic<std::uint64_t> failed;              // written once by whoever notices first; read by all waits
-    alignas(64) std::atomic<std::int32_t> users;    // ranks that still hold this communicator
-    alignas(64) std::atomic<std::int32_t> attached; // ranks that have begun to use it
-    std::atomic<std::uint64_t> decided; // round of shrinking << 32 | rank whose proposal holds + 1; once a round
+    atomic<std::uint64_t> failed;              // written once by whoever notices first; read by all waits
+    alignas(64) atomic<std::int32_t> users;    // ranks that still hold this communicator
+    alignas(64) atomic<std::int32_t> attached; // ranks that have begun to use it
+    atomic<std::uint64_t> decided;             // round of shrinking << 32 | rank whose proposal holds + 1; once a round
 };
 
 class links {
@@ -216,8 +216,8 @@ public:
     }
 
     links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
-    failure failed() const { return failure(control().failed.load(std::memory_order_acquire)); }
-    void say_waiting(waiting_word w) { waiting_at(rank_).store(w.word, std::memory_order_relaxed); }
+    failure failed() const { return failure(control().failed.load(memory_order::acquire)); }
+    void say_waiting(waiting_word w) { waiting_at(rank_).store(w.word, memory_order::relaxed); }
     // Between hosts the word travels, so it names the end of the chain and goes out less often.
     void say_waiting_far(std::int64_t now, std::int64_t limit_ns, int for_rank) {
         const int late = find_late(now, waiting_word::fresh_ns(limit_ns), for_rank);
@@ -227,14 +227,12 @@ public:
         told_at_ns_ = now;
         remote_->say_waiting(late);
     }
-    waiting_word waiting(int of_rank) const {
-        return waiting_word(waiting_at(of_rank).load(std::memory_order_relaxed));
-    }
+    waiting_word waiting(int of_rank) const { return waiting_word(waiting_at(of_rank).load(memory_order::relaxed)); }
 
     // The first failure wins; everybody reports that one.
     void report(failure f) {
         std::uint64_t none = 0;
-        control().failed.compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+        control().failed.compare_exchange_strong(none, f.word, memory_order::acq_rel);
         if (remote_) remote_->settle();
     }
 
@@ -244,8 +242,8 @@ public:
     // Gives up one rank's share of this memory: its own at the end, or that of a dead rank while the own is still held.
     // True for the last share: nobody uses the memory any more.
     bool give_up_share(int of_rank) const {
-        if (!is_here(of_rank) || note(of_rank).gave_up.exchange(1, std::memory_order_acq_rel) != 0) return false;
-        return control().users.fetch_sub(1, std::memory_order_acq_rel) == 1;
+        if (!is_here(of_rank) || note(of_rank).gave_up.exchange(1, memory_order::acq_rel) != 0) return false;
+        return control().users.fetch_sub(1, memory_order::acq_rel) == 1;
     }
 
     struct traffic {
@@ -290,8 +288,8 @@ private:
             throw;
         }
     }
-    std::atomic<std::uint64_t>& waiting_at(int of_rank) const {
-        return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + page_bytes)[place_of(of_rank)];
+    atomic<std::uint64_t>& waiting_at(int of_rank) const {
+        return reinterpret_cast<atomic<std::uint64_t>*>(base_ + page_bytes)[place_of(of_rank)];
     }
 
     arena* arena_;

@@ -11,10 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <vector>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/transport/arena.hpp>
 
@@ -30,7 +30,7 @@ public:
     // and about a microsecond per peer; without descriptors (ulimit -n) peers are asked for by number.
     peer_watch(const arena& shared, int rank, int ranks) {
         for (int r = 0; r < ranks; ++r) {
-            const int pid = shared.header().pid[r].load(std::memory_order_relaxed);
+            const int pid = shared.header().pid[r].load(memory_order::relaxed);
             if (r == rank || (pid <= 0 && pid != arena_header::has_left) || pid == ::getpid()) continue;
             if (pid == arena_header::has_left) {
                 polled_.push_back({-1, 0, 0});
@@ -76,12 +76,12 @@ public:
 private:
     // Held during one question, and given back also when Counts throws.
     struct turn {
-        explicit turn(std::atomic_flag& f) : flag(f) {
-            while (flag.test_and_set(std::memory_order_acquire)) sched_yield();
+        explicit turn(atomic_flag& f) : flag(f) {
+            while (flag.test_and_set(memory_order::acquire)) sched_yield();
         }
         turn(const turn&) = delete;
-        ~turn() { flag.clear(std::memory_order_release); }
-        std::atomic_flag& flag;
+        ~turn() { flag.clear(memory_order::release); }
+        atomic_flag& flag;
     };
     struct peer {
         descriptor pidfd;
@@ -95,7 +95,7 @@ private:
         asking() = default;
         asking(asking&&) noexcept {}
         asking& operator=(asking&&) noexcept { return *this; }
-        std::atomic_flag flag;
+        atomic_flag flag;
     } asking_;
 };
 

@@ -7,11 +7,11 @@
 // and gives way when the higher one's connection comes. So there is one connection per pair, whoever was first.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/failure.hpp>
 #include <collx/transport/far_links.hpp>
@@ -29,7 +29,7 @@ public:
     ~remote_links() override {
         if (failed_ != nullptr) hub_->leave(*this);
     }
-    void begin(std::atomic<std::uint64_t>& failed) override {
+    void begin(atomic<std::uint64_t>& failed) override {
         failed_ = &failed;
         hub_->enter(*this);
     }
@@ -99,7 +99,7 @@ public:
     }
     [[gnu::cold]] void say_bye() override {
         const detail::turn_taken here(turn_);
-        const bool has_failed = failed_->load(std::memory_order_acquire) != 0;
+        const bool has_failed = failed_->load(memory_order::acquire) != 0;
         if (has_failed) settle_all();
         for (const int p : active_) stream_to(p).say_bye();
         (void)move_all();
@@ -270,7 +270,7 @@ private:
 
     // ------------------------------------------------------------------ moving
     bool move_all() {
-        const std::uint64_t failed = failed_->load(std::memory_order_acquire);
+        const std::uint64_t failed = failed_->load(memory_order::acquire);
         const bool is_thorough = (++looks_ & 127) == 0;
         if (!wanted_.empty() || !greeting_.empty() || is_thorough) {
             hub_->look(id_, [&](const detail::stream_hello& h, descriptor s, const detail::secret& session) {
@@ -342,7 +342,7 @@ private:
     }
     void report(failure f) {
         std::uint64_t none = 0;
-        failed_->compare_exchange_strong(none, f.word, std::memory_order_acq_rel);
+        failed_->compare_exchange_strong(none, f.word, memory_order::acq_rel);
     }
     bool is_flushed_or_stuck() {
         const detail::turn_taken here(turn_);
@@ -362,7 +362,7 @@ private:
     std::vector<int> members_;
     channel_shape shape_;
     int ports_;
-    std::atomic<std::uint64_t>* failed_ = nullptr;
+    atomic<std::uint64_t>* failed_ = nullptr;
     detail::turn turn_;
     std::vector<peer> peers_;
     std::vector<int> active_;   // with a connection

@@ -6,6 +6,7 @@
 
 #include <sys/uio.h>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 
 #include <collx/transport/detail/join_guest.hpp>
@@ -33,8 +34,8 @@ inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const d
     if (rank > 0) return detail::join_guest(job, rank, ranks, until, settings).join();
     if (ranks == 1) {
         auto alone = detail::make_sealed_arena(1, bytes);
-        alone->header().pid[0].store(::getpid(), std::memory_order_relaxed);
-        alone->header().arrived.store(1, std::memory_order_release);
+        alone->header().pid[0].store(::getpid(), memory_order::relaxed);
+        alone->header().arrived.store(1, memory_order::release);
         return alone;
     }
     detail::join_host host(job, ranks, until, settings);
@@ -44,7 +45,7 @@ inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const d
     } catch (const error& e) {
         host.refuse(e);
     }
-    shared->header().pid[0].store(::getpid(), std::memory_order_relaxed);
+    shared->header().pid[0].store(::getpid(), memory_order::relaxed);
     host.serve(*shared);
     return shared;
 }

@@ -9,12 +9,12 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
@@ -29,14 +29,14 @@ namespace detail {
 // Held for microseconds, by the thread that calls or by one that helps.
 class turn {
 public:
-    bool try_take() { return !held_.test_and_set(std::memory_order_acquire); }
+    bool try_take() { return !held_.test_and_set(memory_order::acquire); }
     void take() {
         while (!try_take()) ::sched_yield();
     }
-    void give() { held_.clear(std::memory_order_release); }
+    void give() { held_.clear(memory_order::release); }
 
 private:
-    std::atomic_flag held_ = ATOMIC_FLAG_INIT;
+    atomic_flag held_;
 };
 class turn_taken {
 public:

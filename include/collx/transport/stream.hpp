@@ -13,8 +13,7 @@
 // stop reading and no port waits for another. Knows no communicator: whoever has it open asks what it heard.
 #pragma once
 
-#include <atomic>
-
+#include <collx/core/atomic.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/detail/sealed_socket.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
@@ -127,7 +126,7 @@ private:
 
     bool has_message(int p) const {
         const std::uint64_t i = out_[p].queued;
-        return memory_.tx(p).slot(i).number.load(std::memory_order_acquire) == i + 1;
+        return memory_.tx(p).slot(i).number.load(memory_order::acquire) == i + 1;
     }
     bool has_messages() const {
         for (int p = 0; p < ports_; ++p)
@@ -160,7 +159,7 @@ private:
     void account(std::size_t bytes) {
         queue_.account(bytes, [this](const detail::stream_entry& e) {
             if (e.is_message)
-                memory_.tx(e.head.at_port).taken().store(++out_[e.head.at_port].sent, std::memory_order_release);
+                memory_.tx(e.head.at_port).taken().store(++out_[e.head.at_port].sent, memory_order::release);
             else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
         });
     }
@@ -275,7 +274,7 @@ private:
     void deliver() {
         incoming& i = in_[payload_port_];
         const std::uint64_t number = i.put++;
-        memory_.rx(payload_port_).slot(number).number.store(number + 1, std::memory_order_release);
+        memory_.rx(payload_port_).slot(number).number.store(number + 1, memory_order::release);
     }
     bool read_frames() {
         std::size_t at = 0;
@@ -308,7 +307,7 @@ private:
     bool is_wanted(const detail::stream_frame& f) const {
         if (is_settled_ || failure_ != 0) return false;
         const auto& wish = memory_.rx(f.at_port).landing();
-        return wish.number.load(std::memory_order_acquire) == in_[f.at_port].put + 1 && wish.bytes == f.bytes &&
+        return wish.number.load(memory_order::acquire) == in_[f.at_port].put + 1 && wish.bytes == f.bytes &&
                wish.tag == f.tag;
     }
     // False for what no end of this version says.

@@ -14,17 +14,17 @@
 // one end they are shorter than the ring.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include <collx/core/atomic.hpp>
 #include <collx/transport/arena.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 struct signal_line {
     static constexpr std::size_t inline_bytes = 120;
-    std::atomic<std::uint64_t> number; // written by its rank (release); read by all (acquire)
+    atomic<std::uint64_t> number; // written by its rank (release); read by all (acquire)
     std::byte payload[inline_bytes];
 };
 static_assert(sizeof(signal_line) == 2 * cache_line_bytes); // a pair that processors fetch together

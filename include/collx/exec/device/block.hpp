@@ -30,6 +30,7 @@ protected:
     COLLX_HD void take_counts() {
         const lane_control& c = *control(rank_);
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        COLLX_ROLLED
         for (unsigned k = t; k < max_ranks; k += step) {
             shared_.sent[k] = c.sent[k];
             shared_.received[k] = c.received[k];
@@ -46,6 +47,7 @@ protected:
         env_.sync_block();
         lane_control& c = *control(rank_);
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        COLLX_ROLLED
         for (unsigned k = t; k < max_ranks; k += step) {
             c.sent[k] = shared_.sent[k];
             c.received[k] = shared_.received[k];
@@ -59,6 +61,7 @@ protected:
     // next text has other signals, by which I would not hear of it.
     COLLX_HD void wait_for_neighbours() {
         bool failed = false;
+        COLLX_ROLLED
         for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
             failed |=
                 !wait_until(waits_for::neighbours, static_cast<int>(k), &control(rank_)->finished[k], shared_.calls);
@@ -67,6 +70,7 @@ protected:
     // After keep_counts, by all threads of the block.
     COLLX_HD void tell_neighbours() {
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        COLLX_ROLLED
         for (unsigned k = t; k < static_cast<unsigned>(ranks()); k += step)
             Env::store_release(&control(static_cast<int>(k))->finished[rank_], shared_.calls + 1);
         if (t == 0) control(rank_)->calls = shared_.calls + 1;
@@ -131,6 +135,7 @@ private:
         if (began == 0) began = now;
         if (now - began > args_.timeout_ns) {
             report(wait_state::timed_out, what, peer);
+            COLLX_ROLLED
             for (int k = 0; k < ranks(); ++k) Env::store_relaxed(&rank_words(args_.exchange[k])->abort, 1);
             return false;
         }

@@ -3,6 +3,7 @@
 // has done the same.
 #pragma once
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 
 #include <collx/transport/detail/join_packet.hpp>
@@ -42,7 +43,8 @@ public:
     }
 
 private:
-    static constexpr std::int64_t verdict_grace_ns = 250'000'000;
+    // On a busy machine rank 0 may not run for a while; if it ends, this end hears of it at once.
+    static constexpr std::int64_t verdict_grace_ns = 3'000'000'000;
 
     // One conversation. nullptr when rank 0 hung up before it said welcome.
     counted_ptr<arena> talk() {
@@ -88,8 +90,8 @@ private:
         try {
             auto shared = open_sealed_arena(static_cast<descriptor&&>(fd), welcome.number, rank_, ranks_);
             // Another pid namespace: the number means nothing to the others, so nobody may watch it.
-            shared->header().pid[rank_].store(welcome.pid == ::getpid() ? ::getpid() : -1, std::memory_order_relaxed);
-            shared->header().arrived.fetch_add(1, std::memory_order_acq_rel);
+            shared->header().pid[rank_].store(welcome.pid == ::getpid() ? ::getpid() : -1, memory_order::relaxed);
+            shared->header().arrived.fetch_add(1, memory_order::acq_rel);
             p.what = join_packet::kind::mapped;
             (void)send_packet(socket_.get(), &p, sizeof p);
             return shared;

@@ -4,6 +4,7 @@
 // nothing else.
 #pragma once
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 #include <cstdarg>
 #include <vector>
@@ -47,7 +48,7 @@ public:
             if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
         }
         listener_.close(); // before anybody can return and come back for another job of the same name
-        shared.header().arrived.fetch_add(1, std::memory_order_acq_rel);
+        shared.header().arrived.fetch_add(1, memory_order::acq_rel);
         join_packet done;
         done.what = join_packet::kind::done;
         for (const guest& g : guests_)
@@ -144,6 +145,8 @@ private:
             } else if (has_failed_) {
                 return false;
             } else if (!is_good) {
+                // Who leaves when the time is over has waited for the verdict for too long.
+                if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
                 fail_all(errc::peer_failed, g.rank, "rank %d (process %d) ended while the ranks were coming together",
                          g.rank, g.pid);
             } else if (p.what == join_packet::kind::failed) {

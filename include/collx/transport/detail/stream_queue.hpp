@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
@@ -41,9 +42,7 @@ public:
     channel_memory tx(int port) const { return {base_ + static_cast<std::size_t>(port) * 2 * shape_.bytes(), shape_}; }
     channel_memory rx(int port) const { return {tx(port).base + shape_.bytes(), shape_}; }
     // How many messages were taken here.
-    std::uint64_t taken(int port) const {
-        return base_ == nullptr ? 0 : rx(port).taken().load(std::memory_order_acquire);
-    }
+    std::uint64_t taken(int port) const { return base_ == nullptr ? 0 : rx(port).taken().load(memory_order::acquire); }
 
 private:
     std::size_t bytes() const { return static_cast<std::size_t>(ports_) * 2 * shape_.bytes(); }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Text made of pieces: joined({"rank ", rank, " of ", size}). One function for all places that make some, because a
+// sum of strings is compiled, with what throws away its parts, at each of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// What the piece was made of must outlive it; a number it keeps itself.
+class text_piece {
+public:
+    text_piece(std::string_view text) : text_(text.data()), bytes_(text.size()) {}
+    text_piece(const std::string& text) : text_(text.data()), bytes_(text.size()) {}
+    text_piece(const char* text) : text_piece(std::string_view(text)) {}
+    text_piece(bool yes) : text_piece(yes ? "1" : "0") {}
+    template <class Number>
+    requires std::is_integral_v<Number> text_piece(Number n) {
+        write(n < 0, n < 0 ? 0 - static_cast<std::uint64_t>(n) : static_cast<std::uint64_t>(n));
+    }
+    std::string_view text() const { return {text_, bytes_}; }
+    text_piece(const text_piece&) = delete;
+
+private:
+    [[gnu::noinline]] void write(bool is_negative, std::uint64_t n) {
+        char* at = digits_ + sizeof digits_;
+        do *--at = static_cast<char>('0' + n % 10);
+        while ((n /= 10) != 0);
+        if (is_negative) *--at = '-';
+        text_ = at;
+        bytes_ = static_cast<std::size_t>(digits_ + sizeof digits_ - at);
+    }
+    const char* text_ = nullptr;
+    std::size_t bytes_ = 0;
+    char digits_[20];
+};
+
+[[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<text_piece> pieces) {
+    std::size_t bytes = 0;
+    for (const text_piece& p : pieces) bytes += p.text().size();
+    std::string all;
+    all.reserve(bytes);
+    for (const text_piece& p : pieces) all.append(p.text());
+    return all;
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE
