@@ -77,10 +77,13 @@ protected:
     }
 
     // ------------------------------------------------------------------------------------------ waiting
-    // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once.
-    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least) {
+    // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once; `seen`
+    // is what that found. A later look may find more, but nothing that it could rely on.
+    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least,
+                             std::uint64_t* seen = nullptr) {
         if (!poll(what, peer, [&] { return Env::load_relaxed(word) >= least; })) return false;
-        Env::load_acquire(word);
+        const std::uint64_t found = Env::load_acquire(word);
+        if (seen != nullptr) *seen = found;
         return true;
     }
     // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the

@@ -29,9 +29,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::channel(const s
     if (receives && !flagged && env_.index() == 0)
         failed = !wait_until(waits_for::message, s.peer_from, &control(rank_)->tail[s.peer_from], in_number + 1);
     if (sends && env_.index() == second && out_number >= shared_.drained[s.peer_to] + args_.shape.slots) {
-        const std::uint64_t* head = &control(rank_)->head[s.peer_to];
-        failed = failed || !wait_until(waits_for::room, s.peer_to, head, out_number + 1 - args_.shape.slots);
-        shared_.drained[s.peer_to] = Env::load_relaxed(head); // read by this thread alone
+        failed = failed || !wait_until(waits_for::room, s.peer_to, &control(rank_)->head[s.peer_to],
+                                       out_number + 1 - args_.shape.slots, &shared_.drained[s.peer_to]);
     }
     stop_if(env_.any(failed));
     if (this->has_stopped()) return;
