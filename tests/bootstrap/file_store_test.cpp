@@ -122,7 +122,7 @@ TEST_CASE("processes that die while they add leave neither a lock nor half a num
                 return 0;
             });
         const std::int64_t before = sum;
-        for (const auto until = soon(); s.add("n", 0) < before + 3 && !until.passed();) ::usleep(1000);
+        for (const auto until = soon(); std::stoll(s.get("n", soon())) < before + 3 && !until.passed();) ::usleep(1000);
         ::usleep(static_cast<unsigned>(round * 700));
         for (int i = 0; i < 3; ++i) ::kill(p.pid(i), SIGKILL);
         p.wait();

@@ -162,3 +162,25 @@ TEST_CASE("results that go past the caches are the same") {
             }
         }
 }
+
+TEST_CASE("large results go past the caches, by what all ranks of the host keep together") {
+    constexpr std::size_t mib = (std::size_t{1} << 20) / sizeof(float);
+    std::vector<float> memory(17 * mib);
+    const auto streams = [&](std::size_t elems, int ranks, bool in_place, auto op) {
+        return make<float>(collx::view(memory.data(), elems),
+                           collx::view(memory.data() + (in_place ? 0 : elems), elems), op, ranks)
+            .streams();
+    };
+    const collx::no_op moves;
+    CHECK((streams(4 * mib, 2, false, moves) && !streams(2 * mib, 2, false, moves)));
+    CHECK((streams(2 * mib, 4, false, moves) && !streams(1 * mib, 4, false, moves)));
+    CHECK((streams(1 * mib, 8, false, moves) && !streams(mib / 2, 8, false, moves)));
+    CHECK((streams(1 * mib, 64, false, moves) && !streams(mib / 2, 64, false, moves))); // they have more caches
+    CHECK(streams(1 * mib - 100, 8, false, moves)); // an all_to_all_v is seldom round
+    CHECK((streams(16 * mib, 2, true, moves) && !streams(8 * mib, 2, true, moves)));
+    CHECK((streams(4 * mib, 8, true, moves) && !streams(2 * mib, 8, true, moves)));
+    CHECK((streams(8 * mib, 8, true, collx::plus{}) && !streams(4 * mib, 8, true, collx::plus{})));
+    auto m = make<float>(collx::view(memory.data(), 4 * mib), collx::view(memory.data() + 4 * mib, 4 * mib), moves);
+    m.stay_in_caches();
+    CHECK(!m.streams());
+}

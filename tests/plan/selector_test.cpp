@@ -132,3 +132,21 @@ TEST_CASE("two ranks on two hosts exchange everything up to half a MiB, more of 
     CHECK(chosen(two, 512 * 1024 + 4) == &two.cache.bind(algo::ring_all_reduce{}, 0));
     CHECK(chosen(four, 32 * 1024 + 4) == &four.cache.bind(algo::halving_doubling_all_reduce{}, 0));
 }
+
+TEST_CASE("few steps between hosts: halving among 2^k ranks up to half a MiB, short broadcasts of few from the root") {
+    rank three(1, 3), four(1, 4), five(1, 5);
+    const auto scatters = [](rank& me, std::size_t bytes) {
+        return &collx::select<collective::reduce_scatter>(me.cache,
+                                                          {.bytes = bytes, .ranks = me.net.size(), .windows = false});
+    };
+    CHECK(scatters(four, 512 * 1024) == &four.cache.bind(algo::halving_reduce_scatter{}, 0));
+    CHECK(scatters(four, 512 * 1024 + 16) == &four.cache.bind(algo::ring_reduce_scatter{}, 0));
+    CHECK(scatters(three, 64 * 1024) == &three.cache.bind(algo::ring_reduce_scatter{}, 0));
+    const auto casts = [](rank& me, std::size_t bytes) {
+        return &collx::select<collective::broadcast>(
+            me.cache, {.bytes = bytes, .ranks = me.net.size(), .root = 2, .windows = false});
+    };
+    CHECK(casts(four, 16 * 1024) == &four.cache.bind(algo::linear_broadcast{.root = 2}, 0));
+    CHECK(casts(four, 64 * 1024) == &four.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
+    CHECK(casts(five, 16 * 1024) == &five.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
+}

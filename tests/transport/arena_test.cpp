@@ -7,6 +7,9 @@
 #include <collx/transport/memory.hpp>
 #include <collx/transport/shm.hpp>
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+
 #include <map>
 #include <thread>
 #include <vector>
@@ -15,6 +18,7 @@
 #include <rapidcheck.h>
 
 #include "support/processes.hpp"
+#include "support/skip.hpp"
 #include "transport/shm_support.hpp"
 
 using namespace collx;
@@ -253,4 +257,21 @@ TEST_CASE("reserving succeeds under a storm of signals") {
     ::timer_delete(timer);
     ::sigaction(SIGALRM, &before, nullptr);
     a->give_back(at, bytes);
+}
+
+TEST_CASE("what is populated is written without a fault") {
+    auto a = detail::make_sealed_arena(1, small);
+    constexpr std::size_t bytes = std::size_t{1} << 20, pages = bytes / page_bytes;
+    const std::uint64_t at = a->take(bytes), other = a->take(page_bytes);
+    a->reserve(at, bytes), a->reserve(other, page_bytes);
+    if (::madvise(a->at(other), page_bytes, MADV_POPULATE_WRITE) != 0) {
+        collx_test::skip("this kernel does not populate memory on advice (MADV_POPULATE_WRITE)");
+        return;
+    }
+    a->populate(at, bytes);
+    rusage before, after;
+    ::getrusage(RUSAGE_THREAD, &before);
+    for (std::size_t i = 0; i < pages; ++i) *(a->at(at + i * page_bytes)) = std::byte{1};
+    ::getrusage(RUSAGE_THREAD, &after);
+    CHECK(after.ru_minflt - before.ru_minflt < static_cast<long>(pages / 8)); // else one a page
 }

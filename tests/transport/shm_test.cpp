@@ -161,6 +161,24 @@ TEST_CASE("ranks that do not come are named on all ranks that did, when the time
     }
 }
 
+TEST_CASE("a rank 0 that is not scheduled when the time is over still says who is missing") {
+    const std::string job = fresh_job();
+    processes p;
+    for (const int r : {0, 1}) p.start(r, [&] { return join_and_leave(job, r, 3, 1500); });
+    REQUIRE(wait_for_guests(job, 1));
+    ::usleep(200'000); // for their words
+    ::kill(p.pid(0), SIGSTOP);
+    ::usleep(2'000'000); // its guest has waited in vain for 0.7 s
+    ::kill(p.pid(0), SIGCONT);
+    p.wait();
+    for (const int r : {0, 1}) {
+        INFO("rank " << r << ": " << p[r].what);
+        CHECK(p[r].code == errc::timeout);
+        CHECK(p[r].peer == 2);
+        CHECK(p[r].says("1 of 3 ranks did not come: 2"));
+    }
+}
+
 TEST_CASE("the most impatient rank ends the waiting of all") {
     const std::string job = fresh_job();
     processes p;

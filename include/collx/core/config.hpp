@@ -28,8 +28,11 @@
 // Put before a loop of a fixed, small number of turns whose array must live in registers.
 #if defined(__CUDACC__)
 #define COLLX_UNROLL _Pragma("unroll")
+// Before a loop that a kernel's compiler would otherwise repeat four times for nothing.
+#define COLLX_ROLLED _Pragma("unroll 1")
 #else
 #define COLLX_UNROLL _Pragma("GCC unroll 16")
+#define COLLX_ROLLED
 #endif
 
 // Functions that a program compiles with everything else, or, where COLLX_COMPILED is defined for all of it (the target

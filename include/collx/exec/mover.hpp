@@ -42,6 +42,7 @@ public:
     // Where results are sent on from where they lie, they had better stay in the caches. What is only copied from the
     // user's input to the output is sent from the input, if at all.
     void stay_in_caches() { streams_ = false; }
+    bool streams() const { return streams_; } // whether results go past the caches
     void set_tmp(std::byte* p) { tmp_ = reinterpret_cast<acc_type*>(p); }
     void set_ranks(int contributors) { ranks_ = contributors; }
     const In& input() const { return in_; }

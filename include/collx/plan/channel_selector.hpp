@@ -27,6 +27,9 @@ inline constexpr std::size_t long_message_bytes = 32 * 1024;
 // for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
 // a broadcast down a tree, before a chain's overlap pays.
 inline constexpr std::size_t few_steps_bytes = 512 * 1024;
+// Up to so many ranks the root of a short broadcast sends to each: nobody has to pass anything on.
+inline constexpr int few_ranks = 4;
+constexpr bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 } // namespace detail
 
 template <collective C>
@@ -39,8 +42,7 @@ bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
         // worth more than the half of the sum that it repeats.
         if (!is_long || (p.ranks == 2 && p.bytes <= detail::few_steps_bytes))
             return cache.bind(algo::recursive_doubling_all_reduce{}, p.at_port);
-        const bool is_power = (p.ranks & (p.ranks - 1)) == 0;
-        if (p.ordered || (is_power && p.bytes <= detail::few_steps_bytes))
+        if (p.ordered || (detail::is_power_of_two(p.ranks) && p.bytes <= detail::few_steps_bytes))
             return cache.bind(algo::halving_doubling_all_reduce{}, p.at_port);
         return cache.bind(algo::ring_all_reduce{}, p.at_port);
     } else if constexpr (C == collective::reduce) {
@@ -49,13 +51,16 @@ bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
     } else if constexpr (C == collective::broadcast) {
         if (p.bytes > detail::few_steps_bytes && p.ranks > 2)
             return cache.bind(algo::chain_broadcast{.root = p.root}, p.at_port);
+        if (!is_long && p.ranks <= detail::few_ranks)
+            return cache.bind(algo::linear_broadcast{.root = p.root}, p.at_port);
         return cache.bind(algo::binomial_broadcast{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::all_gather) {
         if (p.bytes > 4 * detail::long_message_bytes) return cache.bind(algo::ring_all_gather{}, p.at_port);
         return cache.bind(algo::bruck_all_gather{}, p.at_port);
     } else if constexpr (C == collective::reduce_scatter) {
         if (p.ordered) return cache.bind(algo::pairwise_reduce_scatter{}, p.at_port);
-        if (!is_long) return cache.bind(algo::halving_reduce_scatter{}, p.at_port);
+        if (!is_long || (detail::is_power_of_two(p.ranks) && p.bytes <= detail::few_steps_bytes))
+            return cache.bind(algo::halving_reduce_scatter{}, p.at_port);
         return cache.bind(algo::ring_reduce_scatter{}, p.at_port);
     } else if constexpr (C == collective::gather) {
         return cache.bind(algo::linear_gather{.root = p.root}, p.at_port);

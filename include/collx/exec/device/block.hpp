@@ -30,6 +30,7 @@ protected:
     COLLX_HD void take_counts() {
         const lane_control& c = *control(rank_);
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        COLLX_ROLLED
         for (unsigned k = t; k < max_ranks; k += step) {
             shared_.sent[k] = c.sent[k];
             shared_.received[k] = c.received[k];
@@ -46,6 +47,7 @@ protected:
         env_.sync_block();
         lane_control& c = *control(rank_);
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        COLLX_ROLLED
         for (unsigned k = t; k < max_ranks; k += step) {
             c.sent[k] = shared_.sent[k];
             c.received[k] = shared_.received[k];
@@ -59,6 +61,7 @@ protected:
     // next text has other signals, by which I would not hear of it.
     COLLX_HD void wait_for_neighbours() {
         bool failed = false;
+        COLLX_ROLLED
         for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
             failed |=
                 !wait_until(waits_for::neighbours, static_cast<int>(k), &control(rank_)->finished[k], shared_.calls);
@@ -67,16 +70,20 @@ protected:
     // After keep_counts, by all threads of the block.
     COLLX_HD void tell_neighbours() {
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
+        COLLX_ROLLED
         for (unsigned k = t; k < static_cast<unsigned>(ranks()); k += step)
             Env::store_release(&control(static_cast<int>(k))->finished[rank_], shared_.calls + 1);
         if (t == 0) control(rank_)->calls = shared_.calls + 1;
     }
 
     // ------------------------------------------------------------------------------------------ waiting
-    // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once.
-    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least) {
+    // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once; `seen`
+    // is what that found. A later look may find more, but nothing that it could rely on.
+    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least,
+                             std::uint64_t* seen = nullptr) {
         if (!poll(what, peer, [&] { return Env::load_relaxed(word) >= least; })) return false;
-        Env::load_acquire(word);
+        const std::uint64_t found = Env::load_acquire(word);
+        if (seen != nullptr) *seen = found;
         return true;
     }
     // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
@@ -131,6 +138,7 @@ private:
         if (began == 0) began = now;
         if (now - began > args_.timeout_ns) {
             report(wait_state::timed_out, what, peer);
+            COLLX_ROLLED
             for (int k = 0; k < ranks(); ++k) Env::store_relaxed(&rank_words(args_.exchange[k])->abort, 1);
             return false;
         }

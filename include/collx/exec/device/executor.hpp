@@ -99,6 +99,7 @@ private:
         if (args_.skips_signals) return;
         if constexpr (multicasts) Env::fence_alias();
         env_.sync();
+        COLLX_ROLLED
         for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
             Env::store_release(&control(static_cast<int>(k))->signal[index][rank_], base_ + turn_ + 1);
     }
@@ -109,6 +110,7 @@ private:
         const std::uint64_t* words = control(rank_)->signal[s.index];
         bool failed = false;
         if (s.peer_from == sched::all_ranks) {
+            COLLX_ROLLED
             for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
                 failed |= !wait_until(waits_for::signal, static_cast<int>(k), words + k, least);
         } else if (env_.index() == 0) {
@@ -130,6 +132,7 @@ private:
         if constexpr (V > 1 || flagged) {
             using held = decltype(load(packed(), 0u, 0u));
             if constexpr (U > 1) {
+                COLLX_ROLLED
                 for (; i + (U - 1) * step < whole; i += U * step) {
                     held h[U];
                     COLLX_UNROLL
@@ -138,18 +141,21 @@ private:
                     for (int u = 0; u < U; ++u) finish(packed(), i + static_cast<unsigned>(u) * step, V, h[u]);
                 }
             }
+            COLLX_ROLLED
             for (; i < whole; i += step) {
                 held h = load(packed(), i, static_cast<unsigned>(V));
                 finish(packed(), i, static_cast<unsigned>(V), h);
             }
         }
         if constexpr (flagged) {
+            COLLX_ROLLED
             for (; i < packs; i += step) {
                 const unsigned first = i * V, m = first + V <= elems ? V : first < elems ? elems - first : 0;
                 auto h = load(partial(), i, m);
                 finish(partial(), i, m, h);
             }
         } else {
+            COLLX_ROLLED
             for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step) {
                 auto h = load(single(), i, 1u);
                 finish(single(), i, 1u, h);
@@ -203,6 +209,7 @@ private:
         return l;
     }
     COLLX_HD bool has_elements(const sched::ref& r) const {
+        COLLX_ROLLED
         for (int i = 0; i < r.chunks.count; ++i)
             if (args_.cuts.size(r.where == place::out, rank_, r.chunks.at(i, args_.chunks)) >
                 piece_ * args_.piece_elems)
@@ -243,6 +250,7 @@ private:
     // Old words must not come to carry the right flag after 2^32 messages: now and then a whole cell is written.
     COLLX_HD void refresh(std::byte* to, std::size_t bytes, unsigned packs, std::uint32_t flag) const {
         if (flag % refresh_period >= 2 * args_.shape.slots) return;
+        COLLX_ROLLED
         for (auto i = packs + env_.index(); (i + 1) * stride <= bytes; i += env_.threads())
             store_packet<Env>(to + i * stride, wire_pack{}, flag);
     }
@@ -275,6 +283,9 @@ private:
             fast = (!reads || ex.is_aligned_at(s.src.where, from)) && (!keeps || ex.is_aligned_at(s.dst.where, to));
         }
     };
+    template <sched::action What, class W>
+    COLLX_HD wire_pack through(const sched::step& s, const operands_of<What>& x, unsigned p, unsigned m,
+                               const wire_pack& w);
     COLLX_HD void copy(const sched::step& s);
     COLLX_HD void push(const sched::step& s, int chunk, part from);
     COLLX_HD void get(const sched::step& s);

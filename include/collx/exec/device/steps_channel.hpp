@@ -29,9 +29,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::channel(const s
     if (receives && !flagged && env_.index() == 0)
         failed = !wait_until(waits_for::message, s.peer_from, &control(rank_)->tail[s.peer_from], in_number + 1);
     if (sends && env_.index() == second && out_number >= shared_.drained[s.peer_to] + args_.shape.slots) {
-        const std::uint64_t* head = &control(rank_)->head[s.peer_to];
-        failed = failed || !wait_until(waits_for::room, s.peer_to, head, out_number + 1 - args_.shape.slots);
-        shared_.drained[s.peer_to] = Env::load_relaxed(head); // read by this thread alone
+        failed = failed || !wait_until(waits_for::room, s.peer_to, &control(rank_)->head[s.peer_to],
+                                       out_number + 1 - args_.shape.slots, &shared_.drained[s.peer_to]);
     }
     stop_if(env_.any(failed));
     if (this->has_stopped()) return;
@@ -43,6 +42,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::channel(const s
     const std::byte* rx = receives ? slot_of(rank_, s.peer_from, in_number) : nullptr;
     std::byte* tx = sends ? slot_of(s.peer_to, rank_, out_number) : nullptr;
     std::size_t at = 0;
+    COLLX_ROLLED
     for (int i = 0; i < shape.chunks.count; ++i) {
         const std::size_t n = local(shape.where, shape.chunks.at(i, args_.chunks)).count;
         if (n == 0) continue;
@@ -95,25 +95,46 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::transfer(const 
     constexpr bool receives = (What & sched::recv) != 0, sends = (What & sched::send) != 0;
     using operands = operands_of<What>;
     const operands x(*this, s, i);
-    each_pack<unroll>(
-        x.count, x.fast,
-        [&](auto w, unsigned p, unsigned m) {
-            using W = decltype(w);
-            struct {
-                acc_of<W> got, own;
-            } h{};
-            if constexpr (receives && flagged)
-                h.got = access::from_wire(receive_words(rx + p * stride, rx_flag, s.peer_from));
-            else if constexpr (receives) h.got = access::from_wire(this->template load_wire<W>(rx, p));
-            if constexpr (operands::reads) h.own = this->template read<W>(s.src.where, x.from, p, m);
-            return h;
-        },
-        [&](auto w, unsigned p, unsigned m, const auto& h) {
-            using W = decltype(w);
-            const auto acc = this->template work<What, W>(s, x.to, p, m, h.got, h.own);
-            if constexpr (sends && flagged) store_packet<Env>(tx + p * stride, access::to_wire(acc), tx_flag);
-            else if constexpr (sends) this->template store_wire<W>(tx, p, acc);
-        });
+    if constexpr (words) { // one wait for whole packs and the tail
+        const unsigned elems = static_cast<unsigned>(x.count), packs = packs_of(x.count),
+                       whole = x.fast ? elems / V : 0;
+        COLLX_ROLLED
+        for (unsigned p = env_.index(); p < packs; p += env_.threads()) {
+            wire_pack w{};
+            if constexpr (receives) w = receive_words(rx + p * stride, rx_flag, s.peer_from);
+            if (p < whole) w = this->template through<What, packed>(s, x, p, V, w);
+            else w = this->template through<What, partial>(s, x, p, elems - p * V < V ? elems - p * V : V, w);
+            if constexpr (sends) store_packet<Env>(tx + p * stride, w, tx_flag);
+        }
+    } else {
+        each_pack<unroll>(
+            x.count, x.fast,
+            [&](auto w, unsigned p, unsigned m) {
+                using W = decltype(w);
+                struct {
+                    acc_of<W> got, own;
+                } h{};
+                if constexpr (receives) h.got = access::from_wire(this->template load_wire<W>(rx, p));
+                if constexpr (operands::reads) h.own = this->template read<W>(s.src.where, x.from, p, m);
+                return h;
+            },
+            [&](auto w, unsigned p, unsigned m, const auto& h) {
+                using W = decltype(w);
+                const auto acc = this->template work<What, W>(s, x.to, p, m, h.got, h.own);
+                if constexpr (sends) this->template store_wire<W>(tx, p, acc);
+            });
+    }
+}
+
+// A pack of the wire as it comes and as it goes.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <sched::action What, class W>
+COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::wire_pack
+executor<Env, Algorithm, Types, Protocol, Groups>::through(const sched::step& s, const operands_of<What>& x, unsigned p,
+                                                           unsigned m, const wire_pack& w) {
+    acc_pack own{};
+    if constexpr (operands_of<What>::reads) own = this->template read<W>(s.src.where, x.from, p, m);
+    return access::to_wire(this->template work<What, W>(s, x.to, p, m, access::from_wire(w), own));
 }
 
 // The same in lines of 128 bytes. The threads of a line go through the loop together: they look at one flag.
@@ -129,10 +150,10 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::transfer_lines(
         "wide. Use packet_protocol or simple_protocol.");
     constexpr bool receives = (What & sched::recv) != 0, sends = (What & sched::send) != 0;
     constexpr unsigned team = Env::line_threads, cells = line_cells / team; // of a line, that this thread moves
-    using operands = operands_of<What>;
-    const operands x(*this, s, i);
+    const operands_of<What> x(*this, s, i);
     const unsigned elems = static_cast<unsigned>(x.count), packs = packs_of(x.count), whole = x.fast ? elems / V : 0;
     const unsigned me = env_.index() % team, pairs = pairs_of(x.count);
+    COLLX_ROLLED
     for (unsigned q = env_.index() / team; q < pairs; q += env_.threads() / team) {
         unit16 got[2][cells] = {}, next[2][cells] = {};
         if constexpr (receives) {
@@ -148,18 +169,12 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::transfer_lines(
             if (is_last && line == 1) continue;
             const unsigned p = q * pair_packs + (is_last ? pair_packs - 1 : line * (line_cells - 1) + cell);
             unit16 raw = is_last ? unit16{got[0][c].low, got[1][c].low} : got[line][c];
-            const auto run = [&](auto kind, unsigned m) {
-                using W = decltype(kind);
-                wire_pack w;
-                __builtin_memcpy(static_cast<void*>(&w), &raw, sizeof raw);
-                acc_pack own{};
-                if constexpr (operands::reads) own = this->template read<W>(s.src.where, x.from, p, m);
-                const acc_pack acc = this->template work<What, W>(s, x.to, p, m, access::from_wire(w), own);
-                w = access::to_wire(acc);
-                __builtin_memcpy(&raw, static_cast<const void*>(&w), sizeof raw);
-            };
-            if (p < whole) run(packed(), V);
-            else if (p < packs) run(partial(), p * V + V <= elems ? V : elems - p * V);
+            wire_pack w{};
+            __builtin_memcpy(static_cast<void*>(&w), &raw, sizeof raw);
+            if (p < whole) w = this->template through<What, packed>(s, x, p, V, w);
+            else if (p < packs)
+                w = this->template through<What, partial>(s, x, p, elems - p * V < V ? elems - p * V : V, w);
+            __builtin_memcpy(&raw, static_cast<const void*>(&w), sizeof raw);
             if (is_last) {
                 next[0][c] = {raw.low, tx_flag};
                 next[1][c] = {raw.high, tx_flag};

@@ -22,6 +22,7 @@ inline constexpr bool may_push_v = [] {
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::copy(const sched::step& s) {
+    COLLX_ROLLED
     for (int c = 0; c < s.src.chunks.count; ++c) {
         const int to_chunk = s.dst.chunks.at(c, args_.chunks);
         const part from = local(s.src.where, s.src.chunks.at(c, args_.chunks));
@@ -64,15 +65,18 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sche
         [&](auto w, unsigned p, unsigned m) { return this->template read<decltype(w)>(s.src.where, from.at, p, m); },
         [&](auto, unsigned p, unsigned, const acc_pack& acc) {
             const wire_pack w = access::to_wire(acc);
+            COLLX_ROLLED
             for (int k = first; k < last; ++k)
                 if (k != rank_) store_packet<Env>(packets_at(k, rank_) + p * stride, w, window_flag());
         });
+    COLLX_ROLLED
     for (int k = first; k < last; ++k)
         if (k != rank_) refresh(packets_at(k, rank_), args_.shape.packet_bytes, packs_of(from.count), window_flag());
 }
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::get(const sched::step& s) {
+    COLLX_ROLLED
     for (int c = 0; c < s.dst.chunks.count; ++c) {
         const int peer = s.peer_from, chunk = s.src.chunks.at(c, args_.chunks);
         const part to = local(s.dst.where, s.dst.chunks.at(c, args_.chunks));
@@ -123,11 +127,13 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                   "multicasts elements whose size divides 16. Use simple_protocol.");
     const bool from_window = sched::is_window(s.src.where);
     const bool by_switch = multicasts && !from_window && s.peer_to - s.peer_from == ranks();
+    COLLX_ROLLED
     for (int c = 0; c < s.dst.chunks.count; ++c) {
         const int chunk = s.src.chunks.at(c, args_.chunks), to_chunk = s.dst.chunks.at(c, args_.chunks);
         const std::size_t in_at = local(place::in, chunk).at;
         const part to = local(s.dst.where, to_chunk);
         bool fast = is_aligned_at(s.dst.where, to.at) && is_aligned_at(place::in, in_at);
+        COLLX_ROLLED
         for (int k = 0; k < ranks(); ++k) {
             if (!from_window) fast = fast && access::in_is_aligned(args_.rank(k), in_at);
             if (ToAll) fast = fast && access::out_is_aligned(args_.rank(k), to.at);
@@ -151,6 +157,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             if constexpr (ToAll && multicasts && W::is_aligned) {
                 Env::template store_all<Types>(this->args_, first, access::to_wire(acc));
             } else if constexpr (ToAll) {
+                COLLX_ROLLED
                 for (int k = 0; k < this->ranks(); ++k)
                     access::template write_out<W>(this->args_.rank(k), first, m, acc);
             } else {
@@ -179,6 +186,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 }
                 acc[u] = operand(w, s.peer_from, p, m);
             }
+            COLLX_ROLLED
             for (int k = s.peer_from + 1; k < s.peer_to && !is_reduced; ++k) {
                 acc_of<W> next[U];
                 COLLX_UNROLL
@@ -194,17 +202,22 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         const unsigned all = packs_of(to.count), whole = fast ? elems / V : 0;
         unsigned i = env_.index();
         if constexpr (V > 1 || flagged) {
-            if constexpr (unroll > 1)
+            if constexpr (unroll > 1) {
+                COLLX_ROLLED
                 for (; i + (unroll - 1) * step < whole; i += unroll * step)
                     accesses(packed(), std::integral_constant<int, unroll>{}, i, step, V);
+            }
+            COLLX_ROLLED
             for (; i < whole; i += step) accesses(packed(), one{}, i, step, V);
         }
         if constexpr (flagged) {
+            COLLX_ROLLED
             for (; i < all; i += step) {
                 const unsigned first = i * V, m = first + V <= elems ? V : first < elems ? elems - first : 0;
                 accesses(partial(), one{}, i, step, m);
             }
         } else {
+            COLLX_ROLLED
             for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step)
                 accesses(single(), one{}, i, step, 1);
         }

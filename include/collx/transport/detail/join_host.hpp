@@ -145,6 +145,8 @@ private:
             } else if (has_failed_) {
                 return false;
             } else if (!is_good) {
+                // Who leaves when the time is over has waited for the verdict for too long.
+                if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
                 fail_all(errc::peer_failed, g.rank, "rank %d (process %d) ended while the ranks were coming together",
                          g.rank, g.pid);
             } else if (p.what == join_packet::kind::failed) {
