@@ -115,14 +115,20 @@ TEST_CASE("a rank killed within a large call is named by everybody") {
 
 TEST_CASE("a stopped rank is named by everybody when their time is over") {
     stopwatch watch{"SIGSTOP across hosts, time-out 8 s"};
-    std::deque<running> cells; // they wait side by side, but begin one after the other
+    // Some begin one after the other and wait side by side; all of them would not get to say in time that they wait.
+    std::deque<running> cells;
     const auto stop = [](auto&, auto&) { ::kill(::getpid(), SIGSTOP); };
+    const auto end_all = [&] {
+        for (auto& c : cells) end_cell(c, collx::errc::timeout, watch, 128 + SIGKILL);
+        cells.clear();
+    };
     each_cell(3, [&](const cell& c) {
         auto& run = cells.emplace_back(c);
         start_cell(run, collx::errc::timeout, stop, 128 + SIGKILL);
         for (int i = 0; i < 30'000 && run.page->struck_ns == 0; ++i) ::usleep(1000);
+        if (cells.size() == 5) end_all();
     });
-    for (auto& c : cells) end_cell(c, collx::errc::timeout, watch, 128 + SIGKILL);
+    end_all();
 }
 
 TEST_CASE("a rank that ends without a goodbye is named by everybody") {

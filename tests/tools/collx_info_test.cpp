@@ -113,7 +113,7 @@ TEST_CASE("an environment that contradicts itself is an error with a remedy") {
 TEST_CASE("the address that other hosts reach this rank at, and why it is that one") {
     std::string info;
     if (!collx_test::find_program("collx_info", info)) return;
-    const std::string job = "env -i COLLX_RANK=0 COLLX_SIZE=2 COLLX_LOCAL_SIZE=1 COLLX_STORE=tcp:127.0.0.1:5000 ";
+    const std::string job = "env -i COLLX_RANK=0 COLLX_SIZE=2 COLLX_STORE=tcp:127.0.0.1:5000 ";
     const auto net = run_program(info, "--quick", job + "COLLX_ADDRESS=127.0.0.0/8");
     INFO(net.out << net.err);
     CHECK(net.status == 0);

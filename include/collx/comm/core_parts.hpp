@@ -68,18 +68,21 @@ COLLX_ONCE void communicator_core::leave() {
 
 COLLX_ONCE int communicator_core::find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
     const std::int64_t fresh_ns = waiting_word::fresh_ns(limit);
-    if (!net.is_one_host()) return net.find_late(now, fresh_ns, waiting_for);
     int r = waiting_for;
-    for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
-        const waiting_word w = net.waiting(r);
-        if (now - w.said_at_ns() > fresh_ns) return r;
-        r = w.peer();
+    if (!net.is_one_host()) { // each says the end of its own chain
+        if (r = net.find_late(now, fresh_ns, waiting_for); r >= 0 || waiting_for < 0) return r;
+    } else {
+        for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
+            const waiting_word w = net.waiting(r);
+            if (now - w.said_at_ns() > fresh_ns) return r;
+            r = w.peer();
+        }
     }
     // In a circle. Strands wait for several ranks and have named others: the only one that says nothing, if there is
     // one.
     int silent = -1;
     for (int other = 0; other < net.size(); ++other) {
-        if (other == net.rank() || now - net.waiting(other).said_at_ns() <= fresh_ns) continue;
+        if (other == net.rank() || now - net.heard_waiting(other).said_at_ns <= fresh_ns) continue;
         if (silent >= 0) return -1;
         silent = other;
     }

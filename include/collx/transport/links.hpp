@@ -154,19 +154,19 @@ public:
     void announce_failure() {
         if (remote_) remote_->announce_failure();
     }
-    // The rank at the end of the chain of those who wait, as far as it has said so within `fresh_ns`.
+    // What a rank last said of its waiting, and when.
+    far_links::waiting heard_waiting(int of_rank) const {
+        if (!is_here(of_rank)) return remote_->heard_waiting(of_rank);
+        const waiting_word w = waiting(of_rank);
+        return {w.said_at_ns(), w.peer()};
+    }
+    // The rank at the end of the chain of those who wait, as far as it has said so within `fresh_ns`. -1: the chain
+    // comes back to this rank, or ends at one that waits for nobody in particular.
     int find_late(std::int64_t now, std::int64_t fresh_ns, int waiting_for) const {
         if (waiting_for < 0 || waiting_for == rank_) return waiting_for;
-        std::int64_t said = 0;
-        int late = -1;
-        if (is_here(waiting_for)) {
-            const waiting_word w = waiting(waiting_for);
-            said = w.said_at_ns(), late = w.peer();
-        } else {
-            const auto w = remote_->heard_waiting(waiting_for);
-            said = w.said_at_ns, late = w.for_rank;
-        }
-        return now - said > fresh_ns || late < 0 || late >= size_ || late == rank_ ? waiting_for : late;
+        const auto w = heard_waiting(waiting_for);
+        if (now - w.said_at_ns > fresh_ns || w.for_rank >= size_) return waiting_for;
+        return w.for_rank == rank_ ? -1 : w.for_rank;
     }
 
     // A new window. Collective: ranks create windows in the same order, so they agree on the place without a word.
@@ -220,7 +220,7 @@ public:
     void say_waiting(waiting_word w) { waiting_at(rank_).store(w.word, memory_order::relaxed); }
     // Between hosts the word travels, so it names the end of the chain and goes out less often.
     void say_waiting_far(std::int64_t now, std::int64_t limit_ns, int for_rank) {
-        const int late = find_late(now, waiting_word::fresh_ns(limit_ns), for_rank);
+        const int end = find_late(now, waiting_word::fresh_ns(limit_ns), for_rank), late = end < 0 ? for_rank : end;
         say_waiting(waiting_word(now, late));
         const std::int64_t pause_ns = limit_ns / 64 < 1'000'000'000 ? limit_ns / 64 : 1'000'000'000;
         if (now - told_at_ns_ < pause_ns) return;
