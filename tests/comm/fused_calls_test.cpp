@@ -227,6 +227,33 @@ TEST_CASE("several calls are one launch") {
         }
 }
 
+// The root of a broadcast puts ahead and hears of nobody: it must not do so over what others still read of the call
+// before.
+TEST_CASE("calls of a group wait for neighbours that still read") {
+    constexpr int n = 3;
+    auto shape = shape_of(n);
+    shape.stages = 2;
+    twin_team team(shape);
+    ranks_memory x(same(n, 500), 0), sums(same(n, 500), 0), copied(same(n, 500), 0);
+    const auto whole = chunk_layout::blocks(500, 1);
+    const device::even_cuts cuts(whole, whole);
+    for (int i = 0; i < 20; ++i) {
+        sums.clear(), copied.clear();
+        const auto c = team.calls();
+        using device::simple_protocol;
+        const auto first = c.make<simple_protocol, 1, void>(algo::one_shot_all_reduce{}, x, sums, plus{}, calm, cuts);
+        const auto second =
+            c.make<simple_protocol, 1, void>(algo::direct_broadcast{}, x, copied, device::move_only{}, calm, cuts);
+        team.group(calm, first, second);
+        team.synchronize();
+        int wrong = 0;
+        for (int r = 0; r < n; ++r)
+            for (std::size_t k = 0; k < 500; ++k)
+                wrong += sums.at(r, k) != sum_of(n, k) || copied.at(r, k) != element(0, k);
+        CHECK(wrong == 0);
+    }
+}
+
 // The switch's reference: any order of the ranks, sums of 16-bit floats in float, stores that reach everybody.
 TEMPLATE_TEST_CASE("a switch reduces and multicasts", "", float, bf16) {
     for (const int n : {1, 2, 3, 8})

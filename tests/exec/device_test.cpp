@@ -162,11 +162,12 @@ TEMPLATE_TEST_CASE("what one protocol leaves behind is no message of another's",
     const auto finds_nothing = [&](auto before, auto word) {
         twin_machine machine;
         team<twin_machine> t(machine, small_shape(2, 1));
-        std::vector<std::vector<decltype(word)>> x(2, std::vector<decltype(word)>(16, word));
+        using words = std::vector<decltype(word)>;
+        std::vector<words> x(2, words(256 / sizeof word, word)), few(2, words(4, word)); // x fills a slot
         for (int i = 0; i < 2; ++i) send(before, t, x, 60'000'000'000);
         t.check();
         machine.leave_out(0);
-        send(TestType{}, t, x, 100'000'000); // however slow the machine is, nothing comes
+        send(TestType{}, t, few, 100'000'000); // however slow the machine is, nothing comes
         CHECK_THROWS_AS(t.check(), timed_out);
     };
     finds_nothing(simple_protocol{}, 3u);
