@@ -45,8 +45,8 @@ inline const char* name_of(gpu_way w) {
 inline const char* name_of(gpu_obstacle o) {
     constexpr const char* names[] = {"",
                                      "it is on another host",
-                                     "both ranks use one device, where kernels that wait for each other may never run "
-                                     "at once: one process with a collx::gpu_team does that in one launch",
+                                     ("both ranks use one device, where kernels that wait for each other may never run "
+                                      "at once: one process with a collx::gpu_team does that in one launch"),
                                      "its device is not visible here: list it in CUDA_VISIBLE_DEVICES of both ranks",
                                      "the driver offers no peer access between the two devices",
                                      "a device cannot launch cooperatively",
