@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300
+// collx-test: timeout=300 sanitize=thread,nightly
 //
 // Ranks that disagree. With set_checked(true) every rank receives the same sentence, which names the odd ranks and what
 // they did otherwise, and the communicator goes on. Without it, what messages themselves can tell.

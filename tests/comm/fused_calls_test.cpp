@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every collective on a fused team, for 1 to 8 ranks: counts that differ (zero among them), views that are not aligned,
 // several calls in one launch, and more elements than any memory holds. The kernels' own code runs on host threads.
+// collx-test: sanitize=thread,nightly
 #include <collx/comm/fused_team.hpp>
 
 #include <atomic>

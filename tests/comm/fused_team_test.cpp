@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The verbs on a fused team, whose blocks are host threads here: element types, operators, hooks, views, and what is
 // refused. The kernels' own code runs; exec/device_test.cpp has the steps and the waiting.
+// collx-test: sanitize=nightly
 #include <collx/algo/ring.hpp>
 #include <collx/comm/fused_team.hpp>
 

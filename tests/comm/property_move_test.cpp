@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 needs=rapidcheck optimised
+// collx-test: timeout=300 needs=rapidcheck optimised sanitize=nightly
 //
 // Random calls that only move elements, of three bytes each, against what each rank should see.
 #include "property_support.hpp"

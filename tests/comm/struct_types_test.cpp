@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=address
+// collx-test: timeout=300 sanitize=nightly
 //
 // Elements that are structs of the user: odd sizes, large alignment, arrays, larger than a header, larger than a slot.
 #include "class_support.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=address
+// collx-test: timeout=300 sanitize=nightly
 //
 // What a buffer may be beside a vector: strided, two-dimensional, const, an array, one element, and at any offset in
 // memory.

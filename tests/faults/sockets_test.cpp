@@ -15,7 +15,7 @@ using namespace collx_test;
 namespace {
 
 // The time-out of those who wait for a stopped rank. Who is not scheduled for a quarter of it may be blamed instead.
-constexpr int stopped_ms = 8000;
+constexpr int stopped_ms = 6000;
 
 // After the failure: those who live go on, with right results in all verbs.
 void go_on(collx::communicator& world, std::size_t elems, int expected_size) {
@@ -114,7 +114,7 @@ TEST_CASE("a rank killed within a large call is named by everybody") {
 }
 
 TEST_CASE("a stopped rank is named by everybody when their time is over") {
-    stopwatch watch{"SIGSTOP across hosts, time-out 8 s"};
+    stopwatch watch{"SIGSTOP across hosts, time-out 6 s"};
     // Some begin one after the other and wait side by side; all of them would not get to say in time that they wait.
     std::deque<running> cells;
     const auto stop = [](auto&, auto&) { ::kill(::getpid(), SIGSTOP); };
@@ -126,7 +126,7 @@ TEST_CASE("a stopped rank is named by everybody when their time is over") {
         auto& run = cells.emplace_back(c);
         start_cell(run, collx::errc::timeout, stop, 128 + SIGKILL);
         for (int i = 0; i < 30'000 && run.page->struck_ns == 0; ++i) ::usleep(1000);
-        if (cells.size() == 5) end_all();
+        if (cells.size() == 8) end_all();
     });
     end_all();
 }
