@@ -3,6 +3,7 @@
 // captured once and replayed. Calls on device memory are put into a stream and wait for nothing, so they can be
 // captured; only the first one sets things up, which use_device() does before. Needs a GPU and says so where there is
 // none. One rank by itself, or one per device: collx_run -n 4 14_gpu_graph. Background: docs/gpu.md.
+// collx-example: label=nightly
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 optimised sanitize=address,nightly
+// collx-test: timeout=300 optimised sanitize=nightly
 #include "support.hpp"
 
 using namespace collx_test;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300
+// collx-test: timeout=300 sanitize=address,nightly
 //
 // Ranks that do not come, throw, abort, or drop what they began: the others receive a typed error in bounded time.
 // Times are bounded from above generously, since the machine may be busy, and from below exactly.

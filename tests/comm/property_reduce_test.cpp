@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 needs=rapidcheck optimised sanitize=address,nightly
+// collx-test: timeout=300 needs=rapidcheck optimised sanitize=nightly
 //
 // Random reductions against a serial fold. The element is a product of 2x2 matrices modulo a prime, so a wrong order or
 // a missing operand shows.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 optimised
+// collx-test: timeout=300 optimised sanitize=thread,nightly
 //
 // Memory that peers may read directly, as an allocator.
 #include "support.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300
+// collx-test: timeout=300 sanitize=thread,nightly
 //
 // Collectives on buffers in shared memory: chosen by default and bound by name, mixed with other calls, and refused
 // where a buffer is not shared.
