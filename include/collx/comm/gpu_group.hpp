@@ -122,9 +122,10 @@ public:
     }
 
     // Before each call: throws what ended the group, and what is wrong with stream and device.
-    device::stream_facts begin(communicator& c, const device_call_options& o) {
+    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective = true) {
         proxy_->check();
-        c.internals().begin_collective();
+        if (is_collective) c.internals().begin_collective();
+        else c.internals().require_alive();
         last_timeout_ns_ = c.internals().settings.timeout_ns;
         check_kernels(c);
         const int now = runtime_.current();
