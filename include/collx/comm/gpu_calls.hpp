@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include <collx/algo/dissemination.hpp>
 #include <collx/comm/gather.hpp>
@@ -19,6 +20,14 @@
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
+
+// Of a device_group: bytes from or for one peer.
+struct device_message {
+    int peer;
+    bool outgoing;
+    std::uintptr_t address;
+    std::size_t bytes;
+};
 
 template <class Runtime>
 struct device_calls {
@@ -58,6 +67,7 @@ struct device_calls {
         const int me = call.g.rank(), n = call.g.size();
         t.first.assign(me, n, send.counts, send.offsets, "send");
         t.second.assign(me, n, receive.counts, receive.offsets, "receive");
+        require_parts(call, in, out);
         require_apart(call.core(), in, out, SIZE_MAX);
         if (t.first.sizes()[me] != t.second.sizes()[me])
             fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
@@ -69,10 +79,7 @@ struct device_calls {
                         const device_call_options& o) {
         communicator& c = base_of(comm);
         const int me = c.rank(), n = c.size();
-        if (c.internals().device == nullptr)
-            fail(errc::invalid_argument, me, to != no_peer ? to : from,
-                 "call collx::use_device(comm) on all ranks before",
-                 "the first call on device memory sets things up on all ranks, and a message is between two");
+        require_set_up(c, to != no_peer ? to : from);
         const bool sends = to != no_peer, receives = from != no_peer;
         if (sends) require_peer(c.internals(), to);
         if (receives) require_peer(c.internals(), from);
@@ -84,6 +91,43 @@ struct device_calls {
         one_part(c.internals().tables.first, me, n, sends ? to : -1, sent.size());
         one_part(c.internals().tables.second, me, n, receives ? from : -1, received.size());
         exchange<collective::send_recv>(call, sent, received);
+    }
+    // Of a device_group: the k-th message to and from each peer, together.
+    template <class Comm>
+    static void messages(Comm& comm, const std::vector<device_message>& all, const device_call_options& o) {
+        communicator& c = base_of(comm);
+        const auto n = static_cast<std::size_t>(c.size());
+        if (all.empty()) return;
+        for (const auto& m : all) require_peer(c.internals(), m.peer);
+        require_set_up(c, all[0].peer);
+        for (std::size_t round = 0;; ++round) {
+            const started<Comm> call(comm, o, false);
+            message_side sides[2] = {message_side(n), message_side(n)};
+            std::vector<std::size_t> seen[2] = {std::vector<std::size_t>(n), std::vector<std::size_t>(n)};
+            bool is_last = true;
+            for (const auto& m : all) {
+                std::size_t& number = seen[m.outgoing ? 0 : 1][static_cast<std::size_t>(m.peer)];
+                if (number == round) {
+                    call.g.require_memory(device_view<const char>(reinterpret_cast<const char*>(m.address), m.bytes),
+                                          "group's");
+                    sides[m.outgoing ? 0 : 1].add(m);
+                }
+                is_last = is_last && number++ <= round;
+            }
+            const std::size_t me = static_cast<std::size_t>(c.rank());
+            if (sides[0].bytes[me] != sides[1].bytes[me])
+                fail(errc::invalid_argument, c.rank(), c.rank(), "what a rank sends itself it also receives",
+                     "a group sends %zu bytes to its own rank and receives %zu", sides[0].bytes[me],
+                     sides[1].bytes[me]);
+            count_tables& t = c.internals().tables;
+            t.first.assign(c.rank(), c.size(), sides[0].bytes, sides[0].offsets(), "group's");
+            t.second.assign(c.rank(), c.size(), sides[1].bytes, sides[1].offsets(), "group's");
+            // One view on all buffers of a side, from the first to the end of the last.
+            exchange<collective::send_recv>(
+                call, device_view<const std::uint8_t>(sides[0].template first<const std::uint8_t>(), t.first.end()),
+                device_view<std::uint8_t>(sides[1].template first<std::uint8_t>(), t.second.end()), n);
+            if (is_last) return;
+        }
     }
     template <class Comm>
     static void barrier(Comm& comm, const device_call_options& o) {
@@ -109,6 +153,37 @@ struct device_calls {
     }
 
 private:
+    // What goes to each peer, or comes from it: at most one buffer each.
+    struct message_side {
+        std::vector<std::size_t> bytes;
+        std::vector<std::uintptr_t> address;
+        explicit message_side(std::size_t ranks) : bytes(ranks), address(ranks) {}
+        void add(const device_message& m) {
+            bytes[static_cast<std::size_t>(m.peer)] = m.bytes, address[static_cast<std::size_t>(m.peer)] = m.address;
+        }
+        std::uintptr_t lowest() const {
+            std::uintptr_t least = UINTPTR_MAX;
+            for (std::size_t k = 0; k < bytes.size(); ++k)
+                if (bytes[k] != 0 && address[k] < least) least = address[k];
+            return least;
+        }
+        template <class T>
+        T* first() const {
+            return lowest() == UINTPTR_MAX ? nullptr : reinterpret_cast<T*>(lowest());
+        }
+        std::vector<std::size_t> offsets() const {
+            std::vector<std::size_t> at(bytes.size());
+            for (std::size_t k = 0; k < bytes.size(); ++k)
+                if (bytes[k] != 0) at[k] = address[k] - lowest();
+            return at;
+        }
+    };
+    static void require_set_up(communicator& c, int peer) {
+        if (c.internals().device == nullptr)
+            fail(errc::invalid_argument, c.rank(), peer, "call collx::use_device(comm) on all ranks before",
+                 "the first call on device memory sets things up on all ranks, and a message is between two");
+    }
+
     template <collective C, class Comm, class In, class Out, class Op>
     static void call(Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
                      bool is_in_place) {
@@ -226,10 +301,11 @@ private:
         }
     }
     // Private: ranks know their own counts only, so no algorithm may pass parts on.
+    // parts: see exchange_parts; 0: one for each rank, or one alone of a message.
     template <collective C, bool Private = true, class Comm, class In, class Out>
-    static void exchange(const started<Comm>& call, const In& in, const Out& out) {
+    static void exchange(const started<Comm>& call, const In& in, const Out& out, std::size_t parts = 0) {
         using policies = typename started<Comm>::policies;
-        constexpr bool is_message = C == collective::send_recv;
+        if (parts == 0) parts = C == collective::send_recv ? 1 : static_cast<std::size_t>(call.g.size());
         [[maybe_unused]] const auto& p = policies_of(call.comm);
         communicator_core& core = call.core();
         require_parts(call, in, out);
@@ -241,8 +317,7 @@ private:
         }
         if (core.settings.checked != 0)
             compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()));
-        const exchange_parts x{core.tables.first, core.tables.second,
-                               is_message ? std::size_t{1} : static_cast<std::size_t>(call.g.size())};
+        const exchange_parts x{core.tables.first, core.tables.second, parts};
         device_exchange::run(call, in, out, x);
         call.end();
     }
