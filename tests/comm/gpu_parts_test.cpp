@@ -266,13 +266,21 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
             // By way of the host always, with kernels where calls are checked. Longer by several whole pieces.
             w.set_checked(!by_host);
             memory many(g, me, 20'000);
-            const auto e = thrown<error>(w, [&] {
-                if (me == 0) collx::send(c, many, 1);
-                else collx::recv(c, device_view<int>(many.data(), 2048), 0);
-                synchronize(c);
-            });
-            if (me == 1) EXPECT(e.code() == errc::mismatch && e.peer() == 0);
-            if (me == 1) EXPECT(says(e, "rank 0 sends 20000 elements, the receive counts here say 2048"));
+            if (me == 0) { // what it sends may be on its way already when it is found to be too much
+                (void)try_::send(c, many, 1);
+                try {
+                    synchronize(c);
+                } catch (const error& e) {
+                    EXPECT(e.code() != errc::timeout);
+                }
+            } else {
+                const auto e = thrown<mismatch>(w, [&] {
+                    collx::recv(c, device_view<int>(many.data(), 2048), 0);
+                    synchronize(c);
+                });
+                EXPECT(e.peer() == 0);
+                EXPECT(says(e, "rank 0 sends 20000 elements, the receive counts here say 2048"));
+            }
         });
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
