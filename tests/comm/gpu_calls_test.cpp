@@ -206,6 +206,32 @@ TEST_CASE("ranks on several hosts go by way of the host, over sockets") {
     CHECK(g.pieces() == 0);
 }
 
+TEST_CASE("hosts of one NVLink fabric are joined by kernels, others by way of the host") {
+    using device::handle_kind;
+    constexpr unsigned all = bit_of(handle_kind::ipc) | bit_of(handle_kind::file) | bit_of(handle_kind::fabric);
+    fake_gpus one({.handles = all, .fabric = 1}), two({.handles = all, .fabric = 2}), none;
+    const auto route = [&](fake_gpus& first, fake_gpus& second) {
+        std::string said;
+        on_hosts(3, {.ranks_per_host = 2}, [&](communicator& w) {
+            fake_gpus& g = w.rank() < 2 ? first : second;
+            fake_runtime r(g);
+            r.use(w.rank());
+            const auto c = w.with(gpus{r});
+            use_device(c, small());
+            check_verbs(w, c, g, 300);
+            if (w.rank() == 0) said = device_route(c);
+        });
+        CHECK(first.pieces() + second.pieces() == 0);
+        return said;
+    };
+    CHECK(route(one, one) == "kernels over nvlink, memory by fabric handles");
+    CHECK(one.granted > 0); // to the devices of threads
+    CHECK(route(one, two) == "staged through the host: rank 0 cannot reach rank 2: it is on another host (fabric "
+                             "handles: rank 0 could not map rank 2's)");
+    CHECK(route(one, none) == "staged through the host: rank 0 cannot reach rank 2: it is on another host (fabric "
+                              "handles: the driver of rank 2 offers none)");
+}
+
 TEST_CASE("wrong memory, device, stream and settings are typed errors") {
     fake_gpus g;
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
