@@ -37,7 +37,7 @@ namespace detail {
     if (d.checked >= 0) s.checked = d.checked == 1;
     s.lend = static_cast<lending>(d.lending);
     const deadline until = deadline::in_ns(d.timeout_ns);
-    door to_others(d.timeout_ns, h.by);
+    door to_others(d.timeout_ns, h.by, system_socket_calls, h.lanes);
     const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
     // Now it is known how many are here. Hosts that can be reached by loopback or unix sockets share this machine's
     // cores.
@@ -66,7 +66,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
     const deadline until = deadline::in_ns(timeout_ns);
-    door to_others(timeout_ns, h.by, calls);
+    door to_others(timeout_ns, h.by, calls, h.lanes);
     const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others);
     return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until, connection_words(h))
                            : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until);
@@ -113,8 +113,9 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
 [[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
     return thread_jobs(host_of, system_socket_calls);
 }
-[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>>
-thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const job_protection* by, const char* at) {
+[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
+                                                                   const socket_calls& calls, const job_protection* by,
+                                                                   const char* at, int lanes) {
     const int n = static_cast<int>(host_of.size());
     const job_settings s = settings_across_hosts(settings_for(n));
     std::vector<descriptor> doors;
@@ -132,6 +133,7 @@ thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const jo
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
         auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
                                             s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
+        hub->set_lanes(lanes);
         jobs.push_back(
             make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));
     }

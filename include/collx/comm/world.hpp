@@ -50,7 +50,8 @@ COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n);
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of);
 // by: for each rank, or null. at: an address to listen on, see host_description.
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of, const socket_calls& calls,
-                                                     const job_protection* by = nullptr, const char* at = "127.0.0.1");
+                                                     const job_protection* by = nullptr, const char* at = "127.0.0.1",
+                                                     int lanes = 1);
 
 } // namespace detail
 

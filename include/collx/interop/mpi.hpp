@@ -70,7 +70,7 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
         m.host_of.push_back(host);
     job_settings s = settings_for(static_cast<int>(map_of_host(m.host_of, rank).rank_at.size()));
     s.timeout_ns = timeout_ns;
-    door to_others(timeout_ns, h.by);
+    door to_others(timeout_ns, h.by, system_socket_calls, h.lanes);
     mpi_card mine{hosts[static_cast<std::size_t>(rank)], hash_of(h.machine),
                   hash_of(settings_text(s) + connection_words(h)), h.has_address};
     std::exception_ptr trouble;
