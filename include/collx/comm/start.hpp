@@ -11,6 +11,7 @@
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/id_server.hpp>
 #include <collx/bootstrap/meet.hpp>
+#include <collx/bootstrap/names.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/join.hpp>
 #include <collx/comm/world.hpp>
@@ -38,6 +39,8 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     if (process_job) return require_same(process_job, over);
     job_description d = describe_job();
     require_one_host(d);
+    const deadline until = deadline::in_ns(d.timeout_ns);
+    look_up_store(d, until);
     job_settings s;
     if (over != nullptr) s.over = *over;
     const host_description near = describe_host(environment(), d.size > 1 ? process_protection() : job_protection(),
@@ -47,7 +50,6 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
     s.lend = static_cast<lending>(d.lending);
-    const deadline until = deadline::in_ns(d.timeout_ns);
     door to_others(d.timeout_ns, h.by);
     const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
     require_transport(m, s.over, d.rank);
