@@ -204,6 +204,8 @@ struct operand_access {
         }
         return acc;
     }
+    static constexpr bool changes_results =
+        (Types::reduces && has_post_v<op_type, acc_type>) || !std::is_same_v<wire_type, acc_type>;
     template <class W>
     COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack<W>& acc) {
         if constexpr (Types::reduces && has_post_v<op_type, acc_type>) {
@@ -214,6 +216,38 @@ struct operand_access {
                         apply_post(op, acc.v[k], hook_context{ranks, at + static_cast<unsigned>(k)}));
         }
         acc = through_wire(acc); // a later step may send it on
+    }
+
+    // All places hold accumulators that nothing changes on the way: one kind of access serves them all.
+    static constexpr bool is_plain = [] {
+        if constexpr (Types::in_view::is_contiguous && Types::out_view::is_contiguous)
+            return std::is_same_v<in_type, acc_type> && std::is_same_v<out_type, acc_type> &&
+                   !(Types::reduces && has_pre_v<op_type, in_type>);
+        else return false;
+    }();
+    template <class W>
+    COLLX_HD static acc_pack<W> read_plain(const acc_type* from, unsigned m) {
+        if constexpr (W::is_aligned) {
+            return load_pack<Env, acc_type, W::n>(from);
+        } else {
+            acc_pack<W> acc;
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k) {
+                if (exists<W>(k, m)) acc.v[k] = from[k];
+                else acc.v[k] = acc_type{};
+            }
+            return acc;
+        }
+    }
+    template <class W>
+    COLLX_HD static void write_plain(acc_type* to, unsigned m, const acc_pack<W>& acc) {
+        if constexpr (W::is_aligned) {
+            store_pack<Env>(to, acc);
+        } else {
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k)
+                if (exists<W>(k, m)) to[k] = acc.v[k];
+        }
     }
 
     // Copying in to out would change nothing.
