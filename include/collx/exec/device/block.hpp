@@ -29,17 +29,19 @@ struct thread_state {
 
 template <class Env, class Args>
 class block_worker {
+    using state_type = thread_state<Env, Args>;
+
 public:
     COLLX_HD block_worker(Env& env, const Args& a, block_state& shared, int rank, int lane)
         : env_(env), args_(a), shared_(shared), rank_(rank), lane_(lane) {}
-    COLLX_HD block_worker(Env& env, const thread_state<Env, Args>& s)
+    COLLX_HD block_worker(Env& env, const state_type& s)
         : env_(env), args_(*s.args), shared_(*s.shared), rank_(static_cast<int>(s.rank_and_lane & 0xffu)),
           lane_(static_cast<int>(s.rank_and_lane >> 8)), turn_(s.turn), step_(s.step) {}
 
     COLLX_HD bool has_stopped() const { return stopped_; }
 
 protected:
-    COLLX_HD thread_state<Env, Args> state(bool failed) const {
+    COLLX_HD state_type state(bool failed) const {
         return {env_.hand_over(),
                 &args_,
                 &shared_,
@@ -106,13 +108,19 @@ protected:
     // is what that found. A later look may find more, but nothing that it could rely on.
     COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least,
                              std::uint64_t& seen) {
-        if (!poll(what, peer, [&] { return Env::load_relaxed(word) >= least; })) return false;
+        if (Env::load_relaxed(word) < least && !run_wait(state(false), what, peer, word, least)) return false;
         seen = Env::load_acquire(word);
         return true;
     }
     COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least) {
         std::uint64_t seen = 0;
         return wait_until(what, peer, word, least, seen);
+    }
+    // Not inlined: a kernel waits at many places.
+    COLLX_NOINLINE COLLX_HD static bool run_wait(state_type t, waits_for what, int peer, const std::uint64_t* word,
+                                                 std::uint64_t least) {
+        auto&& env = Env::take_over(t.env);
+        return block_worker(env, t).poll(what, peer, [=] { return Env::load_relaxed(word) >= least; });
     }
     // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
     // same; they give up together, too.

@@ -91,10 +91,10 @@ COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::enter(const mov
     COLLX_ROLLED
     for (int end = flagged ? 1 : 0; end < 2; ++end) {
         const bool for_room = end == 1;
-        if (env_.index() != (for_room ? second_thread() : 0) || failed) continue;
+        if (env_.index() != (for_room ? second_thread() : 0) || !(for_room ? sends : receives) || failed) continue;
         const int peer = for_room ? m.peer_to : m.peer_from;
         const std::uint64_t number = for_room ? shared_.sent[peer] : shared_.received[peer];
-        if (for_room ? !sends || number < shared_.drained[peer] + args_.shape.slots : !receives) continue;
+        if (for_room && number < shared_.drained[peer] + args_.shape.slots) continue;
         const lane_control& mine = *control(rank_);
         std::uint64_t found = 0;
         failed = !wait_until(for_room ? waits_for::room : waits_for::message, peer,
