@@ -292,6 +292,13 @@ private:
 
     // ------------------------------------------------------------------------------------------ steps over windows
     COLLX_HD void push(const sched::step& s);
+    template <class W>
+    using fold_pack = std::conditional_t<access::is_wire_in, wire_of<W>, acc_of<W>>;
+    template <class W>
+    COLLX_HD static acc_of<W> opened(const fold_pack<W>& x) {
+        if constexpr (access::is_wire_in) return access::from_wire(x);
+        else return x;
+    }
     template <bool ToAll>
     COLLX_HD void fold(const sched::step& s);
 

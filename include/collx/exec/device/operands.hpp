@@ -218,6 +218,24 @@ struct operand_access {
         acc = through_wire(acc); // a later step may send it on
     }
 
+    // What lies in `in` is what travels, and it is contiguous: it can wait in registers as it was loaded.
+    static constexpr bool is_wire_in = Types::in_view::is_contiguous && std::is_same_v<in_type, wire_type> &&
+                                       !(Types::reduces && has_pre_v<op_type, in_type>);
+    template <class W>
+    COLLX_HD static wire_pack<W> read_raw(const rank_operands<Types>& r, std::size_t at, unsigned m) {
+        if constexpr (W::is_aligned) {
+            return load_pack<Env, wire_type, W::n>(r.in.data() + at);
+        } else {
+            wire_pack<W> w;
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k) {
+                if (exists<W>(k, m)) w.v[k] = r.in.data()[at + static_cast<unsigned>(k)];
+                else w.v[k] = wire_type{};
+            }
+            return w;
+        }
+    }
+
     // All places hold accumulators that nothing changes on the way: one kind of access serves them all.
     static constexpr bool is_plain = [] {
         if constexpr (Types::in_view::is_contiguous && Types::out_view::is_contiguous)

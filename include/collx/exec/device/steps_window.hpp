@@ -86,17 +86,26 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             if (!from_window) fast = fast && access::in_is_aligned(args_.rank(k), in_at);
             if (ToAll) fast = fast && access::out_is_aligned(args_.rank(k), to.at);
         }
-        const auto operand = [&](auto w, int k, unsigned p, unsigned m) {
+        // Operand k as it lies in memory, and as it is reduced.
+        const auto fetch = [&](auto w, int k, unsigned p, unsigned m) -> fold_pack<decltype(w)> {
             using W = decltype(w);
             const std::size_t first = in_at + p * W::n;
-            if (!from_window) return access::template read_in<W>(this->args_.rank(k), this->ranks(), first, m);
-            if (k == this->rank_ && s.own == place::in)
-                return access::through_wire(access::template read_in<W>(this->mine(), this->ranks(), first, m));
-            if constexpr (flagged)
-                return access::from_wire(receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k));
-            else
-                return access::from_wire(
-                    this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p));
+            const bool own = k == this->rank_ && s.own == place::in;
+            if constexpr (access::is_wire_in) {
+                if (!from_window || own) return access::template read_raw<W>(this->args_.rank(k), first, m);
+                if constexpr (flagged)
+                    return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
+                else return this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p);
+            } else {
+                if (!from_window) return access::template read_in<W>(this->args_.rank(k), this->ranks(), first, m);
+                if (own)
+                    return access::through_wire(access::template read_in<W>(this->mine(), this->ranks(), first, m));
+                if constexpr (flagged)
+                    return access::from_wire(receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k));
+                else
+                    return access::from_wire(
+                        this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p));
+            }
         };
         const auto deliver = [&](auto w, unsigned p, unsigned m, auto acc) {
             using W = decltype(w);
@@ -115,35 +124,40 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                                                  acc);
             }
         };
-        // U accesses of this width, `step` apart.
+        // U accesses of this width, `step` apart. The next rank's loads are under way while this one's are added.
         const auto accesses = [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
             using W = decltype(w);
             constexpr int U = count.value;
-            acc_of<W> acc[U];
+            const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
+            acc_of<W> acc[U]{};
             bool is_reduced = false;
-            if constexpr (multicasts && Types::reduces && W::is_aligned) is_reduced = by_switch;
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) {
-                const unsigned p = i + static_cast<unsigned>(u) * step;
-                if constexpr (multicasts && Types::reduces && W::is_aligned) {
-                    if (is_reduced) {
-                        acc[u] = access::from_wire(
-                            Env::template reduce_all<Types>(this->args_, this->op(), in_at + p * W::n));
-                        continue;
-                    }
-                }
-                acc[u] = operand(w, s.peer_from, p, m);
+            if constexpr (multicasts && Types::reduces && W::is_aligned) {
+                is_reduced = by_switch;
+                COLLX_UNROLL
+                for (int u = 0; u < U && by_switch; ++u)
+                    acc[u] = access::from_wire(
+                        Env::template reduce_all<Types>(this->args_, this->op(), in_at + nth(u) * W::n));
             }
+            fold_pack<W> now[U]{}, next[U]{};
             COLLX_ROLLED
-            for (int k = s.peer_from + 1; k < s.peer_to && !is_reduced; ++k) {
-                acc_of<W> next[U];
+            for (int k = s.peer_from; k <= s.peer_to && !is_reduced; ++k) {
+                if (k < s.peer_to) {
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u) next[u] = fetch(w, k, nth(u), m);
+                }
+                if (k > s.peer_from + 1) {
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u)
+                        acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(now[u]), m);
+                } else if (k > s.peer_from) {
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u) acc[u] = opened<W>(now[u]);
+                }
                 COLLX_UNROLL
-                for (int u = 0; u < U; ++u) next[u] = operand(w, k, i + static_cast<unsigned>(u) * step, m);
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) acc[u] = access::template combine<W>(this->op(), acc[u], next[u], m);
+                for (int u = 0; u < U; ++u) now[u] = next[u];
             }
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) deliver(w, i + static_cast<unsigned>(u) * step, m, acc[u]);
+            for (int u = 0; u < U; ++u) deliver(w, nth(u), m, acc[u]);
         };
         each_pack<unroll>(to.count, fast, accesses);
     }
