@@ -27,12 +27,13 @@ COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Grou
     std::uint32_t at = 0;
     COLLX_ROLLED
     for (int i = 0; i < chunks; ++i) {
-        const move_result done = run_move<travels || !has_windows>(
-            this->state(failed_),
-            {static_cast<std::uint16_t>(What), s.src.where, s.dst.where, static_cast<std::uint8_t>(s.peer_from),
-             static_cast<std::uint8_t>(s.peer_to), i == 0, i + 1 == chunks,
-             static_cast<std::uint16_t>(s.src.chunks.at(i, args_.chunks)),
-             static_cast<std::uint16_t>(s.dst.chunks.at(i, args_.chunks)), at});
+        const move_result done =
+            run_move < travels ||
+            !has_windows > (this->state(failed_),
+                            {static_cast<std::uint16_t>(What), s.src.where, s.dst.where,
+                             static_cast<std::uint8_t>(s.peer_from), static_cast<std::uint8_t>(s.peer_to), i == 0,
+                             i + 1 == chunks, static_cast<std::uint16_t>(s.src.chunks.at(i, args_.chunks)),
+                             static_cast<std::uint16_t>(s.dst.chunks.at(i, args_.chunks)), at});
         at = done.at;
         failed_ = done.failed;
         stop_if(done.stops);
@@ -200,8 +201,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
         }
         if (Types::reduces && x.combines) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u)
-                acc[u] = this->template combined<W>(x, access::from_wire(got[u]), acc[u], m);
+            for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, access::from_wire(got[u]), acc[u], m);
         } else if (x.receives) {
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) acc[u] = access::from_wire(got[u]);
@@ -284,7 +284,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_lines(con
             wire_pack w{};
             __builtin_memcpy(static_cast<void*>(&w), &raw, sizeof raw);
             if (p < whole) w = this->template through<packed>(x, own, result, p, V, w);
-            else if (p < packs) w = this->template through<partial>(x, own, result, p, elems - p * V < V ? elems - p * V : V, w);
+            else if (p < packs)
+                w = this->template through<partial>(x, own, result, p, elems - p * V < V ? elems - p * V : V, w);
             __builtin_memcpy(&raw, static_cast<const void*>(&w), sizeof raw);
             if (is_last) {
                 next[0][c] = {raw.low, x.tx_flag};

@@ -33,18 +33,16 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sche
         const part from = local(s.src.where, s.src.chunks.at(c, args_.chunks));
         const int first = to_one ? chunk : 0, last = to_one ? chunk + 1 : ranks();
         const operand own = operand_at(mine(), s.src.where, from.at);
-        each_pack<1>(from.count, is_aligned_at(own),
-                     [&](auto w, auto, unsigned p, unsigned, unsigned m) {
-                         using W = decltype(w);
-                         if constexpr (W::n == V) {
-                             const wire_pack x = access::to_wire(this->template read<W>(own, p, m));
-                             COLLX_ROLLED
-                             for (int k = first; k < last; ++k)
-                                 if (k != this->rank_)
-                                     store_packet<Env>(this->packets_at(k, this->rank_) + p * stride, x,
-                                                       this->window_flag());
-                         }
-                     });
+        each_pack<1>(from.count, is_aligned_at(own), [&](auto w, auto, unsigned p, unsigned, unsigned m) {
+            using W = decltype(w);
+            if constexpr (W::n == V) {
+                const wire_pack x = access::to_wire(this->template read<W>(own, p, m));
+                COLLX_ROLLED
+                for (int k = first; k < last; ++k)
+                    if (k != this->rank_)
+                        store_packet<Env>(this->packets_at(k, this->rank_) + p * stride, x, this->window_flag());
+            }
+        });
         COLLX_ROLLED
         for (int k = first; k < last; ++k)
             if (k != rank_)
@@ -93,8 +91,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             const bool own = k == this->rank_ && s.own == place::in;
             if constexpr (access::is_wire_in) {
                 if (!from_window || own) return access::template read_raw<W>(this->args_.rank(k), first, m);
-                if constexpr (flagged)
-                    return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
+                if constexpr (flagged) return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
                 else return this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p);
             } else {
                 if (!from_window) return access::template read_in<W>(this->args_.rank(k), this->ranks(), first, m);
