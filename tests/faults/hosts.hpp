@@ -74,12 +74,14 @@ struct cell {
     std::size_t elems = 10;
     int timeout_ms = 30'000;
     bool is_unix = false; // sockets between the hosts
+    int lanes = 1;        // connections of a pair for large messages
 };
 
 inline collx::host_description host_of(const cell& c, int r) {
     collx::host_description h = collx::describe_host();
     h.id = "host" + std::to_string(r / c.ranks_per_host);
     if (c.is_unix) h.address = "unix";
+    h.lanes = c.lanes;
     return h;
 }
 template <collx::Store Store>

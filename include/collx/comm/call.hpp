@@ -88,9 +88,10 @@ const void* address_of(const View& v) {
 }
 template <class View>
 void require_memory(const communicator::core& c, const View& v, const char* which) {
-    static_assert(memory_kind_v<View> == memory_kind::host,
-                  "collx: this verb does not take device memory yet. Copy to the host, or use all_reduce, reduce, "
-                  "reduce_scatter, all_gather, all_to_all or broadcast.");
+    static_assert(
+        memory_kind_v<View> == memory_kind::host,
+        "collx: this buffer lies in device memory and another one of this call in the host's, or this form of "
+        "the call does not take device memory: collx::device_group is group for it.");
     if constexpr (View::is_contiguous)
         if (v.size() != 0 && v.data() == nullptr)
             fail(errc::invalid_argument, c.net.rank(), -1, "pass memory, or a size of 0",
