@@ -33,18 +33,16 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sche
         const part from = local(s.src.where, s.src.chunks.at(c, args_.chunks));
         const int first = to_one ? chunk : 0, last = to_one ? chunk + 1 : ranks();
         const operand own = operand_at(mine(), s.src.where, from.at);
-        each_pack<1>(from.count, is_aligned_at(own),
-                     [&](auto w, auto, unsigned p, unsigned, unsigned m) {
-                         using W = decltype(w);
-                         if constexpr (W::n == V) {
-                             const wire_pack x = access::to_wire(this->template read<W>(own, p, m));
-                             COLLX_ROLLED
-                             for (int k = first; k < last; ++k)
-                                 if (k != this->rank_)
-                                     store_packet<Env>(this->packets_at(k, this->rank_) + p * stride, x,
-                                                       this->window_flag());
-                         }
-                     });
+        each_pack<1>(from.count, is_aligned_at(own), [&](auto w, auto, unsigned p, unsigned, unsigned m) {
+            using W = decltype(w);
+            if constexpr (W::n == V) {
+                const wire_pack x = access::to_wire(this->template read<W>(own, p, m));
+                COLLX_ROLLED
+                for (int k = first; k < last; ++k)
+                    if (k != this->rank_)
+                        store_packet<Env>(this->packets_at(k, this->rank_) + p * stride, x, this->window_flag());
+            }
+        });
         COLLX_ROLLED
         for (int k = first; k < last; ++k)
             if (k != rank_)
@@ -93,8 +91,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             const bool own = k == this->rank_ && s.own == place::in;
             if constexpr (access::is_wire_in) {
                 if (!from_window || own) return access::template read_raw<W>(this->args_.rank(k), first, m);
-                if constexpr (flagged)
-                    return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
+                if constexpr (flagged) return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
                 else return this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p);
             } else {
                 if (!from_window) return access::template read_in<W>(this->args_.rank(k), this->ranks(), first, m);
@@ -133,28 +130,39 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             bool is_reduced = false;
             if constexpr (multicasts && Types::reduces && W::is_aligned) {
                 is_reduced = by_switch;
-                COLLX_UNROLL
-                for (int u = 0; u < U && by_switch; ++u)
-                    acc[u] = access::from_wire(
-                        Env::template reduce_all<Types>(this->args_, this->op(), in_at + nth(u) * W::n));
-            }
-            fold_pack<W> now[U]{}, next[U]{};
-            COLLX_ROLLED
-            for (int k = s.peer_from; k <= s.peer_to && !is_reduced; ++k) {
-                if (k < s.peer_to) {
-                    COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) next[u] = fetch(w, k, nth(u), m);
-                }
-                if (k > s.peer_from + 1) {
+                if (by_switch) {
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u)
-                        acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(now[u]), m);
-                } else if (k > s.peer_from) {
-                    COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) acc[u] = opened<W>(now[u]);
+                        acc[u] = access::from_wire(
+                            Env::template reduce_all<Types>(this->args_, this->op(), in_at + nth(u) * W::n));
                 }
+            }
+            const auto add = [&](const fold_pack<W>(&x)[U]) {
                 COLLX_UNROLL
-                for (int u = 0; u < U; ++u) now[u] = next[u];
+                for (int u = 0; u < U; ++u)
+                    acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(x[u]), m);
+            };
+            const auto ask = [&](fold_pack<W>(&x)[U], int k) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) x[u] = fetch(w, k, nth(u), m);
+            };
+            const auto begin = [&](const fold_pack<W>(&x)[U]) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) acc[u] = opened<W>(x[u]);
+            };
+            // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
+            // Words are waited for at once.
+            constexpr int ahead = flagged ? 1 : 2;
+            fold_pack<W> even[U]{}, odd[U]{};
+            COLLX_ROLLED
+            for (int k = s.peer_from; k <= s.peer_to && !is_reduced; k += ahead) {
+                if (k < s.peer_to) ask(even, k);
+                if constexpr (ahead == 2) {
+                    if (k > s.peer_from) add(odd);
+                    if (k + 1 < s.peer_to) ask(odd, k + 1);
+                }
+                if (k == s.peer_from) begin(even);
+                else if (k < s.peer_to) add(even);
             }
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) deliver(w, nth(u), m, acc[u]);

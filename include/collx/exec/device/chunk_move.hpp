@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A step that moves data, chunk by chunk, as the one function takes it that a kernel has for all of them: by value and in
-// few words, so that it travels in registers. Plain data; knows no memory.
+// A step that moves data, chunk by chunk, as the one function takes it that a kernel has for all of them: by value and
+// in few words, so that it travels in registers. Plain data; knows no memory.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 
 // One chunk of a step.
-struct moved {
+struct chunk_move {
     std::uint16_t what; // sched::action
     sched::place src_at, dst_at;
     std::uint8_t peer_from, peer_to;
