@@ -154,6 +154,75 @@ TEST_CASE("a captured call runs when its graph does, any number of times") {
     }
 }
 
+TEST_CASE("captures that break, graphs and communicators that end while something is captured") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            at("by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            device::fake_stream s(w.rank());
+            device_memory<int> x(g, w.rank(), 3000, 1), y(g, w.rank(), 3000, 1);
+            fake_runtime::begin_capture(s);
+            s.break_capture();
+            const auto e = thrown<invalid_argument>(w, [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+            EXPECT(says(e, "the stream's capture was made invalid"));
+            (void)fake_runtime::end_capture(s);
+
+            auto first = std::make_unique<device::fake_graph>();
+            fake_runtime::begin_capture(s);
+            all_reduce(c, x, plus{}, {.stream = &s});
+            *first = fake_runtime::end_capture(s);
+            fake_runtime::launch(*first, s);
+            synchronize(c, {.stream = &s});
+            fake_runtime::begin_capture(s);
+            all_reduce(c, y, plus{}, {.stream = &s});
+            first = nullptr; // while another is captured
+            const auto second = fake_runtime::end_capture(s);
+            fake_runtime::launch(second, s);
+            synchronize(c, {.stream = &s});
+            EXPECT(x[2999] == 2 && y[2999] == 2);
+
+            auto other = std::make_unique<communicator>(w.split(0));
+            use_device(other->with(gpus{r}), small(by_host));
+            fake_runtime::begin_capture(s);
+            all_reduce(other->with(gpus{r}), x, plus{}, {.stream = &s});
+            other = nullptr; // nothing of it has run, so it waits for nothing
+            EXPECT(fake_runtime::end_capture(s).size() != 0);
+            all_reduce(c, y, plus{}, {.stream = &s});
+            synchronize(c, {.stream = &s});
+            EXPECT(x[2999] == 2 && y[2999] == 4);
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("communicators side by side: in one order, or with room for the kernels of all") {
+    fake_gpus g({.processors = 4});
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        auto other = w.split(0);
+        const auto a = w.with(gpus{r}), b = other.with(gpus{r});
+        use_device(a, small()), use_device(b, small()); // two lanes each, and four multiprocessors
+        device::fake_stream s(w.rank()), t(w.rank());
+        device_memory<int> x(g, w.rank(), 9000, 1), y(g, w.rank(), 9000, 1);
+        for (int k = 0; k < 3; ++k) { // one stream
+            all_reduce(a, x, plus{}, {.stream = &s});
+            all_reduce(b, y, plus{}, {.stream = &s});
+        }
+        synchronize(a, {.stream = &s});
+        EXPECT(x[8999] == 8 && y[8999] == 8);
+        for (int k = 0; k < 3; ++k) { // two streams, in another order on each rank
+            if (w.rank() == 0) all_reduce(a, x, plus{}, {.stream = &s});
+            all_reduce(b, y, plus{}, {.stream = &t});
+            if (w.rank() == 1) all_reduce(a, x, plus{}, {.stream = &s});
+        }
+        synchronize(a, {.stream = &s});
+        synchronize(b, {.stream = &t});
+        EXPECT(x[8999] == 64 && y[8999] == 64);
+    });
+    CHECK(g.pieces() == 0);
+}
+
 TEST_CASE("the way is chosen by what the driver says of each pair, and the reason is told") {
     const auto route = [](fake_gpus::plan p, int ranks, auto&& device_of) {
         fake_gpus g(p);

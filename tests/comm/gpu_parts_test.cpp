@@ -144,16 +144,19 @@ void check_group(communicator& w, Comm c, fake_gpus& g, void* s) {
     const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
     memory a(g, me, 9001), from_a(g, me, 9001), sum(g, me, 700), root_sum(g, me, 5, me), sent(g, me, 40, me),
         all(g, me, 40 * static_cast<std::size_t>(ranks));
-    device_memory<char> b(g, me, 13, static_cast<char>(me)), from_b(g, me, 13);
+    device_memory<char> b(g, me, 13, static_cast<char>(me)), from_b(g, me, 13), odd(g, me, 4001), even(g, me, 4000);
+    for (std::size_t i = 0; i < 4000; ++i) odd[i + 1] = static_cast<char>(me + static_cast<int>(i));
     for (std::size_t i = 0; i < 9001; ++i) a[i] = part(me, next, i);
     for (std::size_t i = 0; i < 700; ++i) sum[i] = part(me, 0, i);
     device_group group(c);
     group.recv(from_a, last), group.send(a, next), group.send(b, next), group.recv(from_b, last);
+    // Words at one end and bytes at the other.
+    group.send(device_view<char>(odd.data() + 1, 4000), next), group.recv(even, last);
     group.all_reduce(sum, collx::max{});
     group.reduce(root_sum, ranks - 1);
     group.all_gather(sent, all);
     group.broadcast(sent, 0);
-    EXPECT(group.size() == 8);
+    EXPECT(group.size() == 10);
     group.launch({.stream = s});
     EXPECT(group.size() == 0);
     synchronize(c, {.stream = s});
@@ -162,6 +165,7 @@ void check_group(communicator& w, Comm c, fake_gpus& g, void* s) {
     for (std::size_t i = 0; i < 700; ++i) EXPECT_AT(i, sum[i] == part(ranks - 1, 0, i));
     EXPECT(root_sum[4] == (me == ranks - 1 ? ranks * (ranks - 1) / 2 : me));
     for (std::size_t i = 0; i < all.collx_buffer().size(); ++i) EXPECT_AT(i, all[i] == static_cast<int>(i / 40));
+    for (std::size_t i = 0; i < 4000; ++i) EXPECT_AT(i, even[i] == static_cast<char>(last + static_cast<int>(i)));
     EXPECT(sent[39] == 0);
 }
 

@@ -93,30 +93,49 @@ struct device_exchange {
     }
 
 private:
-    // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels.
+    // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels;
+    // bytes in fours where nothing begins or ends between.
     template <class Call, class In, class Out>
     static void over_links(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
         using T = element_of<Out>;
-        if constexpr (In::is_contiguous && Out::is_contiguous && std::is_same_v<element_of<In>, T>) {
-            constexpr std::size_t each = sizeof(T) / unit_bytes_v<T>;
-            using unit = unit_of<unit_bytes_v<T>>;
-            const device_view<const unit> from(reinterpret_cast<const unit*>(in.data()), in.size() * each);
-            const device_view<unit> to(reinterpret_cast<unit*>(const_cast<T*>(static_cast<const T*>(out.data()))),
-                                       out.size() * each);
-            launch(call, from, to, x, each);
-        } else {
-            launch(call, in, out, x, 1);
-        }
-    }
-    template <class Call, class In, class Out>
-    static void launch(const Call& call, const In& in, const Out& out, const exchange_parts& x, std::size_t each) {
-        using types = device::call_types<In, Out, device::move_only, std::remove_cv_t<typename Out::value_type>,
-                                         device::own_cuts>;
         device::own_cuts cuts;
         for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k) {
-            cuts.sizes[0][k] = x.sent.sizes()[k] * each, cuts.at[0][k] = x.sent.offsets()[k] * each;
-            cuts.sizes[1][k] = x.received.sizes()[k] * each, cuts.at[1][k] = x.received.offsets()[k] * each;
+            cuts.sizes[0][k] = x.sent.sizes()[k], cuts.at[0][k] = x.sent.offsets()[k];
+            cuts.sizes[1][k] = x.received.sizes()[k], cuts.at[1][k] = x.received.offsets()[k];
         }
+        if constexpr (In::is_contiguous && Out::is_contiguous && std::is_same_v<element_of<In>, T>) {
+            const auto* from = reinterpret_cast<const std::byte*>(in.data());
+            auto* to = reinterpret_cast<std::byte*>(const_cast<T*>(static_cast<const T*>(out.data())));
+            constexpr std::size_t unit = unit_bytes_v<T>;
+            if constexpr (unit == 1)
+                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4));
+            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1));
+        } else {
+            launch(call, in, out, cuts);
+        }
+    }
+    static bool is_words(const std::byte* from, const std::byte* to, const device::own_cuts& cuts) {
+        std::size_t bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+        for (int side = 0; side < 2; ++side)
+            for (int k = 0; k < device::max_ranks; ++k) bits |= cuts.sizes[side][k] | cuts.at[side][k];
+        return bits % 4 == 0;
+    }
+    static device::own_cuts scaled(device::own_cuts cuts, std::size_t times, std::size_t by) {
+        for (int side = 0; side < 2; ++side)
+            for (int k = 0; k < device::max_ranks; ++k)
+                cuts.sizes[side][k] = cuts.sizes[side][k] * times / by,
+                cuts.at[side][k] = cuts.at[side][k] * times / by;
+        return cuts;
+    }
+    template <std::size_t Bytes, class Call>
+    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts) {
+        using unit = unit_of<Bytes>;
+        launch(call, device_view<const unit>(reinterpret_cast<const unit*>(from), 0),
+               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts);
+    }
+    template <class Call, class In, class Out>
+    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts) {
+        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts>;
         // Of a length that does not depend on the counts.
         const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
         by_kernel::launch<types>(

@@ -163,6 +163,6 @@ private:
 
 COLLX_END_NAMESPACE
 
-#if !defined(COLLX_COMPILED)
+#if !defined(COLLX_ONLY_DECLARED)
 #include <collx/plan/schedules_parts.hpp>
 #endif

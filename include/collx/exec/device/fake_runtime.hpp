@@ -60,6 +60,15 @@ public:
         const std::lock_guard lock(mutex_);
         return is_capturing_;
     }
+    // As if something had been put into the stream that cannot be captured.
+    void break_capture() {
+        const std::lock_guard lock(mutex_);
+        is_broken_ = is_capturing_;
+    }
+    bool is_broken() {
+        const std::lock_guard lock(mutex_);
+        return is_broken_;
+    }
     void begin_capture() {
         const std::lock_guard lock(mutex_);
         is_capturing_ = true;
@@ -67,7 +76,7 @@ public:
     }
     std::vector<std::function<void()>> end_capture() {
         const std::lock_guard lock(mutex_);
-        is_capturing_ = false;
+        is_capturing_ = is_broken_ = false;
         return std::move(captured_);
     }
 
@@ -92,7 +101,7 @@ private:
     std::condition_variable changed_;
     std::deque<std::function<void()>> queue_;
     std::vector<std::function<void()>> captured_;
-    bool is_capturing_ = false, is_busy_ = false, ends_ = false;
+    bool is_capturing_ = false, is_broken_ = false, is_busy_ = false, ends_ = false;
     std::thread worker_; // last: it uses the others
 };
 
@@ -287,7 +296,9 @@ public:
     fake_stream& stream_of(void* s) const {
         return s == nullptr ? gpus_->default_stream(current()) : *static_cast<fake_stream*>(s);
     }
-    stream_facts stream(void* s) const { return {stream_of(s).device(), stream_of(s).is_capturing(), false}; }
+    stream_facts stream(void* s) const {
+        return {stream_of(s).device(), stream_of(s).is_capturing(), stream_of(s).is_broken()};
+    }
     void synchronize(void* s) const {
         if (stream_of(s).is_capturing())
             fail(errc::invalid_argument, -1, -1, "", "waiting for a stream: operation not permitted while capturing");
