@@ -14,15 +14,42 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// A thread's side of a block_worker in a few words, for a function that goes on with its work and is not inlined: what
+// is handed over by value travels in registers, where a reference to the worker would put it onto the stack.
+template <class Env, class Args>
+struct thread_state {
+    typename Env::handle env;
+    const Args* args;
+    block_state* shared;
+    unsigned rank_and_lane;
+    unsigned turn;
+    unsigned step;
+    bool failed; // not yet voted upon
+};
+
 template <class Env, class Args>
 class block_worker {
+    using state_type = thread_state<Env, Args>;
+
 public:
     COLLX_HD block_worker(Env& env, const Args& a, block_state& shared, int rank, int lane)
         : env_(env), args_(a), shared_(shared), rank_(rank), lane_(lane) {}
+    COLLX_HD block_worker(Env& env, const state_type& s)
+        : env_(env), args_(*s.args), shared_(*s.shared), rank_(static_cast<int>(s.rank_and_lane & 0xffu)),
+          lane_(static_cast<int>(s.rank_and_lane >> 8)), turn_(s.turn), step_(s.step) {}
 
     COLLX_HD bool has_stopped() const { return stopped_; }
 
 protected:
+    COLLX_HD state_type state(bool failed) const {
+        return {env_.hand_over(),
+                &args_,
+                &shared_,
+                static_cast<unsigned>(rank_) | static_cast<unsigned>(lane_) << 8,
+                turn_,
+                step_,
+                failed};
+    }
     COLLX_HD lane_control* control(int rank) const { return args_.control(rank, lane_); }
     COLLX_HD int ranks() const { return args_.shape.ranks; }
 
@@ -80,11 +107,20 @@ protected:
     // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once; `seen`
     // is what that found. A later look may find more, but nothing that it could rely on.
     COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least,
-                             std::uint64_t* seen = nullptr) {
-        if (!poll(what, peer, [&] { return Env::load_relaxed(word) >= least; })) return false;
-        const std::uint64_t found = Env::load_acquire(word);
-        if (seen != nullptr) *seen = found;
+                             std::uint64_t& seen) {
+        if (Env::load_relaxed(word) < least && !run_wait(state(false), what, peer, word, least)) return false;
+        seen = Env::load_acquire(word);
         return true;
+    }
+    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least) {
+        std::uint64_t seen = 0;
+        return wait_until(what, peer, word, least, seen);
+    }
+    // Not inlined: a kernel waits at many places.
+    COLLX_NOINLINE COLLX_HD static bool run_wait(state_type t, waits_for what, int peer, const std::uint64_t* word,
+                                                 std::uint64_t least) {
+        auto&& env = Env::take_over(t.env);
+        return block_worker(env, t).poll(what, peer, [=] { return Env::load_relaxed(word) >= least; });
     }
     // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
     // same; they give up together, too.
@@ -92,14 +128,15 @@ protected:
     COLLX_HD bool poll(waits_for what, int peer, Question&& is_there) {
         if (is_there()) return true;
         std::uint64_t began = 0;
+        bool reported = false;
         for (unsigned polls = 1; !is_there(); ++polls) {
             Env::pause();
             if (polls % polls_per_look != 0) continue;
-            bool ends = !may_go_on(what, peer, polls, began);
+            bool ends = !may_go_on(what, peer, polls, began, reported);
             if constexpr (Together) ends = env_.any_of_line(ends);
             if (ends) return false;
         }
-        if (reported_) report(wait_state::idle, waits_for::nothing, 0);
+        if (reported) report(wait_state::idle, waits_for::nothing, 0);
         return true;
     }
 
@@ -125,7 +162,7 @@ private:
 
     COLLX_HD static rank_control* rank_words(std::byte* exchange) { return reinterpret_cast<rank_control*>(exchange); }
 
-    COLLX_HD bool may_go_on(waits_for what, int peer, unsigned polls, std::uint64_t& began) {
+    COLLX_HD bool may_go_on(waits_for what, int peer, unsigned polls, std::uint64_t& began, bool& reported) {
         bool aborted = Env::load_relaxed(&rank_words(args_.exchange[rank_])->abort) != 0;
         // A look at the host's memory goes over the bus.
         if (polls % (polls_per_look * looks_per_question) == 0)
@@ -144,17 +181,14 @@ private:
         }
         if (polls == long_wait) {
             report(wait_state::waiting, what, peer);
-            reported_ = true;
+            reported = true;
         }
         return true;
     }
     COLLX_HD void report(wait_state state, waits_for what, int peer) {
         const wait_report r{state, what, peer, step_, turn_};
         Env::store_relaxed(args_.report(rank_, lane_, env_.group()), r.pack());
-        reported_ = false;
     }
-
-    bool reported_ = false;
 };
 
 } // namespace device

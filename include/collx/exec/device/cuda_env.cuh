@@ -60,6 +60,10 @@ __device__ inline void store_line(unit16* p, unit16 x) {
 template <int Groups>
 class cuda_env {
 public:
+    struct handle {}; // all it knows are the hardware's own registers
+    __device__ static handle hand_over() { return {}; }
+    __device__ static cuda_env take_over(handle) { return {}; }
+
     __device__ unsigned index() const { return Groups == 1 ? threadIdx.x : threadIdx.x % threads(); }
     __device__ unsigned threads() const { return blockDim.x / Groups; }
     __device__ int group() const { return Groups == 1 ? 0 : static_cast<int>(threadIdx.x / threads()); }

@@ -12,6 +12,8 @@
 #include <type_traits>
 
 #include <collx/exec/device/block.hpp>
+#include <collx/exec/device/chunk_move.hpp>
+#include <collx/exec/device/usage.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/sched/executor.hpp>
 
@@ -22,6 +24,7 @@ template <class Env, class Algorithm, class Types, class Protocol, int Groups = 
 class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, Groups>>,
                  public block_worker<Env, fused_args<Algorithm, Types>> {
     using args_type = fused_args<Algorithm, Types>;
+    using thread_state = device::thread_state<Env, args_type>;
     using worker = block_worker<Env, args_type>;
     using access = operand_access<Env, Types>;
     using acc_pack = typename Types::acc_pack;
@@ -51,6 +54,11 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
 public:
     COLLX_HD executor(Env& env, const args_type& a, block_state& shared, int rank, int lane)
         : worker(env, a, shared, rank, lane) {}
+    // Goes on where another executor of this thread stands: inside a piece.
+    COLLX_HD executor(Env& env, const thread_state& t)
+        : worker(env, t), base_(flagged ? shared_.packets : shared_.iterations),
+          piece_(static_cast<unsigned>(lane_) + std::size_t{turn_} * static_cast<unsigned>(args_.lanes)),
+          failed_(t.failed) {}
 
     COLLX_HD bool strand(int k) const { return Groups == 1 || k % Groups == env_.group(); }
 
@@ -83,10 +91,8 @@ public:
         this->begin_step();
         if constexpr (What == sched::signal) give_signal(s.index);
         else if constexpr (What == sched::wait) await_signal(s);
-        else if constexpr ((What & (sched::recv | sched::send)) != 0) channel<What>(s);
         else if constexpr ((What & sched::fold) != 0) fold<(What & sched::to_all) != 0>(s);
-        else if constexpr ((What & sched::get) != 0) get(s);
-        else copy(s);
+        else hand_over<What>(s);
     }
 
 private:
@@ -121,45 +127,33 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ packs
-    // load(w, i, m) reads what access i of width w needs into registers, finish(w, i, m, held) computes and stores; m
-    // elements of it exist. In two phases, for no store may stand between loads that are to be under way together.
-    // What is no whole, aligned pack goes element by element, side by side in the threads; with flags by packs.
-    template <int U, class Load, class Finish>
-    COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, bool fast, Load&& load, Finish&& finish) {
+    // body(w, U, i, step, m) moves U accesses of width w, `step` apart from access i on; m elements of each exist. It
+    // loads for all of them before it stores, so that the loads are under way together. What is no whole, aligned pack
+    // goes element by element, side by side in the threads; with flags by packs.
+    template <int U, class Body>
+    COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, bool fast, Body&& body) {
+        using one = std::integral_constant<int, 1>;
         const unsigned elems = static_cast<unsigned>(n), packs = packs_of(n), whole = fast ? elems / V : 0;
         const unsigned step = env_.threads();
         unsigned i = env_.index();
         if constexpr (V > 1 || flagged) {
-            using held = decltype(load(packed(), 0u, 0u));
             if constexpr (U > 1) {
                 COLLX_ROLLED
-                for (; i + (U - 1) * step < whole; i += U * step) {
-                    held h[U];
-                    COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) h[u] = load(packed(), i + static_cast<unsigned>(u) * step, V);
-                    COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) finish(packed(), i + static_cast<unsigned>(u) * step, V, h[u]);
-                }
+                for (; i + (U - 1) * step < whole; i += U * step)
+                    body(packed(), std::integral_constant<int, U>(), i, step, static_cast<unsigned>(V));
             }
             COLLX_ROLLED
-            for (; i < whole; i += step) {
-                held h = load(packed(), i, static_cast<unsigned>(V));
-                finish(packed(), i, static_cast<unsigned>(V), h);
-            }
+            for (; i < whole; i += step) body(packed(), one(), i, step, static_cast<unsigned>(V));
         }
         if constexpr (flagged) {
             COLLX_ROLLED
             for (; i < packs; i += step) {
                 const unsigned first = i * V, m = first + V <= elems ? V : first < elems ? elems - first : 0;
-                auto h = load(partial(), i, m);
-                finish(partial(), i, m, h);
+                body(partial(), one(), i, step, m);
             }
         } else {
             COLLX_ROLLED
-            for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step) {
-                auto h = load(single(), i, 1u);
-                finish(single(), i, 1u, h);
-            }
+            for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step) body(single(), one(), i, step, 1u);
         }
     }
     // Where words carry flags an empty message is still a word: its receiver must hear of the sender.
@@ -168,19 +162,51 @@ private:
         return flagged && packs == 0 ? 1 : packs;
     }
 
-    // Access i of a local operand: in (with the operator's hook), out, or scratch.
-    template <class W>
-    COLLX_HD acc_of<W> read(place from, std::size_t at, unsigned i, unsigned m) const {
-        const std::size_t first = at + std::size_t{i} * W::n;
-        if (from == place::in) return access::template read_in<W>(mine(), ranks(), first, m);
-        if (from == place::out) return access::template read_out<W>(mine(), first, m);
-        return load_pack<Env, acc_type, W::n>(scratch() + first);
+    // Operands from element `at` on: in rank r's input, in its output, or in my scratch. Where all of them hold the
+    // same an operand is a pointer, so that there is one kind of access; else the place is asked each time.
+    struct plain_operand {
+        typename Types::in_type* p;
+    };
+    struct any_operand {
+        rank_operands<Types> r;
+        place where;
+        std::size_t at;
+    };
+    static constexpr bool has_scratch = may_use_scratch_v<Algorithm>;
+    static constexpr bool is_plain =
+        access::is_plain && (!has_scratch || std::is_same_v<acc_type, typename Types::in_type>);
+    using operand = std::conditional_t<is_plain, plain_operand, any_operand>;
+    COLLX_HD operand operand_at(const rank_operands<Types>& r, place where, std::size_t at) const {
+        if constexpr (is_plain) {
+            const typename Types::in_type* p = where == place::in ? r.in.data() : r.out.data();
+            if constexpr (has_scratch) p = where == place::tmp ? scratch() : p;
+            return {const_cast<typename Types::in_type*>(p) + at};
+        } else {
+            return {r, where, at};
+        }
+    }
+    COLLX_HD bool is_aligned_at(const operand& o) const {
+        if constexpr (is_plain) return is_aligned<typename Types::in_type, V>(o.p);
+        else if (o.where == place::in) return access::in_is_aligned(o.r, o.at);
+        else return o.where != place::out || access::out_is_aligned(o.r, o.at);
     }
     template <class W>
-    COLLX_HD void write(place to, std::size_t at, unsigned i, unsigned m, const acc_of<W>& acc) const {
-        const std::size_t first = at + std::size_t{i} * W::n;
-        if (to == place::out) access::template write_out<W>(mine(), first, m, acc);
-        else if (to == place::tmp) store_pack<Env>(scratch() + first, acc);
+    COLLX_HD acc_of<W> read(const operand& o, unsigned i, unsigned m) const { // access i, the input with its hook
+        const std::size_t skip = std::size_t{i} * W::n;
+        if constexpr (is_plain) {
+            return access::template read_plain<W>(o.p + skip, m);
+        } else {
+            if (o.where == place::in) return access::template read_in<W>(o.r, ranks(), o.at + skip, m);
+            if (has_scratch && o.where == place::tmp) return load_pack<Env, acc_type, W::n>(scratch() + o.at + skip);
+            return access::template read_out<W>(o.r, o.at + skip, m);
+        }
+    }
+    template <class W>
+    COLLX_HD void write(const operand& o, unsigned i, unsigned m, const acc_of<W>& acc) const {
+        const std::size_t skip = std::size_t{i} * W::n;
+        if constexpr (is_plain) access::template write_plain<W>(o.p + skip, m, acc);
+        else if (has_scratch && o.where == place::tmp) store_pack<Env>(scratch() + o.at + skip, acc);
+        else access::template write_out<W>(o.r, o.at + skip, m, acc);
     }
     // Access i of a slot or a window without flags.
     template <class W>
@@ -191,11 +217,6 @@ private:
     COLLX_HD static void store_wire(std::byte* to, unsigned i, const acc_of<W>& acc) {
         store_pack<Env>(to + std::size_t{i} * wire_of<W>::bytes, access::to_wire(acc));
     }
-    COLLX_HD bool is_aligned_at(place p, std::size_t at) const {
-        if (p == place::in) return access::in_is_aligned(mine(), at);
-        if (p == place::out) return access::out_is_aligned(mine(), at);
-        return true;
-    }
     COLLX_HD acc_type* scratch() const {
         return reinterpret_cast<acc_type*>(args_.lane_of(rank_, lane_) + args_.shape.scratch_at());
     }
@@ -203,18 +224,11 @@ private:
         return cut(args_.cuts, p == place::out, rank, chunk, piece_, args_.piece_elems);
     }
     // Scratch, slots and windows have whole packs per chunk; scratch chunks are of the input's sizes.
-    COLLX_HD part local(place p, int chunk) const {
-        part l = of(p, rank_, chunk);
+    COLLX_HD part local(place p, int chunk) const { return part_at(p, rank_, chunk); }
+    COLLX_HD part part_at(place p, int rank, int chunk) const {
+        part l = of(p, rank, chunk);
         if (p == place::tmp) l.at = static_cast<std::size_t>(chunk) * cell_packs() * V;
         return l;
-    }
-    COLLX_HD bool has_elements(const sched::ref& r) const {
-        COLLX_ROLLED
-        for (int i = 0; i < r.chunks.count; ++i)
-            if (args_.cuts.size(r.where == place::out, rank_, r.chunks.at(i, args_.chunks)) >
-                piece_ * args_.piece_elems)
-                return true;
-        return false;
     }
     COLLX_HD std::size_t cell_packs() const { return (args_.piece_elems + V - 1) / V; }
 
@@ -256,39 +270,40 @@ private:
     }
     static constexpr std::uint32_t refresh_period = 1u << 24;
 
-    // ------------------------------------------------------------------------------------------ steps
+    // ------------------------------------------------------------------------------------------ steps that move
     template <sched::action What>
-    COLLX_HD void channel(const sched::step& s);
-    template <sched::action What>
-    COLLX_HD void transfer(const sched::step& s, int i, const std::byte* rx, std::byte* tx, std::uint32_t rx_flag,
-                           std::uint32_t tx_flag);
-    template <sched::action What>
-    COLLX_HD void transfer_lines(const sched::step& s, int i, const std::byte* rx, std::byte* tx, std::uint64_t rx_flag,
-                                 std::uint64_t tx_flag);
-    template <sched::action What, class W>
-    COLLX_HD acc_of<W> work(const sched::step& s, std::size_t to, unsigned i, unsigned m, const acc_of<W>& got,
-                            const acc_of<W>& own);
-    // Where the own operand and the result of chunk i of a step lie.
-    template <sched::action What>
-    struct operands_of {
-        static constexpr bool keeps = (What & sched::copy) != 0;
-        static constexpr bool reads = (What & (sched::reduce | sched::reduce_after)) != 0 || (What & sched::recv) == 0;
-        std::size_t from = 0, to = 0, count;
-        bool fast;
-        COLLX_HD operands_of(const executor& ex, const sched::step& s, int i) {
-            part own{}, result{};
-            if constexpr (reads) own = ex.local(s.src.where, s.src.chunks.at(i, ex.args_.chunks));
-            if constexpr (keeps || !reads) result = ex.local(s.dst.where, s.dst.chunks.at(i, ex.args_.chunks));
-            from = own.at, to = result.at, count = reads ? own.count : result.count;
-            fast = (!reads || ex.is_aligned_at(s.src.where, from)) && (!keeps || ex.is_aligned_at(s.dst.where, to));
-        }
-    };
-    template <sched::action What, class W>
-    COLLX_HD wire_pack through(const sched::step& s, const operands_of<What>& x, unsigned p, unsigned m,
-                               const wire_pack& w);
-    COLLX_HD void copy(const sched::step& s);
-    COLLX_HD void push(const sched::step& s, int chunk, part from);
-    COLLX_HD void get(const sched::step& s);
+    COLLX_ALWAYS_INLINE COLLX_HD void hand_over(const sched::step& s);
+    template <bool Channels>
+    COLLX_NOINLINE COLLX_HD static move_result run_move(thread_state t, chunk_move m);
+    template <bool Channels>
+    COLLX_HD std::uint32_t move(const chunk_move& m);
+    COLLX_HD bool has_elements(const sched::ref& r) const;
+    COLLX_HD bool enter(const chunk_move& m);
+    COLLX_HD void leave(const chunk_move& m, std::uint32_t at);
+    COLLX_HD unsigned second_thread() const { return env_.threads() > 32 ? 32 : env_.threads() - 1; }
+    COLLX_HD transfer plan(const chunk_move& m) const;
+    COLLX_HD void use_slots(const chunk_move& m, transfer& x) const;
+    COLLX_HD void use_windows(const chunk_move& m, transfer& x) const;
+    COLLX_HD operand own_operand(const transfer& x) const { return operand_at(args_.rank(x.owner), x.src_at, x.from); }
+    COLLX_HD operand result_operand(const transfer& x) const { return operand_at(mine(), x.dst_at, x.to); }
+    COLLX_HD void carry(const transfer& x);
+    COLLX_HD void carry_words(const transfer& x);
+    COLLX_HD void carry_lines(const transfer& x);
+    template <class W>
+    COLLX_HD acc_of<W> combined(const transfer& x, const acc_of<W>& got, const acc_of<W>& own, unsigned m) const;
+    template <class W>
+    COLLX_HD wire_pack through(const transfer& x, const operand& own, const operand& result, unsigned p, unsigned m,
+                               const wire_pack& w) const;
+
+    // ------------------------------------------------------------------------------------------ steps over windows
+    COLLX_HD void push(const sched::step& s);
+    template <class W>
+    using fold_pack = std::conditional_t<access::is_wire_in, wire_of<W>, acc_of<W>>;
+    template <class W>
+    COLLX_HD static acc_of<W> opened(const fold_pack<W>& x) {
+        if constexpr (access::is_wire_in) return access::from_wire(x);
+        else return x;
+    }
     template <bool ToAll>
     COLLX_HD void fold(const sched::step& s);
 
@@ -300,5 +315,5 @@ private:
 } // namespace device
 COLLX_END_NAMESPACE
 
-#include <collx/exec/device/steps_channel.hpp>
+#include <collx/exec/device/steps_move.hpp>
 #include <collx/exec/device/steps_window.hpp>

@@ -204,6 +204,8 @@ struct operand_access {
         }
         return acc;
     }
+    static constexpr bool changes_results =
+        (Types::reduces && has_post_v<op_type, acc_type>) || !std::is_same_v<wire_type, acc_type>;
     template <class W>
     COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack<W>& acc) {
         if constexpr (Types::reduces && has_post_v<op_type, acc_type>) {
@@ -214,6 +216,56 @@ struct operand_access {
                         apply_post(op, acc.v[k], hook_context{ranks, at + static_cast<unsigned>(k)}));
         }
         acc = through_wire(acc); // a later step may send it on
+    }
+
+    // What lies in `in` is what travels, and it is contiguous: it can wait in registers as it was loaded.
+    static constexpr bool is_wire_in = Types::in_view::is_contiguous && std::is_same_v<in_type, wire_type> &&
+                                       !(Types::reduces && has_pre_v<op_type, in_type>);
+    template <class W>
+    COLLX_HD static wire_pack<W> read_raw(const rank_operands<Types>& r, std::size_t at, unsigned m) {
+        if constexpr (W::is_aligned) {
+            return load_pack<Env, wire_type, W::n>(r.in.data() + at);
+        } else {
+            wire_pack<W> w;
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k) {
+                if (exists<W>(k, m)) w.v[k] = r.in.data()[at + static_cast<unsigned>(k)];
+                else w.v[k] = wire_type{};
+            }
+            return w;
+        }
+    }
+
+    // In and out are alike, and nothing changes an element on the way: one kind of access serves both.
+    static constexpr bool is_plain = [] {
+        if constexpr (Types::in_view::is_contiguous && Types::out_view::is_contiguous)
+            return std::is_same_v<in_type, out_type> && !(Types::reduces && has_pre_v<op_type, in_type>);
+        else return false;
+    }();
+    template <class W>
+    COLLX_HD static acc_pack<W> read_plain(const in_type* from, unsigned m) {
+        pack<in_type, W::n> raw;
+        if constexpr (W::is_aligned) {
+            raw = load_pack<Env, in_type, W::n>(from);
+        } else {
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k) {
+                if (exists<W>(k, m)) raw.v[k] = from[k];
+                else raw.v[k] = in_type{};
+            }
+        }
+        return detail::convert<acc_type>(raw);
+    }
+    template <class W>
+    COLLX_HD static void write_plain(out_type* to, unsigned m, const acc_pack<W>& acc) {
+        const auto raw = detail::convert<out_type>(acc);
+        if constexpr (W::is_aligned) {
+            store_pack<Env>(to, raw);
+        } else {
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k)
+                if (exists<W>(k, m)) to[k] = raw.v[k];
+        }
     }
 
     // Copying in to out would change nothing.

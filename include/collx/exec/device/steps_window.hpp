@@ -20,88 +20,33 @@ inline constexpr bool may_push_v = [] {
     else return false;
 }();
 
+// A put where words carry flags: to all ranks, or to the one that reads the chunk.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::copy(const sched::step& s) {
-    COLLX_ROLLED
-    for (int c = 0; c < s.src.chunks.count; ++c) {
-        const int to_chunk = s.dst.chunks.at(c, args_.chunks);
-        const part from = local(s.src.where, s.src.chunks.at(c, args_.chunks));
-        if constexpr (words && has_windows) {
-            if (sched::is_window(s.dst.where)) {
-                push(s, to_chunk, from);
-                continue;
-            }
-        }
-        const bool puts = has_windows && sched::is_window(s.dst.where),
-                   ends = s.src.where == place::in && s.dst.where == place::out;
-        std::byte* window = puts ? window_at(rank_, sched::segment_of(s.dst.where), to_chunk) : nullptr;
-        const std::size_t to = puts ? 0 : local(s.dst.where, to_chunk).at;
-        if (ends && access::is_in_place(mine(), from.at, to)) continue;
-        const bool fast = is_aligned_at(s.src.where, from.at) && (puts || is_aligned_at(s.dst.where, to));
-        each_pack<unroll>(
-            from.count, fast,
-            [&](auto w, unsigned p, unsigned m) {
-                return this->template read<decltype(w)>(s.src.where, from.at, p, m);
-            },
-            [&](auto w, unsigned p, unsigned m, auto acc) {
-                using W = decltype(w);
-                if (puts) return this->template store_wire<W>(window, p, acc);
-                // All of a single rank's collective, so the operator's hook applies.
-                if (ends) access::template finish<W>(this->op(), this->ranks(), to + p * W::n, m, acc);
-                this->template write<W>(s.dst.where, to, p, m, acc);
-            });
-    }
-}
-
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sched::step& s, int chunk, part from) {
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::push(const sched::step& s) {
     static_assert(!flagged || !has_windows || may_push_v<Algorithm>,
                   "collx: words with flags replace signals only where every rank reads every rank in each iteration: "
                   "the one-shot algorithms. Use simple_protocol.");
     constexpr bool to_one = Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all;
-    const int first = to_one ? chunk : 0, last = to_one ? chunk + 1 : ranks();
-    each_pack<1>(
-        from.count, is_aligned_at(s.src.where, from.at),
-        [&](auto w, unsigned p, unsigned m) { return this->template read<decltype(w)>(s.src.where, from.at, p, m); },
-        [&](auto, unsigned p, unsigned, const acc_pack& acc) {
-            const wire_pack w = access::to_wire(acc);
-            COLLX_ROLLED
-            for (int k = first; k < last; ++k)
-                if (k != rank_) store_packet<Env>(packets_at(k, rank_) + p * stride, w, window_flag());
+    COLLX_ROLLED
+    for (int c = 0; c < s.src.chunks.count; ++c) {
+        const int chunk = s.dst.chunks.at(c, args_.chunks);
+        const part from = local(s.src.where, s.src.chunks.at(c, args_.chunks));
+        const int first = to_one ? chunk : 0, last = to_one ? chunk + 1 : ranks();
+        const operand own = operand_at(mine(), s.src.where, from.at);
+        each_pack<1>(from.count, is_aligned_at(own), [&](auto w, auto, unsigned p, unsigned, unsigned m) {
+            using W = decltype(w);
+            if constexpr (W::n == V) {
+                const wire_pack x = access::to_wire(this->template read<W>(own, p, m));
+                COLLX_ROLLED
+                for (int k = first; k < last; ++k)
+                    if (k != this->rank_)
+                        store_packet<Env>(this->packets_at(k, this->rank_) + p * stride, x, this->window_flag());
+            }
         });
-    COLLX_ROLLED
-    for (int k = first; k < last; ++k)
-        if (k != rank_) refresh(packets_at(k, rank_), args_.shape.packet_bytes, packs_of(from.count), window_flag());
-}
-
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::get(const sched::step& s) {
-    COLLX_ROLLED
-    for (int c = 0; c < s.dst.chunks.count; ++c) {
-        const int peer = s.peer_from, chunk = s.src.chunks.at(c, args_.chunks);
-        const part to = local(s.dst.where, s.dst.chunks.at(c, args_.chunks));
-        const bool from_window = sched::is_window(s.src.where), from_in = s.src.where == place::in;
-        const std::byte* rx = nullptr;
-        if (from_window)
-            rx = flagged ? packets_at(rank_, peer) : window_at(peer, sched::segment_of(s.src.where), chunk);
-        const std::size_t at = from_window ? 0 : of(s.src.where, peer, chunk).at;
-        bool fast = is_aligned_at(s.dst.where, to.at);
-        if (!from_window)
-            fast = fast && (from_in ? access::in_is_aligned(args_.rank(peer), at)
-                                    : access::out_is_aligned(args_.rank(peer), at));
-        each_pack<unroll>(
-            to.count, fast,
-            [&](auto w, unsigned p, unsigned m) {
-                using W = decltype(w);
-                if constexpr (flagged) return access::from_wire(receive_words(rx + p * stride, window_flag(), peer));
-                else if (from_window) return access::from_wire(this->template load_wire<W>(rx, p));
-                else if (from_in)
-                    return access::template read_in<W>(this->args_.rank(peer), this->ranks(), at + p * W::n, m);
-                else return access::template read_out<W>(this->args_.rank(peer), at + p * W::n, m);
-            },
-            [&](auto w, unsigned p, unsigned m, const auto& acc) {
-                this->template write<decltype(w)>(s.dst.where, to.at, p, m, acc);
-            });
+        COLLX_ROLLED
+        for (int k = first; k < last; ++k)
+            if (k != rank_)
+                refresh(packets_at(k, rank_), args_.shape.packet_bytes, packs_of(from.count), window_flag());
     }
 }
 
@@ -132,23 +77,32 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         const int chunk = s.src.chunks.at(c, args_.chunks), to_chunk = s.dst.chunks.at(c, args_.chunks);
         const std::size_t in_at = local(place::in, chunk).at;
         const part to = local(s.dst.where, to_chunk);
-        bool fast = is_aligned_at(s.dst.where, to.at) && is_aligned_at(place::in, in_at);
+        const operand result = operand_at(mine(), s.dst.where, to.at);
+        bool fast = is_aligned_at(result) && access::in_is_aligned(mine(), in_at);
         COLLX_ROLLED
         for (int k = 0; k < ranks(); ++k) {
             if (!from_window) fast = fast && access::in_is_aligned(args_.rank(k), in_at);
             if (ToAll) fast = fast && access::out_is_aligned(args_.rank(k), to.at);
         }
-        const auto operand = [&](auto w, int k, unsigned p, unsigned m) {
+        // Operand k as it lies in memory, and as it is reduced.
+        const auto fetch = [&](auto w, int k, unsigned p, unsigned m) -> fold_pack<decltype(w)> {
             using W = decltype(w);
             const std::size_t first = in_at + p * W::n;
-            if (!from_window) return access::template read_in<W>(this->args_.rank(k), this->ranks(), first, m);
-            if (k == this->rank_ && s.own == place::in)
-                return access::through_wire(this->template read<W>(place::in, in_at, p, m));
-            if constexpr (flagged)
-                return access::from_wire(receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k));
-            else
-                return access::from_wire(
-                    this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p));
+            const bool own = k == this->rank_ && s.own == place::in;
+            if constexpr (access::is_wire_in) {
+                if (!from_window || own) return access::template read_raw<W>(this->args_.rank(k), first, m);
+                if constexpr (flagged) return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
+                else return this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p);
+            } else {
+                if (!from_window) return access::template read_in<W>(this->args_.rank(k), this->ranks(), first, m);
+                if (own)
+                    return access::through_wire(access::template read_in<W>(this->mine(), this->ranks(), first, m));
+                if constexpr (flagged)
+                    return access::from_wire(receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k));
+                else
+                    return access::from_wire(
+                        this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p));
+            }
         };
         const auto deliver = [&](auto w, unsigned p, unsigned m, auto acc) {
             using W = decltype(w);
@@ -161,66 +115,59 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 for (int k = 0; k < this->ranks(); ++k)
                     access::template write_out<W>(this->args_.rank(k), first, m, acc);
             } else {
-                this->template write<W>(s.dst.where, to.at, p, m, acc);
+                this->template write<W>(result, p, m, acc);
                 if (s.also != place::none)
                     this->template store_wire<W>(this->window_at(this->rank_, sched::segment_of(s.also), to_chunk), p,
                                                  acc);
             }
         };
-        // U accesses of this width, `step` apart.
+        // U accesses of this width, `step` apart. The next rank's loads are under way while this one's are added.
         const auto accesses = [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
             using W = decltype(w);
             constexpr int U = count.value;
-            acc_of<W> acc[U];
+            const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
+            acc_of<W> acc[U]{};
             bool is_reduced = false;
-            if constexpr (multicasts && Types::reduces && W::is_aligned) is_reduced = by_switch;
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) {
-                const unsigned p = i + static_cast<unsigned>(u) * step;
-                if constexpr (multicasts && Types::reduces && W::is_aligned) {
-                    if (is_reduced) {
+            if constexpr (multicasts && Types::reduces && W::is_aligned) {
+                is_reduced = by_switch;
+                if (by_switch) {
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u)
                         acc[u] = access::from_wire(
-                            Env::template reduce_all<Types>(this->args_, this->op(), in_at + p * W::n));
-                        continue;
-                    }
+                            Env::template reduce_all<Types>(this->args_, this->op(), in_at + nth(u) * W::n));
                 }
-                acc[u] = operand(w, s.peer_from, p, m);
             }
+            const auto add = [&](const fold_pack<W>(&x)[U]) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u)
+                    acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(x[u]), m);
+            };
+            const auto ask = [&](fold_pack<W>(&x)[U], int k) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) x[u] = fetch(w, k, nth(u), m);
+            };
+            const auto begin = [&](const fold_pack<W>(&x)[U]) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) acc[u] = opened<W>(x[u]);
+            };
+            // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
+            // Words are waited for at once.
+            constexpr int ahead = flagged ? 1 : 2;
+            fold_pack<W> even[U]{}, odd[U]{};
             COLLX_ROLLED
-            for (int k = s.peer_from + 1; k < s.peer_to && !is_reduced; ++k) {
-                acc_of<W> next[U];
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) next[u] = operand(w, k, i + static_cast<unsigned>(u) * step, m);
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) acc[u] = access::template combine<W>(this->op(), acc[u], next[u], m);
+            for (int k = s.peer_from; k <= s.peer_to && !is_reduced; k += ahead) {
+                if (k < s.peer_to) ask(even, k);
+                if constexpr (ahead == 2) {
+                    if (k > s.peer_from) add(odd);
+                    if (k + 1 < s.peer_to) ask(odd, k + 1);
+                }
+                if (k == s.peer_from) begin(even);
+                else if (k < s.peer_to) add(even);
             }
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) deliver(w, i + static_cast<unsigned>(u) * step, m, acc[u]);
+            for (int u = 0; u < U; ++u) deliver(w, nth(u), m, acc[u]);
         };
-        using one = std::integral_constant<int, 1>;
-        const unsigned elems = static_cast<unsigned>(to.count), step = env_.threads();
-        const unsigned all = packs_of(to.count), whole = fast ? elems / V : 0;
-        unsigned i = env_.index();
-        if constexpr (V > 1 || flagged) {
-            if constexpr (unroll > 1) {
-                COLLX_ROLLED
-                for (; i + (unroll - 1) * step < whole; i += unroll * step)
-                    accesses(packed(), std::integral_constant<int, unroll>{}, i, step, V);
-            }
-            COLLX_ROLLED
-            for (; i < whole; i += step) accesses(packed(), one{}, i, step, V);
-        }
-        if constexpr (flagged) {
-            COLLX_ROLLED
-            for (; i < all; i += step) {
-                const unsigned first = i * V, m = first + V <= elems ? V : first < elems ? elems - first : 0;
-                accesses(partial(), one{}, i, step, m);
-            }
-        } else {
-            COLLX_ROLLED
-            for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step)
-                accesses(single(), one{}, i, step, 1);
-        }
+        each_pack<unroll>(to.count, fast, accesses);
     }
 }
 

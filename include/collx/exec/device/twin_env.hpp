@@ -50,6 +50,10 @@ public:
     twin_env(unsigned index, unsigned threads, int group, unsigned groups, twin_barrier& mine, twin_barrier& block)
         : index_(index), threads_(threads), group_(group), groups_(groups), barrier_(mine), block_(block) {}
 
+    using handle = twin_env*;
+    handle hand_over() { return this; }
+    static twin_env& take_over(handle h) { return *h; }
+
     unsigned index() const { return index_; }
     unsigned threads() const { return threads_; }
     int group() const { return group_; }

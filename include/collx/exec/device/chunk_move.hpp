@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A step that moves data, chunk by chunk, as the one function takes it that a kernel has for all of them: by value and
+// in few words, so that it travels in registers. Plain data; knows no memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/sched/step.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// One chunk of a step.
+struct chunk_move {
+    std::uint16_t what; // sched::action
+    sched::place src_at, dst_at;
+    std::uint8_t peer_from, peer_to;
+    bool is_first, is_last; // of the message's chunks
+    std::uint16_t src_chunk, dst_chunk;
+    std::uint32_t at; // bytes of the message that lie before this chunk
+
+    COLLX_HD constexpr bool has(sched::action a) const { return (what & a) != 0; }
+    COLLX_HD constexpr bool travels() const { return has(sched::recv | sched::send); }
+    // Which of the two says how large the chunk is: both ends find the same.
+    COLLX_HD static constexpr bool counts_by_dst(sched::action what, sched::place src_at) {
+        return what != sched::copy && ((what & sched::copy) != 0 || src_at == sched::place::none);
+    }
+};
+
+struct move_result {
+    std::uint32_t at; // after this chunk
+    bool stops;       // the block gives up
+    bool failed;      // this thread did, which was not voted upon yet
+};
+
+// Where a chunk comes from, what is made of it, and where it goes.
+struct transfer {
+    bool receives, reads, combines, own_first, finishes, keeps, sends;
+    bool is_fast; // its packs are aligned
+    sched::place src_at, dst_at;
+    int owner;                   // the rank whose memory the operand is
+    int peer;                    // who is waited for, where words carry flags
+    std::size_t from, to, count; // elements
+    const std::byte* rx;
+    std::byte* tx;
+    std::uint64_t rx_flag, tx_flag;
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Steps that move data: over channels, into windows and out of them, and from place to place. All kinds share one body,
+// compiled once per kernel and called: their differences are a few branches that all threads take alike, and a step
+// lasts as long as its memory accesses. A channel from rank a to rank b is a ring of slots in b's exchange memory:
+//
+//     empty --a fills, tail of b's control: message + 1--> full --b drains, head of a's control: message + 1--> empty
+//
+// a may run `slots` messages ahead. With flags beside the data a message needs no tail. Two barriers a step: one after
+// the waits, which is also the vote on giving up, one before the counters are raised. Source: the Simple, LL and LL128
+// protocols of NCCL.
+#pragma once
+
+#include <collx/exec/device/executor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <sched::action What>
+COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::hand_over(const sched::step& s) {
+    if constexpr (words && has_windows && What == sched::copy)
+        if (sched::is_window(s.dst.where)) return push(s);
+    constexpr bool travels = (What & (sched::recv | sched::send)) != 0;
+    const sched::ref& shape = chunk_move::counts_by_dst(What, s.src.where) ? s.dst : s.src;
+    const int chunks = shape.chunks.count;
+    if (travels && chunks > 1 && !has_elements(shape)) return; // both ends know
+    std::uint32_t at = 0;
+    COLLX_ROLLED
+    for (int i = 0; i < chunks; ++i) {
+        const move_result done =
+            run_move < travels ||
+            !has_windows > (this->state(failed_),
+                            {static_cast<std::uint16_t>(What), s.src.where, s.dst.where,
+                             static_cast<std::uint8_t>(s.peer_from), static_cast<std::uint8_t>(s.peer_to), i == 0,
+                             i + 1 == chunks, static_cast<std::uint16_t>(s.src.chunks.at(i, args_.chunks)),
+                             static_cast<std::uint16_t>(s.dst.chunks.at(i, args_.chunks)), at});
+        at = done.at;
+        failed_ = done.failed;
+        stop_if(done.stops);
+        if (done.stops) return;
+    }
+}
+
+// Not inlined.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <bool Channels>
+COLLX_HD move_result executor<Env, Algorithm, Types, Protocol, Groups>::run_move(thread_state t, chunk_move m) {
+    auto&& env = Env::take_over(t.env);
+    executor ex(env, t);
+    const std::uint32_t at = ex.template move<Channels>(m);
+    return {at, ex.has_stopped(), ex.failed_};
+}
+
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::has_elements(const sched::ref& r) const {
+    COLLX_ROLLED
+    for (int i = 0; i < r.chunks.count; ++i)
+        if (part_at(r.where, rank_, r.chunks.at(i, args_.chunks)).count != 0) return true;
+    return false;
+}
+
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <bool Channels>
+COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(const chunk_move& m) {
+    const bool travels = Channels && m.travels();
+    transfer x = plan(m);
+    if (travels && m.is_first) {
+        if (m.is_last && x.count == 0) return 0; // both ends know
+        if (!enter(m)) return 0;
+    }
+    std::uint32_t at = m.at;
+    if (!Channels || x.count != 0) {
+        if constexpr (Channels) use_slots(m, x);
+        else use_windows(m, x);
+        if (!x.finishes || x.combines || !access::is_in_place(mine(), x.from, x.to)) {
+            if constexpr (lines) carry_lines(x);
+            else if constexpr (words) carry_words(x);
+            else carry(x);
+        }
+        at += static_cast<std::uint32_t>(lines ? pairs_of(x.count) * pair_bytes : packs_of(x.count) * stride);
+    }
+    if (travels && m.is_last) leave(m, at);
+    return at;
+}
+
+// Waits until the message is there and room for the next one is; all threads agree on how that ended.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::enter(const chunk_move& m) {
+    const bool receives = m.has(sched::recv), sends = m.has(sched::send);
+    bool failed = false;
+    // By two threads, of two warps where there are two: both are waited for at once.
+    COLLX_ROLLED
+    for (int end = flagged ? 1 : 0; end < 2; ++end) {
+        const bool for_room = end == 1;
+        if (env_.index() != (for_room ? second_thread() : 0) || !(for_room ? sends : receives) || failed) continue;
+        const int peer = for_room ? m.peer_to : m.peer_from;
+        const std::uint64_t number = for_room ? shared_.sent[peer] : shared_.received[peer];
+        if (for_room && number < shared_.drained[peer] + args_.shape.slots) continue;
+        const lane_control& mine = *control(rank_);
+        std::uint64_t found = 0;
+        failed = !wait_until(for_room ? waits_for::room : waits_for::message, peer,
+                             for_room ? &mine.head[peer] : &mine.tail[peer],
+                             for_room ? number + 1 - args_.shape.slots : number + 1, found);
+        if (for_room && !failed) shared_.drained[peer] = found;
+    }
+    stop_if(env_.any(failed));
+    return !this->has_stopped();
+}
+
+// After the barrier a count is raised by the thread that looks at it in the next step; the others see it behind that
+// step's first barrier.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chunk_move& m, std::uint32_t at) {
+    if (words && m.has(sched::send))
+        refresh(slot_of(m.peer_to, rank_, shared_.sent[m.peer_to]), args_.shape.flag_slot_bytes,
+                static_cast<unsigned>(at / stride), static_cast<std::uint32_t>(shared_.sent[m.peer_to] + 1));
+    if constexpr (flagged) stop_if(env_.any(failed_));
+    else env_.sync();
+    if (m.has(sched::recv) && env_.index() == 0)
+        Env::store_release(&control(m.peer_from)->head[rank_], ++shared_.received[m.peer_from]);
+    if (m.has(sched::send) && env_.index() == second_thread()) {
+        const std::uint64_t sent = ++shared_.sent[m.peer_to];
+        if constexpr (!flagged) Env::store_release(&control(m.peer_to)->tail[rank_], sent);
+    }
+}
+
+// Where a chunk lies, but for slots and windows.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const chunk_move& m) const {
+    transfer x;
+    x.receives = m.has(sched::recv);
+    x.combines = Types::reduces && m.has(sched::reduce | sched::reduce_after);
+    x.own_first = m.has(sched::reduce_after);
+    x.reads = x.combines || !x.receives;
+    x.keeps = m.has(sched::copy);
+    x.sends = m.has(sched::send);
+    x.src_at = m.src_at, x.dst_at = m.dst_at;
+    // What a reduction leaves in `out` is complete, and so is all of a single rank's collective.
+    x.finishes = x.keeps && m.dst_at == place::out && (x.combines || (m.what == sched::copy && m.src_at == place::in));
+    x.owner = m.has(sched::get) ? m.peer_from : rank_;
+    x.peer = m.peer_from;
+    const part own = part_at(m.src_at, x.owner, m.src_chunk), result = part_at(m.dst_at, rank_, m.dst_chunk);
+    x.from = own.at, x.to = result.at;
+    x.count = chunk_move::counts_by_dst(m.what, m.src_at) ? result.count : own.count;
+    x.is_fast = (!x.reads || is_aligned_at(own_operand(x))) && (!x.keeps || is_aligned_at(result_operand(x)));
+    return x;
+}
+
+// Where there is no message, those of a channel to myself, which no text uses: no address is ever null.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) const {
+    const int source = x.receives ? m.peer_from : rank_, target = x.sends ? m.peer_to : rank_;
+    const std::uint64_t in_number = shared_.received[source], out_number = shared_.sent[target];
+    x.rx = slot_of(rank_, source, in_number) + m.at, x.rx_flag = in_number + 1;
+    x.tx = slot_of(target, rank_, out_number) + m.at, x.tx_flag = out_number + 1;
+}
+
+// A put sends into my own window, a get receives from a peer's, or from the words that it pushed.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(const chunk_move& m, transfer& x) const {
+    const bool puts = sched::is_window(m.dst_at), gets = sched::is_window(m.src_at);
+    if (puts) x.keeps = false, x.sends = true;
+    if (gets) x.receives = true, x.reads = false;
+    x.tx = window_at(rank_, sched::segment_of(m.dst_at), m.dst_chunk);
+    const int peer = gets ? m.peer_from : rank_;
+    x.rx = flagged ? packets_at(rank_, peer) : window_at(peer, sched::segment_of(m.src_at), m.src_chunk);
+    x.rx_flag = x.tx_flag = window_flag();
+}
+
+// Received elements and own ones.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class W>
+COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::template acc_of<W>
+executor<Env, Algorithm, Types, Protocol, Groups>::combined(const transfer& x, const acc_of<W>& got,
+                                                            const acc_of<W>& own, unsigned m) const {
+    // Two ranks that exchange operands must combine the same two numbers.
+    const acc_of<W> rounded = access::through_wire(own);
+    if (!is_commutative_v<typename Types::op_type, acc_type> && x.own_first)
+        return access::template combine<W>(op(), rounded, got, m);
+    return access::template combine<W>(op(), got, rounded, m);
+}
+
+// First all loads of U packs, those of the wire unconverted: no arithmetic may wait for one before the next is under
+// way.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const transfer& x) {
+    const operand own = own_operand(x), result = result_operand(x);
+    each_pack<unroll>(x.count, x.is_fast, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
+        using W = decltype(w);
+        constexpr int U = count.value;
+        const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
+        wire_of<W> got[U]{};
+        acc_of<W> acc[U]{};
+        if (x.receives) {
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) got[u] = this->template load_wire<W>(x.rx, nth(u));
+        }
+        if (x.reads) {
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) acc[u] = this->template read<W>(own, nth(u), m);
+        }
+        if (Types::reduces && x.combines) {
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, access::from_wire(got[u]), acc[u], m);
+        } else if (x.receives) {
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) acc[u] = access::from_wire(got[u]);
+        }
+        if (x.keeps) {
+            if (access::changes_results && x.finishes) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u)
+                    access::template finish<W>(this->op(), this->ranks(), x.to + std::size_t{nth(u)} * W::n, m, acc[u]);
+            }
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) this->template write<W>(result, nth(u), m, acc[u]);
+        }
+        if (x.sends) {
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) this->template store_wire<W>(x.tx, nth(u), acc[u]);
+        }
+    });
+}
+
+// A pack of the wire as it comes and as it goes.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <class W>
+COLLX_ALWAYS_INLINE COLLX_HD typename executor<Env, Algorithm, Types, Protocol, Groups>::wire_pack
+executor<Env, Algorithm, Types, Protocol, Groups>::through(const transfer& x, const operand& own, const operand& result,
+                                                           unsigned p, unsigned m, const wire_pack& w) const {
+    acc_pack acc{};
+    if (x.reads) acc = this->template read<W>(own, p, m);
+    if (Types::reduces && x.combines) acc = this->template combined<W>(x, access::from_wire(w), acc, m);
+    else if (x.receives) acc = access::from_wire(w);
+    if (x.keeps) {
+        if (access::changes_results && x.finishes)
+            access::template finish<W>(op(), ranks(), x.to + std::size_t{p} * W::n, m, acc);
+        this->template write<W>(result, p, m, acc);
+    }
+    return access::to_wire(acc);
+}
+
+// One wait for whole packs and the tail.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_words(const transfer& x) {
+    const operand own = own_operand(x), result = result_operand(x);
+    const unsigned elems = static_cast<unsigned>(x.count), packs = packs_of(x.count), whole = x.is_fast ? elems / V : 0;
+    COLLX_ROLLED
+    for (unsigned p = env_.index(); p < packs; p += env_.threads()) {
+        wire_pack w{};
+        if (x.receives) w = receive_words(x.rx + p * stride, static_cast<std::uint32_t>(x.rx_flag), x.peer);
+        if (p < whole) w = this->template through<packed>(x, own, result, p, V, w);
+        else w = this->template through<partial>(x, own, result, p, elems - p * V < V ? elems - p * V : V, w);
+        if (x.sends) store_packet<Env>(x.tx + p * stride, w, static_cast<std::uint32_t>(x.tx_flag));
+    }
+}
+
+// The same in lines of 128 bytes. The threads of a line go through the loop together: they look at one flag.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_lines(const transfer& x) {
+    static_assert(
+        !lines || wire_pack::bytes == sizeof(unit16),
+        "collx: lines of 128 bytes carry elements of 1, 2, 4, 8 or 16 bytes, and accumulators at most twice as "
+        "wide. Use packet_protocol or simple_protocol.");
+    constexpr unsigned team = Env::line_threads, cells = line_cells / team; // of a line, that this thread moves
+    const operand own = own_operand(x), result = result_operand(x);
+    const unsigned elems = static_cast<unsigned>(x.count), packs = packs_of(x.count), whole = x.is_fast ? elems / V : 0;
+    const unsigned me = env_.index() % team, pairs = pairs_of(x.count);
+    COLLX_ROLLED
+    for (unsigned q = env_.index() / team; q < pairs; q += env_.threads() / team) {
+        unit16 got[2][cells] = {}, next[2][cells] = {};
+        if (x.receives && !failed_) {
+            const auto* from = reinterpret_cast<const unit16*>(x.rx + q * pair_bytes);
+            failed_ = !this->template poll<true>(waits_for::packet, x.peer,
+                                                 [&] { return env_.try_load_lines(from, x.rx_flag, got); });
+        }
+        COLLX_UNROLL
+        for (unsigned k = 0; k < 2 * cells; ++k) {
+            const unsigned line = k / cells, c = k % cells, cell = c * team + me;
+            const bool is_last = cell == line_cells - 1; // its two halves are one pack
+            if (is_last && line == 1) continue;
+            const unsigned p = q * pair_packs + (is_last ? pair_packs - 1 : line * (line_cells - 1) + cell);
+            unit16 raw = is_last ? unit16{got[0][c].low, got[1][c].low} : got[line][c];
+            wire_pack w{};
+            __builtin_memcpy(static_cast<void*>(&w), &raw, sizeof raw);
+            if (p < whole) w = this->template through<packed>(x, own, result, p, V, w);
+            else if (p < packs)
+                w = this->template through<partial>(x, own, result, p, elems - p * V < V ? elems - p * V : V, w);
+            __builtin_memcpy(&raw, static_cast<const void*>(&w), sizeof raw);
+            if (is_last) {
+                next[0][c] = {raw.low, x.tx_flag};
+                next[1][c] = {raw.high, x.tx_flag};
+            } else {
+                next[line][c] = raw;
+            }
+        }
+        if (x.sends) env_.store_lines(reinterpret_cast<unit16*>(x.tx + q * pair_bytes), next);
+    }
+}
+
+} // namespace device
+COLLX_END_NAMESPACE
