@@ -84,7 +84,8 @@ std::string wrong_suites(const node_map& m, int root) {
 std::string wrong_anywhere(const node_map& m, int root) {
     for (const std::string& w : {wrong_suites<rings, rings>(m, root), wrong_suites<trees, trees>(m, root),
                                  wrong_suites<rank_ordered, rank_ordered>(m, root), wrong_suites<trees, rings>(m, root),
-                                 wrong(aggregated_all_to_all{}, m), wrong(leader_all_to_all{}, m)})
+                                 wrong(aggregated_all_to_all{}, m), wrong(leader_all_to_all{}, m),
+                                 wrong(leader_all_gather{}, m), wrong(leader_barrier{}, m)})
         if (!w.empty()) return w;
     return "";
 }
@@ -431,6 +432,8 @@ TEST_CASE("what is declared is least where it can be") {
     const node_map m = node_map::blocks(8, 4);
     CHECK(misdeclared(aggregated_all_to_all{m}, 8) == nullptr);
     CHECK(misdeclared(leader_all_to_all{m}, 8) == nullptr);
+    CHECK(misdeclared(leader_all_gather{{m}}, 8) == nullptr);
+    CHECK(misdeclared(leader_barrier{{m}}, 8) == nullptr);
     CHECK(misdeclared(hierarchical_all_reduce<>{m}, 8) == nullptr);
     CHECK(misdeclared(hierarchical_all_reduce<rank_ordered>{m}, 8) == nullptr);
     CHECK(misdeclared(hierarchical_reduce_scatter<>{m}, 8) == nullptr);
@@ -596,6 +599,7 @@ TEST_CASE("no step of a hierarchical schedule can be left out, moved or sent els
         try_all(record_all(hierarchical_reduce<>{{*m, 2}}, n), "reduce");
         try_all(record_all(aggregated_all_to_all{*m}, n), "all_to_all");
         try_all(record_all(leader_all_to_all{*m}, n), "all_to_all through leaders");
+        try_all(record_all(leader_all_gather{{*m}}, n), "all_gather through leaders");
     }
     CHECK(survivors == 0);
     CHECK(mutants > 1500);

@@ -8,6 +8,7 @@
 #include <collx/algo/leader.hpp>
 
 #include <memory>
+#include <span>
 
 #include "support.hpp"
 
@@ -158,6 +159,38 @@ void check_exchange() {
 }
 TEST_CASE("all_to_all: what nodes have for single ranks in one message") { check_exchange<aggregated_all_to_all>(); }
 TEST_CASE("all_to_all: what nodes have for nodes in one message") { check_exchange<leader_all_to_all>(); }
+
+TEST_CASE("all_gather and barrier through leaders, also in place and with counts that differ") {
+    on_maps([](collx::communicator& w, const node_map& m, const char* where) {
+        const int n = w.size(), me = w.rank();
+        for (const std::size_t piece : {0u, 60u, 4096u})
+            for (const std::size_t size : {0u, 1u, 16u, 517u, 9001u}) {
+                at("on %s size=%zu piece=%zu", where, size, piece);
+                const auto bound = w.with(placed<leader_all_gather>(m), collx::piece{piece});
+                const auto mine = samples(me, size);
+                std::vector<int> all(size * static_cast<std::size_t>(n), -1), same = all;
+                collx::all_gather(bound, mine, all);
+                for (std::size_t i = 0; i < all.size(); ++i)
+                    EXPECT_AT(i, all[i] == sample(static_cast<int>(i / size), i % size));
+                const std::span own(same.data() + static_cast<std::size_t>(me) * size, size);
+                std::copy(mine.begin(), mine.end(), own.begin());
+                collx::all_gather(bound, own, same);
+                EXPECT(same == all);
+                collx::barrier(w.with(placed<leader_barrier>(m)));
+            }
+        std::vector<std::size_t> counts;
+        std::vector<int> expected;
+        for (int r = 0; r < n; ++r) {
+            counts.push_back(static_cast<std::size_t>(r * 37 % 5 * 11));
+            const auto part = samples(r, counts.back());
+            expected.insert(expected.end(), part.begin(), part.end());
+        }
+        std::vector<int> all(expected.size(), -1);
+        collx::all_gather_v(w.with(placed<leader_all_gather>(m)), samples(me, counts[static_cast<std::size_t>(me)]),
+                            all, counts);
+        EXPECT(all == expected);
+    });
+}
 
 TEST_CASE("counts that differ between ranks: gathering and scattering chunks of any size") {
     on_maps([](collx::communicator& w, const node_map& m, const char* where) {

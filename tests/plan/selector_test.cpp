@@ -114,6 +114,9 @@ TEST_CASE("ranks that share hosts go host by host, each alone on its host do not
         CHECK(is(collx::select<collective::all_to_all>(me.cache, problem(8 * 8200)),
                  algo::aggregated_all_to_all{.nodes = *hosts}));
         CHECK(is(collx::select<collective::all_to_all>(me.cache, problem(100'000'000)), algo::pairwise_all_to_all{}));
+        CHECK(is(collx::select<collective::barrier>(me.cache, problem(0)), algo::leader_barrier{{.nodes = *hosts}}));
+        CHECK(is(collx::select<collective::all_gather>(me.cache, problem(512)),
+                 algo::leader_all_gather{{.nodes = *hosts}}));
         // Rank order does not care who is where.
         CHECK(is(collx::select<collective::all_reduce>(me.cache, problem(8, true)),
                  algo::recursive_doubling_all_reduce{}));

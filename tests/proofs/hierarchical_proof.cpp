@@ -58,6 +58,8 @@ COLLX_PROVE_ON_NODES(hierarchical_reduce<trees>);
 COLLX_PROVE_ON_NODES(hierarchical_barrier<trees>);
 COLLX_PROVE_ON_NODES(aggregated_all_to_all);
 COLLX_PROVE_ON_NODES(leader_all_to_all);
+COLLX_PROVE_ON_NODES(leader_all_gather);
+COLLX_PROVE_ON_NODES(leader_barrier);
 
 // Two nodes of four, S of 8 chunks: 4 rails, each rank one chunk there and one back.
 static_assert(two_of_four<hierarchical_all_reduce<rings>>().total_messages == 4 * 2 * 2);

@@ -81,6 +81,10 @@ std::string nodes_table(const Flat& flat, int n) {
                nodes_row(a, "", uneven_name, uneven) + nodes_row(led, "", even_name, halves) +
                nodes_row(led, "", dealt_name, cards) + nodes_row(led, "", uneven_name, uneven);
     } else {
+        if constexpr (C == collective::all_gather) {
+            const algo::leader_all_gather led{};
+            text += nodes_row(led, "", even_name, halves) + nodes_row(led, "", uneven_name, uneven);
+        }
         return text + nodes_row(hierarchical<C, rings>{}, " rings", even_name, halves) +
                nodes_row(hierarchical<C, rings>{}, " rings", dealt_name, cards) +
                nodes_row(hierarchical<C, trees>{}, " trees", even_name, halves) +

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// All-to-all through one rank of each node, its leader: everything that goes from one node to another travels as one
-// message. For short parts, where a message between nodes costs more than moving the data twice inside.
+// Through one rank of each node, its leader: all-to-all, all-gather and barrier in which everything that goes from one
+// node to another travels as one message. For short parts, where a message between nodes costs more than moving the
+// data twice inside. The all-to-all:
 //
 //   2 nodes of 3      up: ranks 1 and 2 hand rank 0 what they have for ranks 3 to 5
 //     node 0: 0 1 2   across: rank 0 sends rank 3 all nine parts, for rank 3, then rank 4, then rank 5
@@ -38,6 +39,10 @@ public:
     }
     COLLX_HD constexpr chunk_set all_outside() const {
         return chunk_set((at_.first(node_) + size_) % ranks_, outside()).in_order(at_.by_node());
+    }
+    // All but one rank of this node, from the next one on.
+    COLLX_HD constexpr chunk_set all_but(int local) const {
+        return chunk_set((at_.first(node_) + local + 1) % ranks_, ranks_ - 1).in_order(at_.by_node());
     }
     // In the leader's scratch.
     COLLX_HD constexpr chunk_set handed_up_by(int local) const { return way(0, local, outside(), 1, size_); }
@@ -184,6 +189,67 @@ private:
             ex.template step<send>(to(at.leader_of(at.next(k))), in(at.ranks_of(at.next(k))));
         for (int k = at.others(); k > 0; --k)
             ex.template step<recv | copy>(from(at.leader_of(at.next(k))), out(at.ranks_of(at.next(k))));
+    }
+};
+
+// What the two below share: few messages, one after the other, for calls whose time is that of messages.
+struct leader_base {
+    static constexpr const char* name = "leader";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    node_view nodes{};
+    constexpr bool fits(int n) const { return nodes.fits(n); }
+    constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
+    constexpr int messages_between(int n) const {
+        const int all = nodes.over(n).nodes();
+        return all * (all - 1);
+    }
+};
+
+// Shape: n chunks; rank r contributes chunk r. To the leader, between leaders, to all others.
+// Cost, N nodes of G ranks: N - 1 messages of G chunks between nodes per leader, N(N - 1) in all; inside, one up of one
+// chunk and one down of n - 1 for each rank but the leader; no scratch; slots >= 1.
+struct leader_all_gather : leader_base {
+    static constexpr collective op = collective::all_gather;
+    COLLX_HD static constexpr int chunks(int n) { return n; }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        const led_node at(nodes, r, n);
+        const int i = at.local(), g = at.size(), leader = at.peer(0);
+        if (i > 0) ex.template step<send>(to(leader), in(r));
+        ex.template step<copy>(in(r), out(r));
+        if (i > 0) return ex.template step<recv | copy>(from(leader), out(at.all_but(i)));
+        for (int k = 1; k < g; ++k) ex.template step<recv | copy>(from(at.peer(k)), out(at.peer(k)));
+        for (int k = 1; k <= at.others(); ++k)
+            ex.template step<send>(to(at.leader_of(at.next(k))), out(at.ranks_of(at.next(0))));
+        for (int k = at.others(); k > 0; --k)
+            ex.template step<recv | copy>(from(at.leader_of(at.next(k))), out(at.ranks_of(at.next(k))));
+        for (int k = 1; k < g; ++k) ex.template step<send>(to(at.peer(k)), out(at.all_but(k)));
+    }
+};
+
+// Shape: 1 chunk, the token. As leader_all_gather.
+// Cost: N(N - 1) messages between nodes; scratch for the token; slots >= 1.
+struct leader_barrier : leader_base {
+    static constexpr collective op = collective::barrier;
+    COLLX_HD static constexpr int chunks(int) { return 1; }
+    static constexpr int tmp_chunks(int n) { return n > 1 ? 1 : 0; }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        const led_node at(nodes, r, n);
+        const int g = at.size(), leader = at.peer(0);
+        if (at.local() > 0) {
+            ex.template step<send>(to(leader), in(0));
+            return ex.template step<recv | copy>(from(leader), tmp(0));
+        }
+        for (int k = 1; k < g; ++k) ex.template step<recv | copy>(from(at.peer(k)), tmp(0));
+        for (int k = 1; k <= at.others(); ++k) ex.template step<send>(to(at.leader_of(at.next(k))), in(0));
+        for (int k = at.others(); k > 0; --k) ex.template step<recv | copy>(from(at.leader_of(at.next(k))), tmp(0));
+        for (int k = 1; k < g; ++k) ex.template step<send>(to(at.peer(k)), in(0));
     }
 };
 

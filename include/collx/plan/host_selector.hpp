@@ -18,6 +18,9 @@ namespace detail {
 inline constexpr std::size_t long_among_hosts_bytes = 64 * 1024;
 // Up to here a sum between hosts is one message of one rank each, not one of every rank.
 inline constexpr std::size_t one_rail_bytes = 16 * 1024;
+// Among so many hosts their leaders may exchange directly. All-gather: bytes of all ranks up to which they had better.
+inline constexpr int few_hosts = 8;
+inline constexpr std::size_t led_gather_bytes = 64 * 1024;
 // All-to-all: bytes for one peer up to which one message for each rank elsewhere beats one for each pair of ranks.
 inline constexpr std::size_t aggregated_bytes = 32 * 1024;
 
@@ -33,6 +36,7 @@ template <collective C>
             return &cache.bind(algo::leader_all_to_all{.nodes = at}, p.at_port);
         return &cache.bind(algo::aggregated_all_to_all{.nodes = at}, p.at_port);
     } else if constexpr (C == collective::barrier) {
+        if (at.nodes() <= few_hosts) return &cache.bind(algo::leader_barrier{{.nodes = at}}, p.at_port);
         return &cache.bind(algo::hierarchical_barrier<>{{.nodes = at}}, p.at_port);
     } else if constexpr (C == collective::broadcast || C == collective::reduce) {
         if (C == collective::reduce && p.ordered) return nullptr;
@@ -42,6 +46,9 @@ template <collective C>
                          C == collective::all_gather) {
         if (C != collective::all_gather && p.ordered) return nullptr; // one after the other, whoever is where
         if (is_long) return &cache.bind(algo::hierarchical<C, algo::rings>{{.nodes = at}}, p.at_port);
+        if constexpr (C == collective::all_gather)
+            if (p.bytes <= led_gather_bytes && at.nodes() <= few_hosts)
+                return &cache.bind(algo::leader_all_gather{{.nodes = at}}, p.at_port);
         if constexpr (C == collective::all_reduce)
             if (p.bytes <= one_rail_bytes)
                 return &cache.bind(algo::hierarchical<C, algo::trees>{{.nodes = at}, 1}, p.at_port);
