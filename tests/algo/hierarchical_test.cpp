@@ -344,7 +344,7 @@ std::string wrong_counts(const node_map& m) {
     for (unsigned r = 0; r < static_cast<unsigned>(n); ++r) {
         std::vector<std::vector<step>> kept(2); // the steps of the data that fill scratch, and those that send for it
         for (const step& st : data.programs[r].strands[1])
-            if (st.dst.where == place::tmp) kept[1].push_back(st), kept[1].back().dst.where = place::out;
+            if (st.dst.where == place::tmp) kept[1].push_back(st);
         for (const step& st : data.programs[r].strands[0])
             if (!(st.src.chunks == chunk_set(st.peer_to))) kept[0].push_back(st);
         auto strands = counts.programs[r].strands;
@@ -360,6 +360,53 @@ TEST_CASE("carriers learn counts where they keep elements") {
     CHECK(rc::check("random maps", [&] {
         const int n = *rc::gen::inRange(1, 25), most = *rc::gen::inRange(1, n + 1);
         const std::string w = wrong_counts(
+            node_map(*rc::gen::container<std::vector<int>>(static_cast<std::size_t>(n), rc::gen::inRange(0, most))));
+        if (!w.empty()) RC_FAIL(w);
+    }));
+}
+
+// The same of leader_counts: of what leaves the node, and of what comes to it.
+std::string wrong_leader_counts(const node_map& m) {
+    const int n = m.view().ranks();
+    const leader_all_to_all a{m};
+    const schedule data = record_all(a, n), sent = record_all(a.counts(), n),
+                   expected = record_all(a.expected_counts(), n);
+    if (!verify(sent).ok() || !verify(expected).ok()) return "the counts do not come to an end on " + text(m);
+    if (between(a.counts(), m).total_messages != 0) return "counts between nodes on " + text(m);
+    for (int r = 0; r < n; ++r) {
+        std::vector<step> up, all, down, told; // what is collected and passed down, and the counts of either
+        const auto u = static_cast<unsigned>(r);
+        for (const step& st : data.programs[u].strands[1]) // `expected` takes the ranks' own order, as `sent` does
+            if (st.dst.where == place::tmp) up.push_back(st);
+        for (const step& st : data.programs[u].strands[0])
+            if (st.src.where == place::tmp) down.push_back(st);
+        for (const step& st : sent.programs[u].strands[0])
+            if (st.dst.where == place::tmp) all.push_back(st);
+        for (const step& st : expected.programs[u].strands[0])
+            if (st.dst.where == place::tmp) told.push_back(st);
+        if (up != all || down.size() != told.size()) return "rank " + std::to_string(r) + " on " + text(m);
+        for (std::size_t i = 0; i < told.size(); ++i) { // its own counts first, its own data last
+            const step& st = down[(i + down.size() - 1) % down.size()];
+            if (st.src != told[i].dst || st.peer_to != told[i].peer_from)
+                return "rank " + std::to_string(r) + " expects elsewhere on " + text(m);
+        }
+        if (m.view().nodes() == 1 || m.view().local_of(r) == 0) continue;
+        for (const schedule* s : {&sent, &expected}) {
+            const auto& strand = s->programs[u].strands[0];
+            if (strand.size() != 1 || strand[0].src.chunks != data.programs[u].strands[0][0].src.chunks)
+                return "rank " + std::to_string(r) + " hands up something else on " + text(m);
+        }
+    }
+    return "";
+}
+
+TEST_CASE("leaders learn counts where they keep elements") {
+    CHECK(wrong_leader_counts(node_map::blocks(12, 4)) == "");
+    CHECK(wrong_leader_counts(node_map({0, 1, 0, 2, 2, 1, 0})) == "");
+    CHECK(wrong_leader_counts(node_map({0, 1, 2})) == "");
+    CHECK(rc::check("random maps", [&] {
+        const int n = *rc::gen::inRange(1, 25), most = *rc::gen::inRange(1, n + 1);
+        const std::string w = wrong_leader_counts(
             node_map(*rc::gen::container<std::vector<int>>(static_cast<std::size_t>(n), rc::gen::inRange(0, most))));
         if (!w.empty()) RC_FAIL(w);
     }));

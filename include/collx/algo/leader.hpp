@@ -9,6 +9,7 @@
 // aggregated.hpp shares the way out among the ranks of a node instead.
 #pragma once
 
+#include <collx/algo/pairwise.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/sched/executor.hpp>
 #include <collx/sched/node_map.hpp>
@@ -75,10 +76,40 @@ private:
     int ranks_, node_, local_, size_;
 };
 
-// Shape: n chunks of one size; chunk d of the input goes to rank d. Not in place. Strand 0 sends up, sends inside and,
-// at a leader, passes down what comes from outside; strand 1 collects, sends across and receives inside.
-// Cost, N nodes of G ranks: N - 1 messages of G^2 chunks between nodes per leader, N(N - 1) in all; inside, G + 1
-// messages per rank, of which one up and one down of n - G chunks. Scratch 2 G(n - G) chunks at leaders; slots >= 1.
+// The counts that a leader needs where each rank knows only its own: what its ranks have for each rank elsewhere, or
+// what they expect. The input is a rank's counts by destination, or by source; scratch has them where leader_all_to_all
+// keeps the elements.
+// Cost: G - 1 messages inside the node, none between nodes.
+struct leader_counts {
+    static constexpr collective op = collective::send_recv; // promises nothing by itself: a test compares the places
+    static constexpr const char* name = "leader_counts";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    COLLX_HD static constexpr int chunks(int n) { return n; }
+    node_view nodes{};
+    bool expected = false;
+
+    constexpr bool fits(int n) const { return nodes.fits(n); }
+    constexpr std::uint64_t parameter_bits() const { return nodes.hash() ^ (expected ? 1u : 0u); }
+    constexpr int tmp_chunks(int n) const { return led_node::chunks_kept(nodes, n); }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        const led_node at(nodes, r, n);
+        if (at.others() == 0 || at.size() == 1) return;
+        if (at.local() > 0) return ex.template step<send>(to(at.peer(0)), in(at.all_outside()));
+        const auto kept = [&](int i) { return tmp(expected ? at.handed_down_to(i) : at.handed_up_by(i)); };
+        ex.template step<copy>(in(at.all_outside()), kept(0));
+        for (int i = 1; i < at.size(); ++i) ex.template step<recv | copy>(from(at.peer(i)), kept(i));
+    }
+};
+
+// Shape: n chunks; chunk d of the input goes to rank d. Not in place. Strand 0 sends up, sends inside and,
+// at a leader, passes down what comes from outside; strand 1 collects, sends across and receives inside. Chunks may
+// differ in size if leaders are told the counts: that is what counts() and expected_counts() are for. Cost, N nodes of
+// G ranks: N - 1 messages of G^2 chunks between nodes per leader, N(N - 1) in all; inside, G + 1 messages per rank, of
+// which one up and one down of n - G chunks. Scratch 2 G(n - G) chunks at leaders; slots >= 1.
 struct leader_all_to_all {
     static constexpr collective op = collective::all_to_all;
     static constexpr const char* name = "leader";
@@ -86,9 +117,16 @@ struct leader_all_to_all {
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     node_view nodes{};
+    // Parts of an all_to_all_v that are longer go from rank to rank afterwards; both ends know which. 0: none do.
+    int most_bytes = 0;
 
     constexpr bool fits(int n) const { return nodes.fits(n); }
-    constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
+    constexpr std::uint64_t parameter_bits() const {
+        return nodes.hash() ^ static_cast<std::uint64_t>(most_bytes) * 0x9e37'79b9'7f4a'7c15;
+    }
+    constexpr leader_counts counts() const { return {nodes}; }
+    constexpr leader_counts expected_counts() const { return {nodes, true}; }
+    constexpr pairwise_all_to_all directly() const { return {}; }
     constexpr int messages_between(int n) const {
         const int all = nodes.over(n).nodes();
         return all * (all - 1);

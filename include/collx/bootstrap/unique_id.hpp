@@ -95,6 +95,6 @@ static_assert(sizeof(unique_id) == unique_id::most_bytes);
 
 COLLX_END_NAMESPACE
 
-#if !defined(COLLX_COMPILED)
+#if !defined(COLLX_ONLY_DECLARED)
 #include <collx/bootstrap/id_server.hpp>
 #endif

@@ -136,9 +136,11 @@ inline constexpr detail::all_to_all_fn<detail::tried> all_to_all{};
 
 // Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k; only a rank itself knows its counts,
 // zero is legal everywhere. Optional offsets say where each part begins; by default one part after the other. Errors:
-// as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (the peer that
-// carries for it, where messages are aggregated and calls are not checked). Cost: n - 1 messages per rank; bound to
-// aggregated_all_to_all N - 1 of them leave the node, and 2(G - 1) short ones inside bring carriers the counts.
+// as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (the rank that
+// passes its parts on, where messages are aggregated and calls are not checked). Cost: n - 1 messages per rank. Across
+// hosts that several ranks share, parts up to a length of which both ends know go through one rank of each host, N - 1
+// messages of each host, and longer ones one by one; bound to aggregated_all_to_all N - 1 messages of each rank leave
+// its host. Short messages inside bring whoever passes parts on their counts.
 // Example: collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
 inline constexpr detail::all_to_all_v_fn<detail::blocking> all_to_all_v{};
 namespace async {

@@ -279,6 +279,6 @@ struct communicator_core {
 
 COLLX_END_NAMESPACE
 
-#if !defined(COLLX_COMPILED)
+#if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/core_parts.hpp>
 #endif

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
+#include <collx/exec/device/control.hpp>
 #include <collx/transport/gpu_links.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -188,6 +188,6 @@ inline thread_local counted_ptr<job> thread_job;
 
 COLLX_END_NAMESPACE
 
-#if !defined(COLLX_COMPILED)
+#if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/job_parts.hpp>
 #endif

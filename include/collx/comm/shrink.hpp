@@ -161,6 +161,6 @@ inline communicator communicator::shrink() {
 
 COLLX_END_NAMESPACE
 
-#if !defined(COLLX_COMPILED)
+#if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/shrink_far.hpp>
 #endif

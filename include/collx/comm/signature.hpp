@@ -33,6 +33,6 @@ COLLX_ONCE void compare_signatures(communicator_core& c, signature mine, std::in
 
 COLLX_END_NAMESPACE
 
-#if !defined(COLLX_COMPILED)
+#if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/compare_signatures.hpp>
 #endif

@@ -60,6 +60,6 @@ COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& hos
 
 COLLX_END_NAMESPACE
 
-#if !defined(COLLX_COMPILED)
+#if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/start.hpp>
 #endif

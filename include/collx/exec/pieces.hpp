@@ -18,9 +18,10 @@ struct pieces {
 
     chunk_layout in, out;
     int chunks;
-    std::size_t elems;           // of one chunk that travel at once
-    std::size_t count;           // iterations: pieces of the largest chunk, at least one
-    const chunk_layout* relayed; // sizes of scratch chunks where they are not the input's; they stay the caller's
+    std::size_t elems;             // of one chunk that travel at once
+    std::size_t count;             // iterations: pieces of the largest chunk, at least one
+    const chunk_layout* relayed;   // sizes of scratch chunks where they are not the input's; they stay the caller's
+    const pieces* whole = nullptr; // what these are a part of: messages are tagged with its sizes; the caller's too
 
     COLLX_HD pieces(chunk_layout in_, chunk_layout out_, int chunks_, std::size_t elems_,
                     const chunk_layout* relayed_ = nullptr)
@@ -62,7 +63,10 @@ struct pieces {
     // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message. Of
     // several chunks each counts, not their sum: two wrong counts must not hide each other.
     COLLX_HD std::uint32_t transfer_tag(const sched::ref& r) const {
-        const chunk_layout& l = r.where == sched::place::out ? out : r.where == sched::place::tmp ? scratch() : in;
+        const pieces& by = whole != nullptr ? *whole : *this;
+        const chunk_layout& l = r.where == sched::place::out   ? by.out
+                                : r.where == sched::place::tmp ? by.scratch()
+                                                               : by.in;
         std::size_t n = 0;
         for (int i = 0; i < r.chunks.count; ++i) {
             const int c = chunk(r.chunks, i);

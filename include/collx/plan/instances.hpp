@@ -19,7 +19,7 @@
     COLLX_CHOICE_OF(word, exclusive_scan) \
     COLLX_CHOICE_OF(word, barrier)
 
-#if defined(COLLX_COMPILED)
+#if defined(COLLX_ONLY_DECLARED)
 COLLX_BEGIN_NAMESPACE
 COLLX_CHOICES(extern)
 COLLX_END_NAMESPACE

@@ -12,7 +12,8 @@
 #include <type_traits>
 
 #include <collx/exec/device/block.hpp>
-#include <collx/exec/device/moved.hpp>
+#include <collx/exec/device/chunk_move.hpp>
+#include <collx/exec/device/usage.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/sched/executor.hpp>
 
@@ -161,47 +162,51 @@ private:
         return flagged && packs == 0 ? 1 : packs;
     }
 
-    // Operands from element `at` on: in rank r's input, in its output, or in my scratch. Where all of them hold plain
-    // accumulators an operand is a pointer, so that there is one kind of access; else the place is asked each time.
+    // Operands from element `at` on: in rank r's input, in its output, or in my scratch. Where all of them hold the
+    // same an operand is a pointer, so that there is one kind of access; else the place is asked each time.
     struct plain_operand {
-        acc_type* p;
+        typename Types::in_type* p;
     };
     struct any_operand {
         rank_operands<Types> r;
         place where;
         std::size_t at;
     };
-    using operand = std::conditional_t<access::is_plain, plain_operand, any_operand>;
+    static constexpr bool has_scratch = may_use_scratch_v<Algorithm>;
+    static constexpr bool is_plain =
+        access::is_plain && (!has_scratch || std::is_same_v<acc_type, typename Types::in_type>);
+    using operand = std::conditional_t<is_plain, plain_operand, any_operand>;
     COLLX_HD operand operand_at(const rank_operands<Types>& r, place where, std::size_t at) const {
-        if constexpr (access::is_plain) {
-            const acc_type* p = where == place::in ? r.in.data() : where == place::out ? r.out.data() : scratch();
-            return {const_cast<acc_type*>(p) + at};
+        if constexpr (is_plain) {
+            const typename Types::in_type* p = where == place::in ? r.in.data() : r.out.data();
+            if constexpr (has_scratch) p = where == place::tmp ? scratch() : p;
+            return {const_cast<typename Types::in_type*>(p) + at};
         } else {
             return {r, where, at};
         }
     }
     COLLX_HD bool is_aligned_at(const operand& o) const {
-        if constexpr (access::is_plain) return is_aligned<acc_type, V>(o.p);
+        if constexpr (is_plain) return is_aligned<typename Types::in_type, V>(o.p);
         else if (o.where == place::in) return access::in_is_aligned(o.r, o.at);
         else return o.where != place::out || access::out_is_aligned(o.r, o.at);
     }
     template <class W>
     COLLX_HD acc_of<W> read(const operand& o, unsigned i, unsigned m) const { // access i, the input with its hook
         const std::size_t skip = std::size_t{i} * W::n;
-        if constexpr (access::is_plain) {
+        if constexpr (is_plain) {
             return access::template read_plain<W>(o.p + skip, m);
         } else {
             if (o.where == place::in) return access::template read_in<W>(o.r, ranks(), o.at + skip, m);
-            if (o.where == place::out) return access::template read_out<W>(o.r, o.at + skip, m);
-            return load_pack<Env, acc_type, W::n>(scratch() + o.at + skip);
+            if (has_scratch && o.where == place::tmp) return load_pack<Env, acc_type, W::n>(scratch() + o.at + skip);
+            return access::template read_out<W>(o.r, o.at + skip, m);
         }
     }
     template <class W>
     COLLX_HD void write(const operand& o, unsigned i, unsigned m, const acc_of<W>& acc) const {
         const std::size_t skip = std::size_t{i} * W::n;
-        if constexpr (access::is_plain) access::template write_plain<W>(o.p + skip, m, acc);
-        else if (o.where == place::out) access::template write_out<W>(o.r, o.at + skip, m, acc);
-        else store_pack<Env>(scratch() + o.at + skip, acc);
+        if constexpr (is_plain) access::template write_plain<W>(o.p + skip, m, acc);
+        else if (has_scratch && o.where == place::tmp) store_pack<Env>(scratch() + o.at + skip, acc);
+        else access::template write_out<W>(o.r, o.at + skip, m, acc);
     }
     // Access i of a slot or a window without flags.
     template <class W>
@@ -269,16 +274,16 @@ private:
     template <sched::action What>
     COLLX_ALWAYS_INLINE COLLX_HD void hand_over(const sched::step& s);
     template <bool Channels>
-    COLLX_NOINLINE COLLX_HD static move_result run_move(thread_state t, moved m);
+    COLLX_NOINLINE COLLX_HD static move_result run_move(thread_state t, chunk_move m);
     template <bool Channels>
-    COLLX_HD std::uint32_t move(const moved& m);
+    COLLX_HD std::uint32_t move(const chunk_move& m);
     COLLX_HD bool has_elements(const sched::ref& r) const;
-    COLLX_HD bool enter(const moved& m);
-    COLLX_HD void leave(const moved& m, std::uint32_t at);
+    COLLX_HD bool enter(const chunk_move& m);
+    COLLX_HD void leave(const chunk_move& m, std::uint32_t at);
     COLLX_HD unsigned second_thread() const { return env_.threads() > 32 ? 32 : env_.threads() - 1; }
-    COLLX_HD transfer plan(const moved& m) const;
-    COLLX_HD void use_slots(const moved& m, transfer& x) const;
-    COLLX_HD void use_windows(const moved& m, transfer& x) const;
+    COLLX_HD transfer plan(const chunk_move& m) const;
+    COLLX_HD void use_slots(const chunk_move& m, transfer& x) const;
+    COLLX_HD void use_windows(const chunk_move& m, transfer& x) const;
     COLLX_HD operand own_operand(const transfer& x) const { return operand_at(args_.rank(x.owner), x.src_at, x.from); }
     COLLX_HD operand result_operand(const transfer& x) const { return operand_at(mine(), x.dst_at, x.to); }
     COLLX_HD void carry(const transfer& x);

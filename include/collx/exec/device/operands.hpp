@@ -236,35 +236,35 @@ struct operand_access {
         }
     }
 
-    // All places hold accumulators that nothing changes on the way: one kind of access serves them all.
+    // In and out are alike, and nothing changes an element on the way: one kind of access serves both.
     static constexpr bool is_plain = [] {
         if constexpr (Types::in_view::is_contiguous && Types::out_view::is_contiguous)
-            return std::is_same_v<in_type, acc_type> && std::is_same_v<out_type, acc_type> &&
-                   !(Types::reduces && has_pre_v<op_type, in_type>);
+            return std::is_same_v<in_type, out_type> && !(Types::reduces && has_pre_v<op_type, in_type>);
         else return false;
     }();
     template <class W>
-    COLLX_HD static acc_pack<W> read_plain(const acc_type* from, unsigned m) {
+    COLLX_HD static acc_pack<W> read_plain(const in_type* from, unsigned m) {
+        pack<in_type, W::n> raw;
         if constexpr (W::is_aligned) {
-            return load_pack<Env, acc_type, W::n>(from);
+            raw = load_pack<Env, in_type, W::n>(from);
         } else {
-            acc_pack<W> acc;
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k) {
-                if (exists<W>(k, m)) acc.v[k] = from[k];
-                else acc.v[k] = acc_type{};
+                if (exists<W>(k, m)) raw.v[k] = from[k];
+                else raw.v[k] = in_type{};
             }
-            return acc;
         }
+        return detail::convert<acc_type>(raw);
     }
     template <class W>
-    COLLX_HD static void write_plain(acc_type* to, unsigned m, const acc_pack<W>& acc) {
+    COLLX_HD static void write_plain(out_type* to, unsigned m, const acc_pack<W>& acc) {
+        const auto raw = detail::convert<out_type>(acc);
         if constexpr (W::is_aligned) {
-            store_pack<Env>(to, acc);
+            store_pack<Env>(to, raw);
         } else {
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k)
-                if (exists<W>(k, m)) to[k] = acc.v[k];
+                if (exists<W>(k, m)) to[k] = raw.v[k];
         }
     }
 

@@ -21,7 +21,7 @@ COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Grou
     if constexpr (words && has_windows && What == sched::copy)
         if (sched::is_window(s.dst.where)) return push(s);
     constexpr bool travels = (What & (sched::recv | sched::send)) != 0;
-    const sched::ref& shape = moved::counts_by_dst(What, s.src.where) ? s.dst : s.src;
+    const sched::ref& shape = chunk_move::counts_by_dst(What, s.src.where) ? s.dst : s.src;
     const int chunks = shape.chunks.count;
     if (travels && chunks > 1 && !has_elements(shape)) return; // both ends know
     std::uint32_t at = 0;
@@ -44,7 +44,7 @@ COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Grou
 // Not inlined.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool Channels>
-COLLX_HD move_result executor<Env, Algorithm, Types, Protocol, Groups>::run_move(thread_state t, moved m) {
+COLLX_HD move_result executor<Env, Algorithm, Types, Protocol, Groups>::run_move(thread_state t, chunk_move m) {
     auto&& env = Env::take_over(t.env);
     executor ex(env, t);
     const std::uint32_t at = ex.template move<Channels>(m);
@@ -61,7 +61,7 @@ COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::has_elements(co
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool Channels>
-COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(const moved& m) {
+COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(const chunk_move& m) {
     const bool travels = Channels && m.travels();
     transfer x = plan(m);
     if (travels && m.is_first) {
@@ -85,7 +85,7 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
 
 // Waits until the message is there and room for the next one is; all threads agree on how that ended.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::enter(const moved& m) {
+COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::enter(const chunk_move& m) {
     const bool receives = m.has(sched::recv), sends = m.has(sched::send);
     bool failed = false;
     // By two threads, of two warps where there are two: both are waited for at once.
@@ -110,7 +110,7 @@ COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::enter(const mov
 // After the barrier a count is raised by the thread that looks at it in the next step; the others see it behind that
 // step's first barrier.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const moved& m, std::uint32_t at) {
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chunk_move& m, std::uint32_t at) {
     if (words && m.has(sched::send))
         refresh(slot_of(m.peer_to, rank_, shared_.sent[m.peer_to]), args_.shape.flag_slot_bytes,
                 static_cast<unsigned>(at / stride), static_cast<std::uint32_t>(shared_.sent[m.peer_to] + 1));
@@ -126,7 +126,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const mov
 
 // Where a chunk lies, but for slots and windows.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const moved& m) const {
+COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const chunk_move& m) const {
     transfer x;
     x.receives = m.has(sched::recv);
     x.combines = Types::reduces && m.has(sched::reduce | sched::reduce_after);
@@ -141,14 +141,14 @@ COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const 
     x.peer = m.peer_from;
     const part own = part_at(m.src_at, x.owner, m.src_chunk), result = part_at(m.dst_at, rank_, m.dst_chunk);
     x.from = own.at, x.to = result.at;
-    x.count = moved::counts_by_dst(m.what, m.src_at) ? result.count : own.count;
+    x.count = chunk_move::counts_by_dst(m.what, m.src_at) ? result.count : own.count;
     x.is_fast = (!x.reads || is_aligned_at(own_operand(x))) && (!x.keeps || is_aligned_at(result_operand(x)));
     return x;
 }
 
 // Where there is no message, those of a channel to myself, which no text uses: no address is ever null.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const moved& m, transfer& x) const {
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) const {
     const int source = x.receives ? m.peer_from : rank_, target = x.sends ? m.peer_to : rank_;
     const std::uint64_t in_number = shared_.received[source], out_number = shared_.sent[target];
     x.rx = slot_of(rank_, source, in_number) + m.at, x.rx_flag = in_number + 1;
@@ -157,7 +157,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const
 
 // A put sends into my own window, a get receives from a peer's, or from the words that it pushed.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(const moved& m, transfer& x) const {
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_windows(const chunk_move& m, transfer& x) const {
     const bool puts = sched::is_window(m.dst_at), gets = sched::is_window(m.src_at);
     if (puts) x.keeps = false, x.sends = true;
     if (gets) x.receives = true, x.reads = false;

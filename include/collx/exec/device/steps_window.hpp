@@ -130,28 +130,39 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             bool is_reduced = false;
             if constexpr (multicasts && Types::reduces && W::is_aligned) {
                 is_reduced = by_switch;
-                COLLX_UNROLL
-                for (int u = 0; u < U && by_switch; ++u)
-                    acc[u] = access::from_wire(
-                        Env::template reduce_all<Types>(this->args_, this->op(), in_at + nth(u) * W::n));
-            }
-            fold_pack<W> now[U]{}, next[U]{};
-            COLLX_ROLLED
-            for (int k = s.peer_from; k <= s.peer_to && !is_reduced; ++k) {
-                if (k < s.peer_to) {
-                    COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) next[u] = fetch(w, k, nth(u), m);
-                }
-                if (k > s.peer_from + 1) {
+                if (by_switch) {
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u)
-                        acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(now[u]), m);
-                } else if (k > s.peer_from) {
-                    COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) acc[u] = opened<W>(now[u]);
+                        acc[u] = access::from_wire(
+                            Env::template reduce_all<Types>(this->args_, this->op(), in_at + nth(u) * W::n));
                 }
+            }
+            const auto add = [&](const fold_pack<W>(&x)[U]) {
                 COLLX_UNROLL
-                for (int u = 0; u < U; ++u) now[u] = next[u];
+                for (int u = 0; u < U; ++u)
+                    acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(x[u]), m);
+            };
+            const auto ask = [&](fold_pack<W>(&x)[U], int k) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) x[u] = fetch(w, k, nth(u), m);
+            };
+            const auto begin = [&](const fold_pack<W>(&x)[U]) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) acc[u] = opened<W>(x[u]);
+            };
+            // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
+            // Words are waited for at once.
+            constexpr int ahead = flagged ? 1 : 2;
+            fold_pack<W> even[U]{}, odd[U]{};
+            COLLX_ROLLED
+            for (int k = s.peer_from; k <= s.peer_to && !is_reduced; k += ahead) {
+                if (k < s.peer_to) ask(even, k);
+                if constexpr (ahead == 2) {
+                    if (k > s.peer_from) add(odd);
+                    if (k + 1 < s.peer_to) ask(odd, k + 1);
+                }
+                if (k == s.peer_from) begin(even);
+                else if (k < s.peer_to) add(even);
             }
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) deliver(w, nth(u), m, acc[u]);

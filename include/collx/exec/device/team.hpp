@@ -114,6 +114,10 @@ public:
         a.cuts = cuts;
         a.chunks = algorithm.chunks(shape_.ranks);
         const usage u = usage_of(algorithm, shape_.ranks);
+        if (u.scratch && !may_use_scratch_v<Algorithm>)
+            fail(errc::unsupported, -1, -1,
+                 "use scratch (tmp) for 2, 3 or 4 ranks too, or give the algorithm a constructor with arguments",
+                 "this algorithm's kernel was compiled without scratch, which it uses for %d ranks", shape_.ranks);
         a.is_one_launch = machine_.is_one_launch();
         a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
         cut_pieces<Types, Protocol>(a, u, cuts.largest(shape_.ranks, a.chunks), o);

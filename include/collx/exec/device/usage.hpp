@@ -3,6 +3,8 @@
 // not pay for <vector>. Looks at all ranks' programs, for all must cut their messages alike.
 #pragma once
 
+#include <type_traits>
+
 #include <collx/sched/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -39,6 +41,19 @@ constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
     for (int r = 0; r < ranks; ++r) algorithm(u, r, ranks);
     return u;
 }
+
+// Whether a kernel needs code for scratch. Only texts that can be run by the compiler are looked at, for some numbers
+// of ranks; a team checks the answer for its own (team.hpp).
+template <class Algorithm>
+inline constexpr bool may_use_scratch_v = [] {
+    if constexpr (requires { typename std::bool_constant<(usage_of(Algorithm(), 3), true)>; }) {
+        for (const int ranks : {1, 2, 3, 4, 8})
+            if (usage_of(Algorithm(), ranks).scratch) return true;
+        return false;
+    } else {
+        return true;
+    }
+}();
 
 } // namespace device
 COLLX_END_NAMESPACE

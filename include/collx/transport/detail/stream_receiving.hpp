@@ -29,8 +29,9 @@ protected:
     // The other end closes the leading lane first, with a goodbye: without one, and with nothing more to read there,
     // the connection has broken.
     [[gnu::cold]] bool end_by_lane() {
-        is_insecure_ = is_insecure_ || lanes_->is_insecure();
-        if (is_insecure_) return is_nonsense_ = true;
+        if (is_insecure_) return false;
+        is_insecure_ = is_nonsense_ = lanes_->is_insecure(); // it shall hear of it
+        if (is_insecure_) return true;
         has_more_ = !is_ending_;
         const bool moved = receive();
         if (!is_live() || is_held_ || has_more_ || (words_.has_heard_bye && !lanes_->is_waiting())) return moved;

@@ -12,7 +12,7 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 
 // One chunk of a step.
-struct moved {
+struct chunk_move {
     std::uint16_t what; // sched::action
     sched::place src_at, dst_at;
     std::uint8_t peer_from, peer_to;
