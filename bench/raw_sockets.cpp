@@ -4,7 +4,7 @@
 // receive, between neighbours in a ring (2 ranks: both ways over the same sockets), with no data worked on and nothing
 // waited for but the bytes. One thread per process sends what fits and receives what is there, in turn. The options,
 // samples and columns of `collx_perf --ops`, so that collx may be put beside it; --write, --read, --buffer, --pace,
-// --congestion, --lanes, --split and --zerocopy say how the sockets are used.
+// --congestion, --lanes, --split, --zerocopy, --uring and --uring-waits say how the sockets are used.
 #include <time.h> // which the next one needs and does not include
 
 #include <linux/errqueue.h>
@@ -15,8 +15,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 
 #include "forked.hpp"
+#if COLLX_BENCH_URING
+#include "uring_engine.hpp"
+#endif
 #include "perf/csv.hpp"
 #include "perf/harness.hpp"
 #include "perf/sampling.hpp"
@@ -37,6 +41,7 @@ struct settings {
     std::string congestion = "reno", peer = "raw", variant = "tcp";
     int ranks = 2, lanes = 1;
     bool zero_copy = false, split = false, header = true;
+    bool uring = false, uring_waits = false;
     sampling_rules rules;
 };
 
@@ -105,6 +110,9 @@ public:
                 receives_.push_back(part(two && me == 0 ? from.a : from.b, in, receive_bytes, l, lanes, s.split));
         }
         send_bytes_ = send_bytes, receive_bytes_ = receive_bytes;
+#if COLLX_BENCH_URING
+        if (s.uring) uring_ = std::make_unique<uring_engine>(s.uring_waits);
+#endif
     }
     void operator()(int calls) {
         for (int k = 0; k < calls; ++k) once();
@@ -120,6 +128,12 @@ private:
         std::size_t to_send = send_bytes_, to_receive = receive_bytes_;
         for (auto& x : sends_) x.done = 0;
         for (auto& x : receives_) x.done = 0;
+#if COLLX_BENCH_URING
+        if (uring_) {
+            uring_->move(sends_, receives_, s_.write_bytes, s_.read_bytes != 0 ? s_.read_bytes : s_.write_bytes);
+            return;
+        }
+#endif
         while (to_send != 0 || to_receive != 0) {
             std::size_t moved = 0;
             for (auto& x : sends_) {
@@ -175,6 +189,9 @@ private:
     bool shares_cores_;
     std::vector<stretch> sends_, receives_;
     std::size_t send_bytes_, receive_bytes_;
+#if COLLX_BENCH_URING
+    std::unique_ptr<uring_engine> uring_;
+#endif
 };
 
 // What rank `me` must send and receive at least. A broadcast goes down a chain; its bytes need not be the same ones.
@@ -238,12 +255,15 @@ settings read_settings(int argc, char** argv) {
         const std::string word = argv[i];
         if (word == "--zerocopy") s.zero_copy = true;
         else if (word == "--split") s.split = true;
+        else if (word == "--uring") s.uring = true;
+        else if (word == "--uring-waits") s.uring = s.uring_waits = true;
         else if (word == "--no-header") s.header = false;
         else if (++i == argc) throw std::invalid_argument("'" + word + "' lacks its value.");
         else read_option(s, word, argv[i]);
     }
     if (s.ranks < 2 || s.ranks > shared_words::most || s.lanes < 1 || s.lanes > 16 || s.write_bytes == 0)
         throw std::invalid_argument("There must be 2 to 64 ranks, 1 to 16 lanes and bytes to write.");
+    if (s.uring && !COLLX_BENCH_URING) throw std::invalid_argument("--uring: built without liburing (liburing-dev).");
     if (s.split && (s.ranks != 2 || s.lanes % 2 != 0))
         throw std::invalid_argument("--split gives each direction half of the lanes: 2 ranks and an even number.");
     return s;

@@ -12,6 +12,7 @@ set(COLLX_OPTIONAL_LIBRARIES
     "cuda|module|CUDAToolkit|CUDA::cudart|nvidia-cuda-toolkit, or NVIDIA's cuda-toolkit"
     "eigen|config|Eigen3|Eigen3::Eigen|libeigen3-dev"
     "fmt|config|fmt|fmt::fmt|libfmt-dev"
+    "gloo|config|Gloo|gloo|libgloo-dev"
     "hwloc|pkgconfig|hwloc|PkgConfig::collx_hwloc|libhwloc-dev"
     "json|config|nlohmann_json|nlohmann_json::nlohmann_json|nlohmann-json3-dev"
     "mpi|module|MPI|MPI::MPI_CXX|libopenmpi-dev"

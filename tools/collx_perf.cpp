@@ -203,16 +203,21 @@ int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allo
     }
 }
 
+collx::transports transports_of(const options& o) {
+    if (o.sockets) return collx::per_peer{collx::sockets{}};
+    return {};
+}
+
 int run_threads(const options& o, const cpu_set_t& allowed) {
     std::atomic<int> code{0};
-    collx::run_threads(o.ranks, [&](collx::communicator& world) {
+    collx::run_threads(transports_of(o), o.ranks, [&](collx::communicator& world) {
         if (const int c = run_rank(world, o, allowed); c != 0) code = c;
     });
     return code;
 }
 
 int run_process(const options& o, const cpu_set_t& allowed) {
-    collx::communicator world;
+    collx::communicator world(transports_of(o));
     if (o.ranks != 0 && o.ranks != world.size())
         throw std::invalid_argument("--ranks " + std::to_string(o.ranks) + ", but the launcher started " +
                                     std::to_string(world.size()) + ": leave it out.");

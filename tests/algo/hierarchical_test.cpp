@@ -4,6 +4,7 @@
 // Hierarchical and aggregated algorithms over many node maps: even, uneven, interleaved, single ranks, one node.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
+#include <collx/algo/leader.hpp>
 #include <collx/algo/linear.hpp>
 
 #include <functional>
@@ -83,7 +84,7 @@ std::string wrong_suites(const node_map& m, int root) {
 std::string wrong_anywhere(const node_map& m, int root) {
     for (const std::string& w : {wrong_suites<rings, rings>(m, root), wrong_suites<trees, trees>(m, root),
                                  wrong_suites<rank_ordered, rank_ordered>(m, root), wrong_suites<trees, rings>(m, root),
-                                 wrong(aggregated_all_to_all{}, m)})
+                                 wrong(aggregated_all_to_all{}, m), wrong(leader_all_to_all{}, m)})
         if (!w.empty()) return w;
     return "";
 }
@@ -174,6 +175,17 @@ TEST_CASE("aggregated exchange of three nodes of two") {
     CHECK(steps(b, 0, 6, 1) == lines{"in[0] -> out[0]", "in[2+2 by 1/2] -> tmp[0+2 by 1/2]", "1 -> out[1]",
                                      "1 -> tmp[1+2 by 1/2]", "tmp[0+2] -> 2", "tmp[2+2] -> 4"});
     CHECK(steps(b, 0, 6, 2) == lines{"4 -> out[4+2]", "2 -> out[2+2]"});
+}
+
+TEST_CASE("exchange of two nodes of three through their leaders") {
+    const node_map m = node_map::blocks(6, 3);
+    const leader_all_to_all a{m};
+    CHECK(steps(a, 1, 6, 0) == lines{"in[3+3] -> 0", "in[2] -> 2", "in[0] -> 0"});
+    CHECK(steps(a, 1, 6, 1) == lines{"in[1] -> out[1]", "0 -> out[0]", "2 -> out[2]", "0 -> out[3+3]"});
+    CHECK(steps(a, 0, 6, 1) == lines{"in[3+3] -> tmp[0+3 by 1/3]", "1 -> tmp[1+3 by 1/3]", "2 -> tmp[2+3 by 1/3]",
+                                     "tmp[0+9] -> 3", "in[0] -> out[0]", "2 -> out[2]", "1 -> out[1]"});
+    CHECK(steps(a, 0, 6, 0) == lines{"in[1] -> 1", "in[2] -> 2", "3 -> tmp[0+9 by 3/3]", "tmp[3+3] -> 1",
+                                     "tmp[6+3] -> 2", "tmp[0+3] -> out[3+3]"});
 }
 
 // ---------------------------------------------------------------------------------------------- every map
@@ -299,6 +311,30 @@ TEST_CASE("aggregation: N - 1 messages of G chunks instead of (N - 1) G of one")
         }
 }
 
+TEST_CASE("through leaders one message goes from each node to each other one, whatever their sizes") {
+    for (const auto& node : {std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1},
+                             {0, 1, 0, 1, 0, 1},
+                             {0, 0, 0, 0, 0, 1, 1, 2},
+                             {0, 1, 2, 2, 1, 0, 3}}) {
+        const node_map m(node);
+        const int n = m.view().ranks(), nodes = m.view().nodes();
+        const schedule s = record_all(leader_all_to_all{m}, n);
+        std::vector<int> messages(static_cast<unsigned>(nodes * nodes), 0);
+        for (int r = 0; r < n; ++r)
+            for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
+                for (const step& st : strand) {
+                    if ((st.what & collx::sched::send) == 0) continue;
+                    const int to = m.view().node_of(st.peer_to), from = m.view().node_of(r);
+                    if (to == from) continue;
+                    CHECK((m.view().local_of(r) == 0 && m.view().local_of(st.peer_to) == 0));
+                    ++messages[static_cast<unsigned>(from * nodes + to)];
+                }
+        for (int a = 0; a < nodes; ++a)
+            for (int b = 0; b < nodes; ++b) CHECK(messages[static_cast<unsigned>(a * nodes + b)] == (a == b ? 0 : 1));
+        CHECK(between(leader_all_to_all{m}, m).total_chunks == between(pairwise_all_to_all{}, m).total_chunks);
+    }
+}
+
 // What aggregated_counts promises: the count of a chunk comes to the cell of scratch where the chunk itself will lie.
 std::string wrong_counts(const node_map& m) {
     const int n = m.view().ranks();
@@ -308,7 +344,7 @@ std::string wrong_counts(const node_map& m) {
     for (unsigned r = 0; r < static_cast<unsigned>(n); ++r) {
         std::vector<std::vector<step>> kept(2); // the steps of the data that fill scratch, and those that send for it
         for (const step& st : data.programs[r].strands[1])
-            if (st.dst.where == place::tmp) kept[1].push_back(st), kept[1].back().dst.where = place::out;
+            if (st.dst.where == place::tmp) kept[1].push_back(st);
         for (const step& st : data.programs[r].strands[0])
             if (!(st.src.chunks == chunk_set(st.peer_to))) kept[0].push_back(st);
         auto strands = counts.programs[r].strands;
@@ -324,6 +360,53 @@ TEST_CASE("carriers learn counts where they keep elements") {
     CHECK(rc::check("random maps", [&] {
         const int n = *rc::gen::inRange(1, 25), most = *rc::gen::inRange(1, n + 1);
         const std::string w = wrong_counts(
+            node_map(*rc::gen::container<std::vector<int>>(static_cast<std::size_t>(n), rc::gen::inRange(0, most))));
+        if (!w.empty()) RC_FAIL(w);
+    }));
+}
+
+// The same of leader_counts: of what leaves the node, and of what comes to it.
+std::string wrong_leader_counts(const node_map& m) {
+    const int n = m.view().ranks();
+    const leader_all_to_all a{m};
+    const schedule data = record_all(a, n), sent = record_all(a.counts(), n),
+                   expected = record_all(a.expected_counts(), n);
+    if (!verify(sent).ok() || !verify(expected).ok()) return "the counts do not come to an end on " + text(m);
+    if (between(a.counts(), m).total_messages != 0) return "counts between nodes on " + text(m);
+    for (int r = 0; r < n; ++r) {
+        std::vector<step> up, all, down, told; // what is collected and passed down, and the counts of either
+        const auto u = static_cast<unsigned>(r);
+        for (const step& st : data.programs[u].strands[1]) // `expected` takes the ranks' own order, as `sent` does
+            if (st.dst.where == place::tmp) up.push_back(st);
+        for (const step& st : data.programs[u].strands[0])
+            if (st.src.where == place::tmp) down.push_back(st);
+        for (const step& st : sent.programs[u].strands[0])
+            if (st.dst.where == place::tmp) all.push_back(st);
+        for (const step& st : expected.programs[u].strands[0])
+            if (st.dst.where == place::tmp) told.push_back(st);
+        if (up != all || down.size() != told.size()) return "rank " + std::to_string(r) + " on " + text(m);
+        for (std::size_t i = 0; i < told.size(); ++i) { // its own counts first, its own data last
+            const step& st = down[(i + down.size() - 1) % down.size()];
+            if (st.src != told[i].dst || st.peer_to != told[i].peer_from)
+                return "rank " + std::to_string(r) + " expects elsewhere on " + text(m);
+        }
+        if (m.view().nodes() == 1 || m.view().local_of(r) == 0) continue;
+        for (const schedule* s : {&sent, &expected}) {
+            const auto& strand = s->programs[u].strands[0];
+            if (strand.size() != 1 || strand[0].src.chunks != data.programs[u].strands[0][0].src.chunks)
+                return "rank " + std::to_string(r) + " hands up something else on " + text(m);
+        }
+    }
+    return "";
+}
+
+TEST_CASE("leaders learn counts where they keep elements") {
+    CHECK(wrong_leader_counts(node_map::blocks(12, 4)) == "");
+    CHECK(wrong_leader_counts(node_map({0, 1, 0, 2, 2, 1, 0})) == "");
+    CHECK(wrong_leader_counts(node_map({0, 1, 2})) == "");
+    CHECK(rc::check("random maps", [&] {
+        const int n = *rc::gen::inRange(1, 25), most = *rc::gen::inRange(1, n + 1);
+        const std::string w = wrong_leader_counts(
             node_map(*rc::gen::container<std::vector<int>>(static_cast<std::size_t>(n), rc::gen::inRange(0, most))));
         if (!w.empty()) RC_FAIL(w);
     }));
@@ -347,6 +430,7 @@ TEST_CASE("aggregation stays on its rail where nodes are even, and shares the wo
 TEST_CASE("what is declared is least where it can be") {
     const node_map m = node_map::blocks(8, 4);
     CHECK(misdeclared(aggregated_all_to_all{m}, 8) == nullptr);
+    CHECK(misdeclared(leader_all_to_all{m}, 8) == nullptr);
     CHECK(misdeclared(hierarchical_all_reduce<>{m}, 8) == nullptr);
     CHECK(misdeclared(hierarchical_all_reduce<rank_ordered>{m}, 8) == nullptr);
     CHECK(misdeclared(hierarchical_reduce_scatter<>{m}, 8) == nullptr);
@@ -511,6 +595,7 @@ TEST_CASE("no step of a hierarchical schedule can be left out, moved or sent els
         try_all(record_all(hierarchical_broadcast<>{{*m, 1}}, n), "broadcast");
         try_all(record_all(hierarchical_reduce<>{{*m, 2}}, n), "reduce");
         try_all(record_all(aggregated_all_to_all{*m}, n), "all_to_all");
+        try_all(record_all(leader_all_to_all{*m}, n), "all_to_all through leaders");
     }
     CHECK(survivors == 0);
     CHECK(mutants > 1500);
@@ -543,4 +628,16 @@ TEST_CASE("sets of chunks outside their part are refused") {
     CHECK(mutant([](chunk_set& c) { c.size = -1; }) == problem::bad_chunk);
     CHECK(mutant([](chunk_set& c) { c.count = 3; }) == problem::bad_chunk);
     CHECK(mutant([](chunk_set& c) { c.base = 0; }) == problem::unset_read);
+    // Scratch may have more chunks than the buffers have, but no more than are declared; the buffers may not.
+    const auto passed_down = [&](auto&& change) {
+        schedule s = record_all(leader_all_to_all{m}, 4);
+        change(s, s.programs[0].strands[0][1]);
+        return verify(s).what;
+    };
+    CHECK(passed_down([](schedule& s, step& st) {
+              CHECK((st.dst.where == place::tmp && st.dst.chunks.base + st.dst.chunks.size == 8 && s.chunks == 4));
+          }) == problem::none);
+    CHECK(passed_down([](schedule&, step& st) { ++st.dst.chunks.base; }) == problem::bad_chunk);
+    CHECK(passed_down([](schedule& s, step&) { --s.scratch; }) == problem::bad_chunk);
+    CHECK(passed_down([](schedule&, step& st) { st.dst.where = place::out; }) == problem::bad_chunk);
 }

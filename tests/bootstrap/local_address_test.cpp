@@ -3,6 +3,7 @@
 // What the forms of COLLX_ADDRESS become: addresses, interfaces, networks, routes, unix sockets; on lists of interfaces
 // that are made up, and on this machine's loopback.
 #include <collx/bootstrap/host.hpp>
+#include <collx/bootstrap/names.hpp>
 
 #include <algorithm>
 
@@ -121,4 +122,63 @@ TEST_CASE("unix sockets need no key, and are of one machine unless they are file
         INFO(wrong);
         CHECK_THROWS_AS(host_from({wrong}), error);
     }
+}
+
+TEST_CASE("names of hosts are looked up, and all ranks choose the same address") {
+    using detail::choose_named;
+    using list = std::vector<std::string>;
+    CHECK(choose_named("head", list{"10.0.0.9", "10.0.0.10"}, office) == "10.0.0.10");
+    CHECK(choose_named("head", list{"10.0.0.10", "10.0.0.9"}, office) == "10.0.0.10");
+    CHECK(choose_named("head", list{"fd00::1", "10.0.0.9", "127.0.1.1"}, office) == "10.0.0.9");
+    CHECK(choose_named("head", list{"::1", "fd00::1"}, office) == "fd00::1");
+    CHECK(choose_named("localhost", list{"::1", "127.0.0.1"}, office) == "127.0.0.1");
+
+    // Its own name, as a host knows it from /etc/hosts.
+    const std::vector<interface_address> one = {
+        {"lo", "127.0.0.1", true}, {"eth0", "10.1.2.3", true}, {"eth0", "fd00::3", true}, {"eth7", "10.9.9.9", false}};
+    CHECK(choose_named("here", list{"127.0.1.1"}, one) == "10.1.2.3");
+    CHECK(choose_named("here", list{"127.0.1.1"}, {{"lo", "127.0.0.1", true}}) == "127.0.1.1");
+    try {
+        (void)choose_named("here", list{"127.0.1.1"}, {{"eth0", "10.1.2.3", true}, {"eth1", "10.1.3.3", true}});
+        FAIL("which of two addresses others can reach is not known here");
+    } catch (const error& e) {
+        CHECK(e.code() == errc::environment);
+        CHECK(holds(e.what(), "'here' is 127.0.1.1 on this host"));
+        CHECK(holds(e.what(), "eth1 10.1.3.3"));
+    }
+
+    CHECK(look_up("127.0.0.1", deadline::in_ns(0)) == "127.0.0.1");
+    CHECK(look_up("[::1]", deadline::in_ns(0)) == "[::1]");
+    CHECK(look_up("localhost", deadline::in_ns(20'000'000'000)) == "127.0.0.1");
+}
+
+TEST_CASE("a name that nobody knows yet is asked for again, until the deadline") {
+    static int asked;
+    asked = 0;
+    CHECK(holds(look_up("x", deadline::in_ns(60'000'000'000),
+                        [](const std::string& name) {
+                            return ++asked < 3 ? detail::name_answer{{}, EAI_NONAME}
+                                               : detail::name_answer{{name == "x" ? "10.7.7.7" : "10.8.8.8"}, 0};
+                        }),
+                "10.7.7.7"));
+    CHECK(asked == 3);
+    try {
+        (void)look_up("no-such-host", deadline::in_ns(1'000'000), [](const std::string&) {
+            return detail::name_answer{{}, EAI_NONAME};
+        });
+        FAIL("nobody knows that name");
+    } catch (const error& e) {
+        CHECK(e.code() == errc::environment);
+        CHECK(holds(e.what(), "no address is known for 'no-such-host': Name or service not known"));
+    }
+    job_description d;
+    d.size = 2, d.store = "tcp:localhost:4000";
+    look_up_store(d, deadline::in_ns(20'000'000'000));
+    CHECK(d.store == "tcp:127.0.0.1:4000");
+    d.store = "tcp:[::1]:4000";
+    look_up_store(d, deadline::in_ns(0));
+    CHECK(d.store == "tcp:[::1]:4000");
+    d.store = "file:localhost:1";
+    look_up_store(d, deadline::in_ns(0));
+    CHECK(d.store == "file:localhost:1");
 }

@@ -63,6 +63,7 @@ TEST_CASE("processes meet in a directory") {
 
 TEST_CASE("processes meet at a port") {
     for (const int ranks : {2, 4}) meet(ranks, "COLLX_STORE=tcp:127.0.0.1:" + std::to_string(some_port()));
+    meet(2, "COLLX_STORE=tcp:localhost:" + std::to_string(some_port())); // by name
 }
 
 TEST_CASE("a name given by a launcher is the name, and who is alone needs none") {

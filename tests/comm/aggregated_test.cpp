@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 needs=rapidcheck sanitize=nightly
 //
-// all_to_all_v whose messages between nodes are aggregated: each rank knows its own counts only, carriers learn the
-// others. Against what every rank should receive, and by counting messages while threads run.
+// all_to_all_v whose messages between nodes are aggregated: each rank knows its own counts only, carriers and leaders
+// learn the others. Against what every rank should receive, and by counting messages while threads run.
 #include <collx/algo/aggregated.hpp>
+#include <collx/algo/leader.hpp>
 
 #include <array>
 #include <chrono>
@@ -17,6 +18,7 @@
 using namespace collx_test;
 using collx::node_map;
 using collx::algo::aggregated_all_to_all;
+using collx::algo::leader_all_to_all;
 
 namespace {
 
@@ -95,7 +97,8 @@ const std::vector<std::vector<int>> maps = {
 
 } // namespace
 
-TEST_CASE("aggregated all_to_all_v: any counts, on all maps, in pieces of any size") {
+template <class Make>
+void check_on_all_maps(Make&& make) {
     for (const auto& node : maps)
         on_ranks(static_cast<int>(node.size()), [&](collx::communicator& w) {
             const node_map m(node);
@@ -104,10 +107,43 @@ TEST_CASE("aggregated all_to_all_v: any counts, on all maps, in pieces of any si
                     if (piece == 60 && pattern > 3) continue; // ten thousand messages
                     at("map of %zu, pattern %d, piece %zu", node.size(), pattern, piece);
                     const auto count = [&](int from, int to) { return patterned(pattern, w.size(), from, to); };
-                    const auto bound = w.with(aggregated_all_to_all{m}, collx::piece{piece});
+                    const auto bound = w.with(make(m), collx::piece{piece});
                     check_call(w, bound, count);
                     check_call(w, bound, count, 3);
                 }
+        });
+}
+TEST_CASE("aggregated all_to_all_v: any counts, on all maps, in pieces of any size") {
+    check_on_all_maps([](const node_map& m) { return aggregated_all_to_all{m}; });
+}
+TEST_CASE("all_to_all_v through leaders: any counts, on all maps, in pieces of any size") {
+    check_on_all_maps([](const node_map& m) { return leader_all_to_all{m}; });
+}
+TEST_CASE("all_to_all_v whose longer parts go directly: any counts, on all maps, in pieces of any size") {
+    check_on_all_maps([](const node_map& m) { return leader_all_to_all{m, 500}; });
+}
+
+TEST_CASE("across hosts short parts go through leaders by themselves, each long one directly") {
+    for (const int each : {2, 3, 4})
+        on_hosts(7, spread{each}, [&](collx::communicator& w) {
+            w.set_checked(false);
+            const int nodes = (7 + each - 1) / each;
+            const node_map m = node_map::blocks(7, each);
+            const bool leads = m.view().local_of(w.rank()) == 0;
+            const auto short_parts = [](int from, int to) { return static_cast<std::size_t>((from * 7 + to * 3) % 5); };
+            at("%d of 7 on a host, short", each);
+            auto sent = messages_out(w, m, [&] { check_call(w, w, short_parts); });
+            EXPECT_AT(sent[0], sent[0] == (leads ? static_cast<unsigned>(nodes - 1) : 0u));
+            EXPECT_AT(sent[1], sent[1] == static_cast<unsigned>(nodes * (nodes - 1)));
+            at("%d of 7 on a host, one is long", each);
+            const auto one_long = [&](int from, int to) {
+                return from == 1 && to == 6 ? std::size_t{90'000} : short_parts(from, to);
+            };
+            sent = messages_out(w, m, [&] { check_call(w, w, one_long); });
+            EXPECT_AT(sent[1], sent[1] == static_cast<unsigned>(nodes * (nodes - 1) + 1));
+            at("%d of 7 on a host, all are long", each);
+            check_call(w, w, [](int from, int to) { return static_cast<std::size_t>(90'000 + from - to); });
+            check_call(w, w, [](int, int) { return std::size_t{0}; });
         });
 }
 
@@ -147,7 +183,7 @@ TEST_CASE("random counts on random nodes arrive") {
             rc::gen::weightedOneOf<unsigned>(
                 {{3, rc::gen::just(0u)}, {5, rc::gen::inRange(1u, 90u)}, {1, rc::gen::inRange(90u, 5000u)}}));
         const std::size_t piece = *rc::gen::element(std::size_t{0}, std::size_t{100}, std::size_t{3000});
-        const int rounds = *rc::gen::inRange(1, 4);
+        const int rounds = *rc::gen::inRange(1, 4), algorithm = *rc::gen::inRange(0, 4);
         const bool checked = *rc::gen::arbitrary<bool>();
         // One host or several, whatever the map says: nodes are what the program calls so.
         const spread hosts{*rc::gen::element(0, 0, 0, 1, 2)};
@@ -155,10 +191,15 @@ TEST_CASE("random counts on random nodes arrive") {
             w.set_timeout(std::chrono::seconds(20));
             w.set_checked(checked);
             const node_map m(node);
-            for (int k = 0; k < rounds; ++k)
-                check_call(w, w.with(aggregated_all_to_all{m}, collx::piece{piece}), [&](int from, int to) {
+            for (int k = 0; k < rounds; ++k) {
+                const auto count = [&](int from, int to) {
                     return static_cast<std::size_t>(counts[static_cast<std::size_t>((from * n + to + k) % (n * n))]);
-                });
+                };
+                if (algorithm == 0) check_call(w, w.with(aggregated_all_to_all{m}, collx::piece{piece}), count);
+                else if (algorithm == 1) check_call(w, w.with(leader_all_to_all{m}, collx::piece{piece}), count);
+                else if (algorithm == 2) check_call(w, w.with(leader_all_to_all{m, 90}, collx::piece{piece}), count);
+                else check_call(w, w.with(collx::piece{piece}), count);
+            }
         });
     }));
 }
@@ -214,6 +255,25 @@ TEST_CASE("two wrong counts do not hide each other in one message") {
             if (checked) EXPECT(e.peer() == 0); // the first that is wrong
             if (checked && w.rank() == 3) EXPECT(says(e, "sends 9 elements"));
             if (!checked) EXPECT(e.peer() == 1); // who carried it
+        });
+}
+
+// Whatever one end thinks of a part and the other of it: nothing, short, long.
+TEST_CASE("a part that one end takes for short and the other for long is found by the leaders") {
+    for (const auto& [sent, expected] : {std::array{0, 900}, {900, 0}, {3, 900}, {900, 3}, {900, 901}, {3, 0}, {0, 3}})
+        on_ranks(5, [&](collx::communicator& w) {
+            w.set_checked(false);
+            at("%d sent, %d expected", sent, expected);
+            const node_map m({0, 0, 0, 1, 1});
+            std::vector<int> x(5'000), y(5'000);
+            std::array send{7, 7, 7, 7, 7}, receive{7, 7, 7, 7, 7};
+            if (w.rank() == 1) send[4] = sent;
+            if (w.rank() == 4) receive[1] = expected;
+            const auto e = thrown<collx::mismatch>(w, [&] {
+                collx::all_to_all_v(w.with(leader_all_to_all{m, 100}), x, send, y, receive);
+                collx::barrier(w);
+            });
+            EXPECT_AT(e.peer(), e.peer() == 0); // its leader, whose message it was
         });
 }
 

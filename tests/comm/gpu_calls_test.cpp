@@ -4,63 +4,14 @@
 // Calls on device memory through an ordinary communicator, over the fake runtime: ranks are threads with a device each,
 // kernels are threads too. By both ways (kernels that reach every peer, staging through the host), with everything that
 // can go wrong. tests/comm/gpu_processes_test.cpp has ranks that are processes; tests/gpu what needs a device.
-#include "support.hpp"
+#include "gpu_support.hpp"
 
 #include <collx/algo/ring.hpp>
-#include <collx/comm/gpu_calls.hpp>
-#include <collx/exec/device/fake_runtime.hpp>
-
-using namespace collx;
-using namespace collx_test;
-using device::fake_gpus, device::fake_runtime, device::gpu_access;
 
 namespace {
 
-device_settings small(bool by_host = false) {
-    device_settings s;
-    s.by_host = by_host, s.lanes = 2, s.staging_lanes = 2;
-    s.slot_bytes = 1024, s.stage_bytes = 4096, s.packet_bytes = 1024, s.staging_bytes = 8192;
-    return s;
-}
-
-template <class T>
-class device_memory {
-public:
-    device_memory(fake_gpus& g, int device, std::size_t n, T fill = {})
-        : gpus_(g), p_(static_cast<T*>(g.allocate(n * sizeof(T) + 1, device))), n_(n) {
-        for (std::size_t i = 0; i < n; ++i) p_[i] = fill;
-    }
-    device_memory(const device_memory&) = delete;
-    ~device_memory() { gpus_.free(p_); }
-    device_view<T> collx_buffer() const { return {p_, n_}; }
-    T* data() const { return p_; }
-    T& operator[](std::size_t i) const { return p_[i]; }
-
-private:
-    fake_gpus& gpus_;
-    T* p_;
-    std::size_t n_;
-};
-
-// f(world, runtime) on n ranks, rank r with device r.
-template <class F>
-void on_gpus(int n, fake_gpus& g, F&& f) {
-    on_ranks(n, [&](communicator& w) {
-        fake_runtime r(g);
-        r.use(w.rank());
-        w.set_checked(false); // the host waits for nobody
-        f(w, r);
-    });
-}
-
 // Set by one rank, read by the other.
 std::atomic<int> checks_of_peers{0};
-
-float value(int rank, std::size_t i) { return static_cast<float>((rank + 1) * 3 + static_cast<int>(i % 11)); }
-
-void fill(const device_memory<float>& x, int rank, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) x[i] = value(rank, i);
-}
 
 // Every verb, out of place and in place, in one stream and without waiting in between.
 template <class Comm>
@@ -203,6 +154,75 @@ TEST_CASE("a captured call runs when its graph does, any number of times") {
     }
 }
 
+TEST_CASE("captures that break, graphs and communicators that end while something is captured") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            at("by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            device::fake_stream s(w.rank());
+            device_memory<int> x(g, w.rank(), 3000, 1), y(g, w.rank(), 3000, 1);
+            fake_runtime::begin_capture(s);
+            s.break_capture();
+            const auto e = thrown<invalid_argument>(w, [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+            EXPECT(says(e, "the stream's capture was made invalid"));
+            (void)fake_runtime::end_capture(s);
+
+            auto first = std::make_unique<device::fake_graph>();
+            fake_runtime::begin_capture(s);
+            all_reduce(c, x, plus{}, {.stream = &s});
+            *first = fake_runtime::end_capture(s);
+            fake_runtime::launch(*first, s);
+            synchronize(c, {.stream = &s});
+            fake_runtime::begin_capture(s);
+            all_reduce(c, y, plus{}, {.stream = &s});
+            first = nullptr; // while another is captured
+            const auto second = fake_runtime::end_capture(s);
+            fake_runtime::launch(second, s);
+            synchronize(c, {.stream = &s});
+            EXPECT(x[2999] == 2 && y[2999] == 2);
+
+            auto other = std::make_unique<communicator>(w.split(0));
+            use_device(other->with(gpus{r}), small(by_host));
+            fake_runtime::begin_capture(s);
+            all_reduce(other->with(gpus{r}), x, plus{}, {.stream = &s});
+            other = nullptr; // nothing of it has run, so it waits for nothing
+            EXPECT(fake_runtime::end_capture(s).size() != 0);
+            all_reduce(c, y, plus{}, {.stream = &s});
+            synchronize(c, {.stream = &s});
+            EXPECT(x[2999] == 2 && y[2999] == 4);
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("communicators side by side: in one order, or with room for the kernels of all") {
+    fake_gpus g({.processors = 4});
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        auto other = w.split(0);
+        const auto a = w.with(gpus{r}), b = other.with(gpus{r});
+        use_device(a, small()), use_device(b, small()); // two lanes each, and four multiprocessors
+        device::fake_stream s(w.rank()), t(w.rank());
+        device_memory<int> x(g, w.rank(), 9000, 1), y(g, w.rank(), 9000, 1);
+        for (int k = 0; k < 3; ++k) { // one stream
+            all_reduce(a, x, plus{}, {.stream = &s});
+            all_reduce(b, y, plus{}, {.stream = &s});
+        }
+        synchronize(a, {.stream = &s});
+        EXPECT(x[8999] == 8 && y[8999] == 8);
+        for (int k = 0; k < 3; ++k) { // two streams, in another order on each rank
+            if (w.rank() == 0) all_reduce(a, x, plus{}, {.stream = &s});
+            all_reduce(b, y, plus{}, {.stream = &t});
+            if (w.rank() == 1) all_reduce(a, x, plus{}, {.stream = &s});
+        }
+        synchronize(a, {.stream = &s});
+        synchronize(b, {.stream = &t});
+        EXPECT(x[8999] == 64 && y[8999] == 64);
+    });
+    CHECK(g.pieces() == 0);
+}
+
 TEST_CASE("the way is chosen by what the driver says of each pair, and the reason is told") {
     const auto route = [](fake_gpus::plan p, int ranks, auto&& device_of) {
         fake_gpus g(p);
@@ -249,10 +269,36 @@ TEST_CASE("ranks on several hosts go by way of the host, over sockets") {
         r.use(w.rank());
         const auto c = w.with(gpus{r});
         use_device(c, small());
-        EXPECT(device_route(c) == "staged through the host: rank 0 cannot reach rank 2: it is on another host");
+        EXPECT(device_route(c).find("staged through the host: rank 0 cannot reach rank 2: it is on another host") == 0);
         check_verbs(w, c, g, 700);
     });
     CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("hosts of one NVLink fabric are joined by kernels, others by way of the host") {
+    using device::handle_kind;
+    constexpr unsigned all = bit_of(handle_kind::ipc) | bit_of(handle_kind::file) | bit_of(handle_kind::fabric);
+    fake_gpus one({.handles = all, .fabric = 1}), two({.handles = all, .fabric = 2}), none;
+    const auto route = [&](fake_gpus& first, fake_gpus& second) {
+        std::string said;
+        on_hosts(3, {.ranks_per_host = 2}, [&](communicator& w) {
+            fake_gpus& g = w.rank() < 2 ? first : second;
+            fake_runtime r(g);
+            r.use(w.rank());
+            const auto c = w.with(gpus{r});
+            use_device(c, small());
+            check_verbs(w, c, g, 300);
+            if (w.rank() == 0) said = device_route(c);
+        });
+        CHECK(first.pieces() + second.pieces() == 0);
+        return said;
+    };
+    CHECK(route(one, one) == "kernels over nvlink, memory by fabric handles");
+    CHECK(one.granted > 0); // to the devices of threads
+    CHECK(route(one, two) == "staged through the host: rank 0 cannot reach rank 2: it is on another host (fabric "
+                             "handles: rank 0 could not map rank 2's)");
+    CHECK(route(one, none) == "staged through the host: rank 0 cannot reach rank 2: it is on another host (fabric "
+                              "handles: the driver of rank 2 offers none)");
 }
 
 TEST_CASE("wrong memory, device, stream and settings are typed errors") {
@@ -344,6 +390,20 @@ TEST_CASE("texts that read the peers' buffers are refused, and a launch that has
     });
 }
 
+TEST_CASE("a proxy that waits hears that the program's communicator was aborted") {
+    on_ranks(2, [&](communicator& w) {
+        communicator side = w.split(0);
+        if (w.rank() == 1) {
+            w.abort(); // and leaves, and says nothing on the other one
+            EXPECT(side.size() == 2);
+            return;
+        }
+        side.internals().heeded = &w.internals();
+        const auto e = thrown<error>(w, [&] { barrier(side, {.timeout = std::chrono::seconds(30)}); });
+        EXPECT(e.code() == errc::aborted);
+    });
+}
+
 TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait for it") {
     for (const bool by_host : {false, true}) {
         fake_gpus g;
@@ -378,6 +438,7 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                     all_reduce(c, x); // it may have been heard of already
                     synchronize(c);
                 });
+                at("aborts, by_host=%d: %s", by_host, e.what());
                 EXPECT(e.code() == errc::aborted);
                 EXPECT(now_ns() - began < 40'000'000'000); // not the deadline of 50 s
             } else {

@@ -4,8 +4,11 @@
 // Calls on device memory among processes, over the fake runtime: exchange memory goes from process to process by
 // handles, is mapped, used by kernels of both and unmapped; where a handle is refused the calls go by way of the host;
 // a process that dies ends the kernels of the others.
+#include <dirent.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <string>
@@ -35,10 +38,11 @@ device_settings small() {
 
 // f(world, the same with its runtime, devices) in n processes; rank r has device r.
 template <class F>
-void start_ranks(processes& p, const std::string& directory, int n, F f) {
+void start_ranks(processes& p, const std::string& directory, int n, F f,
+                 unsigned handles = bit_of(device::handle_kind::ipc)) {
     for (int r = 0; r < n; ++r)
         p.start(r, [=] {
-            device::fake_gpus g({.devices = n});
+            device::fake_gpus g({.devices = n, .handles = handles, .fabric = 7});
             device::fake_runtime runtime(g);
             runtime.use(r);
             file_store store(directory + "/store");
@@ -51,6 +55,22 @@ void start_ranks(processes& p, const std::string& directory, int n, F f) {
             }
             return code != 0 ? code : g.pieces() == 0 ? 0 : 99;
         });
+}
+
+constexpr unsigned ipc = bit_of(device::handle_kind::ipc), file = bit_of(device::handle_kind::file),
+                   fabric = bit_of(device::handle_kind::fabric);
+
+// Of this process; only the fake's memory where `memory` says so.
+int open_files(bool memory = false) {
+    int n = 0;
+    DIR* d = ::opendir("/proc/self/fd");
+    for (const dirent* e = nullptr; d != nullptr && (e = ::readdir(d)) != nullptr;) {
+        char name[100] = "";
+        const auto got = ::readlinkat(::dirfd(d), e->d_name, name, sizeof name - 1);
+        n += !memory || (got > 0 && std::strstr(name, "collx-fake-gpu") != nullptr);
+    }
+    if (d != nullptr) ::closedir(d);
+    return n;
 }
 
 // 0 where the sums are right.
@@ -87,7 +107,7 @@ TEST_CASE("processes map each other's device memory by handles") {
         processes p;
         start_ranks(p, d.path, n, [](communicator& w, auto c, device::fake_gpus& g) {
             use_device(c, small());
-            if (device_route(c) != "kernels over nvlink") return 3;
+            if (device_route(c).find("kernels over nvlink, memory by CUDA IPC") != 0) return 3;
             if (const int e = sums_are_right(w, c, g, 1000); e != 0) return e;
             if (const int e = sums_are_right(w, c, g, 30'000); e != 0) return e;
             // Two communicators of the same processes, with mappings of their own.
@@ -99,11 +119,110 @@ TEST_CASE("processes map each other's device memory by handles") {
     }
 }
 
+TEST_CASE("the kind of handle is the one that all ranks have and can map, and what was not taken is told") {
+    struct {
+        unsigned offered, not_opened_by_rank_1, not_made_by_rank_0;
+        const char* route;
+    } const cases[] = {
+        {ipc | file | fabric, 0, 0, "kernels over nvlink, memory by fabric handles"},
+        {ipc | file, 0, 0,
+         "kernels over nvlink, memory by file descriptors (fabric handles: the driver of rank 0 offers none)"},
+        {ipc | file | fabric, fabric, 0,
+         "kernels over nvlink, memory by file descriptors (fabric handles: rank 1 could not map rank 0's)"},
+        {ipc | file | fabric, 0, fabric | file,
+         "kernels over nvlink, memory by CUDA IPC (fabric handles: rank 1 could not map rank 0's; file descriptors: "
+         "rank 1 could not map rank 0's)"},
+        {ipc | file | fabric, fabric | file | ipc, 0,
+         "staged through the host: rank 1 cannot reach rank 0: its memory could not be mapped: give the containers one "
+         "IPC namespace, one user, and hosts of one NVLink fabric nvidia-imex (fabric handles: rank 1 could not map "
+         "rank 0's; file descriptors: rank 1 could not map rank 0's)"}};
+    for (const auto& k : cases) {
+        scratch_directory d;
+        processes p;
+        start_ranks(
+            p, d.path, 2,
+            [k](communicator& w, auto c, device::fake_gpus& g) {
+                g.refuses_opening = w.rank() == 1 ? k.not_opened_by_rank_1 : 0;
+                g.refuses_handles = w.rank() == 0 ? k.not_made_by_rank_0 : 0;
+                const bool is_by_host = k.not_opened_by_rank_1 == (ipc | file | fabric);
+                use_device(c, small());
+                if (device_route(c) != k.route) throw std::runtime_error(device_route(c));
+                // Nothing stays of kinds that were tried: memory of its own, of its peer, and for the host's words. A
+                // file that was given away is closed again.
+                if (!is_by_host && g.pieces() != 3) return 6;
+                if (open_files(true) != 2) return 7;
+                return sums_are_right(w, c, g, 3000);
+            },
+            k.offered);
+        INFO(k.route);
+        expect_all_well(p, 2);
+    }
+}
+
+TEST_CASE("handles of a process that is gone, of another fabric, or taken back") {
+    using device::handle_kind;
+    struct shown {
+        device::memory_handle handles[device::handle_kinds];
+        std::atomic<int> state;
+    };
+    auto* page =
+        static_cast<shown*>(::mmap(nullptr, sizeof(shown), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(page != MAP_FAILED);
+    processes p;
+    const auto wait_for = [page](int state) {
+        for (const deadline limit = deadline::in_ns(60'000'000'000); page->state.load() < state && !limit.passed();)
+            ::usleep(500);
+    };
+    p.start(0, [=] {
+        device::fake_gpus g({.handles = ipc | file | fabric, .fabric = 7});
+        const device::fake_runtime r(g);
+        device::gpu_mapping m[device::handle_kinds];
+        for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) {
+            auto& x = m[static_cast<int>(k)];
+            x = r.allocate_shared(4096, k);
+            x.at[9] = static_cast<std::byte>(40 + static_cast<int>(k));
+            page->handles[static_cast<int>(k)] = r.export_memory(x);
+        }
+        page->state = 1;
+        wait_for(2);
+        for (auto& x : m) r.free_shared(x);
+        page->state = 3;
+        wait_for(4);
+        return 0;
+    });
+    wait_for(1);
+    device::fake_gpus g({.handles = ipc | file | fabric, .fabric = 7}), elsewhere({.fabric = 8});
+    const device::fake_runtime r(g);
+    std::vector<device::gpu_mapping> opened;
+    const int files = open_files();
+    for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric})
+        opened.push_back(r.open_memory(page->handles[static_cast<int>(k)], k, 4096));
+    CHECK(open_files() == files); // a mapping needs no file
+    CHECK_THROWS_WITH(device::fake_runtime(elsewhere).open_memory(page->handles[2], handle_kind::fabric, 4096),
+                      Catch::Contains("another fabric"));
+    page->state = 2;
+    wait_for(3);
+    for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) // taken back
+        CHECK_THROWS_AS(r.open_memory(page->handles[static_cast<int>(k)], k, 4096), collx::error);
+    page->state = 4;
+    p.wait(60'000);
+    CHECK(p[0].is_ok());
+    for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) {
+        auto& x = opened[static_cast<std::size_t>(k)];
+        CHECK(static_cast<int>(x.at[9]) == 40 + static_cast<int>(k)); // what is mapped outlives its maker
+        CHECK_THROWS_AS(r.open_memory(page->handles[static_cast<int>(k)], k, 4096), collx::error);
+        r.close_memory(x);
+    }
+    CHECK_THROWS_AS(r.open_memory(page->handles[1], handle_kind::file, 4096), collx::peer_failed);
+    CHECK(g.pieces() == 0);
+    ::munmap(page, sizeof(shown));
+}
+
 TEST_CASE("processes go by way of the host where a handle is refused") {
     scratch_directory d;
     processes p;
     start_ranks(p, d.path, 2, [](communicator& w, auto c, device::fake_gpus& g) {
-        if (w.rank() == 1) g.refuses_handles = true;
+        if (w.rank() == 1) g.refuses_handles = ~0u;
         use_device(c, small());
         if (device_route(c).find("rank 0 cannot reach rank 1: its memory could not be mapped") == std::string::npos)
             return 3;

@@ -5,6 +5,7 @@
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
 #include <collx/algo/in_order.hpp>
+#include <collx/algo/leader.hpp>
 
 #include <memory>
 
@@ -136,23 +137,27 @@ TEST_CASE("hierarchical collectives cut chunks into pieces of any size") {
     });
 }
 
-TEST_CASE("aggregated all_to_all exchanges parts between all pairs") {
+// Parts between all pairs.
+template <class Algorithm>
+void check_exchange() {
     on_maps([](collx::communicator& w, const node_map& m, const char* where) {
         const auto n = static_cast<std::size_t>(w.size());
         for (const std::size_t piece : {0u, 60u, 4096u})
             for (const std::size_t size : {0u, 1u, 16u, 517u, 9001u}) {
-                at("on %s size=%zu piece=%zu", where, size, piece);
+                at("%s on %s size=%zu piece=%zu", Algorithm::name, where, size, piece);
                 std::vector<int> in(n * size), out(in.size(), -1);
                 for (std::size_t i = 0; i < in.size(); ++i)
                     in[i] = meant(w.rank(), static_cast<int>(i / size), i % size);
                 const auto before = in;
-                collx::all_to_all(w.with(placed<aggregated_all_to_all>(m), collx::piece{piece}), in, out);
+                collx::all_to_all(w.with(placed<Algorithm>(m), collx::piece{piece}), in, out);
                 for (std::size_t i = 0; i < out.size(); ++i)
                     EXPECT_AT(i, out[i] == meant(static_cast<int>(i / size), w.rank(), i % size));
                 EXPECT(in == before);
             }
     });
 }
+TEST_CASE("all_to_all: what nodes have for single ranks in one message") { check_exchange<aggregated_all_to_all>(); }
+TEST_CASE("all_to_all: what nodes have for nodes in one message") { check_exchange<leader_all_to_all>(); }
 
 TEST_CASE("counts that differ between ranks: gathering and scattering chunks of any size") {
     on_maps([](collx::communicator& w, const node_map& m, const char* where) {

@@ -4,11 +4,15 @@
 // Threads as ranks.
 #include "support.hpp"
 
+#include <collx/bootstrap/memory_store.hpp>
+
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "support/skip.hpp"
@@ -127,4 +131,47 @@ TEST_CASE("many ranks: all verbs work with many more ranks than cores") {
             }
             collx::barrier(w);
         });
+}
+
+TEST_CASE("threads over the transports that the program names") {
+    using collx::per_peer, collx::shm, collx::sockets;
+    for (const int n : {1, 3}) {
+        collx::run_threads(per_peer{sockets{}}, n, [&](collx::communicator& w) {
+            long x = w.rank() + 1;
+            collx::all_reduce(w, collx::value(x));
+            EXPECT(x == n * (n + 1) / 2);
+            EXPECT(w.internals().net.is_one_host() == (n == 1));
+            const collx::communicator again(per_peer{sockets{}});
+            EXPECT(again.size() == n);
+            bool refused = false;
+            try {
+                const collx::communicator other(per_peer{shm{}, sockets{}});
+            } catch (const collx::error& e) {
+                refused = e.code() == collx::errc::invalid_argument && says(e, "per_peer{shm,sockets}");
+            }
+            EXPECT(refused);
+        });
+        collx::run_threads(per_peer{shm{}}, n,
+                           [&](collx::communicator& w) { EXPECT(w.internals().net.is_one_host() && w.size() == n); });
+    }
+}
+
+TEST_CASE("a store joins ranks over the transports that the program names") {
+    collx::memory_store store;
+    std::vector<std::string> wrong(3);
+    std::vector<std::thread> ranks;
+    for (int r = 0; r < 3; ++r)
+        ranks.emplace_back([&, r] {
+            auto& mine = wrong[static_cast<std::size_t>(r)];
+            try {
+                collx::communicator w(r, 3, store, std::chrono::seconds(60), collx::per_peer{collx::sockets{}});
+                int x = 1;
+                collx::all_reduce(w, collx::value(x));
+                if (x != 3 || w.internals().net.is_one_host()) mine = "they share memory";
+            } catch (const std::exception& e) {
+                mine = e.what();
+            }
+        });
+    for (auto& t : ranks) t.join();
+    for (const std::string& w : wrong) CHECK(w.empty());
 }

@@ -137,7 +137,7 @@ TEST_CASE("after a failure nothing of a large call goes from or to the memory th
 }
 
 TEST_CASE("messages of any size between hosts: from and to the user's memory or not, in place or not") {
-    for (const spread& s : {each_alone, over_unix})
+    for (const spread& s : {each_alone, over_unix, spread{.ranks_per_host = 1, .has_key = true, .lanes = 3}})
         on_hosts(3, s, [](collx::communicator& w) {
             const int n = w.size(), me = w.rank();
             for (const std::size_t m : {4095u, 4096u, 4097u, 30'001u, 131'072u, 400'003u}) { // 16 KiB, several pieces
@@ -161,6 +161,66 @@ TEST_CASE("messages of any size between hosts: from and to the user's memory or 
                 for (std::size_t i = 0; i < m; i += 101) EXPECT_AT(i, all[i] == n * sample(0, i));
             }
         });
+}
+
+TEST_CASE("more lanes are made when large messages come, and only then; what ends one ends none of the others' calls") {
+    for (const spread& s :
+         {spread{.ranks_per_host = 1, .lanes = 4}, spread{.ranks_per_host = 1, .bad_day = true, .lanes = 2},
+          spread{.ranks_per_host = 1, .has_key = true, .is_unix = true, .lanes = 3}})
+        on_hosts(3, s, [&](collx::communicator& w) {
+            const int me = w.rank(), pairs = connections(w);
+            std::vector<int> few(1000, me), many(800'000);
+            for (int i = 0; i < 20; ++i) few.assign(few.size(), me), collx::all_reduce(w, few);
+            const int before = connections(w);
+            EXPECT(before >= pairs && before <= 2);
+            bool has_all = false;
+            for (int i = 0; i < 3000 && !has_all; ++i) { // until all ranks have all
+                many.assign(many.size(), me);
+                collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), many);
+                EXPECT(many.front() == 3 && many.back() == 3);
+                int least = connections(w);
+                collx::all_reduce(w, collx::value(least), collx::min{});
+                has_all = least == 2 * s.lanes;
+            }
+            EXPECT(has_all);
+            for (int i = 0; i < 5; ++i) {
+                many.assign(many.size(), me);
+                collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), many);
+                for (const std::size_t at : {0u, 266'700u, 533'400u, 799'999u}) EXPECT_AT(at, many[at] == 3);
+            }
+            auto rest = w.shrink();
+            many.assign(many.size(), me);
+            collx::all_reduce(rest, many);
+            EXPECT(many[400'000] == 3);
+        });
+}
+
+TEST_CASE("ranks that do not mean the same number of lanes say so at once") {
+    const int n = 3;
+    collx::memory_store store;
+    collx::detail::plain_face<collx::memory_store> face(store);
+    std::vector<std::thread> threads;
+    std::atomic<int> said{0};
+    for (int r = 0; r < n; ++r)
+        threads.emplace_back([&, r] {
+            auto h = collx::describe_host();
+            h.id = "host" + std::to_string(r);
+            h.lanes = r == 1 ? 2 : 4;
+            try {
+                collx::communicator w(collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face),
+                                                                   30'000'000'000, h, collx::system_socket_calls));
+            } catch (const collx::error& e) {
+                const std::string text = e.what();
+                said += e.code() == errc::mismatch && text.find("COLLX_LANES=2") != text.npos &&
+                        text.find("COLLX_LANES=4") != text.npos;
+            }
+        });
+    for (auto& t : threads) t.join();
+    CHECK(said == n);
+    CHECK(host_from({}).lanes == 1);
+    CHECK(host_from({"COLLX_LANES=8"}).lanes == 8);
+    for (const char* wrong : {"COLLX_LANES=0", "COLLX_LANES=9", "COLLX_LANES=two", "COLLX_LANES="})
+        CHECK_THROWS_AS(host_from({wrong}), collx::error);
 }
 
 // Ranks that are alone on their hosts, each with a protection of its own. Returns what each threw.

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // clang-format off
-// expect: collx: this verb does not take device memory yet. Copy to the host, or use all_reduce, reduce, reduce_scatter, all_gather, all_to_all or broadcast.
+// expect: collx: this buffer lies in device memory and another one of this call in the host's, or this form of the call does not take device memory: collx::device_group is group for it.
 // clang-format on
-#include <collx/comm/scan.hpp>
+#include <collx/comm/group.hpp>
 
 void call(collx::communicator& world, float* p) {
+    collx::group g(world);
 #ifdef COLLX_FAIL
-    collx::scan(world, collx::device_view<float>(p, 10));
+    g.all_reduce(collx::device_view<float>(p, 10));
 #else
-    collx::scan(world, collx::view(p, 10));
+    g.all_reduce(collx::view(p, 10));
 #endif
+    g.launch();
 }
 
 int main() { return 0; }

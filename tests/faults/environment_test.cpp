@@ -39,15 +39,30 @@ int go_on(collx::communicator& world) {
     return sum;
 }
 
+// A program that lets its ranks use some transports only; `split-minded` ranks do not agree on them.
+collx::communicator world_over(const char* what) {
+    using collx::per_peer, collx::shm, collx::sockets;
+    const char* rank = std::getenv("COLLX_RANK");
+    if (std::strcmp(what, "near") == 0) return collx::communicator(per_peer{shm{}});
+    if (std::strcmp(what, "apart") == 0) return collx::communicator(per_peer{sockets{}});
+    if (std::strcmp(what, "split-minded") == 0 && std::strcmp(rank, "1") == 0)
+        return collx::communicator(per_peer{sockets{}});
+    return collx::communicator();
+}
+
 // Before main(), so that nothing of Catch2 shows in the output.
 const bool is_program = [] {
     const char* what = std::getenv("FAULTS_PROGRAM");
     if (what == nullptr) return false;
     int status = 0;
     try {
-        collx::communicator world;
+        collx::communicator world = world_over(what);
         int x = 1;
         collx::all_reduce(world, collx::value(x));
+        if (std::strcmp(what, "apart") == 0) { // no memory is shared, and another list is refused
+            if (world.internals().net.is_one_host() || world.sent().messages == 0) x = -1;
+            const collx::communicator other(collx::per_peer{collx::shm{}});
+        }
         if (world.rank() == 1 && std::strcmp(what, "dies") == 0) ::raise(SIGKILL);
         if (world.rank() == 1 && std::strcmp(what, "hangs") == 0) ::sleep(30);
         if (std::strcmp(what, "survives") == 0) x = go_on(world);
@@ -202,4 +217,32 @@ TEST_CASE("under the launcher a rank that does not come is named by those who wa
     CHECK(r.status == 3);
     CHECK(r.says("timed out waiting for rank 1"));
     CHECK(r.says("set_checked"));
+}
+
+TEST_CASE("a program's list of transports holds for all its ranks") {
+    if (!have_launcher()) return;
+    for (const char* how : {"-n 3", "-n 4 --hosts 2"}) {
+        const result apart = launched(how, "", "apart");
+        INFO(apart.text);
+        CHECK(apart.status == 3);
+        CHECK(apart.says("has joined its job over per_peer{sockets}, and is asked for per_peer{shm}"));
+        CHECK(!apart.says("sum -1"));
+    }
+    const result one = launched("-n 3", "", "near");
+    INFO(one.text);
+    CHECK(one.status == 0);
+    CHECK(one.says("sum 3"));
+    const result several = launched("-n 4 --hosts 2", "", "near");
+    INFO(several.text);
+    CHECK(several.status == 3);
+    CHECK(several.says("rank 2 is on another host"));
+    CHECK(several.says("rank 0 is on another host"));
+    CHECK(several.says("add sockets{} to per_peer"));
+    for (const char* how : {"-n 3", "-n 3 --hosts 3"}) {
+        const result torn = launched(how, "COLLX_TIMEOUT=20", "split-minded");
+        INFO(torn.text);
+        CHECK(torn.status == 3);
+        CHECK(torn.says("per_peer=sockets"));
+        CHECK(torn.says("per_peer=shm,sockets"));
+    }
 }

@@ -171,7 +171,7 @@ int start_often(page_of_ranks& page, int r, int store_port) {
             collx::sole_ptr<collx::tcp_server> server;
             if (r == 0) server = collx::make_sole<collx::tcp_server>("127.0.0.1", store_port, key);
             collx::tcp_store store("127.0.0.1", store_port, collx::deadline::in_ns(40'000 * ms), r, key);
-            auto job = collx::detail::join_by_store(r, ranks, store, 40'000 * ms);
+            auto job = collx::detail::join_by_store(r, ranks, store, 40'000 * ms, {});
             const auto& hub = *static_cast<collx::remote_door&>(*job->door).hub();
             for (std::size_t k = 0; k < 4; ++k) {
                 std::uint64_t part;

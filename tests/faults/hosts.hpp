@@ -74,19 +74,26 @@ struct cell {
     std::size_t elems = 10;
     int timeout_ms = 30'000;
     bool is_unix = false; // sockets between the hosts
+    int lanes = 1;        // connections of a pair for large messages
 };
 
 inline collx::host_description host_of(const cell& c, int r) {
     collx::host_description h = collx::describe_host();
     h.id = "host" + std::to_string(r / c.ranks_per_host);
     if (c.is_unix) h.address = "unix";
+    h.lanes = c.lanes;
     return h;
 }
 template <collx::Store Store>
-collx::communicator world_of(const cell& c, Store& store, int r) {
+collx::communicator world_of(const cell& c, Store& store, const collx::host_description& host, int r,
+                             const collx::socket_calls& calls) {
     collx::detail::plain_face<Store> face(store);
-    return collx::communicator(collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face),
-                                                            c.timeout_ms * ms, host_of(c, r), harmful_calls));
+    return collx::communicator(
+        collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host, calls));
+}
+template <collx::Store Store>
+collx::communicator world_of(const cell& c, Store& store, int r) {
+    return world_of(c, store, host_of(c, r), r, harmful_calls);
 }
 inline collx::communicator world_of(const cell& c, const store_directory& d, int r) {
     collx::file_store store(d.path());

@@ -151,7 +151,7 @@ std::uint64_t sent_far(collx::communicator& w) {
 
 } // namespace
 
-TEST_CASE("two hosts, four ranks each: results, and an all-to-all that crosses once per rank") {
+TEST_CASE("two hosts, four ranks each: results, and an all-to-all that crosses once per host or per rank") {
     const two_hosts hosts;
     if (hosts.why_not() != nullptr) return skip(hosts.why_not());
     constexpr int n = 8;
@@ -168,15 +168,17 @@ TEST_CASE("two hosts, four ranks each: results, and an all-to-all that crosses o
                 for (const std::size_t m : {1u, 100u, 20'000u, 300'000u})
                     if (const int failed = check_results(w, m); failed != 0) return failed;
                 w.set_checked(false);
-                // Gathered in the host: one message crosses for each rank. Sent one by one: four.
-                std::vector<int> in(n * 16, me), out(n * 16);
-                const std::uint64_t before = sent_far(w);
-                collx::all_to_all(w, in, out);
-                const std::uint64_t gathered = sent_far(w) - before;
-                collx::all_to_all(w.with(collx::algo::pairwise_all_to_all{}), in, out);
-                const std::uint64_t each = sent_far(w) - before - gathered;
-                if (gathered != 1) return 22;
-                if (each != 4) return 23;
+                // Short parts: one message crosses, the leader's. Longer ones, gathered in the host: one for each rank.
+                // Sent one by one: four.
+                const auto crossing = [&](auto&& comm, std::size_t elems) {
+                    std::vector<int> in(n * elems, me), out(n * elems);
+                    const std::uint64_t before = sent_far(w);
+                    collx::all_to_all(comm, in, out);
+                    return sent_far(w) - before;
+                };
+                if (crossing(w, 16) != (nodes->view().local_of(me) == 0 ? 1u : 0u)) return 22;
+                if (crossing(w, 4000) != 1) return 23;
+                if (crossing(w.with(collx::algo::pairwise_all_to_all{}), 16) != 4) return 24;
                 return 0;
             });
         job.all.wait(60'000);

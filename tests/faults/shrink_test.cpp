@@ -5,8 +5,12 @@
 // collx-test: serial timeout=300
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
+#include <collx/comm/survival_word.hpp>
+
+#include <poll.h>
 
 #include "faults/hosts.hpp"
+#include "support/skip.hpp"
 
 using namespace collx_test;
 using collx::errc;
@@ -245,6 +249,198 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
         all.wait();
         for (int me = 0; me < c.n; ++me) {
             INFO("rank " << me << ", late " << late << ": " << all[me].what);
+            CHECK(all[me].is_ok());
+        }
+    }
+}
+
+namespace {
+
+// System calls for hosts that are lost without a word: what goes there is gone, nothing comes from there, and nobody
+// refuses a connection. Each host has an address of its own.
+struct lost_hosts {
+    static inline unsigned lost = 0; // bits
+    static inline int own = 0;
+    static inline sockaddr_in nowhere{};
+
+    static sockaddr_in address(int host) {
+        sockaddr_in a{};
+        a.sin_family = AF_INET;
+        a.sin_addr.s_addr = htonl(0x7f00'0002u + static_cast<unsigned>(host));
+        return a;
+    }
+    static std::string text(int host) { return "127.0.0." + std::to_string(2 + host); }
+    static bool is_lost(const sockaddr* a) {
+        const std::uint32_t number = ntohl(reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr) - 0x7f00'0002u;
+        return a->sa_family == AF_INET && number < 32 && (lost >> number & 1) != 0;
+    }
+    static bool is_lost(int fd) {
+        sockaddr_storage a{};
+        socklen_t bytes = sizeof a;
+        return ::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0 &&
+               is_lost(reinterpret_cast<const sockaddr*>(&a));
+    }
+    static int connect(int fd, const sockaddr* a, socklen_t bytes) {
+        if (is_lost(a)) return ::connect(fd, reinterpret_cast<const sockaddr*>(&nowhere), sizeof nowhere);
+        const sockaddr_in mine = address(own); // the other end is to see which host it is
+        (void)::bind(fd, reinterpret_cast<const sockaddr*>(&mine), sizeof mine);
+        return ::connect(fd, a, bytes);
+    }
+    static ssize_t sendmsg(int fd, const msghdr* m, int flags) {
+        if (!is_lost(fd)) return ::sendmsg(fd, m, flags);
+        std::size_t all = 0;
+        for (std::size_t i = 0; i < m->msg_iovlen; ++i) all += m->msg_iov[i].iov_len;
+        return static_cast<ssize_t>(all);
+    }
+    static ssize_t recvmsg(int fd, msghdr* m, int flags) {
+        if (!is_lost(fd)) return ::recvmsg(fd, m, flags);
+        errno = EAGAIN;
+        return -1;
+    }
+};
+constexpr collx::socket_calls losing_calls{
+    ::socket, lost_hosts::connect, ::accept4, lost_hosts::sendmsg, lost_hosts::recvmsg, ::epoll_wait};
+
+// A place where connections are neither accepted nor refused: a door whose queue is full.
+class silent_door {
+public:
+    silent_door() {
+        lost_hosts::nowhere = lost_hosts::address(100);
+        auto* const at = reinterpret_cast<sockaddr*>(&lost_hosts::nowhere);
+        socklen_t bytes = sizeof lost_hosts::nowhere;
+        door_ = collx::descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (::bind(door_.get(), at, bytes) != 0 || ::listen(door_.get(), 0) != 0) return;
+        if (::getsockname(door_.get(), at, &bytes) != 0) return;
+        for (int i = 0; i < 8 && !is_silent_; ++i) {
+            guests_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+            (void)::connect(guests_.back().get(), at, bytes);
+            pollfd p{guests_.back().get(), POLLOUT, 0};
+            is_silent_ = ::poll(&p, 1, 200) == 0;
+        }
+    }
+    bool is_silent() const { return is_silent_; }
+
+private:
+    collx::descriptor door_;
+    std::vector<collx::descriptor> guests_;
+    bool is_silent_ = false;
+};
+
+} // namespace
+
+// One after the other, each would be waited for as long as a host that may come back: half the time limit.
+TEST_CASE("hosts that are lost together without a word are noticed together") {
+    const silent_door door;
+    if (!door.is_silent()) return skip("this system answers where a queue is full");
+    struct row {
+        int n, ranks_per_host;
+        unsigned lost; // hosts
+    };
+    for (const row& r : {row{6, 2, 3u << 0}, row{4, 1, 7u << 0}, row{4, 1, 3u << 1}}) {
+        const cell c{.n = r.n, .ranks_per_host = r.ranks_per_host, .timeout_ms = 3000};
+        const auto is_lost = [&](int rank) { return (r.lost >> (rank / r.ranks_per_host) & 1) != 0; };
+        unsigned alive = 0;
+        for (int k = 0; k < r.n; ++k) alive |= is_lost(k) ? 0u : 1u << k;
+        shared_page<std::atomic<int>> deaf;
+        store_directory dir;
+        processes all;
+        for (int me = 0; me < r.n; ++me)
+            all.start(me, [&, me] {
+                collx::file_store store(dir.path());
+                collx::host_description host = host_of(c, me);
+                lost_hosts::own = me / r.ranks_per_host;
+                host.address = lost_hosts::text(lost_hosts::own);
+                auto world = world_of(c, store, host, me, losing_calls);
+                check_works(world, 100);
+                if (!is_lost(me)) lost_hosts::lost = r.lost;
+                deaf->fetch_add(!is_lost(me));
+                wait_until(*deaf, __builtin_popcount(alive));
+                if (is_lost(me)) ::kill(::getpid(), SIGKILL);
+                world.abort(); // what told each of them is not the question here
+                world = world.shrink();
+                expect(bits_of(world, me) == alive, "members");
+                check_works(world, 100);
+                return 0;
+            });
+        all.wait(30'000);
+        for (int me = 0; me < r.n; ++me) {
+            if (is_lost(me)) continue;
+            INFO("rank " << me << " of " << r.n << ", hosts " << r.lost << " lost: " << all[me].what);
+            CHECK(all[me].is_ok());
+        }
+    }
+}
+
+namespace {
+
+// System calls of a rank that stands still when it has accepted what the coordinator proposed, until the others are
+// done with what was made of it, and has lost the connection then.
+struct stalled {
+    static inline std::atomic<int>* others = nullptr; // who are done; null: no stall is planned
+    static inline int count = 0, fd_of_acceptance = -1;
+
+    static bool accepts(const msghdr& m) {
+        using word = collx::detail::survival_word;
+        std::vector<std::byte> all;
+        for (std::size_t i = 0; i < m.msg_iovlen; ++i) {
+            const auto* from = static_cast<const std::byte*>(m.msg_iov[i].iov_base);
+            all.insert(all.end(), from, from + m.msg_iov[i].iov_len);
+        }
+        for (std::size_t i = 0; i + sizeof(collx::detail::stream_frame) + sizeof(word) <= all.size(); ++i) {
+            collx::detail::stream_frame head;
+            word w;
+            std::memcpy(static_cast<void*>(&head), all.data() + i, sizeof head);
+            std::memcpy(static_cast<void*>(&w), all.data() + i + sizeof head, sizeof w);
+            if (head.magic == collx::detail::stream_frame::magic_value && head.tag == word::tag &&
+                w.what == word::kind::accept)
+                return true;
+        }
+        return false;
+    }
+    static ssize_t sendmsg(int fd, const msghdr* m, int flags) {
+        if (others != nullptr && accepts(*m)) fd_of_acceptance = fd;
+        return ::sendmsg(fd, m, flags);
+    }
+    static ssize_t recvmsg(int fd, msghdr* m, int flags) {
+        if (others != nullptr && fd == fd_of_acceptance) {
+            wait_until(*std::exchange(others, nullptr), count);
+            harm::cut(fd);
+        }
+        return ::recvmsg(fd, m, flags);
+    }
+};
+constexpr collx::socket_calls stalling_calls{::socket,         ::connect,        ::accept4,
+                                             stalled::sendmsg, stalled::recvmsg, ::epoll_wait};
+
+} // namespace
+
+TEST_CASE("who missed the end hears it when the others have long left what it led to") {
+    for (const int ranks_per_host : {1, 2}) {
+        const cell c{.n = 4, .ranks_per_host = ranks_per_host};
+        shared_page<std::atomic<int>> done;
+        store_directory dir;
+        processes all;
+        for (int me = 0; me < c.n; ++me)
+            all.start(me, [&, me] {
+                collx::file_store store(dir.path());
+                auto world = world_of(c, store, host_of(c, me), me, me == 3 ? stalling_calls : harmful_calls);
+                {
+                    auto part = world.split(0);
+                    collx::barrier(part);
+                    if (me == 1) abort_within_calls(part);
+                    run_into_failure(part);
+                    if (me == 3) stalled::count = 3, stalled::others = &*done;
+                    part = part.shrink();
+                    expect(part.size() == c.n && part.rank() == me, "size");
+                    expect(me != 3 || stalled::others == nullptr, "it never accepted");
+                }
+                done->fetch_add(1);
+                check_works(world, 10); // the others wait here for the last
+                return 0;
+            });
+        all.wait(60'000);
+        for (int me = 0; me < c.n; ++me) {
+            INFO("rank " << me << ", " << ranks_per_host << " per host: " << all[me].what);
             CHECK(all[me].is_ok());
         }
     }

@@ -101,6 +101,7 @@ TEST_CASE("a rank killed within a large call is named by everybody") {
     stopwatch watch{"SIGKILL within a call across hosts"};
     each_cell(2, [&](cell c) {
         c.elems = 200'000;
+        c.lanes = 1 + static_cast<int>(c.what) % 3;
         run_cell(
             c, collx::errc::peer_failed, watch,
             [&](auto&, caller& calls) {
@@ -211,6 +212,54 @@ TEST_CASE(
     });
 }
 
+TEST_CASE("whatever lane of a pair is cut, and whoever dies with several, all ranks name one and go on") {
+    stopwatch watch{"RST of a lane, SIGKILL with several"};
+    constexpr std::size_t elems = 450'000;
+    for (int round = 0; round < 12; ++round) {
+        const bool dies = round % 3 == 2;
+        const cell c{.n = 3,
+                     .ranks_per_host = 1,
+                     .victim = round % 2,
+                     .elems = elems,
+                     .is_unix = round % 4 == 3,
+                     .lanes = 2 + round % 3};
+        INFO("round " << round);
+        shared_page<report> page;
+        store_directory dir;
+        processes all;
+        for (int r = 0; r < c.n; ++r)
+            all.start(r, [&, r] {
+                collx::communicator world = world_of(c, dir, r);
+                const auto call = [&](int) {
+                    std::vector<int> x(elems, 1);
+                    collx::all_reduce(world.with(collx::algo::ring_all_reduce{}), x);
+                    if (x[0] != 3 || x[elems / 2] != 3 || x[elems - 1] != 3) throw std::runtime_error("a wrong sum");
+                };
+                for (int least = 0; least < 2 * c.lanes;) { // until all have all of them
+                    call(0);
+                    least = world.internals().net.remote()->connections();
+                    collx::all_reduce(world, collx::value(least), collx::min{});
+                }
+                if (r == c.victim) page->struck_ns.store(collx::now_ns());
+                if (r == c.victim) harm::plan(dies ? harm::kind::die : harm::kind::cut, 2 + round);
+                until_error(*page, r, call);
+                harm::plan(harm::kind::none, 0);
+                go_on(world, elems, dies ? c.n - 1 : c.n);
+                return 0;
+            });
+        all.wait();
+        for (int r = 0; r < c.n; ++r) {
+            if (dies && r == c.victim) continue;
+            const auto& seen = page->ranks[r];
+            INFO("rank " << r << ": " << seen.code << " about " << seen.peer << " " << all[r].what);
+            CHECK(all[r].is_ok());
+            CHECK(seen.code == static_cast<int>(collx::errc::peer_failed));
+            CHECK((dies ? seen.peer == c.victim : seen.peer >= 0));
+            watch.add(seen.ended_ns - page->struck_ns.load());
+        }
+    }
+}
+
 TEST_CASE("a rank that dies while the communicator is being made is named") {
     const cell c{.n = 4, .ranks_per_host = 1, .victim = 3};
     store_directory dir;
@@ -219,7 +268,7 @@ TEST_CASE("a rank that dies while the communicator is being made is named") {
         all.start(r, [&, r] {
             ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r)).c_str(), 1);
             collx::file_store store(dir.path());
-            auto job = collx::detail::join_by_store(r, c.n, store, std::int64_t{c.timeout_ms} * ms);
+            auto job = collx::detail::join_by_store(r, c.n, store, std::int64_t{c.timeout_ms} * ms, {});
             if (r == c.victim) ::_exit(5);
             collx::communicator world(job);
             return 0;

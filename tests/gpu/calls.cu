@@ -23,6 +23,7 @@
 
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/collx.hpp>
+#include <collx/comm/device_group.hpp>
 #include <collx/comm/gpu.cuh>
 
 using namespace collx;
@@ -92,6 +93,54 @@ void verbs(communicator& w, const char* what, const std::vector<std::size_t>& si
             wrong += p[i] != static_cast<float>(ranks * static_cast<int>((me * n + i) % 7));
         expect(wrong == 0, label + " all_gather, all_to_all, reduce_scatter");
     }
+}
+
+// What has parts: rank r's are r + 1 times n elements of i % 7, in everything but the scans.
+void parts(communicator& w, const char* what, std::size_t n) {
+    const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
+    const auto all = static_cast<std::size_t>(ranks);
+    const std::string label = std::string(what) + " elements=" + std::to_string(n);
+    stream s;
+    std::vector<std::size_t> counts, to_me(all, 0), from_me(all, 0);
+    std::size_t total = 0;
+    for (int r = 0; r < ranks; ++r) counts.push_back(static_cast<std::size_t>(r + 1) * n), total += counts.back();
+    const std::size_t mine = counts[static_cast<std::size_t>(me)], from_last = counts[static_cast<std::size_t>(last)];
+    from_me[static_cast<std::size_t>(next)] = mine, to_me[static_cast<std::size_t>(last)] = from_last;
+    auto one = sevenths(n), part = sevenths(mine), scanned = sevenths(n), before = sevenths(n), sums = sevenths(total);
+    thrust::device_vector<float> gathered(n * all), back(n), whole(total), root_whole(total), root_back(mine),
+        moved(from_last), sent(from_last), in_group(from_last), reduced(mine);
+    require_cuda(cudaDeviceSynchronize(), "filling");
+    gather(w, one, gathered, {.stream = s.s});
+    scatter(w, gathered, back, {.stream = s.s});
+    scan(w, scanned, plus{}, {.stream = s.s});
+    exclusive_scan(w, before, plus{}, {.stream = s.s});
+    all_gather_v(w, part, whole, counts, {}, {.stream = s.s});
+    gather_v(w, part, root_whole, counts, {}, {.stream = s.s});
+    scatter_v(w, root_whole, root_back, counts, {}, {.stream = s.s});
+    reduce_scatter_v(w, sums, reduced, counts, plus{}, {.stream = s.s});
+    all_to_all_v(w, part, from_me, moved, to_me, {.stream = s.s});
+    sendrecv(w, part, next, sent, last, {.stream = s.s});
+    device_group g(w);
+    g.send(part, next), g.recv(in_group, last), g.all_reduce(one);
+    g.launch({.stream = s.s});
+    barrier(w, device_call_options{.stream = s.s});
+    synchronize(w, {.stream = s.s});
+    expect_sums(back, 1, label + " gather, scatter");
+    expect_sums(scanned, me + 1, label + " scan");
+    if (me > 0) expect_sums(before, me, label + " exclusive_scan");
+    expect_sums(root_back, 1, label + " gather_v, scatter_v");
+    for (const auto* x : {&moved, &sent, &in_group}) expect_sums(*x, 1, label + " all_to_all_v, sendrecv, group");
+    expect_sums(one, ranks, label + " all_reduce in a group");
+    const std::vector<float> h(whole.begin(), whole.end()), r(reduced.begin(), reduced.end());
+    std::size_t wrong = 0, at = 0, begin = 0;
+    for (int k = 0; k < ranks; ++k) {
+        if (k == me) begin = at;
+        for (std::size_t i = 0; i < counts[static_cast<std::size_t>(k)]; ++i)
+            wrong += h[at++] != static_cast<float>(i % 7);
+    }
+    for (std::size_t i = 0; i < mine; ++i)
+        wrong += r[i] != static_cast<float>(ranks * static_cast<int>((begin + i) % 7));
+    expect(wrong == 0, label + " all_gather_v, reduce_scatter_v: " + std::to_string(wrong) + " wrong");
 }
 
 struct product {
@@ -203,6 +252,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     verbs(w, what.c_str(),
           s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
     if (!s.shares_device) graphs(w, what.c_str());
+    parts(w, what.c_str(), s.shares_device ? 500 : 70'001);
     communicator half = w.split(rank % 2); // a second one, with mappings of its own
     use_device(half, s);
     auto x = sevenths(500);
@@ -265,6 +315,7 @@ int main(int argc, char** argv) {
         communicator world;
         verbs(world, "alone",
               is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
+        parts(world, "alone", 1000);
         fancy(world);
         graphs(world, "alone");
         errors(world);

@@ -67,6 +67,9 @@ void check(int ranks, bool is_first, int argc, char** argv) {
         collx::broadcast(h, collx::value(first));
         EXPECT(first == ranks - 2 + rank % 2);
 
+        auto apart = collx::from_mpi(MPI_COMM_WORLD, std::chrono::seconds(20), collx::per_peer{collx::sockets{}});
+        EXPECT(sum_of_ranks(apart) == sum && !apart.internals().net.is_one_host());
+
         auto self = collx::from_mpi(MPI_COMM_SELF);
         EXPECT(self.size() == 1 && sum_of_ranks(self) == 1);
         EXPECT(!refusal(collx::errc::invalid_argument, [] { (void)collx::from_mpi(MPI_COMM_NULL); }).empty());

@@ -166,11 +166,11 @@ TEST_CASE("records come out as they went in, and no others") {
 namespace {
 
 std::vector<std::pair<errc, int>> seen_by_ranks(int n, const job_protection& by, const socket_calls& calls,
-                                                void (*body)(communicator&)) {
+                                                void (*body)(communicator&), int lanes = 1) {
     std::vector<int> hosts;
     for (int r = 0; r < n; ++r) hosts.push_back(r);
     const std::vector all(static_cast<std::size_t>(n), by);
-    auto jobs = detail::thread_jobs(hosts, calls, all.data());
+    auto jobs = detail::thread_jobs(hosts, calls, all.data(), "127.0.0.1", lanes);
     std::vector<std::pair<errc, int>> seen(all.size(), {errc::forked, -1});
     std::vector<std::thread> ranks;
     for (int r = 0; r < n; ++r)
@@ -239,6 +239,43 @@ TEST_CASE("a bit turned on the way is an error that names the connection's other
             CHECK(code == errc::security);
             CHECK((peer >= 0 && peer < 3));
         }
+    }
+}
+
+TEST_CASE("each lane of a pair has seals of its own, and a bit turned on any of them is found") {
+    for (const bool strikes : {false, true, true, true}) {
+        bad_wire::struck = 0;
+        static bool strikes_now;
+        strikes_now = strikes;
+        const auto seen = seen_by_ranks(
+            2, {protection::encrypted, job_key(std::string(64, 'k'))}, bad_wire_calls,
+            [](communicator& w) {
+                std::vector<int> x(300'000), all(600'000);
+                const auto gather = [&](int i) {
+                    for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<int>(k) * (w.rank() + 2) + i;
+                    all_gather(w, x, all);
+                    for (std::size_t k = 0; k < x.size(); ++k)
+                        if (all[k] != static_cast<int>(k) * 2 + i || all[x.size() + k] != static_cast<int>(k) * 3 + i)
+                            fail(errc::protocol, w.rank(), -1, "", "a wrong gather");
+                };
+                int least = 0;
+                for (int i = 0; i < 500 && least < 3; ++i) {
+                    gather(i);
+                    least = w.internals().net.remote()->connections();
+                    all_reduce(w, value(least), min{});
+                }
+                if (least != 3) fail(errc::protocol, w.rank(), -1, "", "%d of 3 lanes", least);
+                if (strikes_now && w.rank() == 0) bad_wire::strikes = true;
+                for (int i = 0; i < 20; ++i) gather(i);
+            },
+            3);
+        CHECK(bad_wire::struck == (strikes ? 1 : 0));
+        for (int r = 0; r < 2; ++r) {
+            INFO("rank " << r << ": " << static_cast<int>(seen[static_cast<std::size_t>(r)].first));
+            CHECK(seen[static_cast<std::size_t>(r)].first == (strikes ? errc::security : errc::forked));
+        }
+        CHECK(seen[0].second == seen[1].second); // who found it names the other end, and all of them that one
+        CHECK((seen[0].second >= 0) == strikes);
     }
 }
 

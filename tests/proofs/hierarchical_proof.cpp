@@ -4,6 +4,7 @@
 // thousand, at run time: tests/algo/hierarchical_test.cpp.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
+#include <collx/algo/leader.hpp>
 #include <collx/sched/facts.hpp>
 
 using namespace collx;
@@ -56,6 +57,7 @@ COLLX_PROVE_ON_NODES(hierarchical_broadcast<trees>);
 COLLX_PROVE_ON_NODES(hierarchical_reduce<trees>);
 COLLX_PROVE_ON_NODES(hierarchical_barrier<trees>);
 COLLX_PROVE_ON_NODES(aggregated_all_to_all);
+COLLX_PROVE_ON_NODES(leader_all_to_all);
 
 // Two nodes of four, S of 8 chunks: 4 rails, each rank one chunk there and one back.
 static_assert(two_of_four<hierarchical_all_reduce<rings>>().total_messages == 4 * 2 * 2);
@@ -70,6 +72,9 @@ static_assert(two_of_four<hierarchical_barrier<trees>>().total_messages == 2);
 static_assert(two_of_four<aggregated_all_to_all>().messages == 1);
 static_assert(two_of_four<aggregated_all_to_all>().chunks_sent == 4);
 static_assert(two_of_four<pairwise_all_to_all>().messages == 4);
+// N - 1 messages of G^2 chunks per node.
+static_assert(two_of_four<leader_all_to_all>().total_messages == 2);
+static_assert(two_of_four<leader_all_to_all>().total_chunks == two_of_four<pairwise_all_to_all>().total_chunks);
 
 // Nodes that are intervals keep the order of operands, others do not.
 static_assert(verify(on<hierarchical_all_reduce<rank_ordered>>({0, 0, 1, 1, 1})).order == reduction_order::rank_order);

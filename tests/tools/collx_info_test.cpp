@@ -76,13 +76,18 @@ TEST_CASE("devices and what joins them, as the driver tells it") {
     d.bus_id = [](char* s, int n, int h) { return std::snprintf(s, static_cast<unsigned>(n), "0000:%d:00.0", h), 0; };
     d.can_access = [](int* yes, int a, int b) { return *yes = a + b != 23, 0; };             // not 1 and 2
     d.p2p = [](int* x, int what, int a, int b) { return *x = what == 3 && a + b == 21, 0; }; // atomics of 0 and 1
+    d.attribute = [](int* x, int what, int h) { return *x = what != 128 || h == 11, 0; };    // fabric: device 1 alone
     const auto found = ask_for_gpus(d);
     const std::string text = to_text({{gpus_section(found)}, {}});
     INFO(text);
     for (const char* line :
-         {"driver is for CUDA  13.0", "device 1            a device, 0000:11:00.0", "device 0 and 1      nvlink",
+         {"driver is for CUDA  13.0", "a device, 0000:11:00.0", "device 0 and 1      nvlink",
           "device 0 and 2      pcie", "device 1 and 2      by way of the host: the driver offers no peer access"})
         CHECK(text.find(line) != std::string::npos);
+    CHECK(handles_of(found.devices[0]) == "file descriptors, CUDA IPC; no fabric handles: the driver offers none (they "
+                                          "need an NVLink fabric and nvidia-imex)");
+    CHECK(handles_of(found.devices[1]) == "fabric handles, file descriptors, CUDA IPC");
+    CHECK(text.find("device 1 handles    mapped by fabric handles") != std::string::npos);
     section s{"transports", "Transports"};
     add_gpu_transports(s, found);
     CHECK(s.facts[0].text == "yes: GPUs joined by NVLink; 1 pairs, not tried");

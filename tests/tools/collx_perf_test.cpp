@@ -270,7 +270,7 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
 TEST_CASE("a comparison prints the columns of the comparison harness") {
     std::string perf;
     if (!collx_test::find_program("collx_perf", perf)) return;
-    const std::string transport = GENERATE("shm", "memory");
+    const std::string transport = GENERATE("shm", "memory", "sockets");
     const auto f = run_program(perf, "--ranks 2 --transport " + transport +
                                          " --ops all --sizes 8,4K --place both --budget-ms 1 --csv -");
     INFO(f.err);

@@ -48,6 +48,7 @@ TEST_CASE("rows say what crosses between nodes") {
     const auto tables = collx::tools::facts_tables(4);
     CHECK(tables.find("| `pairwise` | 2 + 2 | 4 | 7 | 3 | 3 | 3/4 S | 8 | 2 S | 1 | – | – |") != std::string::npos);
     CHECK(tables.find("| `aggregated` | 2 + 2 | 4 | 8 | 3 | 3 | S | 4 | 2 S | 1 | 1/2 S | – |") != std::string::npos);
+    CHECK(tables.find("| `leader` | 2 + 2 |") != std::string::npos);
     CHECK(collx::tools::nodes_tables(3).empty());
 }
 
@@ -62,6 +63,8 @@ TEST_CASE("the documented pictures are the rendered ones") {
     CHECK(shows(collx::algo::hierarchical_all_reduce<>{}));
     CHECK(shows(collx::algo::hierarchical_all_gather<>{}));
     CHECK(shows(collx::algo::aggregated_all_to_all{}));
+    const auto led = to_table(collx::sched::record_all(collx::algo::leader_all_to_all{nodes}, 4));
+    CHECK(design.find("<!-- table: all_to_all through leaders -->\n```\n" + led + "```\n") != std::string::npos);
 }
 
 TEST_CASE("shares of a buffer are reduced fractions") {

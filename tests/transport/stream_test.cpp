@@ -81,16 +81,33 @@ struct carrying_rx {
     void release(std::size_t bytes) { end.release(bytes); }
 };
 
-template <int Family, bool BadDay>
+template <int Family, bool BadDay, int Lanes = 1>
 struct socket_world {
     static constexpr int at_port = 3;
     stream left, right;
+    int lane_fds[8] = {}; // of the left end, from 1 on
     explicit socket_world(channel_shape s)
         : left(BadDay ? bad_day_calls : system_socket_calls, s, 5),
           right(BadDay ? bad_day_calls : system_socket_calls, s, 5) {
         auto [a, b] = connection(Family);
         left.open(std::move(a), nullptr, false);
         right.open(std::move(b), nullptr, false);
+        left.allow_lanes(Lanes), right.allow_lanes(Lanes);
+        for (int k = 1; k < Lanes; ++k) {
+            auto [c, d] = connection(Family);
+            lane_fds[k] = c.get();
+            left.use_lane(k, std::move(c), {});
+            right.adopt_lane(k, 1, std::move(d), {});
+        }
+    }
+    // What has gone over a lane that does not lead, where the system counts it.
+    std::uint64_t bytes_over(int k) const {
+        std::uint64_t sent = 0; // the C library's tcp_info ends before this
+        unsigned char all[512] = {};
+        socklen_t bytes = sizeof all;
+        (void)::getsockopt(lane_fds[k], IPPROTO_TCP, TCP_INFO, all, &bytes);
+        std::memcpy(&sent, all + 120, sizeof sent); // tcpi_bytes_acked
+        return sent;
     }
     template <class Send, class Receive>
     std::pair<int, int> run(Send send, Receive receive) {
@@ -111,6 +128,9 @@ using tcp6 = socket_world<AF_INET6, false>;
 using local = socket_world<AF_UNIX, false>;
 using bad_tcp = socket_world<AF_INET, true>;
 using bad_local = socket_world<AF_UNIX, true>;
+using tcp_lanes = socket_world<AF_INET, false, 3>;
+using bad_lanes = socket_world<AF_INET6, true, 4>;
+using local_lanes = socket_world<AF_UNIX, false, 2>;
 
 // A stream whose other end is the test.
 struct half_open {
@@ -295,6 +315,16 @@ TEST_CASE("what no schedule allows ends the stream and nothing else") {
     is_refused("has taken what was not sent", [](auto& h) { h.say({.what = kind::credit, .taken = 1}); });
     is_refused("has given back", [](auto& h) { h.say({.what = kind::credit, .taken = UINT32_MAX}); });
     is_refused("a welcome to nobody", [](auto& h) { h.say({.what = kind::welcome}); });
+    is_refused("parts on lanes that there are not", [](auto& h) { h.say({.what = kind::striped, .bytes = 4096}); });
+    is_refused("parts of a short message", [](auto& h) {
+        h.s.allow_lanes(2);
+        h.say({.what = kind::striped, .bytes = 4096});
+    });
+    is_refused("a wish for lanes where nobody has them", [](auto& h) { h.say({.what = kind::lane}); });
+    is_refused("a lane too far", [](auto& h) {
+        h.s.allow_lanes(2);
+        h.say({.what = kind::lane, .bytes = 2});
+    });
     is_refused("an empty failure", [](auto& h) { h.say({.what = kind::failure}); });
     is_refused("words after the goodbye", [](auto& h) {
         h.say({.what = kind::bye});
@@ -395,7 +425,7 @@ namespace {
 
 // Large messages from and to memory of the test's own.
 struct far_pair {
-    static constexpr std::size_t bytes = 4 << 20; // more than the system takes at once
+    static constexpr std::size_t bytes = 12 << 20; // more than the system takes at once, over three lanes too
     std::vector<std::byte> from, to;
     far_pair() : from(bytes), to(bytes, std::byte{0xee}) { fill_message(from.data(), 1, bytes); }
 };
@@ -403,7 +433,8 @@ constexpr channel_shape far_shape{.depth = 4, .slot_bytes = far_pair::bytes};
 
 } // namespace
 
-TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted lands there", "", tcp4, local, bad_tcp) {
+TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted lands there", "", tcp4, local, bad_tcp,
+                   tcp_lanes, bad_lanes, local_lanes) {
     TestType world(far_shape);
     auto tx = world.left.tx(1);
     auto rx = world.right.rx(1);
@@ -459,9 +490,9 @@ TEST_CASE("a large message waits one look for a receiver that has had others lan
     CHECK((rx.has_message() && !rx.has_landed()));
 }
 
-TEST_CASE("after a failure nothing goes from or to the user's memory") {
+TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", "", tcp4, tcp_lanes) {
     for (const bool wanted : {false, true}) {
-        tcp4 world(far_shape);
+        TestType world(far_shape);
         auto tx = world.left.tx(1);
         auto rx = world.right.rx(1);
         far_pair a;
@@ -479,6 +510,149 @@ TEST_CASE("after a failure nothing goes from or to the user's memory") {
         CHECK(a.to == landed);
         CHECK(rx.has_landed() == wanted);
         if (!wanted) CHECK(std::memcmp(rx.peek(a.bytes), original.data(), a.bytes) == 0);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------- more lanes
+
+TEMPLATE_TEST_CASE("large messages go over all lanes, small ones over one, and all of them in order", "", tcp_lanes,
+                   bad_lanes, local_lanes) {
+    constexpr std::size_t least = detail::stream_lanes::least_bytes;
+    constexpr std::size_t large[] = {least + 1, 10, 1 << 20, 0, least, least - 1, 700'001, 70'000, 1'000'003};
+    TestType world({.depth = 4, .slot_bytes = 1 << 20});
+    std::uint64_t sent[2] = {}, got[2] = {};
+    sending_end tx[2] = {world.left.tx(0), world.left.tx(4)};
+    receiving_end rx[2] = {world.right.rx(0), world.right.rx(4)};
+    const auto size_of = [&](int p, std::uint64_t m) { return p == 1 ? m % 3 * 60 : large[m % std::size(large)]; };
+    constexpr std::uint64_t messages = 45;
+    REQUIRE(wait_until([&] {
+        for (int p = 0; p < 2; ++p) {
+            const std::size_t bytes = size_of(p, sent[p]);
+            if (std::byte* to = sent[p] < messages ? tx[p].try_acquire(bytes) : nullptr) {
+                fill_message(to, sent[p], bytes);
+                tx[p].commit(bytes, static_cast<std::uint32_t>(sent[p]++));
+            }
+            world.left.move(), world.right.move();
+            if (!rx[p].has_message()) continue;
+            const std::size_t expected = size_of(p, got[p]);
+            if (!rx[p].is_expected(expected, static_cast<std::uint32_t>(got[p])) ||
+                !is_message(rx[p].peek(expected), got[p], expected))
+                throw std::runtime_error("message " + std::to_string(got[p]) + " of port " + std::to_string(p));
+            rx[p].release(expected), ++got[p];
+        }
+        return got[0] == messages && got[1] == messages;
+    }));
+    CHECK(wait_until([&] { return world.left.move(), world.right.move(), world.left.is_flushed(); }));
+    if constexpr (!std::is_same_v<TestType, local_lanes>) {
+        std::size_t all = 0; // of the messages that are large enough
+        for (std::uint64_t m = 0; m < messages; ++m) all += size_of(0, m) >= least ? size_of(0, m) : 0;
+        const auto lanes = static_cast<std::size_t>(world.left.lanes());
+        for (int k = 1; k < world.left.lanes(); ++k) {
+            CHECK(world.bytes_over(k) > all / lanes * 99 / 100);
+            CHECK(world.bytes_over(k) < all / lanes * 101 / 100);
+        }
+    }
+}
+
+TEST_CASE("without its lanes a stream sends large messages over one, and asks for them") {
+    tcp4 world({.depth = 2, .slot_bytes = 1 << 20});
+    world.left.allow_lanes(3), world.right.allow_lanes(3);
+    auto tx = world.left.tx(1);
+    auto rx = world.right.rx(1);
+    const auto send = [&](std::size_t bytes) {
+        fill_message(tx.try_acquire(bytes), 1, bytes);
+        tx.commit(bytes);
+        REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+        CHECK(is_message(rx.peek(bytes), 1, bytes));
+        rx.release(bytes);
+    };
+    send(1000);
+    CHECK((!world.left.wants_lanes() && !world.right.wants_lanes()));
+    send(1 << 20);
+    CHECK((world.left.wants_lanes() && world.right.wants_lanes()));
+    for (int k = 1; k < 3; ++k) {
+        auto [a, b] = connection(AF_INET);
+        CHECK(!world.right.has_arrived(k, 1));
+        world.left.adopt_lane(k, 7, std::move(a), {});
+        CHECK(wait_until([&] { return world.left.move(), world.right.move(), world.right.has_arrived(k, 7); }));
+        CHECK(!world.right.has_arrived(k, 6)); // an earlier attempt is not what came
+        if (k == 2) {                          // the other end may use them before this one knows
+            fill_message(tx.try_acquire(1 << 20), 1, 1 << 20);
+            tx.commit(1 << 20);
+            for (int i = 0; i < 50; ++i) world.left.move(), world.right.move();
+            CHECK(!rx.has_message());
+        }
+        world.right.use_lane(k, std::move(b), {});
+    }
+    REQUIRE(wait_until([&] { return world.left.move(), world.right.move(), rx.has_message(); }));
+    CHECK(is_message(rx.peek(1 << 20), 1, 1 << 20));
+    rx.release(1 << 20);
+    CHECK((!world.left.wants_lanes() && !world.right.wants_lanes()));
+}
+
+TEST_CASE("a stream ends with any of its lanes, whether something is on its way there or not") {
+    for (const int k : {1, 2})
+        for (const bool busy : {false, true}) {
+            tcp_lanes world({.depth = 4, .slot_bytes = 16 << 20});
+            auto tx = world.left.tx(1);
+            auto rx = world.right.rx(1);
+            if (busy) {
+                fill_message(tx.try_acquire(16 << 20), 1, 16 << 20);
+                tx.commit(16 << 20);
+                world.left.move(), world.right.move();
+                REQUIRE(!rx.has_message());
+            }
+            world.left.release_lane(k);
+            CHECK(wait_until([&] { return world.right.move(), !world.right.is_live(); }));
+            CHECK(world.right.state() == stream::phase::lost);
+            CHECK(!world.right.is_nonsense());
+            CHECK(!rx.has_message());
+            CHECK(wait_until([&] { return world.left.move(), !world.left.is_live(); }));
+            CHECK(world.left.state() == stream::phase::lost);
+        }
+}
+
+TEST_CASE("a goodbye that overtakes other lanes does not end the stream before they have brought all") {
+    for (const bool breaks : {false, true}) {
+        constexpr std::size_t bytes = 1 << 20;
+        local world({.depth = 2, .slot_bytes = bytes});
+        world.left.allow_lanes(2), world.right.allow_lanes(2);
+        auto [a, b] = connection(AF_UNIX);
+        auto [c, d] = connection(AF_UNIX); // what leaves at b the test brings to c, when it likes
+        world.left.use_lane(1, std::move(a), {});
+        world.right.use_lane(1, std::move(d), {});
+        auto tx = world.left.tx(1);
+        auto rx = world.right.rx(1);
+        fill_message(tx.try_acquire(bytes), 5, bytes);
+        tx.commit(bytes);
+        world.left.say_bye();
+        std::vector<char> held;
+        REQUIRE(wait_until([&] {
+            world.left.move(), world.right.move();
+            char some[4096];
+            for (ssize_t n; (n = ::recv(b.get(), some, sizeof some, MSG_DONTWAIT)) > 0;)
+                held.insert(held.end(), some, some + n);
+            return world.left.has_said_bye();
+        }));
+        (void)world.left.release_socket(); // the end of the lane that leads
+        for (int i = 0; i < 300; ++i) world.right.move();
+        CHECK(world.right.is_live());
+        CHECK(!rx.has_message());
+        if (breaks) {
+            c.close();
+            CHECK(wait_until([&] { return world.right.move(), !world.right.is_live(); }));
+            CHECK(world.right.state() == stream::phase::lost);
+            continue;
+        }
+        for (std::size_t at = 0; at < held.size();) {
+            const ssize_t n = ::send(c.get(), held.data() + at, held.size() - at, MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (n > 0) at += static_cast<std::size_t>(n);
+            world.right.move();
+        }
+        CHECK(wait_until([&] { return world.right.move(), !world.right.is_live(); }));
+        CHECK(world.right.state() == stream::phase::left);
+        REQUIRE(rx.has_message());
+        CHECK(is_message(rx.peek(bytes), 5, bytes));
     }
 }
 

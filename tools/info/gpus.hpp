@@ -26,6 +26,7 @@ struct gpu_driver {
     int (*bus_id)(char* text, int bytes, int device) = nullptr;
     int (*can_access)(int* answer, int device, int peer) = nullptr;
     int (*p2p)(int* answer, int attribute, int device, int peer) = nullptr;
+    int (*attribute)(int* answer, int attribute, int device) = nullptr;
     std::string why_not = {}; // it cannot be asked
 };
 
@@ -43,6 +44,7 @@ inline gpu_driver find_gpu_driver() {
     find(d.init, "cuInit"), find(d.version, "cuDriverGetVersion"), find(d.count, "cuDeviceGetCount");
     find(d.get, "cuDeviceGet"), find(d.name, "cuDeviceGetName"), find(d.bus_id, "cuDeviceGetPCIBusId");
     find(d.can_access, "cuDeviceCanAccessPeer"), find(d.p2p, "cuDeviceGetP2PAttribute");
+    find(d.attribute, "cuDeviceGetAttribute");
     return d;
 }
 
@@ -52,6 +54,7 @@ struct gpus_found {
     struct one {
         std::string name, bus_id;
         int handle = 0;
+        unsigned handles = 0; // bits of collx::device::handle_kind
     };
     std::vector<one> devices = {};
     std::vector<std::vector<collx::device::gpu_access>> access = {}; // [from][to]
@@ -78,6 +81,15 @@ inline gpus_found ask_for_gpus(const gpu_driver& d) {
             (void)d.bus_id(bus, sizeof bus, x.handle);
         }
         x.name = name, x.bus_id = bus;
+        using collx::device::handle_kind, collx::device::bit_of;
+        const auto has = [&](int attribute) { // CUdevice_attribute
+            int answer = 0;
+            return d.attribute != nullptr && d.attribute(&answer, attribute, x.handle) == 0 && answer != 0;
+        };
+        constexpr int virtual_memory = 102, files = 103, fabric = 128;
+        x.handles = bit_of(handle_kind::ipc);
+        if (has(virtual_memory) && has(files)) x.handles |= bit_of(handle_kind::file);
+        if (has(virtual_memory) && has(fabric)) x.handles |= bit_of(handle_kind::fabric);
         g.devices.push_back(x);
     }
     constexpr int performance_rank = 1, native_atomics = 3; // CUdevice_P2PAttribute
@@ -98,6 +110,18 @@ inline gpus_found ask_for_gpus(const gpu_driver& d) {
     return g;
 }
 
+// How processes map the memory of a device; the first that all ranks have and can map is taken.
+inline std::string handles_of(const gpus_found::one& x) {
+    using collx::device::handle_kind, collx::device::bit_of;
+    std::string text;
+    for (int k = collx::device::handle_kinds - 1; k >= 0; --k)
+        if (const auto kind = static_cast<handle_kind>(k); (x.handles & bit_of(kind)) != 0)
+            text += (text.empty() ? "" : ", ") + std::string(collx::device::name_of(kind));
+    if ((x.handles & bit_of(handle_kind::fabric)) == 0)
+        text += "; no fabric handles: the driver offers none (they need an NVLink fabric and nvidia-imex)";
+    return text;
+}
+
 // "device 0 and 1: nvlink", and by way of the host where neither carries.
 inline section gpus_section(const gpus_found& g) {
     section s{"gpus", "GPUs"};
@@ -110,6 +134,7 @@ inline section gpus_section(const gpus_found& g) {
     for (std::size_t i = 0; i < g.devices.size(); ++i) {
         const std::string k = std::to_string(i);
         s.add("device_" + k, "device " + k, g.devices[i].name + ", " + g.devices[i].bus_id);
+        s.add("handles_" + k, "device " + k + " handles", "mapped by " + handles_of(g.devices[i]));
     }
     for (std::size_t a = 0; a < g.devices.size(); ++a)
         for (std::size_t b = a + 1; b < g.devices.size(); ++b) {

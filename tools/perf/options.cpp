@@ -94,6 +94,8 @@ void read_ranks(const words& w, options& o) {
             throw std::invalid_argument(
                 "--transport memory runs ranks as threads: say how many with --ranks or --threads.");
         o.threads = true;
+    } else if (w.transport == "sockets") {
+        o.sockets = true;
     } else if (w.transport == "shm") {
         if (w.threads > 0)
             throw std::invalid_argument("--transport shm runs ranks as processes and --threads as threads: use "
@@ -101,7 +103,7 @@ void read_ranks(const words& w, options& o) {
     } else {
         throw std::invalid_argument(
             "This version has no transport '" + w.transport +
-            "'; there are shm (ranks are processes of one host) and memory (ranks are threads of one process).");
+            "'; there are shm (ranks are processes of one host), memory (threads of one process) and sockets.");
     }
 }
 
@@ -185,7 +187,8 @@ void add_flags(CLI::App& app, words& w, options& o) {
     app.add_flag("--in-place", w.in_place_only, "the same as --place in")->group("What");
     app.add_option("--ranks", w.ranks, "start this many processes")->group("Ranks");
     app.add_option("--threads", w.threads, "or this many threads of one process")->group("Ranks");
-    app.add_option("--transport", w.transport, "shm (processes) or memory (threads)")->group("Ranks");
+    app.add_option("--transport", w.transport, "shm (processes), memory (threads) or sockets (even inside a host)")
+        ->group("Ranks");
     app.add_option("--pin", w.pin, "each rank on a core of its own: auto (if there are enough), yes, no")
         ->group("Ranks");
     app.add_option("-n,--iters", w.iterations, "timed calls (default: as many as fit --budget-ms)")->group("Measuring");

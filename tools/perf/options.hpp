@@ -32,6 +32,7 @@ struct options {
 
     int ranks = 0; // 0: as many as cores
     bool threads = false;
+    bool sockets = false; // also between ranks that could share memory
     std::string algorithm;
     std::size_t piece_bytes = 0;
     bool shared = false;

@@ -12,6 +12,7 @@
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/algorithms.hpp>
 #include <collx/algo/hierarchical.hpp>
+#include <collx/algo/leader.hpp>
 #include <collx/sched/explain.hpp>
 #include <collx/sched/facts.hpp>
 
@@ -75,8 +76,10 @@ std::string nodes_table(const Flat& flat, int n) {
     text += nodes_row(flat, "", even_name, halves) + nodes_row(flat, "", dealt_name, cards);
     if constexpr (C == collective::all_to_all) {
         const algo::aggregated_all_to_all a{};
+        const algo::leader_all_to_all led{};
         return text + nodes_row(a, "", even_name, halves) + nodes_row(a, "", dealt_name, cards) +
-               nodes_row(a, "", uneven_name, uneven);
+               nodes_row(a, "", uneven_name, uneven) + nodes_row(led, "", even_name, halves) +
+               nodes_row(led, "", dealt_name, cards) + nodes_row(led, "", uneven_name, uneven);
     } else {
         return text + nodes_row(hierarchical<C, rings>{}, " rings", even_name, halves) +
                nodes_row(hierarchical<C, rings>{}, " rings", dealt_name, cards) +

@@ -80,8 +80,8 @@ private:
 };
 
 // The counts that a carrier needs where each rank knows only its own: how many elements each neighbour has for each
-// rank that this one carries for. The input is a rank's counts by destination; its output has them where
-// aggregated_all_to_all keeps the elements.
+// rank that this one carries for. The input is a rank's counts by destination; scratch has them where
+// aggregated_all_to_all keeps the elements, and there is no output.
 // Cost: 2(G - 1) messages inside the node, none between nodes.
 struct aggregated_counts {
     static constexpr collective op = collective::send_recv; // promises nothing by itself: a test compares the places
@@ -93,6 +93,7 @@ struct aggregated_counts {
 
     constexpr bool fits(int n) const { return nodes.fits(n); }
     constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
+    constexpr int tmp_chunks(int n) const { return carriers::chunks_kept(nodes, n); }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
@@ -105,10 +106,10 @@ struct aggregated_counts {
                 if (c.served(other) > 0) ex.template step<send>(to(c.peer(other)), in(c.carried_by(other)));
             }
         if (ex.strand(1) && g > 1 && c.served() > 0) {
-            ex.template step<copy>(in(c.carried_by(i)), out(c.collected_from(i)));
+            ex.template step<copy>(in(c.carried_by(i)), tmp(c.collected_from(i)));
             for (int d = 1; d < g; ++d) {
                 const int other = (i + g - d) % g;
-                ex.template step<recv | copy>(from(c.peer(other)), out(c.collected_from(other)));
+                ex.template step<recv | copy>(from(c.peer(other)), tmp(c.collected_from(other)));
             }
         }
     }

@@ -25,6 +25,7 @@ struct host_description {
     std::string address = "127.0.0.1"; // where this rank listens if others are on other hosts
     bool has_address = false;          // other machines reach it there
     job_protection by;
+    int lanes = 1;                                          // connections to each rank of another host
     std::string why = "loopback: COLLX_ADDRESS is not set"; // it is that address
 };
 
@@ -59,6 +60,7 @@ namespace detail {
     host_description h;
     h.machine = detail::machine_id();
     h.by = std::move(by);
+    if (const int lanes = detail::number_in(env, detail::variable_named("COLLX_LANES")); lanes > 0) h.lanes = lanes;
     const char* id = env.get("COLLX_HOST_ID");
     h.id = id != nullptr ? id : h.machine;
     const char* address = env.get("COLLX_ADDRESS");
@@ -105,9 +107,10 @@ namespace detail {
 
 // What must be the same on all ranks, lest connections fail: see protection_words(). Unix sockets do not reach others.
 inline std::string connection_words(const host_description& h) {
-    return protection_words(h.by) + (!is_unix_address(h.address) ? ""
-                                     : h.has_address             ? " COLLX_ADDRESS=unix:DIRECTORY"
-                                                                 : " COLLX_ADDRESS=unix");
+    return protection_words(h.by) + " COLLX_LANES=" + std::to_string(h.lanes) +
+           (!is_unix_address(h.address) ? ""
+            : h.has_address             ? " COLLX_ADDRESS=unix:DIRECTORY"
+                                        : " COLLX_ADDRESS=unix");
 }
 
 // Behind an address: from where it can be reached.

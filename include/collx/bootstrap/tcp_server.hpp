@@ -15,6 +15,7 @@
 
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/bootstrap/names.hpp>
 #include <collx/core/atomic.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -29,7 +30,7 @@ public:
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
     explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0, const job_key& key = {})
         : owner_(::getpid()), key_(key) {
-        detail::tcp_address a = detail::numeric_address(host, port);
+        detail::tcp_address a = detail::numeric_address(look_up(host, deadline::in_ns(slow_limit_ns)), port);
         listener_ = detail::tcp_socket(a);
         const int on = 1;
         ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/bootstrap/names.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -14,11 +15,11 @@ public:
     static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that come at once
     static constexpr std::int64_t gone_after_ns = 5'000'000'000;    // a server that refused us and is silent since
 
-    // Connects, trying again until the deadline: the server may start later. rank: for the server's messages. Errors:
-    // timeout · security when what answers has another key, or one of both has none. So do the other ranks, from get(),
-    // when this has gone on for a while.
+    // Connects, trying again until the deadline: the server may start later. host: an address, or a name. rank: for the
+    // server's messages. Errors: timeout · security when what answers has another key, or one of both has none. So do
+    // the other ranks, from get(), when this has gone on for a while.
     tcp_store(const std::string& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
-        : address_(detail::numeric_address(host, port)), rank_(rank), key_(key) {
+        : address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
         deadline gone_after; // never, if it never refuses

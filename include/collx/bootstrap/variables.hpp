@@ -48,6 +48,7 @@ inline constexpr variable variables[] = {
     {"COLLX_KEY", variable::kind::secret, "", "the job's key itself; erased once read"},
     {"COLLX_SECURITY", variable::kind::choice, "auth_only with a key", "what protects connections between hosts", 0, 0,
      "auth_only|integrity|encrypted"},
+    {"COLLX_LANES", variable::kind::number, "1", "connections to each rank of another host for large messages", 1, 8},
     {"COLLX_TIMEOUT", variable::kind::seconds, "60", "how long calls wait for other ranks, in seconds"},
     {"COLLX_CHECKED", variable::kind::flag, "1 in debug builds", "compare the arguments of calls across ranks"},
     {"COLLX_ARENA_BYTES", variable::kind::bytes, "256G", "shared address space; only touched pages cost memory",

@@ -44,15 +44,53 @@ struct all_to_all_fn {
     }
 };
 
+// What arrives is not what was expected. The peer hears of it, too.
+[[noreturn, gnu::cold]] inline void fail_for_counts(communicator_core& c, int peer, std::size_t sent,
+                                                    std::size_t expected) {
+    c.net.report(failure(errc::mismatch, peer));
+    c.net.announce_failure();
+    fail(errc::mismatch, c.net.rank(), peer, "what a rank sends its peer must expect",
+         "rank %d sends %zu elements, the receive counts here say %zu", peer, sent, expected);
+}
+
+// Checked calls: everybody hears what its peers are about to send. Without, a wrong count is found at the first
+// message, and where messages are aggregated that one comes from a carrier, not from whoever is wrong. A template,
+// so that only programs with such a call compile the exchange of counts.
+template <class Comm>
+[[gnu::cold]] void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
+    auto& c = comm.internals();
+    std::vector<std::size_t>& announced = t.relayed; // not in use yet
+    announced.assign(static_cast<std::size_t>(c.net.size()), 0);
+    all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(t.first.sizes(), announced.size()), announced,
+                              o);
+    for (std::size_t k = 0; k < announced.size(); ++k)
+        if (announced[k] != t.second.sizes()[k])
+            fail_for_counts(c, static_cast<int>(k), announced[k], t.second.sizes()[k]);
+}
+
 template <class Mode>
 struct all_to_all_v_fn {
-    template <Communicates Comm, Buffer In, CountList SendCounts, Buffer Out, CountList RecvCounts>
+    template <Communicates Comm, Buffer In, CountList SendCounts, DeviceBuffer Out, CountList RecvCounts>
+    auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
+                    const device_call_options& o = {}) const {
+        const std::vector<std::size_t> packed;
+        return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
+    }
+    template <Communicates Comm, Buffer In, CountList SendCounts, CountList SendOffsets, DeviceBuffer Out,
+              CountList RecvCounts, CountList RecvOffsets>
+    auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
+                    const RecvCounts& recv_counts, const RecvOffsets& recv_offsets,
+                    const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::all_to_all>(
+            comm, in, out, no_op{}, o, part_counts(send_counts, send_offsets), part_counts(recv_counts, recv_offsets));
+    }
+    template <Communicates Comm, Buffer In, CountList SendCounts, HostBuffer Out, CountList RecvCounts>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
                     const call_options& o = {}) const {
         const std::vector<std::size_t> packed;
         return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
     }
-    template <Communicates Comm, Buffer In, CountList SendCounts, CountList SendOffsets, Buffer Out,
+    template <Communicates Comm, Buffer In, CountList SendCounts, CountList SendOffsets, HostBuffer Out,
               CountList RecvCounts, CountList RecvOffsets>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
                     const RecvCounts& recv_counts, const RecvOffsets& recv_offsets, const call_options& o = {}) const {
@@ -81,28 +119,6 @@ struct all_to_all_v_fn {
                 [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
         });
     }
-
-private:
-    // Checked calls: everybody hears what its peers are about to send. Without, a wrong count is found at the first
-    // message, and where messages are aggregated that one comes from a carrier, not from whoever is wrong. A template,
-    // so that only programs with such a call compile the exchange of counts.
-    template <class Comm>
-    [[gnu::cold]] static void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
-        auto& c = comm.internals();
-        std::vector<std::size_t>& announced = t.relayed; // not in use yet
-        announced.assign(static_cast<std::size_t>(c.net.size()), 0);
-        all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(t.first.sizes(), announced.size()),
-                                  announced, o);
-        for (std::size_t k = 0; k < announced.size(); ++k)
-            if (announced[k] != t.second.sizes()[k]) {
-                const int peer = static_cast<int>(k);
-                c.net.report(failure(errc::mismatch, peer));
-                c.net.announce_failure();
-                fail(errc::mismatch, c.net.rank(), peer, "what a rank sends its peer must expect",
-                     "rank %d sends %zu elements, the receive counts here say %zu", peer, announced[k],
-                     t.second.sizes()[k]);
-            }
-    }
 };
 
 } // namespace detail
@@ -120,9 +136,11 @@ inline constexpr detail::all_to_all_fn<detail::tried> all_to_all{};
 
 // Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k; only a rank itself knows its counts,
 // zero is legal everywhere. Optional offsets say where each part begins; by default one part after the other. Errors:
-// as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (the peer that
-// carries for it, where messages are aggregated and calls are not checked). Cost: n - 1 messages per rank; bound to
-// aggregated_all_to_all N - 1 of them leave the node, and 2(G - 1) short ones inside bring carriers the counts.
+// as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (the rank that
+// passes its parts on, where messages are aggregated and calls are not checked). Cost: n - 1 messages per rank. Across
+// hosts that several ranks share, parts up to a length of which both ends know go through one rank of each host, N - 1
+// messages of each host, and longer ones one by one; bound to aggregated_all_to_all N - 1 messages of each rank leave
+// its host. Short messages inside bring whoever passes parts on their counts.
 // Example: collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
 inline constexpr detail::all_to_all_v_fn<detail::blocking> all_to_all_v{};
 namespace async {

@@ -2,7 +2,7 @@
 // barrier: nobody leaves before everybody has come.
 #pragma once
 
-#include <collx/comm/call.hpp>
+#include <collx/comm/device_call.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -10,6 +10,12 @@ namespace detail {
 
 template <class Mode>
 struct barrier_fn {
+    // Of streams: what follows in each begins when all have come here. The options' type is written out, for braces
+    // alone mean call_options.
+    template <Communicates Comm, std::same_as<device_call_options> O>
+    auto operator()(Comm&& comm, const O& o) const {
+        return with_device_calls<Mode>(comm, [&](auto calls) { calls.barrier(comm, o); });
+    }
     template <Communicates Comm>
     auto operator()(Comm&& comm, const call_options& o = {}) const {
         return in_mode<Mode>([&] {

@@ -88,9 +88,10 @@ const void* address_of(const View& v) {
 }
 template <class View>
 void require_memory(const communicator::core& c, const View& v, const char* which) {
-    static_assert(memory_kind_v<View> == memory_kind::host,
-                  "collx: this verb does not take device memory yet. Copy to the host, or use all_reduce, reduce, "
-                  "reduce_scatter, all_gather, all_to_all or broadcast.");
+    static_assert(
+        memory_kind_v<View> == memory_kind::host,
+        "collx: this buffer lies in device memory and another one of this call in the host's, or this form of "
+        "the call does not take device memory: collx::device_group is group for it.");
     if constexpr (View::is_contiguous)
         if (v.size() != 0 && v.data() == nullptr)
             fail(errc::invalid_argument, c.net.rank(), -1, "pass memory, or a size of 0",
@@ -224,7 +225,7 @@ public:
     void run(std::int64_t timeout_ns) {
         if constexpr (may_relay)
             if (relays()) {
-                relayed_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, own_counts(), relayed_counts());
+                relayed_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, numbers());
                 return core_.run(t, timeout_ns);
             }
         if constexpr (mover_type::plain)
@@ -235,8 +236,7 @@ public:
     counted_ptr<operation> start(int queue) {
         if constexpr (may_relay)
             if (relays())
-                return start(make_counted<relayed_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_,
-                                                        own_counts(), relayed_counts()),
+                return start(make_counted<relayed_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_, numbers()),
                              queue);
         return start(make_counted<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_), queue);
     }
@@ -245,10 +245,16 @@ private:
     static constexpr bool may_relay = OwnCounts && C == collective::all_to_all;
     using relayed_type = relayed_task<links, mover_type>;
     bool relays() const { return tables_ != nullptr && plan_->counts != nullptr; }
-    std::size_t* own_counts() const { return const_cast<std::size_t*>(tables_->first.sizes()); }
-    std::size_t* relayed_counts() const {
-        tables_->relayed.assign(static_cast<std::size_t>(plan_->chunks), 0);
-        return tables_->relayed.data();
+    relayed_numbers numbers() const {
+        for (bound_schedule* b : {plan_->counts, plan_->expected_counts})
+            if (b != nullptr) // one spare, for kernels of memory that is none
+                core_.schedules.provide_scratch(*b,
+                                                (static_cast<std::size_t>(b->tmp_chunks) + 1) * sizeof(std::size_t));
+        tables_->relayed.resize(relayed_numbers::room_for(*plan_));
+        const count_table &s = tables_->first, &r = tables_->second;
+        const std::size_t bytes =
+            plan_->directly != nullptr ? piece_bytes(*plan_->directly, SIZE_MAX, false, false) : 0;
+        return {s.sizes(), s.offsets(), r.sizes(), r.offsets(), tables_->relayed.data(), bytes / sizeof(wire_type)};
     }
     counted_ptr<operation> start(counted_ptr<operation> t, int queue) {
         core_.pending.push_back({t, queue});
@@ -326,7 +332,8 @@ private:
                                                                           .root = f.root,
                                                                           .at_port = at_port,
                                                                           .oversubscribed = core_.is_oversubscribed(),
-                                                                          .windows = core_.net.is_one_host()});
+                                                                          .windows = core_.net.is_one_host(),
+                                                                          .hosts = core_.net.crowded_hosts()});
             constexpr bool is_ordered =
                 mover_type::reduces && (Policies::rank_order || !is_commutative_v<Op, element_of<In>>);
             if constexpr ((C == collective::scan || C == collective::exclusive_scan) &&

@@ -24,14 +24,20 @@ public:
 
     // All ranks of the job. Throws error (environment, timeout, peer_failed, …) when they do not come together.
     communicator() : communicator(detail::this_job()) {}
+    // The same over these transports only: collx::communicator world(collx::per_peer{collx::sockets{}}). All ranks name
+    // the same. Errors: as above · unsupported where they do not reach some rank · invalid_argument in a job that was
+    // joined over others.
+    explicit communicator(const transports& over) : communicator(detail::this_job(&over)) {}
     explicit communicator(counted_ptr<job> j) : core_(make_sole<communicator_core>(std::move(j))) {}
     // An exchange of one's own: `store` models Store; include collx/bootstrap/store.hpp.
     template <class Store>
-    communicator(int rank, int size, Store& store, std::chrono::nanoseconds timeout = std::chrono::seconds(60))
-        : communicator(detail::join_by_store(rank, size, store, timeout.count())) {}
+    communicator(int rank, int size, Store& store, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
+                 const transports& over = {})
+        : communicator(detail::join_by_store(rank, size, store, timeout.count(), over)) {}
     // Ranks that have shipped a unique_id among themselves; each id makes one communicator.
-    communicator(const unique_id& id, int rank, int size, std::chrono::nanoseconds timeout = std::chrono::seconds(60))
-        : communicator(detail::join_by_id(id, rank, size, timeout.count(), size)) {}
+    communicator(const unique_id& id, int rank, int size, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
+                 const transports& over = {})
+        : communicator(detail::join_by_id(id, rank, size, timeout.count(), over)) {}
 
     communicator(communicator&&) noexcept = default;
     communicator& operator=(communicator&&) noexcept = default;

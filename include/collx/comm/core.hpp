@@ -108,6 +108,8 @@ struct communicator_core {
     // The slow questions of a wait; `until` begins as 0.
     void check(std::int64_t& until, std::int64_t timeout_ns, int waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
+        if (heeded != nullptr)
+            if (const failure f = heeded->net.failed()) give_up(f, -1);
         const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
         if (until == 0) next_watch_ns = 0, suspect = -1;
         if (until <= 0) until = now + limit;
@@ -266,6 +268,8 @@ struct communicator_core {
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
     sole_ptr<detail::device_part> device; // made by the first call on device memory
+    // The same ranks' communicator whose failure ends waits here, too: a proxy's heeds the program's.
+    communicator_core* heeded = nullptr;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;

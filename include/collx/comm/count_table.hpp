@@ -97,7 +97,7 @@ private:
 
 struct count_tables {
     count_table first, second;
-    std::vector<std::size_t> relayed; // of parts that this rank passes on, by scratch chunk
+    std::vector<std::size_t> relayed; // what relayed_task works with: of parts that this rank passes on, and more
 };
 
 } // namespace detail

@@ -47,16 +47,11 @@ struct runtime_of<Policies> {
 template <class Runtime>
 struct device_calls; // comm/gpu_calls.hpp
 
-template <class Mode, collective C, class Comm, class In, class Out, class Op>
-auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_call_options& o, bool is_in_place) {
+// Calls f with the device_calls of the communicator's runtime.
+template <class Mode, class Comm, class F>
+auto with_device_calls(Comm& comm, F&& f) {
     static_assert(!std::is_same_v<Mode, nonblocking>,
                   "collx: a call on device memory returns at once and is done when its stream is. Drop async::.");
-    using in_view = buffer_t<In>;
-    static_assert(
-        memory_kind_v<in_view> == memory_kind::device || !requires(const in_view& v) { v.pointer(0); },
-        "collx: the output lies in device memory and the input in the host's. Copy it, or say "
-        "collx::on_device(x) where the type does not tell.");
-    require_output<Out>();
     using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
     using runtime = typename runtime_of<policies>::type;
     if constexpr (std::is_void_v<runtime>) {
@@ -64,9 +59,38 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
                       "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
                       "<collx/comm/gpu.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
     } else {
-        return in_mode<Mode>(
-            [&] { device_calls<runtime>::template run<C>(comm, buffer(in), buffer(out), op, o, is_in_place); });
+        return in_mode<Mode>([&] { f(device_calls<runtime>()); });
     }
+}
+
+// The lists of a v-variant: how many elements each rank's part has, and where it begins.
+template <class Counts, class Offsets>
+struct part_counts {
+    const Counts& counts;
+    const Offsets& offsets;
+};
+template <class Counts, class Offsets>
+part_counts(const Counts&, const Offsets&) -> part_counts<Counts, Offsets>;
+
+// Rest: whether the call is in place, or part_counts.
+template <class Mode, collective C, class Comm, class In, class Out, class Op, class... Rest>
+auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_call_options& o, const Rest&... rest) {
+    using in_view = buffer_t<In>;
+    static_assert(
+        memory_kind_v<in_view> == memory_kind::device || !requires(const in_view& v) { v.pointer(0); },
+        "collx: the output lies in device memory and the input in the host's. Copy it, or say "
+        "collx::on_device(x) where the type does not tell.");
+    require_output<Out>();
+    return with_device_calls<Mode>(
+        comm, [&](auto calls) { calls.template run<C>(comm, buffer(in), buffer(out), op, o, rest...); });
+}
+// One message each way, or one alone: the other peer is no_peer. Both are views.
+inline constexpr int no_peer = -0x7fff'ffff;
+
+template <class Mode, class Comm, class Sent, class Received>
+auto message_on_device(Comm& comm, const Sent& sent, int to, const Received& received, int from,
+                       const device_call_options& o) {
+    return with_device_calls<Mode>(comm, [&](auto calls) { calls.message(comm, sent, to, received, from, o); });
 }
 
 } // namespace detail

@@ -120,8 +120,9 @@ class door {
 public:
     door(door&&) = default;
     ~door() { remove_unix_file(listener_.get()); } // nobody came to take it over
-    explicit door(std::int64_t linger_ns, job_protection by, const socket_calls& calls = system_socket_calls)
-        : linger_ns_(linger_ns), calls_(&calls), by_(std::move(by)) {}
+    explicit door(std::int64_t linger_ns, job_protection by, const socket_calls& calls = system_socket_calls,
+                  int lanes = 1)
+        : linger_ns_(linger_ns), calls_(&calls), by_(std::move(by)), lanes_(lanes) {}
 
     [[gnu::cold]] std::string open(const host_description& h) {
         mine_ = address_to_listen(h.address);
@@ -151,6 +152,7 @@ public:
                 0);
         }
         hub->learn(std::move(peers));
+        hub->set_lanes(lanes_);
         return hosts;
     }
     // Instead of meet(), where ranks have another way to tell each other what open() has returned.
@@ -158,6 +160,7 @@ public:
         std::vector<socket_address> peers;
         for (const std::string& a : addresses) peers.push_back(address_from(a));
         hub = make_counted<socket_hub>(std::move(listener_), token, std::move(peers), linger_ns_, *calls_, by_);
+        hub->set_lanes(lanes_);
         hub->end_start(); // that way has compared the keys
     }
     counted_ptr<socket_hub> hub;
@@ -209,6 +212,7 @@ private:
     std::int64_t linger_ns_;
     const socket_calls* calls_;
     job_protection by_;
+    int lanes_;
     descriptor listener_;
     socket_address mine_;
     std::string directory_; // of unix sockets that are files

@@ -1,283 +1,364 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The verbs on device memory: what a call needs of kernels, by the two ways there are. Where kernels reach every peer
 // the fused executor runs an algorithm's text; else pieces are staged and the same verb runs over the host. Both are
-// put into a stream, so a call returns at once and may be captured. Compiled with nvcc, or with the fake runtime.
+// put into a stream, so a call returns at once and may be captured. What only moves parts straight from rank to rank is
+// gpu_exchange.hpp's. Compiled with nvcc, or with the fake runtime.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
-#include <collx/algo/direct.hpp>
-#include <collx/algo/one_shot.hpp>
-#include <collx/algo/two_shot.hpp>
-#include <collx/comm/all_gather.hpp>
-#include <collx/comm/all_reduce.hpp>
-#include <collx/comm/all_to_all.hpp>
-#include <collx/comm/broadcast.hpp>
-#include <collx/comm/device_call.hpp>
-#include <collx/comm/gpu_group.hpp>
-#include <collx/comm/reduce.hpp>
-#include <collx/comm/reduce_scatter.hpp>
+#include <collx/algo/dissemination.hpp>
+#include <collx/comm/gather.hpp>
+#include <collx/comm/gpu_by_host.hpp>
+#include <collx/comm/gpu_by_kernel.hpp>
+#include <collx/comm/gpu_exchange.hpp>
+#include <collx/comm/scatter.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// How many elements, and how a rank's buffers fall into parts.
-struct device_shape {
-    std::size_t in = 0, out = 0; // elements of the views
-    std::size_t count = 0;       // of one part, or of all where there are no parts
-    bool in_parts = false, out_parts = false;
-    std::size_t in_at = 0, out_at = 0; // where this rank's only part lies, in place
-    bool in_packed = false, out_packed = false;
+// Of a device_group: bytes from or for one peer.
+struct device_message {
+    int peer;
+    bool outgoing;
+    std::uintptr_t address;
+    std::size_t bytes;
 };
-
-template <collective C>
-device_shape device_shape_of(communicator_core& c, std::size_t in, std::size_t out, bool is_in_place) {
-    const auto n = static_cast<std::size_t>(c.net.size()), me = static_cast<std::size_t>(c.net.rank());
-    device_shape s{.in = in, .out = out, .count = in};
-    if constexpr (C == collective::all_gather) {
-        s.count = is_in_place ? part_of(c, out) : in;
-        require_size(c, "output", out, s.count * n);
-        s.out_parts = true, s.in_packed = !is_in_place, s.in_at = is_in_place ? me * s.count : 0;
-    } else if constexpr (C == collective::reduce_scatter) {
-        s.count = part_of(c, in);
-        if (!is_in_place) require_size(c, "output", out, s.count);
-        s.in_parts = true, s.out_packed = !is_in_place, s.out_at = is_in_place ? me * s.count : 0;
-    } else if constexpr (C == collective::all_to_all) {
-        s.count = part_of(c, in);
-        require_size(c, "output", out, in);
-        s.in_parts = s.out_parts = true;
-    } else if constexpr (C != collective::reduce) {
-        require_size(c, "output", out, in);
-    }
-    return s;
-}
-
-// Hooks are told the element's number in the user's buffer, not in the piece.
-template <class Op>
-struct shifted_op : op_wrapper<Op> {
-    device::staging_range in, out;
-
-    template <class X>
-    requires has_pre_v<Op, X>
-    constexpr X pre(const X& x, hook_context c) const {
-        c.index = in.index(c.index);
-        return apply_pre(this->op, x, c);
-    }
-    template <class X>
-    requires has_post_v<Op, X>
-    constexpr X post(const X& x, hook_context c) const {
-        c.index = out.index(c.index);
-        return apply_post(this->op, x, c);
-    }
-};
-
-template <class... P>
-bound_communicator<P...> on_side(const bound_communicator<P...>& c, communicator& side) {
-    return c.rebound(side);
-}
-inline bound_communicator<> on_side(communicator&, communicator& side) { return bound_communicator<>(side); }
 
 template <class Runtime>
 struct device_calls {
-    using group = gpu_group<Runtime>;
+    template <class Comm>
+    using started = device_started<Runtime, Comm>;
 
     template <collective C, class Comm, class In, class Out, class Op>
     static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o, bool is_in_place) {
-        if constexpr (std::is_same_v<Op, no_op>) call<C>(comm, in, out, device::move_only{}, o, is_in_place);
+        if constexpr (C == collective::gather || C == collective::scatter) equal_parts<C>(comm, in, out, o);
+        else if constexpr (std::is_same_v<Op, no_op>) call<C>(comm, in, out, device::move_only{}, o, is_in_place);
         else call<C>(comm, in, out, op, o, is_in_place);
+    }
+    // all_gather_v, gather_v, scatter_v, reduce_scatter_v.
+    template <collective C, class Comm, class In, class Out, class Op, class Counts, class Offsets>
+    static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o,
+                    const part_counts<Counts, Offsets>& parts) {
+        if constexpr (C == collective::reduce_scatter) reduce_parts(comm, in, out, op, o, parts.counts);
+        else if constexpr (C == collective::all_gather) gather_to_all(comm, in, out, o, parts);
+        else {
+            const started<Comm> call(comm, o);
+            count_tables& t = call.core().tables;
+            require_root(call.core(), o.root);
+            if (o.root == call.g.rank())
+                (C == collective::gather ? t.second : t.first)
+                    .assign(o.root, call.g.size(), parts.counts, parts.offsets,
+                            C == collective::gather ? "gather_v" : "scatter_v");
+            rooted<C>(call, in, out, true);
+        }
+    }
+    // all_to_all_v.
+    template <collective C, class Comm, class In, class Out, class Op, class S, class SO, class R, class RO>
+    static void run(Comm& comm, In in, Out out, const Op&, const device_call_options& o, const part_counts<S, SO>& send,
+                    const part_counts<R, RO>& receive) {
+        static_assert(C == collective::all_to_all);
+        const started<Comm> call(comm, o);
+        count_tables& t = call.core().tables;
+        const int me = call.g.rank(), n = call.g.size();
+        t.first.assign(me, n, send.counts, send.offsets, "send");
+        t.second.assign(me, n, receive.counts, receive.offsets, "receive");
+        require_parts(call, in, out);
+        require_apart(call.core(), in, out, SIZE_MAX);
+        if (t.first.sizes()[me] != t.second.sizes()[me])
+            fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
+                 "the counts of a rank for itself differ: %zu and %zu", t.first.sizes()[me], t.second.sizes()[me]);
+        exchange<C>(call, in, out);
+    }
+    template <class Comm, class Sent, class Received>
+    static void message(Comm& comm, const Sent& sent, int to, const Received& received, int from,
+                        const device_call_options& o) {
+        communicator& c = base_of(comm);
+        const int me = c.rank(), n = c.size();
+        require_set_up(c, to != no_peer ? to : from);
+        const bool sends = to != no_peer, receives = from != no_peer;
+        if (sends) require_peer(c.internals(), to);
+        if (receives) require_peer(c.internals(), from);
+        if ((to == me) != (from == me))
+            fail(errc::invalid_argument, me, me, "use sendrecv with both ranks this one, or copy it",
+                 "a message of a rank to itself alone would wait for ever");
+        const started<Comm> call(comm, o, false);
+        require_apart(c.internals(), sent, received, SIZE_MAX);
+        one_part(c.internals().tables.first, me, n, sends ? to : -1, sent.size());
+        one_part(c.internals().tables.second, me, n, receives ? from : -1, received.size());
+        exchange<collective::send_recv>(call, sent, received);
+    }
+    // Of a device_group: the k-th message to and from each peer, together.
+    template <class Comm>
+    static void messages(Comm& comm, const std::vector<device_message>& all, const device_call_options& o) {
+        communicator& c = base_of(comm);
+        const auto n = static_cast<std::size_t>(c.size());
+        if (all.empty()) return;
+        for (const auto& m : all) require_peer(c.internals(), m.peer);
+        require_set_up(c, all[0].peer);
+        for (std::size_t round = 0;; ++round) {
+            const started<Comm> call(comm, o, false);
+            message_side sides[2] = {message_side(n), message_side(n)};
+            std::vector<std::size_t> seen[2] = {std::vector<std::size_t>(n), std::vector<std::size_t>(n)};
+            bool is_last = true;
+            for (const auto& m : all) {
+                std::size_t& number = seen[m.outgoing ? 0 : 1][static_cast<std::size_t>(m.peer)];
+                if (number == round) {
+                    call.g.require_memory(device_view<const char>(reinterpret_cast<const char*>(m.address), m.bytes),
+                                          "group's");
+                    sides[m.outgoing ? 0 : 1].add(m);
+                }
+                is_last = is_last && number++ <= round;
+            }
+            const std::size_t me = static_cast<std::size_t>(c.rank());
+            if (sides[0].bytes[me] != sides[1].bytes[me])
+                fail(errc::invalid_argument, c.rank(), c.rank(), "what a rank sends itself it also receives",
+                     "a group sends %zu bytes to its own rank and receives %zu", sides[0].bytes[me],
+                     sides[1].bytes[me]);
+            count_tables& t = c.internals().tables;
+            t.first.assign(c.rank(), c.size(), sides[0].bytes, sides[0].offsets(), "group's");
+            t.second.assign(c.rank(), c.size(), sides[1].bytes, sides[1].offsets(), "group's");
+            // One view on all buffers of a side, from the first to the end of the last.
+            exchange<collective::send_recv>(
+                call, device_view<const std::uint8_t>(sides[0].template first<const std::uint8_t>(), t.first.end()),
+                device_view<std::uint8_t>(sides[1].template first<std::uint8_t>(), t.second.end()), n);
+            if (is_last) return;
+        }
+    }
+    template <class Comm>
+    static void barrier(Comm& comm, const device_call_options& o) {
+        using nothing = contiguous_view<char>;
+        using types = device::call_types<nothing, nothing, device::move_only>;
+        const started<Comm> call(comm, o);
+        if (call.g.is_direct()) {
+            call.g.team().template run<types, device::simple_protocol>(
+                algo::flag_barrier{}, device::even_cuts(),
+                [](int) {
+                    return device::rank_operands<types>{{}, {}, {}};
+                },
+                {o.stream, call.timeout_ns()});
+        } else {
+            staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
+            pieces.template put<char>(nothing(), device::staging_range(),
+                                      [t = o.timeout](communicator& side, const std::byte*, std::byte*) {
+                                          collx::barrier(side, {.timeout = t});
+                                      });
+            pieces.take(nothing(), device::staging_range());
+        }
+        call.end();
     }
 
 private:
+    // What goes to each peer, or comes from it: at most one buffer each.
+    struct message_side {
+        std::vector<std::size_t> bytes;
+        std::vector<std::uintptr_t> address;
+        explicit message_side(std::size_t ranks) : bytes(ranks), address(ranks) {}
+        void add(const device_message& m) {
+            bytes[static_cast<std::size_t>(m.peer)] = m.bytes, address[static_cast<std::size_t>(m.peer)] = m.address;
+        }
+        std::uintptr_t lowest() const {
+            std::uintptr_t least = UINTPTR_MAX;
+            for (std::size_t k = 0; k < bytes.size(); ++k)
+                if (bytes[k] != 0 && address[k] < least) least = address[k];
+            return least;
+        }
+        template <class T>
+        T* first() const {
+            return lowest() == UINTPTR_MAX ? nullptr : reinterpret_cast<T*>(lowest());
+        }
+        std::vector<std::size_t> offsets() const {
+            std::vector<std::size_t> at(bytes.size());
+            for (std::size_t k = 0; k < bytes.size(); ++k)
+                if (bytes[k] != 0) at[k] = address[k] - lowest();
+            return at;
+        }
+    };
+    static void require_set_up(communicator& c, int peer) {
+        if (c.internals().device == nullptr)
+            fail(errc::invalid_argument, c.rank(), peer, "call collx::use_device(comm) on all ranks before",
+                 "the first call on device memory sets things up on all ranks, and a message is between two");
+    }
+
     template <collective C, class Comm, class In, class Out, class Op>
     static void call(Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
                      bool is_in_place) {
-        using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
-        communicator& c = base_of(comm);
         if constexpr (!std::is_same_v<Op, device::move_only>) require_reduce_op<Op, element_of<In>>();
-        group& g = group::of(c, runtime_of<policies>::make(policies_of(comm)), o.stream);
-        const device::stream_facts stream = g.begin(c, o);
-        require_root(c.internals(), o.root);
-        const device_shape s = device_shape_of<C>(c.internals(), in.size(), out.size(), is_in_place);
+        if constexpr (C == collective::scan || C == collective::exclusive_scan)
+            static_assert(
+                !has_post_v<Op, accumulator_t<element_of<In>>>,
+                "collx: a result of a scan is an operand of the next rank, so that no post hook applies to it");
+        const started<Comm> call(comm, o);
+        auto& g = call.g;
+        communicator_core& core = call.core();
+        require_root(core, o.root);
+        const device_shape s = device_shape_of<C>(core, in.size(), out.size(), is_in_place);
         g.require_memory(in, "input");
         if (C != collective::reduce || o.root == g.rank()) {
             g.require_memory(out, "output");
-            if (out.size() < in.size() && C == collective::reduce)
-                require_size(c.internals(), "output", out.size(), in.size());
+            if (out.size() < in.size() && C == collective::reduce) require_size(core, "output", out.size(), in.size());
+            const bool has_place = C == collective::all_gather || C == collective::reduce_scatter;
+            if (!is_in_place)
+                require_apart(core, in, out,
+                              C == collective::all_to_all ? SIZE_MAX
+                              : has_place                 ? s.count * static_cast<std::size_t>(g.rank())
+                                                          : 0);
         }
-        if (g.is_direct()) direct<C>(g, comm, in, out, op, o, s);
-        else by_host<C>(g, comm, in, out, op, o, s, stream.is_capturing);
-        g.end(o, stream);
-    }
-    static std::int64_t timeout_of(communicator& c, const device_call_options& o) {
-        return o.timeout.count() > 0 ? o.timeout.count() : c.internals().settings.timeout_ns;
+        if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
+        else by_host::run<C>(call, in, out, op, s);
+        call.end();
     }
 
-    // ------------------------------------------------------------------------------------------ kernels
-    template <collective C, class Comm, class In, class Out, class Op>
-    static void direct(group& g, Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
-                       const device_shape& s) {
-        using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
-        communicator& c = base_of(comm);
-        const auto& p = policies_of(comm);
-        if (c.internals().settings.checked != 0) compare<C>(c, in, out, op, o, s);
-        using wire = std::conditional_t<std::is_same_v<Op, device::move_only>, element_of<Out>, wire_of<policies, Out>>;
-        using types = device::call_types<In, Out, Op, wire>;
-        const device::fused_options f{o.stream, timeout_of(c, o), 0, static_cast<std::uint32_t>(p.piece_bytes)};
-        const auto launch = [&]<class Protocol, class A>(Protocol, A algorithm) {
-            if constexpr (requires { algorithm.root; }) algorithm.root = o.root;
-            if (device::usage_of(algorithm, g.size()).peers_buffers)
-                fail(errc::unsupported, g.rank(), -1, "use it on a collx::gpu_team, or another algorithm",
-                     "algorithm %s reads the buffers of other ranks, which are not mapped here", A::name);
-            const int chunks = algorithm.chunks(g.size());
-            g.team().template run<types, Protocol>(
-                algorithm, layout(s.count, chunks, C, s.in_packed), layout(s.count, chunks, C, s.out_packed),
-                [&](int) {
-                    return device::rank_operands<types>{in, out, op};
-                },
-                f);
-        };
-        constexpr device::simple_protocol simple{};
-        if constexpr (policies::template has_algorithm<C>) {
-            using A = decltype(p.template algorithm<C>());
-            if constexpr (A::needs_commutative) require_commutative<Op, element_of<In>>();
-            static_assert(!policies::rank_order || !A::needs_commutative,
-                          "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
-                          "of the two.");
-            launch(simple, p.template algorithm<C>());
-        } else if constexpr (C == collective::all_reduce) {
-            if (s.count * sizeof(wire) <= short_bytes) launch(device::packet_protocol{}, algo::one_shot_all_reduce{});
-            else launch(simple, algo::two_shot_all_reduce{});
-        } else if constexpr (C == collective::all_gather) {
-            launch(simple, algo::one_shot_all_gather{});
-        } else if constexpr (C == collective::reduce_scatter) {
-            launch(simple, algo::one_shot_reduce_scatter{});
-        } else if constexpr (C == collective::all_to_all) {
-            launch(simple, algo::direct_all_to_all{});
-        } else if constexpr (C == collective::broadcast) {
-            launch(simple, algo::one_shot_broadcast{});
+    // ------------------------------------------------------------------------------------------ parts
+    static void one_part(count_table& t, int me, int n, int peer, std::size_t count) {
+        std::vector<std::size_t> counts(static_cast<std::size_t>(n));
+        if (peer >= 0) counts[static_cast<std::size_t>(peer)] = count;
+        t.assign(me, n, counts, "message");
+    }
+    template <collective C, class Comm, class In, class Out>
+    static void equal_parts(Comm& comm, const In& in, const Out& out, const device_call_options& o) {
+        using policies = typename started<Comm>::policies;
+        const started<Comm> call(comm, o);
+        communicator_core& core = call.core();
+        require_root(core, o.root);
+        constexpr bool gathers = C == collective::gather;
+        const auto n = static_cast<std::size_t>(call.g.size());
+        const std::size_t part = gathers ? in.size() : out.size();
+        if (o.root == call.g.rank()) {
+            if (gathers) require_size(core, "output", out.size(), part * n);
+            else require_size(core, "input", in.size(), part * n);
+        }
+        if constexpr (policies::template has_algorithm<C>)
+            if (call.g.is_direct()) {
+                call.g.require_memory(in, "input");
+                call.g.require_memory(out, "output");
+                const device_shape s{.count = part, .in_packed = gathers, .out_packed = !gathers};
+                by_kernel::run<C>(call, in, out, device::move_only{}, s);
+                return call.end();
+            }
+        const std::vector<std::size_t> counts(n, part);
+        if (o.root == call.g.rank())
+            (gathers ? core.tables.second : core.tables.first).assign(o.root, call.g.size(), counts, name_of(C));
+        rooted<C>(call, in, out, false);
+    }
+    // The root has its table already; the other side of it, and the tables of all others, have one part.
+    template <collective C, class Comm, class In, class Out>
+    static void rooted(const started<Comm>& call, const In& in, const Out& out, bool is_private) {
+        communicator_core& core = call.core();
+        constexpr bool gathers = C == collective::gather;
+        const int me = call.g.rank(), n = call.g.size(), root = call.o.root;
+        count_table &all = gathers ? core.tables.second : core.tables.first,
+                    &mine = gathers ? core.tables.first : core.tables.second;
+        const std::size_t part = gathers ? in.size() : out.size();
+        one_part(mine, me, n, root, part);
+        if (me == root) {
+            const auto at_root = static_cast<std::size_t>(root);
+            require_size(core, gathers ? "input" : "output", part, all.sizes()[at_root]);
+            require_apart(core, in, out, all.offsets()[at_root]);
         } else {
-            launch(simple, algo::one_shot_reduce{});
+            one_part(all, me, n, -1, 0);
         }
+        if (is_private) exchange<C>(call, in, out);
+        else exchange<C, false>(call, in, out);
     }
-    // A first guess, as on a team: nothing has been measured.
-    static constexpr std::size_t short_bytes = 64 * 1024;
-
-    static chunk_layout layout(std::size_t count, int chunks, collective what, bool packed) {
-        const bool parts =
-            what == collective::all_gather || what == collective::reduce_scatter || what == collective::all_to_all;
-        const chunk_layout l = parts ? chunk_layout::blocks(count, chunks) : chunk_layout::even(count, chunks, 16);
-        return packed ? l.packed() : l;
-    }
-    template <collective C, class In, class Out, class Op>
-    static void compare(communicator& c, const In&, const Out&, const Op&, const device_call_options& o,
-                        const device_shape& s) {
-        compare_signatures(c.internals(),
-                           {.count = s.count,
-                            .type_hash = static_cast<std::uint32_t>(type_hash<element_of<Out>>()),
-                            .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
-                            .root = o.root,
-                            .what = C},
-                           timeout_of(c, o));
-    }
-
-    // ------------------------------------------------------------------------------------------ by way of the host
-    // A buffer is filled while the one before it is on its way. The stream orders the rest: what fills a buffer comes
-    // after what took the result of its last use.
-    template <collective C, class Comm, class In, class Out, class Op>
-    static void by_host(group& g, Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
-                        const device_shape& s, bool is_in_graph) {
-        using in_type = element_of<In>;
-        using out_type = element_of<Out>;
-        const auto n = static_cast<std::size_t>(g.size());
-        const std::size_t per_in = (s.in_parts ? n : 1) * sizeof(in_type),
-                          per_out = (s.out_parts ? n : 1) * sizeof(out_type), per = per_in > per_out ? per_in : per_out;
-        const std::size_t most = g.staging().bytes / per;
-        if (most == 0)
-            fail(errc::unsupported, g.rank(), -1, "raise device_settings::staging_bytes",
-                 "one element of %zu bytes for each rank does not fit a staging buffer", per);
-        const std::size_t pieces = (s.count + most - 1) / most;
-        const auto range = [&](std::size_t k, bool parts, std::size_t at) {
-            device::staging_range r;
-            r.count = s.count - k * most < most ? s.count - k * most : most;
-            r.at = at + k * most, r.pitch = s.count, r.blocks = parts ? static_cast<unsigned>(n) : 1;
-            return r;
-        };
-        for (std::size_t k = 0; k <= pieces; ++k) {
-            if (k < pieces) {
-                const auto from = range(k, s.in_parts, s.in_at), to = range(k, s.out_parts, s.out_at);
-                stage(g, in, from, order_for<C, in_type, out_type>(comm, op, o, from, to), is_in_graph, o.stream);
+    template <class Comm, class In, class Out, class Counts, class Offsets>
+    static void gather_to_all(Comm& comm, const In& in, const Out& out, const device_call_options& o,
+                              const part_counts<Counts, Offsets>& parts) {
+        using policies = typename started<Comm>::policies;
+        const started<Comm> call(comm, o);
+        communicator_core& core = call.core();
+        count_table& t = core.tables.second;
+        const int n = call.g.size();
+        const auto me = static_cast<std::size_t>(call.g.rank());
+        t.assign(call.g.rank(), n, parts.counts, parts.offsets, "all_gather_v");
+        require_size(core, "input", in.size(), t.sizes()[me]);
+        require_apart(core, in, out, t.offsets()[me]);
+        if constexpr (policies::template has_algorithm<collective::all_gather>)
+            if (call.g.is_direct() && n <= device::max_ranks) {
+                require_parts(call, in, out);
+                by_kernel::run_parts<collective::all_gather>(call, in, out, device::move_only{}, t, false);
+                return call.end();
             }
-            if (k == 0) continue;
-            auto to = range(k - 1, s.out_parts, s.out_at);
-            if (C == collective::reduce && o.root != g.rank()) to.count = 0; // waits, and takes nothing
-            const device::stage_in<Out> take{out,
-                                             to,
-                                             g.staging_words_on_device(),
-                                             g.staging_counts(),
-                                             there(g, g.staging().out),
-                                             g.staging().bytes,
-                                             static_cast<std::uint64_t>(2 * timeout_of(base_of(comm), o)) +
-                                                 1'000'000'000};
-            g.runtime().launch_lanes(take, g.settings().staging_lanes, o.stream);
+        const std::vector<std::size_t> everybody(static_cast<std::size_t>(n), in.size()),
+            same_place(static_cast<std::size_t>(n), 0);
+        core.tables.first.assign(call.g.rank(), n, everybody, same_place, "all_gather_v");
+        exchange<collective::all_gather, false>(call, in, out);
+    }
+    template <class Comm, class In, class Out>
+    static void require_parts(const started<Comm>& call, const In& in, const Out& out) {
+        communicator_core& core = call.core();
+        if (core.tables.first.total() != 0 || core.tables.first.end() > in.size()) {
+            require_at_least(core, "input", in.size(), core.tables.first.end());
+            call.g.require_memory(in, "input");
+        }
+        if (core.tables.second.total() != 0 || core.tables.second.end() > out.size()) {
+            require_at_least(core, "output", out.size(), core.tables.second.end());
+            call.g.require_memory(out, "output");
         }
     }
-    template <class In>
-    static void stage(group& g, const In& in, const device::staging_range& from, gpu_proxy::order f, bool is_in_graph,
-                      void* stream) {
-        const std::uint64_t id = g.proxy().add(std::move(f), is_in_graph);
-        try {
-            const device::stage_out<In> put{
-                in, from, g.staging_words_on_device(), g.staging_counts(), there(g, g.staging().in), g.staging().bytes,
-                id};
-            g.runtime().launch_lanes(put, g.settings().staging_lanes, stream);
-        } catch (const error&) {
-            g.proxy().drop(id);
-            throw;
+    // Private: ranks know their own counts only, so no algorithm may pass parts on.
+    // parts: see exchange_parts; 0: one for each rank, or one alone of a message.
+    template <collective C, bool Private = true, class Comm, class In, class Out>
+    static void exchange(const started<Comm>& call, const In& in, const Out& out, std::size_t parts = 0) {
+        using policies = typename started<Comm>::policies;
+        if (parts == 0) parts = C == collective::send_recv ? 1 : static_cast<std::size_t>(call.g.size());
+        [[maybe_unused]] const auto& p = policies_of(call.comm);
+        communicator_core& core = call.core();
+        require_parts(call, in, out);
+        if constexpr (Private && policies::template has_algorithm<C>) {
+            using A = decltype(p.template algorithm<C>());
+            if (!std::is_same_v<A, typename direct_algorithm<C>::type>)
+                fail(errc::unsupported, call.g.rank(), -1, "leave the choice of algorithm to the library",
+                     "algorithm %s needs counts that all ranks know", A::name);
         }
-        g.proxy().ring();
+        if (core.settings.checked != 0)
+            compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()));
+        const exchange_parts x{core.tables.first, core.tables.second, parts};
+        device_exchange::run(call, in, out, x);
+        call.end();
     }
-    // A host address as the device sees it.
-    static std::byte* there(group& g, std::byte* p) {
-        return reinterpret_cast<std::byte*>(g.staging_words_on_device()) +
-               (p - reinterpret_cast<std::byte*>(g.staging().words));
+    // Checked calls: kernels would not notice that a peer sends another count. By way of the host messages say it.
+    template <collective C, class Comm>
+    static void compare_parts(const started<Comm>& call, std::uint32_t type) {
+        communicator_core& core = call.core();
+        const call_options o{.timeout = std::chrono::nanoseconds(call.timeout_ns())};
+        if constexpr (C == collective::send_recv) {
+            if (!call.g.is_direct()) return;
+            staged_exchange x{.timeout = o.timeout};
+            const auto n = static_cast<std::size_t>(call.g.size());
+            for (std::size_t k = 0; k < n; ++k) {
+                const std::size_t out = core.tables.first.sizes()[k], in = core.tables.second.sizes()[k];
+                if (out != 0) x.sent.push_back({static_cast<int>(k), 0, 0, out});
+                if (in != 0) x.received.push_back({static_cast<int>(k), 0, 0, in});
+            }
+            announce_parts(call.c, x);
+        } else {
+            compare_signatures(core, {.type_hash = type, .root = call.o.root, .what = C}, o.timeout.count());
+            compare_counts(call.c, core.tables, o);
+        }
     }
 
-    // What the proxy does with a piece: the same verb, on views of the staging buffers.
-    template <collective C, class InType, class OutType, class Comm, class Op>
-    static gpu_proxy::order order_for(Comm& comm, const Op& op, const device_call_options& o,
-                                      const device::staging_range& from, const device::staging_range& to) {
-        using bound = std::remove_cvref_t<decltype(on_side(comm, base_of(comm)))>;
-        const call_options with{.timeout = o.timeout, .root = o.root};
-        const std::int64_t limit = base_of(comm).internals().settings.timeout_ns;
-        return [bound_to = bound(on_side(comm, base_of(comm))), op, with, from, to,
-                limit](communicator& side, const std::byte* in_bytes, std::byte* out_bytes) {
-            side.internals().settings.timeout_ns = limit;
-            auto c = bound_to.rebound(side);
-            const contiguous_view<const InType> in(reinterpret_cast<const InType*>(in_bytes), from.size());
-            const contiguous_view<OutType> out(reinterpret_cast<OutType*>(out_bytes), to.size());
-            if constexpr (C == collective::all_gather) all_gather(c, in, out, with);
-            else if constexpr (C == collective::all_to_all) all_to_all(c, in, out, with);
-            else if constexpr (C == collective::broadcast) {
-                if (side.rank() == with.root) std::memcpy(out_bytes, in_bytes, in.size() * sizeof(InType));
-                broadcast(c, out, with);
-            } else {
-                call_reduction<C>(c, in, out, with_numbers<InType>(op, from, to), with);
-            }
-        };
-    }
-    template <collective C, class Comm, class In, class Out, class Op>
-    static void call_reduction(Comm& c, const In& in, const Out& out, const Op& op, const call_options& with) {
-        if constexpr (C == collective::all_reduce) all_reduce(c, in, out, op, with);
-        else if constexpr (C == collective::reduce_scatter) reduce_scatter(c, in, out, op, with);
-        else reduce(c, in, out, op, with);
-    }
-    template <class T, class Op>
-    static auto with_numbers(const Op& op, const device::staging_range& in, const device::staging_range& out) {
-        if constexpr (has_pre_v<Op, T> || has_post_v<Op, accumulator_t<T>>) return shifted_op<Op>{{op}, in, out};
-        else return op;
+    template <class Comm, class In, class Out, class Op, class Counts>
+    static void reduce_parts(Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
+                             const Counts& counts) {
+        require_reduce_op<Op, element_of<In>>();
+        const started<Comm> call(comm, o);
+        communicator_core& core = call.core();
+        const auto me = static_cast<std::size_t>(call.g.rank());
+        count_table& t = core.tables.first;
+        t.assign(call.g.rank(), call.g.size(), counts, "reduce_scatter_v");
+        require_at_least(core, "input", in.size(), t.end());
+        require_size(core, "output", out.size(), t.sizes()[me]);
+        require_apart(core, in, out, t.offsets()[me]);
+        call.g.require_memory(in, "input");
+        call.g.require_memory(out, "output");
+        if (call.g.is_direct()) by_kernel::run_parts<collective::reduce_scatter>(call, in, out, op, t, true);
+        else by_host::reduce_parts(call, in, out, op, t);
+        call.end();
     }
 };
 

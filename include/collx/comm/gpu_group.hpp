@@ -13,23 +13,11 @@
 
 #include <collx/comm/barrier.hpp>
 #include <collx/comm/gpu_proxy.hpp>
+#include <collx/comm/gpu_route.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/exec/device/peers.hpp>
-#include <collx/transport/gpu_links.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-// The same on all ranks.
-struct device_settings {
-    bool by_host = false; // stage through pinned memory even where kernels can reach every peer
-    int lanes = 32;       // blocks of a kernel; fewer where a device has fewer multiprocessors
-    std::uint32_t slot_bytes = 32768, stage_bytes = 65536, packet_bytes = 16384; // see device::exchange_shape
-    std::size_t staging_bytes = std::size_t{4} << 20;                            // of one piece by way of the host
-    int staging_lanes = 8;                                                       // blocks that copy such a piece
-    // Kernels of two launches on one device may wait for each other for ever, so such ranks go by way of the host. For
-    // tests of the other way on a machine with one device: the deadline of a wait then ends what hangs.
-    bool shares_device = false;
-};
 
 namespace detail {
 
@@ -98,33 +86,19 @@ public:
     gpu_proxy& proxy() { return *proxy_; }
     Runtime& runtime() { return runtime_; }
     const device_settings& settings() const { return settings_; }
-    const std::vector<typename device::gpu_links<Runtime>::peer>& peers() const { return links_.peers(); }
+    const auto& peers() const { return route_.peers(); }
     const gpu_proxy::buffers& staging() const { return staging_; }
     device::staging_words* staging_words_on_device() const { return words_there_; }
     device::staging_counts* staging_counts() const { return counts_; }
 
     // Which way calls take, and why not the shorter one.
-    std::string route() const {
-        if (is_direct()) {
-            std::string text = "kernels over";
-            for (const auto w : {device::gpu_way::nvlink, device::gpu_way::pcie})
-                for (const auto& p : links_.peers())
-                    if (p.way == w) {
-                        text += std::string(" ") + device::name_of(w);
-                        break;
-                    }
-            return size() == 1 ? "a kernel on this device" : text;
-        }
-        std::string text = "staged through the host";
-        if (settings_.by_host) return text + ": device_settings::by_host";
-        return text + ": rank " + std::to_string(obstacle_rank_) + " cannot reach rank " +
-               std::to_string(obstacle_peer_) + ": " + device::name_of(obstacle_);
-    }
+    std::string route() const { return route_.text(); }
 
     // Before each call: throws what ended the group, and what is wrong with stream and device.
-    device::stream_facts begin(communicator& c, const device_call_options& o) {
+    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective = true) {
         proxy_->check();
-        c.internals().begin_collective();
+        if (is_collective) c.internals().begin_collective();
+        else c.internals().require_alive();
         last_timeout_ns_ = c.internals().settings.timeout_ns;
         check_kernels(c);
         const int now = runtime_.current();
@@ -180,17 +154,11 @@ private:
     static constexpr char kind_of = 0;
 
     gpu_group(communicator& c, Runtime r, const device_settings& s)
-        : device_kept(&kind_of), runtime_(r), settings_(s), side_(c.split(0)), links_(r) {
+        : device_kept(&kind_of), runtime_(r), settings_(s), side_(c.split(0)), route_(r, side_) {
         try {
-            std::vector<device::gpu_card> cards;
-            together("use its device", [&] { begin_memory(); });
-            const device::gpu_card mine = links_.card(exchange_);
-            cards.resize(static_cast<std::size_t>(size()));
-            core().exchange(&mine, sizeof mine, [&](int q, const std::byte* line) {
-                std::memcpy(&cards[static_cast<std::size_t>(q)], line, sizeof mine);
-            });
-            const int lanes = choose_route(cards);
-            together("make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });
+            together(core(), "use its device", [&] { begin(); });
+            const int lanes = route_.choose(settings_, shape_.bytes());
+            together(core(), "make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });
         } catch (...) {
             proxy_ = sole_ptr<gpu_proxy>();
             free_all(true); // no kernel ran
@@ -208,30 +176,7 @@ private:
         }
     }
 
-    // Every rank does it, and goes on only if all could.
-    template <class F>
-    void together(const char* what, F&& f) {
-        std::exception_ptr mine;
-        std::int32_t code = -1;
-        try {
-            f();
-        } catch (const error& e) {
-            mine = std::current_exception(), code = static_cast<std::int32_t>(e.code());
-        } catch (...) {
-            mine = std::current_exception(), code = static_cast<std::int32_t>(errc::resource);
-        }
-        int first = -1;
-        errc its{};
-        core().exchange(&code, sizeof code, [&](int r, const std::byte* line) {
-            std::int32_t x = -1;
-            std::memcpy(&x, line, sizeof x);
-            if (x >= 0 && first < 0) first = r, its = static_cast<errc>(x);
-        });
-        if (mine) std::rethrow_exception(mine);
-        if (first >= 0) fail(its, rank(), first, "see what that rank says", "rank %d could not %s", first, what);
-    }
-
-    void begin_memory() {
+    void begin() {
         device_ = runtime_.current();
         shape_.ranks = size() <= device::max_ranks ? size() : 1;
         shape_.lanes = settings_.lanes;
@@ -241,67 +186,23 @@ private:
             settings_.staging_bytes < 4096)
             fail(errc::invalid_argument, rank(), -1, "see collx::device_settings",
                  "lanes are at least 1, staging lanes 1 to 16, staging buffers at least 4096 bytes");
-        exchange_ = runtime_.allocate(settings_.by_host ? 4096 : shape_.bytes());
         event_ = runtime_.make_event();
     }
 
-    struct finding {
-        std::uint64_t settings_hash;
-        std::int32_t peer, lanes;
-        device::gpu_obstacle why;
-    };
-    // Direct only if every rank's kernels reach every peer. Returns the lanes that all devices have room for.
-    int choose_route(const std::vector<device::gpu_card>& cards) {
-        const int n = size();
-        std::vector<bool> is_here;
-        for (int r = 0; r < n; ++r)
-            is_here.push_back(core().home->place(core().members[static_cast<std::size_t>(r)]) >= 0);
-        if (!settings_.by_host) links_.open(rank(), cards, is_here, device::max_ranks, settings_.shares_device);
-        finding mine{};
-        mine.settings_hash = hash_of(settings_);
-        mine.peer = settings_.by_host ? -1 : links_.first_unreachable();
-        mine.why = mine.peer < 0 ? device::gpu_obstacle::none : links_.peers()[static_cast<std::size_t>(mine.peer)].why;
-        mine.lanes = cards[static_cast<std::size_t>(rank())].processors;
-        int lanes = settings_.lanes, odd = -1;
-        bool all = !settings_.by_host;
-        core().exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
-            finding f;
-            std::memcpy(&f, line, sizeof f);
-            if (f.settings_hash != mine.settings_hash && odd < 0) odd = r;
-            lanes = f.lanes < lanes ? f.lanes : lanes;
-            if (f.peer < 0 || !all) return;
-            all = false, obstacle_ = f.why, obstacle_rank_ = r, obstacle_peer_ = f.peer;
-        });
-        if (odd >= 0)
-            fail(errc::mismatch, rank(), odd, "give all ranks the same device_settings",
-                 "rank %d has other device settings", odd);
-        is_direct_ = all;
-        return lanes < 1 ? 1 : lanes;
-    }
-    static std::uint64_t hash_of(const device_settings& s) {
-        const std::uint64_t words[] = {s.by_host,       static_cast<std::uint64_t>(s.lanes),
-                                       s.slot_bytes,    s.stage_bytes,
-                                       s.packet_bytes,  s.staging_bytes,
-                                       s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
-        return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);
-    }
-
     void make_parts(communicator_core& parent, int lanes) {
-        if (is_direct_) {
+        if (route_.is_direct()) {
             std::vector<std::byte*> memory;
-            for (const auto& p : links_.peers()) memory.push_back(p.memory);
+            for (const auto& p : route_.peers()) memory.push_back(p.memory);
             machine_ = make_sole<device::peer_machine<Runtime>>(runtime_, rank(), std::move(memory), lanes);
             team_ = make_sole<team_type>(*machine_, shape_);
         } else {
-            links_.close();
             make_staging();
         }
         proxy_ = make_sole<gpu_proxy>(parent, side_, staging_, [this] { stop_kernels(); });
     }
     void make_staging() {
-        runtime_.free(std::exchange(exchange_, nullptr));
         counts_ = reinterpret_cast<device::staging_counts*>(
-            exchange_ = runtime_.allocate(sizeof(device::staging_counts) * device::max_staging_lanes));
+            runtime_.allocate(sizeof(device::staging_counts) * device::max_staging_lanes));
         const std::size_t bytes = (settings_.staging_bytes + 127) / 128 * 128;
         host_ = runtime_.allocate_host(sizeof(device::staging_words) + 2 * device::staging_turns * bytes);
         staging_.words = reinterpret_cast<device::staging_words*>(host_);
@@ -361,26 +262,22 @@ private:
         return true;
     }
     void free_all(bool may_free_exchange) {
-        links_.close();
         team_ = sole_ptr<team_type>();
         machine_ = sole_ptr<device::peer_machine<Runtime>>();
-        if (exchange_ != nullptr && may_free_exchange) runtime_.free(exchange_);
+        route_.close(may_free_exchange);
+        if (counts_ != nullptr) runtime_.free(reinterpret_cast<std::byte*>(counts_));
         if (host_ != nullptr) runtime_.free_host(host_);
         if (event_ != nullptr) runtime_.free_event(event_);
         forget();
     }
-    void forget() { exchange_ = host_ = nullptr, event_ = nullptr, staging_ = {}; }
+    void forget() { route_.abandon(), host_ = nullptr, counts_ = nullptr, event_ = nullptr, staging_ = {}; }
 
     Runtime runtime_;
     device_settings settings_;
     communicator side_; // the proxy's
-    device::gpu_links<Runtime> links_;
+    gpu_route<Runtime> route_;
     device::exchange_shape shape_;
     int device_ = -1;
-    std::byte* exchange_ = nullptr; // of this rank, on its device
-    bool is_direct_ = false;
-    device::gpu_obstacle obstacle_{};
-    int obstacle_rank_ = -1, obstacle_peer_ = -1;
     sole_ptr<device::peer_machine<Runtime>> machine_;
     sole_ptr<team_type> team_; // null: by way of the host
     std::byte* host_ = nullptr;

@@ -42,6 +42,7 @@ public:
         if (!bell_.is_open())
             fail(errc::resource, side.rank(), -1, "raise the limit of open files (ulimit -n)",
                  "cannot make an eventfd");
+        side.internals().heeded = &parent;
         thread_ = std::thread([this] { run(); });
     }
     gpu_proxy(const gpu_proxy&) = delete;
@@ -49,6 +50,7 @@ public:
         stops_.store(true, memory_order::release);
         ring();
         thread_.join();
+        side_.internals().heeded = nullptr;
     }
 
     // The number that a kernel stages with its piece. Kept for ever where the kernel is part of a graph, for nobody

@@ -16,6 +16,7 @@
 #include <collx/transport/arena.hpp>
 #include <collx/transport/links.hpp>
 #include <collx/transport/peer_watch.hpp>
+#include <collx/transport/per_peer.hpp>
 #include <collx/transport/wait.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -42,6 +43,7 @@ struct job_settings {
     int sharing = 0;             // ranks that share this machine's cores; 0: not known
     bool waits_as_told = false;  // `waiting` was asked for by name
     bool oversubscribed = false; // more ranks than cores on this host
+    transports over{};           // what the program lets its ranks use
     bool operator==(const job_settings&) const = default;
 };
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
+#include <collx/comm/core.hpp>
 #include <collx/comm/door.hpp>
 #include <collx/comm/job.hpp>
 #include <collx/core/pointers.hpp>
@@ -39,7 +42,8 @@ inline job_settings settings_for(int local_ranks) {
                    " COLLX_LENDING=",
                    s.lend == lending::automatic ? "auto"
                    : s.lend == lending::never   ? "never"
-                                                : "always"});
+                                                : "always",
+                   " per_peer=", s.over.text});
 }
 
 // until: the end of the whole start, from the first word in the store to the first communicator.
@@ -85,6 +89,63 @@ inline job_settings settings_across_hosts(job_settings s) {
     j->start_until = until;
     j->found_by = found_by;
     return j;
+}
+
+// Where shared memory is not wanted, each rank is a host of its own.
+inline host_description keep_apart(host_description h, const transports& over, int rank) {
+    if (!over.use_memory) h.id = joined({h.id, "#", rank});
+    return h;
+}
+// The hosts are known to all ranks, so all come to the same verdict.
+[[gnu::cold]] inline void require_transport(const meeting& m, const transports& over, int rank) {
+    if (over.cross_hosts || m.is_one_host()) return;
+    for (std::size_t r = 0; r < m.host_of.size(); ++r)
+        if (m.host_of[r] != m.host_of[static_cast<std::size_t>(rank)])
+            fail(errc::unsupported, rank, static_cast<int>(r),
+                 "add sockets{} to per_peer, or start all ranks on one host",
+                 "rank %zu is on another host, and this program's per_peer has no transport that goes there", r);
+}
+
+// Ranks of one job on one host that shall not use its memory: they use it once, to tell each other where they listen.
+[[gnu::cold]] inline counted_ptr<job> join_apart(const counted_ptr<job>& near, const host_description& h, door&& d) {
+    struct {
+        char token[32] = {}, address[120] = {};
+        bool has_failed = false;
+    } mine;
+    std::exception_ptr trouble;
+    const int rank = near->rank, size = near->size;
+    try {
+        const std::string token = random_token(), at = d.open(h);
+        if (at.size() >= sizeof mine.address)
+            fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
+                 at.c_str());
+        std::memcpy(mine.token, token.data(), sizeof mine.token);
+        std::memcpy(mine.address, at.data(), at.size());
+    } catch (...) { // the others wait
+        trouble = std::current_exception();
+        mine.has_failed = true;
+    }
+    meeting m;
+    std::vector<std::string> addresses;
+    int failed = -1;
+    {
+        communicator_core all(near);
+        exchange_over_tree(
+            all, &mine, sizeof mine,
+            [&](int r, const std::byte* line) {
+                auto theirs = mine;
+                std::memcpy(&theirs, line, sizeof theirs);
+                if (r == 0) m.token.assign(theirs.token, sizeof theirs.token);
+                if (theirs.has_failed && failed < 0) failed = r;
+                addresses.emplace_back(theirs.address);
+                m.host_of.push_back(r);
+            },
+            near->settings.timeout_ns);
+    }
+    if (trouble) std::rethrow_exception(trouble);
+    if (failed >= 0) fail(errc::peer_failed, rank, failed, "see its output", "rank %d cannot listen", failed);
+    d.learn(m.token, addresses);
+    return join_hosts(m, std::move(d), rank, size, near->settings, 0, near->found_by, near->start_until);
 }
 
 // Without a store hosts cannot exchange addresses.

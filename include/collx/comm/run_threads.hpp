@@ -112,4 +112,15 @@ void run_threads(const std::vector<int>& host_of, F&& f) {
         is_one_host ? detail::thread_jobs(static_cast<int>(host_of.size())) : detail::thread_jobs(host_of), f);
 }
 
+// The same over these transports only: run_threads(per_peer{sockets{}}, 4, f) gives each thread a host of its own.
+template <class F>
+void run_threads(const transports& over, int n, F&& f) {
+    if (n < 1 || n > max_local_ranks) return run_threads(n, f);
+    std::vector<int> host_of;
+    for (int r = 0; r < n; ++r) host_of.push_back(r);
+    auto jobs = over.use_memory || n == 1 ? detail::thread_jobs(n) : detail::thread_jobs(host_of);
+    for (auto& j : jobs) j->settings.over = over;
+    detail::run_thread_jobs(std::move(jobs), f);
+}
+
 COLLX_END_NAMESPACE

@@ -2,6 +2,7 @@
 // scan, exclusive_scan: rank r receives the reduction of the buffers of ranks 0 … r, or 0 … r - 1.
 #pragma once
 
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -10,13 +11,21 @@ namespace detail {
 
 template <class Mode>
 struct scan_fn {
-    template <Communicates Comm, Buffer X, class Op = plus>
+    template <Communicates Comm, DeviceBuffer X, class Op = plus>
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::scan>(comm, x, x, op, o, true);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::scan>(comm, in, out, op, o, false);
+    }
+    template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
     }
-    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
@@ -47,13 +56,21 @@ private:
 
 template <class Mode>
 struct exclusive_scan_fn {
-    template <Communicates Comm, Buffer X, class Op = plus>
+    template <Communicates Comm, DeviceBuffer X, class Op = plus>
+    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::exclusive_scan>(comm, x, x, op, o, true);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::exclusive_scan>(comm, in, out, op, o, false);
+    }
+    template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
     }
-    template <Communicates Comm, Buffer In, Buffer Out, class Op = plus>
+    template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);

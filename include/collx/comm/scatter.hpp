@@ -2,6 +2,7 @@
 // scatter, scatter_v: every rank receives its part of the root's buffer.
 #pragma once
 
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -10,7 +11,11 @@ namespace detail {
 
 template <class Mode>
 struct scatter_fn {
-    template <Communicates Comm, Buffer In, Buffer Out>
+    template <Communicates Comm, Buffer In, DeviceBuffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::scatter>(comm, in, out, no_op{}, o, false);
+    }
+    template <Communicates Comm, Buffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
         const auto a = buffer(in);
@@ -41,7 +46,13 @@ struct scatter_fn {
 template <class Mode>
 struct scatter_v_fn {
     // The root's table decides; the other ranks may pass an empty one.
-    template <Communicates Comm, Buffer In, Buffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts,
+              class Offsets = std::vector<std::size_t>>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
+                    const device_call_options& o = {}) const {
+        return call_on_device<Mode, collective::scatter>(comm, in, out, no_op{}, o, part_counts(counts, offsets));
+    }
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <collx/algo/message.hpp>
+#include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -50,7 +51,15 @@ auto make_message(communicator_core& c, const View& v, const Algorithm& a, bool 
 
 template <class Mode, bool Outgoing, bool UntilTaken = Outgoing>
 struct message_fn {
-    template <Communicates Comm, Buffer X>
+    template <Communicates Comm, DeviceBuffer X>
+    auto operator()(Comm&& comm, X&& x, int peer, const device_call_options& o = {}) const {
+        if constexpr (!Outgoing) require_output<X>();
+        const auto v = buffer(x);
+        const device_view<element_of<buffer_t<X>>> none;
+        if constexpr (Outgoing) return message_on_device<Mode>(comm, v, peer, none, no_peer, o);
+        else return message_on_device<Mode>(comm, none, no_peer, v, peer, o);
+    }
+    template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, int peer, const call_options& o = {}) const {
         if constexpr (!Outgoing) require_output<X>();
         const auto v = buffer(x);
@@ -85,7 +94,13 @@ private:
 };
 
 struct sendrecv_fn {
-    template <Communicates Comm, Buffer Out, Buffer In>
+    template <Communicates Comm, DeviceBuffer Out, DeviceBuffer In>
+    void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
+                    const device_call_options& o = {}) const {
+        require_output<In>();
+        message_on_device<blocking>(comm, buffer(outgoing), to_rank, buffer(incoming), from_rank, o);
+    }
+    template <Communicates Comm, HostBuffer Out, HostBuffer In>
     void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const call_options& o = {}) const {
         auto& c = base_of(comm).internals();

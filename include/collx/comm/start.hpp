@@ -11,6 +11,7 @@
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/id_server.hpp>
 #include <collx/bootstrap/meet.hpp>
+#include <collx/bootstrap/names.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/join.hpp>
 #include <collx/comm/world.hpp>
@@ -20,25 +21,38 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-[[gnu::cold]] COLLX_ONCE counted_ptr<job> this_job() {
-    if (thread_job) return thread_job;
+// A job is joined once; who asks for transports afterwards must ask for its own.
+inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const transports* over) {
+    if (over != nullptr && !(*over == j->settings.over))
+        fail(errc::invalid_argument, j->rank, -1, "give all communicators of a process the same per_peer",
+             "this process has joined its job over per_peer{%s}, and is asked for per_peer{%s}", j->settings.over.text,
+             over->text);
+    return j;
+}
+
+[[gnu::cold]] COLLX_ONCE counted_ptr<job> this_job(const transports* over) {
+    if (thread_job) return require_same(thread_job, over);
     static counted_ptr<job> process_job;
     if (process_job && process_job->mark.is_child())
         fail(errc::forked, process_job->rank, -1, "fork before the first communicator is made",
              "this process is a fork() of a rank");
-    if (process_job) return process_job;
+    if (process_job) return require_same(process_job, over);
     job_description d = describe_job();
     require_one_host(d);
-    const host_description h =
-        describe_host(environment(), d.size > 1 ? process_protection() : job_protection(), address_of_store(d.store));
-    if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
+    const deadline until = deadline::in_ns(d.timeout_ns);
+    look_up_store(d, until);
     job_settings s;
+    if (over != nullptr) s.over = *over;
+    const host_description near = describe_host(environment(), d.size > 1 ? process_protection() : job_protection(),
+                                                address_of_store(d.store)),
+                           h = d.job.empty() ? keep_apart(near, s.over, d.rank) : near;
+    if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
     s.lend = static_cast<lending>(d.lending);
-    const deadline until = deadline::in_ns(d.timeout_ns);
-    door to_others(d.timeout_ns, h.by);
+    door to_others(d.timeout_ns, h.by, system_socket_calls, h.lanes);
     const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
+    require_transport(m, s.over, d.rank);
     // Now it is known how many are here. Hosts that can be reached by loopback or unix sockets share this machine's
     // cores.
     const bool is_elsewhere = h.has_address && !is_unix_address(h.address);
@@ -52,6 +66,7 @@ namespace detail {
     auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until,
                                               connection_words(h))
                              : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, until);
+    if (!s.over.use_memory && m.is_one_host() && d.size > 1) j = join_apart(j, near, std::move(to_others));
     process_job = j;
     return j;
 }
@@ -61,22 +76,26 @@ namespace detail {
 }
 
 template <class Store>
-counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_ns, const host_description& h,
-                         const socket_calls& calls = system_socket_calls) {
+counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_ns, const host_description& near,
+                         const socket_calls& calls = system_socket_calls, const transports& over = {}) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
+    s.over = over;
+    const host_description h = keep_apart(near, over, rank);
     const deadline until = deadline::in_ns(timeout_ns);
-    door to_others(timeout_ns, h.by, calls);
+    door to_others(timeout_ns, h.by, calls, h.lanes);
     const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others);
+    require_transport(m, over, rank);
     return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until, connection_words(h))
                            : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until);
 }
-[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns) {
-    return join_at(rank, size, store, timeout_ns, describe_protected_host(size));
+[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
+                                                        const transports& over) {
+    return join_at(rank, size, store, timeout_ns, describe_protected_host(size), system_socket_calls, over);
 }
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store,
-                                                        std::int64_t timeout_ns) {
-    return join_at(rank, size, store, timeout_ns, describe_protected_host(size));
+                                                        std::int64_t timeout_ns, const transports& over) {
+    return join_at(rank, size, store, timeout_ns, describe_protected_host(size), system_socket_calls, over);
 }
 
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
@@ -85,21 +104,25 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
 }
 
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
-                                                     int local_size) {
+                                                     const transports& over) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     if (const std::string address(id.address()); !address.empty()) {
         const host_description h = describe_protected_host(size, address);
         tcp_store store(address, id.port(), deadline::in_ns(timeout_ns), rank, h.by.key);
         plain_face<tcp_store> face(store);
-        auto j = join_at(rank, size, static_cast<any_store&>(face), timeout_ns, h);
+        auto j = join_at(rank, size, static_cast<any_store&>(face), timeout_ns, h, system_socket_calls, over);
         j->found_by = "unique id";
         return j;
     }
-    job_settings s = settings_for(local_size);
+    job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
+    s.over = over;
     const std::string name(id.job(rank));
-    return join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
+    auto j = join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
+    if (over.use_memory || size == 1) return j;
+    const host_description h = describe_protected_host(size);
+    return join_apart(j, h, door(timeout_ns, h.by));
 }
 
 [[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n) {
@@ -113,8 +136,9 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
 [[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
     return thread_jobs(host_of, system_socket_calls);
 }
-[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>>
-thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const job_protection* by, const char* at) {
+[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
+                                                                   const socket_calls& calls, const job_protection* by,
+                                                                   const char* at, int lanes) {
     const int n = static_cast<int>(host_of.size());
     const job_settings s = settings_across_hosts(settings_for(n));
     std::vector<descriptor> doors;
@@ -132,6 +156,7 @@ thread_jobs(const std::vector<int>& host_of, const socket_calls& calls, const jo
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
         auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
                                             s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
+        hub->set_lanes(lanes);
         jobs.push_back(
             make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));
     }

@@ -25,16 +25,19 @@ template <class S>
 struct face_of; // of a Store: in bootstrap/store.hpp, which a program with a store includes
 
 // The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
-// come and go.
-COLLX_ONCE counted_ptr<job> this_job();
+// come and go. over: null: what it was joined over, or all transports. Errors: invalid_argument when it was joined over
+// others.
+COLLX_ONCE counted_ptr<job> this_job(const transports* over = nullptr);
 
-COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns);
-COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store, std::int64_t timeout_ns);
+COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
+                                          const transports& over);
+COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store, std::int64_t timeout_ns,
+                                          const transports& over);
 template <class Store>
-counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns) {
+counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns, const transports& over) {
     using face = typename face_of<Store>::type;
     face all(store);
-    return join_by_store(rank, size, static_cast<typename face::base&>(all), timeout_ns);
+    return join_by_store(rank, size, static_cast<typename face::base&>(all), timeout_ns, over);
 }
 
 // As a rank of that host, whatever the environment says, and with system calls of one's own: for tests.
@@ -42,7 +45,7 @@ COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, 
                                           const host_description& h, const socket_calls& calls);
 
 COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
-                                       int local_size);
+                                       const transports& over);
 
 // Jobs of n threads that share memory.
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n);
@@ -50,7 +53,8 @@ COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n);
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of);
 // by: for each rank, or null. at: an address to listen on, see host_description.
 COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of, const socket_calls& calls,
-                                                     const job_protection* by = nullptr, const char* at = "127.0.0.1");
+                                                     const job_protection* by = nullptr, const char* at = "127.0.0.1",
+                                                     int lanes = 1);
 
 } // namespace detail
 

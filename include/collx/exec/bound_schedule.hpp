@@ -59,11 +59,15 @@ struct bound_schedule {
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
-    std::size_t most_bytes = 0;       // of one chunk that a slot or a window stage takes at once
-    bool zero_copy = false;           // peers read and write the user's own buffers
-    bool lends = false;               // all messages go straight to an output: they may be read where they lie
-    bool is_short_form = false;       // can be run by run_short (exec/short_call.hpp)
-    bound_schedule* counts = nullptr; // runs first where ranks relay parts whose counts they do not know; null: none do
+    std::size_t most_bytes = 0; // of one chunk that a slot or a window stage takes at once
+    bool zero_copy = false;     // peers read and write the user's own buffers
+    bool lends = false;         // all messages go straight to an output: they may be read where they lie
+    bool is_short_form = false; // can be run by run_short (exec/short_call.hpp)
+    // Where ranks relay parts whose counts they do not know, what runs first: brings them their neighbours' counts,
+    // and, where they pass on to these too, what those expect. Null: none do.
+    bound_schedule *counts = nullptr, *expected_counts = nullptr;
+    bound_schedule* directly = nullptr; // what runs last, for parts that are too long to be relayed; null: none are
+    std::size_t most_relayed_bytes = 0; // of one part
     // By strand and step, between hosts: what may be done with the user's memory (see far.hpp).
     static constexpr char stays = 1; // what the step has put into `out` is not written again
     static constexpr char alone = 2; // it is the only one to touch what it stores, and to receive from its peer

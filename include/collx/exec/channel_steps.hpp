@@ -27,6 +27,8 @@ class channel_steps : public operation {
 public:
     using wire = typename Mover::wire_type;
 
+    // Messages without elements are not sent. Requires: the counts of both ends have been compared.
+    void skip_empty() { skips_empty_ = true; }
     // Large messages are done when they were taken, lent or not: what a program may rely on must not depend on which
     // was cheaper at the moment.
     void wait_for_readers() { must_return_ = cuts_.in.largest() * sizeof(wire) >= least_lent_bytes; }
@@ -55,7 +57,7 @@ protected:
         const sched::ref& shape =
             (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
         const std::size_t n = cuts_.message_elems(shape.where, shape.chunks, st.piece);
-        if (n == 0 && st.piece > 0) return true; // both ends know that this chunk has ended
+        if (n == 0 && (st.piece > 0 || skips_empty_)) return true; // both ends know that this chunk has ended
         const std::size_t bytes = framed(n * sizeof(wire));
         const std::uint32_t tag = cuts_.transfer_tag(shape);
         const bool measures = plan_.lends && bytes >= least_measured_bytes;
@@ -254,7 +256,7 @@ protected:
     bound_schedule& plan_;
     Mover mover_;
     pieces cuts_;
-    bool must_return_ = false;
+    bool must_return_ = false, skips_empty_ = false;
     std::vector<std::vector<std::size_t>> covered_;
 };
 

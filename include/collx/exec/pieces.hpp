@@ -18,9 +18,10 @@ struct pieces {
 
     chunk_layout in, out;
     int chunks;
-    std::size_t elems;           // of one chunk that travel at once
-    std::size_t count;           // iterations: pieces of the largest chunk, at least one
-    const chunk_layout* relayed; // sizes of scratch chunks where they are not the input's; they stay the caller's
+    std::size_t elems;             // of one chunk that travel at once
+    std::size_t count;             // iterations: pieces of the largest chunk, at least one
+    const chunk_layout* relayed;   // sizes of scratch chunks where they are not the input's; they stay the caller's
+    const pieces* whole = nullptr; // what these are a part of: messages are tagged with its sizes; the caller's too
 
     COLLX_HD pieces(chunk_layout in_, chunk_layout out_, int chunks_, std::size_t elems_,
                     const chunk_layout* relayed_ = nullptr)
@@ -50,7 +51,7 @@ struct pieces {
     // An operand of the step in its own buffer; scratch holds one piece per chunk.
     COLLX_HD part local(sched::place p, int chunk, std::size_t piece) const {
         if (p == sched::place::out) return cut(out, chunk, piece);
-        part from = cut(p == sched::place::tmp ? scratch() : in, chunk, piece);
+        part from = p == sched::place::tmp ? cut(scratch(), kept_as(chunk), piece) : cut(in, chunk, piece);
         if (p == sched::place::tmp || p == sched::place::none) from.at = static_cast<std::size_t>(chunk) * elems;
         return from;
     }
@@ -62,13 +63,24 @@ struct pieces {
     // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message. Of
     // several chunks each counts, not their sum: two wrong counts must not hide each other.
     COLLX_HD std::uint32_t transfer_tag(const sched::ref& r) const {
-        const chunk_layout& l = r.where == sched::place::out ? out : r.where == sched::place::tmp ? scratch() : in;
+        const pieces& by = whole != nullptr ? *whole : *this;
+        const chunk_layout& l = r.where == sched::place::out   ? by.out
+                                : r.where == sched::place::tmp ? by.scratch()
+                                                               : by.in;
         std::size_t n = 0;
-        for (int i = 0; i < r.chunks.count; ++i) n = n * 31 + l.size(chunk(r.chunks, i));
+        for (int i = 0; i < r.chunks.count; ++i) {
+            const int c = chunk(r.chunks, i);
+            n = n * 31 + l.size(r.where == sched::place::tmp ? kept_as(c) : c);
+        }
         return static_cast<std::uint32_t>(n);
     }
 
 private:
+    // Scratch that has more chunks than the buffers has chunks of their sizes over and over.
+    COLLX_HD int kept_as(int chunk) const {
+        const int known = scratch().chunks();
+        return chunk < known ? chunk : chunk % known;
+    }
     COLLX_HD const chunk_layout& scratch() const { return relayed != nullptr ? *relayed : in; }
 };
 

@@ -28,10 +28,12 @@ public:
 
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
     // attached: a zero-copy schedule on private buffers, read through the kernel.
-    // relayed: the chunks kept in scratch, where they are not of the input's sizes.
+    // relayed: the chunks kept in scratch, where they are not of the input's sizes. whole: see pieces.
     task(Links& links, bound_schedule& plan, const Mover& mover, chunk_layout in, chunk_layout out,
-         std::size_t piece_elems, bool attached = false, const chunk_layout* relayed = nullptr)
+         std::size_t piece_elems, bool attached = false, const chunk_layout* relayed = nullptr,
+         const pieces* whole = nullptr)
         : steps(links, plan, mover, pieces(in, out, plan.chunks, piece_elems, relayed)), attached_(attached) {
+        cuts_.whole = whole;
         stride_bytes_ = round_up(cuts_.elems * sizeof(wire), alignof(wire));
         this->at_port = plan.at_port;
         if (plan.window != nullptr) {

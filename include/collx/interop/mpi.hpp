@@ -63,14 +63,17 @@ inline unsigned long long hash_of(const std::string& text) { return hash_bytes(t
 
 // Ranks on several hosts: addresses by MPI, all else over collx's own connections.
 inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64_t timeout_ns,
-                                    const host_description& h, const std::vector<unsigned long long>& hosts) {
+                                    const host_description& h, const std::vector<unsigned long long>& hosts,
+                                    const transports& over) {
     const deadline until = deadline::in_ns(timeout_ns);
     meeting m;
     for (const int host : number_hosts(std::vector<std::uint64_t>(hosts.begin(), hosts.end())))
         m.host_of.push_back(host);
     job_settings s = settings_for(static_cast<int>(map_of_host(m.host_of, rank).rank_at.size()));
     s.timeout_ns = timeout_ns;
-    door to_others(timeout_ns, h.by);
+    s.over = over;
+    require_transport(m, over, rank);
+    door to_others(timeout_ns, h.by, system_socket_calls, h.lanes);
     mpi_card mine{hosts[static_cast<std::size_t>(rank)], hash_of(h.machine),
                   hash_of(settings_text(s) + connection_words(h)), h.has_address};
     std::exception_ptr trouble;
@@ -105,7 +108,8 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
 // are the same. Errors: environment when MPI is not initialised or fails, or when hosts cannot reach each other · those
 // of communicator. Cost: a gathering of 8 bytes a rank and a broadcast of 128 bytes; on several hosts a gathering of
 // 112 bytes a rank more.
-inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = std::chrono::seconds(60)) {
+inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
+                             const transports& over = {}) {
     int is_ready = 0, is_over = 0, rank = -1, size = 0;
     if (MPI_Initialized(&is_ready) != MPI_SUCCESS || MPI_Finalized(&is_over) != MPI_SUCCESS || is_ready == 0 ||
         is_over != 0)
@@ -117,7 +121,8 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
     host_description h;
     std::exception_ptr trouble;
     try {
-        h = describe_host(environment(), size > 1 ? detail::process_protection() : job_protection());
+        h = detail::keep_apart(describe_host(environment(), size > 1 ? detail::process_protection() : job_protection()),
+                               over, rank);
     } catch (...) { // the others wait in MPI
         trouble = std::current_exception();
     }
@@ -131,13 +136,13 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
             fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d refuses its variables", r);
     for (int r = 1; r < size; ++r)
         if (hosts[static_cast<std::size_t>(r)] != hosts[0])
-            return communicator(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts));
+            return communicator(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts, over));
 
     unique_id id;
     if (rank == 0) id = unique_id::make_here();
     detail::check_mpi(MPI_Bcast(id.bytes, static_cast<int>(unique_id::most_bytes), MPI_CHAR, 0, mpi), rank,
                       "MPI_Bcast");
-    return communicator(id, rank, size, timeout);
+    return communicator(id, rank, size, timeout, over);
 }
 
 COLLX_END_NAMESPACE

@@ -7,6 +7,7 @@
 
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/hierarchical.hpp>
+#include <collx/algo/leader.hpp>
 #include <collx/plan/problem.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -17,7 +18,7 @@ namespace detail {
 inline constexpr std::size_t long_among_hosts_bytes = 64 * 1024;
 // Up to here a sum between hosts is one message of one rank each, not one of every rank.
 inline constexpr std::size_t one_rail_bytes = 16 * 1024;
-// All-to-all: bytes for one peer up to which gathering a host's messages beats sending each by itself.
+// All-to-all: bytes for one peer up to which one message for each rank elsewhere beats one for each pair of ranks.
 inline constexpr std::size_t aggregated_bytes = 32 * 1024;
 
 // Bound when the call had better go host by host; null: it had better not.
@@ -26,7 +27,10 @@ template <collective C>
     [[maybe_unused]] const node_view at = *p.hosts;
     [[maybe_unused]] const bool is_long = p.bytes > long_among_hosts_bytes;
     if constexpr (C == collective::all_to_all) {
-        if (p.bytes / static_cast<std::size_t>(p.ranks) > aggregated_bytes) return nullptr;
+        const std::size_t part_bytes = p.bytes / static_cast<std::size_t>(p.ranks);
+        if (part_bytes > aggregated_bytes) return nullptr;
+        if (part_bytes <= static_cast<std::size_t>(most_led_bytes(at, true)))
+            return &cache.bind(algo::leader_all_to_all{.nodes = at}, p.at_port);
         return &cache.bind(algo::aggregated_all_to_all{.nodes = at}, p.at_port);
     } else if constexpr (C == collective::barrier) {
         return &cache.bind(algo::hierarchical_barrier<>{{.nodes = at}}, p.at_port);

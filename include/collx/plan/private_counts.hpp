@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The choice of algorithm where each rank knows its own counts only: it may depend on the ranks and the nodes, on no
-// size. Algorithms whose ranks pass parts on say how carriers learn the counts (counts()); others need none of that.
+// size. Only which way a part goes may: its two ends know that. Algorithms whose ranks pass parts on say how those
+// learn the counts (counts()); others need none of that.
 #pragma once
 
 #include <type_traits>
 
+#include <collx/algo/leader.hpp>
 #include <collx/algo/linear.hpp>
 #include <collx/algo/pairwise.hpp>
 #include <collx/plan/problem.hpp>
@@ -46,6 +48,12 @@ inline constexpr bool allows_private_counts = std::is_same_v<A, typename direct_
 // The default. p.bytes is one rank's own and must not be looked at.
 template <collective C>
 bound_schedule& select_for_private_counts(schedule_cache& cache, const problem& p) {
+    if constexpr (C == collective::all_to_all)
+        if (p.hosts != nullptr) {
+            const node_view at = *p.hosts;
+            return cache.bind_for_private_counts(algo::leader_all_to_all{at, detail::most_led_bytes(at, false)},
+                                                 p.at_port);
+        }
     typename detail::direct_algorithm<C>::type direct{};
     if constexpr (requires { direct.root; }) direct.root = p.root;
     return cache.bind_for_private_counts(direct, p.at_port);

@@ -22,6 +22,16 @@ struct problem {
     const node_map* hosts = nullptr; // several hosts of which some have several ranks
 };
 
+namespace detail {
+// All-to-all across hosts: bytes of one part up to which they had better go through leaders. What counts is the message
+// from host to host; it beats one for each rank up to 128 KiB and, where sizes are not known (all_to_all_v), one for
+// each pair of ranks up to 256.
+constexpr int most_led_bytes(const node_view& hosts, bool sizes_are_known) {
+    const int all = (sizes_are_known ? 128 : 256) * 1024, part = all / hosts.largest() / hosts.largest();
+    return part > 0 ? part : 1;
+}
+} // namespace detail
+
 // Binds what selector.hpp chooses.
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p);

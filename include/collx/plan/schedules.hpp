@@ -69,13 +69,20 @@ public:
         }
     }
 
-    // The same for a call in which each rank knows its own counts only, with the schedule that brings relaying ranks
-    // the others. All ranks must choose alike, knowing no count.
+    // The same for a call in which each rank knows its own counts only, with the schedules that bring relaying ranks
+    // the others, and the one for what they need not relay. All ranks must choose alike, knowing no count.
     template <class Algorithm>
     bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port) {
         bound_schedule& b = bind(algorithm, at_port);
         if constexpr (requires { algorithm.counts(); })
             if (b.counts == nullptr) b.counts = &bind(algorithm.counts(), at_port);
+        if constexpr (requires { algorithm.expected_counts(); })
+            if (b.expected_counts == nullptr) b.expected_counts = &bind(algorithm.expected_counts(), at_port);
+        if constexpr (requires { algorithm.directly(); })
+            if (algorithm.most_bytes > 0 && b.directly == nullptr) {
+                b.directly = &bind(algorithm.directly(), at_port);
+                b.most_relayed_bytes = static_cast<std::size_t>(algorithm.most_bytes);
+            }
         return b;
     }
 

@@ -30,7 +30,7 @@ public:
         : s_(s), n_(s.ranks), iterations_(s.iterations() * calls), in_place_(in_place) {
         for (const program& p : s.programs) width_ += static_cast<unsigned>(p.strands.size());
         user_cells_ = s.iterations() * s.chunks; // the pieces of a buffer; every call uses the same buffers
-        cells_per_rank_ = 2 * user_cells_ + s.chunks + 2 * s.window_depth * s.chunks;
+        cells_per_rank_ = 2 * user_cells_ + s.tmp_chunks() + 2 * s.window_depth * s.chunks;
         const unsigned cells = sized(n_ * cells_per_rank_);
         written_by_.resize(cells, -1);
         written_at_.resize(cells, 0);
@@ -67,7 +67,8 @@ public:
         fault f{};
         for_each_access(st, me.rank, n_, s_.chunks, [&](const access& a) {
             if (a.rank < 0 || a.rank >= n_) f = {problem::bad_peer, a.rank, a.chunk};
-            else if (a.chunk < 0 || a.chunk >= s_.chunks) f = {problem::bad_chunk, a.rank, a.chunk};
+            else if (a.chunk < 0 || a.chunk >= (a.where == place::tmp ? s_.tmp_chunks() : s_.chunks))
+                f = {problem::bad_chunk, a.rank, a.chunk};
             else if (a.where != place::none) f = touch(me.id, cell(a.rank, a.where, me.iteration, a.chunk), a);
             return f.what == problem::none;
         });
@@ -118,7 +119,7 @@ private:
         if (where == place::out) return base + user_cells_ + piece;
         if (where == place::tmp) return base + 2 * user_cells_ + chunk;
         const int stage = segment_of(where) * s_.window_depth + iteration % s_.window_depth;
-        return base + 2 * user_cells_ + s_.chunks + stage * s_.chunks + chunk;
+        return base + 2 * user_cells_ + s_.tmp_chunks() + stage * s_.chunks + chunk;
     }
 
     constexpr fault user_access(int rank, int strand) {

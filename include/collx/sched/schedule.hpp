@@ -18,6 +18,7 @@ struct schedule {
     int chunks = 1;
     int root = 0;
     int depth = 1;              // messages a channel holds
+    int scratch = 0;            // chunks of tmp, where they are more than those of the buffers
     int window_depth = 1;       // stages of a window: iteration i uses stage i % window_depth
     bool in_rank_order = false; // promises that operands are reduced in rank order
     std::vector<program> programs{};
@@ -27,6 +28,7 @@ struct schedule {
     int max_lag = 0;
     int signals = 0; // one more than the largest signal number named
 
+    constexpr int tmp_chunks() const { return scratch > chunks ? scratch : chunks; }
     // Channels left empty by one iteration make every further one a repetition. Windows and counters carry state
     // across, so a schedule with signals is run until each stage has been reused.
     constexpr int iterations() const {
@@ -98,6 +100,7 @@ constexpr schedule record_all(const Algorithm& a, int n) {
     schedule s{.op = Algorithm::op, .ranks = n, .chunks = chunks_of(a, n), .root = root_of(a)};
     s.depth = min_depth_of(a) > 0 ? min_depth_of(a) : 1;
     s.window_depth = window_depth_of(a) > 0 ? window_depth_of(a) : 1;
+    if constexpr (requires { a.tmp_chunks(n); }) s.scratch = a.tmp_chunks(n);
     s.in_rank_order = declares_order(a) && !needs_commutative_of(a, n);
     s.programs.reserve(static_cast<unsigned>(n));
     for (int r = 0; r < n; ++r) {

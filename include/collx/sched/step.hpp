@@ -30,8 +30,9 @@ enum class place : unsigned char { none, in, out, tmp, window0, window1 };
 // A list of chunks that travel as one message: count chunks in runs of `run` neighbours, one run every `period` chunks,
 // all modulo the number of chunks. {c} is one chunk, {c, m} are m neighbours, {c, m, b, 2 * b} is every second block of
 // b. Two members narrow what is counted, for algorithms that are made of smaller ones (sub_executor.hpp): `size`
-// chunks from `base` on take the place of all chunks, and positions are looked up in `order`, a permutation of all
-// chunks that must live as long as the steps do (a plan keeps its own copy).
+// chunks from `base` on take the place of all chunks (of scratch, which may have more than the buffers), and positions
+// are looked up in `order`, a permutation of all chunks that must live as long as the steps do (a plan keeps its own
+// copy).
 struct chunk_set {
     int first = 0;
     int count = 1;

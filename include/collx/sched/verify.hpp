@@ -56,10 +56,10 @@ public:
         if (words_ != 0) return pass_on(me, in_slot, out_slot);
         const bool reducing = (st.what & (reduce | reduce_after)) != 0;
         const ref& shape = reducing || (st.what & recv) == 0 ? st.src : st.dst;
-        if (!is_set_of_chunks(shape.chunks)) return {problem::bad_chunk, -1, shape.chunks.first};
+        if (!is_set_of_chunks(shape)) return {problem::bad_chunk, -1, shape.chunks.first};
         const bool stores = (st.what & (copy | to_all)) != 0;
         if (stores && &shape != &st.dst) {
-            if (!is_set_of_chunks(st.dst.chunks)) return {problem::bad_chunk, -1, st.dst.chunks.first};
+            if (!is_set_of_chunks(st.dst)) return {problem::bad_chunk, -1, st.dst.chunks.first};
             if (shape.chunks.count != st.dst.chunks.count) return {problem::wrong_length, me.rank, st.dst.chunks.first};
         }
         const message* received = in_slot < 0 ? nullptr : &messages_[sized(in_slot)];
@@ -132,11 +132,13 @@ private:
         return count;
     }
 
-    // No cell twice. Sets go round, so only numbers below zero are outside.
-    constexpr bool is_set_of_chunks(const chunk_set& c) const {
+    // No cell twice. Sets go round, so only numbers below zero are outside, and parts that exceed their place.
+    constexpr bool is_set_of_chunks(const ref& r) const {
+        const chunk_set& c = r.chunks;
         if (c.count == 0) return true;
         if (chunks_ == 0 || c.first < 0 || c.count < 0 || c.run < 1 || c.period < c.run) return false;
-        if (c.base < 0 || c.size < 0 || c.base + c.size > chunks_) return false;
+        const int most = r.where == place::tmp && c.order == nullptr ? s_.tmp_chunks() : chunks_;
+        if (c.base < 0 || c.size < 0 || c.base + c.size > most) return false;
         const int within = c.size == 0 ? chunks_ : c.size;
         return c.count == 1 || (c.count - 1) / c.run * c.period + (c.count - 1) % c.run < within;
     }
@@ -179,8 +181,8 @@ private:
     }
 
     constexpr value& tmp_cell(int rank, int chunk) {
-        if (tmp_.empty()) tmp_.resize(sized(n_ * chunks_), value{});
-        return tmp_[sized(rank * chunks_ + chunk)];
+        if (tmp_.empty()) tmp_.resize(sized(n_ * s_.tmp_chunks()), value{});
+        return tmp_[sized(rank * s_.tmp_chunks() + chunk)];
     }
     constexpr value& window_cell(int rank, place where, int iteration, int chunk) {
         if (windows_.empty()) windows_.resize(sized(n_ * 2 * s_.window_depth * chunks_), value{});

@@ -48,7 +48,7 @@ public:
     virtual void say_bye() = 0;
     // In a child that fork() made: its parent's connections are not its own.
     virtual void forget() = 0;
-    // Peers with a connection.
+    // How many there are: one for each peer that this rank has talked to, and more where they have more lanes.
     virtual int connections() = 0;
 };
 

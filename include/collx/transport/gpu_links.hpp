@@ -43,15 +43,17 @@ inline const char* name_of(gpu_way w) {
     return names[static_cast<int>(w)];
 }
 inline const char* name_of(gpu_obstacle o) {
-    constexpr const char* names[] = {"",
-                                     "it is on another host",
-                                     ("both ranks use one device, where kernels that wait for each other may never run "
-                                      "at once: one process with a collx::gpu_team does that in one launch"),
-                                     "its device is not visible here: list it in CUDA_VISIBLE_DEVICES of both ranks",
-                                     "the driver offers no peer access between the two devices",
-                                     "a device cannot launch cooperatively",
-                                     "its memory could not be mapped: give the containers one IPC namespace, one user",
-                                     "a kernel joins 16 ranks at most"};
+    constexpr const char* names[] = {
+        "",
+        "it is on another host",
+        ("both ranks use one device, where kernels that wait for each other may never run "
+         "at once: one process with a collx::gpu_team does that in one launch"),
+        "its device is not visible here: list it in CUDA_VISIBLE_DEVICES of both ranks",
+        "the driver offers no peer access between the two devices",
+        "a device cannot launch cooperatively",
+        ("its memory could not be mapped: give the containers one IPC namespace, one user, "
+         "and hosts of one NVLink fabric nvidia-imex"),
+        "a kernel joins 16 ranks at most"};
     return names[static_cast<int>(o)];
 }
 
@@ -61,8 +63,11 @@ struct gpu_card {
     std::uint64_t address = 0; // of the exchange memory, in that process
     std::uint64_t uuid[2] = {};
     memory_handle handle;
+    std::uint64_t bytes = 0;
     std::int16_t device = -1, processors = 0;
-    bool has_handle = false, can_cooperate = false, lives = false; // false: this rank has no device that it can use
+    bool has_handle = false, can_cooperate = false;
+    handle_kind kind = handle_kind::ipc; // of the memory
+    unsigned char offers = 0;            // bits of kinds
 };
 static_assert(sizeof(gpu_card) <= 120);
 
@@ -80,23 +85,30 @@ public:
         gpu_obstacle why = gpu_obstacle::none;
         gpu_access access;
         std::byte* memory = nullptr; // as this device sees it
-        bool is_opened = false;      // by a handle, so it is to be closed
+        gpu_mapping opened;          // by a handle, so it is to be closed
     };
 
     explicit gpu_links(Runtime r) : runtime_(std::move(r)) {}
     gpu_links(const gpu_links&) = delete;
     ~gpu_links() { close(); }
 
-    // This rank's own card. memory: what its peers shall reach.
-    gpu_card card(std::byte* memory) {
+    // This rank's own card, before it has memory to show.
+    gpu_card card() {
         gpu_card c;
         c.process = this_process();
         const int here = runtime_.current();
         const gpu_facts f = runtime_.facts(here);
         std::memcpy(c.uuid, f.uuid, sizeof c.uuid);
         c.device = static_cast<std::int16_t>(here), c.processors = static_cast<std::int16_t>(f.processors);
-        c.can_cooperate = f.can_cooperate, c.lives = true;
-        c.address = reinterpret_cast<std::uintptr_t>(memory);
+        c.can_cooperate = f.can_cooperate, c.offers = static_cast<unsigned char>(f.handles);
+        return c;
+    }
+    // memory: what its peers shall reach; none where it could not be made.
+    gpu_card card(gpu_mapping& memory) {
+        gpu_card c = card();
+        c.address = reinterpret_cast<std::uintptr_t>(memory.at);
+        c.bytes = memory.bytes, c.kind = memory.kind;
+        if (memory.at == nullptr) return c;
         try {
             c.handle = runtime_.export_memory(memory);
             c.has_handle = true;
@@ -117,8 +129,7 @@ public:
                 p.memory = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(cards[r].address));
                 p.why = cards[r].can_cooperate ? gpu_obstacle::none : gpu_obstacle::no_cooperate;
             } else {
-                p.why = is_here[r] ? reach(p, cards[static_cast<std::size_t>(me)], cards[r], allows_shared_device)
-                                   : gpu_obstacle::other_host;
+                p.why = reach(p, cards[static_cast<std::size_t>(me)], cards[r], is_here[r], allows_shared_device);
             }
             if (static_cast<int>(cards.size()) > most_ranks) p.why = gpu_obstacle::too_many;
         }
@@ -126,10 +137,13 @@ public:
     // Unmaps everything. Peers' kernels may go on: they use mappings of their own.
     void close() {
         for (peer& p : peers_) {
-            if (p.is_opened) runtime_.close_memory(p.memory);
-            p.is_opened = false, p.memory = nullptr;
+            if (p.opened.at != nullptr) runtime_.close_memory(p.opened);
+            p.opened = gpu_mapping(), p.memory = nullptr;
         }
     }
+
+    // Leaves everything mapped, for a kernel of this rank that cannot be ended.
+    void abandon() { peers_.clear(); }
 
     const std::vector<peer>& peers() const { return peers_; }
     // The first peer that a kernel here cannot reach, -1: all can be.
@@ -140,22 +154,27 @@ public:
     }
 
 private:
-    gpu_obstacle reach(peer& p, const gpu_card& mine, const gpu_card& its, bool allows_shared_device) {
+    gpu_obstacle reach(peer& p, const gpu_card& mine, const gpu_card& its, bool is_here, bool allows_shared_device) {
+        const bool by_fabric = its.has_handle && its.kind == handle_kind::fabric;
+        if (!is_here && !by_fabric) return gpu_obstacle::other_host;
         const bool same_device = std::memcmp(mine.uuid, its.uuid, sizeof mine.uuid) == 0;
         if (same_device && !allows_shared_device) return gpu_obstacle::same_device;
         const int number = same_device ? mine.device : number_of(its.uuid);
-        if (number < 0) return gpu_obstacle::not_visible;
-        p.access = same_device ? gpu_access{true, true, 0} : runtime_.access(mine.device, number);
+        if (number < 0 && !by_fabric) return gpu_obstacle::not_visible;
+        // Of a device that is not seen here the driver says whether its memory can be mapped; the fabric is NVLink.
+        p.access = same_device || number < 0 ? gpu_access{true, true, 0} : runtime_.access(mine.device, number);
         if (!p.access.can_access) return gpu_obstacle::no_access;
         if (!its.can_cooperate) return gpu_obstacle::no_cooperate;
         try {
-            if (!same_device) runtime_.enable_access(number);
-            if (its.process == mine.process) {
+            if (!same_device && its.kind == handle_kind::ipc) runtime_.enable_access(number);
+            if (is_here && its.process == mine.process) {
                 p.memory = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(its.address));
+                if (p.memory == nullptr) return gpu_obstacle::not_mapped;
+                if (its.kind != handle_kind::ipc) runtime_.grant(p.memory, its.bytes, mine.device);
             } else {
                 if (!its.has_handle) return gpu_obstacle::not_mapped;
-                p.memory = runtime_.open_memory(its.handle);
-                p.is_opened = true;
+                p.opened = runtime_.open_memory(its.handle, its.kind, its.bytes);
+                p.memory = p.opened.at;
             }
         } catch (const error&) {
             return gpu_obstacle::not_mapped;

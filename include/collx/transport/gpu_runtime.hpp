@@ -13,11 +13,25 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// How memory of a device is shown to other processes. Which it is is settled when the memory is made.
+enum class handle_kind : unsigned char {
+    ipc,   // cudaIpcMemHandle_t: any memory of cudaMalloc, one host
+    file,  // a file descriptor, given from process to process: one host, whatever its IPC namespaces
+    fabric // CUmemFabricHandle: wherever the NVLink fabric goes, other hosts too
+};
+inline constexpr int handle_kinds = 3;
+inline const char* name_of(handle_kind k) {
+    constexpr const char* names[] = {"CUDA IPC", "file descriptors", "fabric handles"};
+    return names[static_cast<int>(k)];
+}
+constexpr unsigned bit_of(handle_kind k) { return 1u << static_cast<unsigned>(k); }
+
 struct gpu_facts {
     char bus_id[16] = "";       // of the PCI bus, "0000:3b:00.0"
     std::uint64_t uuid[2] = {}; // the same for one device in all processes, whatever its number there
     int processors = 0;         // blocks of 512 threads that are resident together
     bool can_cooperate = false; // a launch whose blocks are all resident, or that fails
+    unsigned handles = 0;       // bits of the kinds that the driver offers for its memory
 };
 
 // From one device to another, as the driver sees it.
@@ -40,9 +54,18 @@ struct stream_facts {
     bool is_broken = false; // the capture has been made invalid
 };
 
-// What another process of this host needs to map an allocation.
+// What another process needs to map an allocation.
 struct memory_handle {
     unsigned char bytes[64] = {};
+};
+
+// Memory that was made to be shown, or that was opened.
+struct gpu_mapping {
+    std::byte* at = nullptr;
+    std::size_t bytes = 0;
+    handle_kind kind = handle_kind::ipc;
+    std::uint64_t driver = 0; // what the driver calls it
+    int file = -1;            // open while others may ask for it: whoever exported it closes it
 };
 
 // Streams and events are pointers of the runtime's own. What it refuses it throws as collx::error, with a remedy.
@@ -52,7 +75,7 @@ struct memory_handle {
 template <class R>
 concept GpuRuntime = std::copy_constructible<R> &&
     requires(R r, int device, std::size_t bytes, void* stream, void* event, std::byte* p, const void* q,
-             const memory_handle& h, std::uint64_t* word) {
+             const memory_handle& h, std::uint64_t* word, handle_kind kind, gpu_mapping& m) {
     { r.count() } -> std::same_as<int>;   // devices
     { r.current() } -> std::same_as<int>; // of this thread
     r.use(device);
@@ -65,9 +88,12 @@ concept GpuRuntime = std::copy_constructible<R> &&
     r.free_host(p);
     { r.mapped(p) } -> std::same_as<std::byte*>; // host memory as the device sees it
     { r.memory(q) } -> std::same_as<memory_facts>;
-    { r.export_memory(p) } -> std::same_as<memory_handle>;
-    { r.open_memory(h) } -> std::same_as<std::byte*>; // not in the process that exported it
-    r.close_memory(p);
+    { r.allocate_shared(bytes, kind) } -> std::same_as<gpu_mapping>; // as allocate
+    r.free_shared(m);
+    { r.export_memory(m) } -> std::same_as<memory_handle>;
+    { r.open_memory(h, kind, bytes) } -> std::same_as<gpu_mapping>; // ipc: not in the process that exported it
+    r.close_memory(m);
+    r.grant(p, bytes, device); // shared memory of this process to another of its devices; ipc needs none
     { r.stream(stream) } -> std::same_as<stream_facts>;
     r.synchronize(stream);
     { r.make_event() } -> std::same_as<void*>;

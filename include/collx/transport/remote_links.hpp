@@ -13,6 +13,8 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/transport/detail/lane_maker.hpp>
+#include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/failure.hpp>
 #include <collx/transport/far_links.hpp>
 #include <collx/transport/socket_hub.hpp>
@@ -109,6 +111,7 @@ public:
         wanted_.clear();
         for (const int p : greeting_) peers_[static_cast<std::size_t>(p)].greeting = nullptr;
         greeting_.clear();
+        lanes_.stop();
     }
     void forget() override {
         failed_ = nullptr;
@@ -118,7 +121,9 @@ public:
     int rank() const { return rank_; }
     int connections() override {
         const detail::turn_taken here(turn_);
-        return static_cast<int>(active_.size());
+        int n = 0;
+        for (const int p : active_) n += stream_to(p).opened_lanes();
+        return n;
     }
 
 private:
@@ -147,12 +152,13 @@ private:
     // ------------------------------------------------------------------ connecting
     [[gnu::cold]] stream& made(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (!c) c = make_sole<stream>(hub_->calls(), shape_, ports_);
+        if (!c) c = make_sole<stream>(hub_->calls(), shape_, ports_), c->allow_lanes(hub_->lanes());
         return *c;
     }
     [[gnu::cold]] stream& wanted(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (c && (c->state() != stream::phase::closed || is_in(wanted_, p) || is_in(greeting_, p) || is_in(lost_, p)))
+        if (c && (c->state() != stream::phase::closed || detail::is_in(wanted_, p) || detail::is_in(greeting_, p) ||
+                  detail::is_in(lost_, p)))
             return *c;
         stream& s = made(p);
         if (p < rank_) {
@@ -199,13 +205,18 @@ private:
             return;
         stream& s = made(p);
         const stream::phase now = s.state();
-        const bool is_greeting = is_in(greeting_, p);
+        if (const int k = static_cast<int>(h.lane); k != 0) { // dropped if it comes early: it is made again
+            if (p > rank_ && s.is_live() && k < s.lanes() && !s.has_lane(k))
+                s.adopt_lane(k, h.attempt, std::move(socket), sealed(session, false));
+            return;
+        }
+        const bool is_greeting = detail::is_in(greeting_, p);
         if ((now != stream::phase::closed || is_greeting) && (p < rank_ || now == stream::phase::open))
             return; // ours stands
         if (now == stream::phase::left || now == stream::phase::lost) return;
         stop_greeting(p);
-        if (now == stream::phase::waiting) s.close(), remove(active_, p);
-        remove(wanted_, p);
+        if (now == stream::phase::waiting) s.close(), detail::remove_rank(active_, p);
+        detail::remove_rank(wanted_, p);
         s.open(std::move(socket), nullptr, false, sealed(session, false));
         if (p < rank_) s.say_welcome();
         activate(p);
@@ -215,7 +226,7 @@ private:
     }
     void stop_greeting(int p) {
         peers_[static_cast<std::size_t>(p)].greeting = nullptr;
-        remove(greeting_, p);
+        detail::remove_rank(greeting_, p);
     }
     // Carries on the proofs of connections that are not open yet.
     [[gnu::cold]] bool greet() {
@@ -258,15 +269,6 @@ private:
         e.data.u32 = static_cast<std::uint32_t>(p);
         if (poll_.is_open()) (void)::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, stream_to(p).fd(), &e);
     }
-    static bool is_in(const std::vector<int>& list, int p) {
-        for (const int x : list)
-            if (x == p) return true;
-        return false;
-    }
-    static void remove(std::vector<int>& list, int p) {
-        for (std::size_t i = 0; i < list.size(); ++i)
-            if (list[i] == p) return void(list.erase(list.begin() + static_cast<std::ptrdiff_t>(i)));
-    }
 
     // ------------------------------------------------------------------ moving
     bool move_all() {
@@ -280,6 +282,9 @@ private:
                 report(failure(errc::security, p));
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
         }
+        if (!lanes_.is_idle() && (looks_ & 15) == 0)
+            if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)
+                report(f);
         bool moved = !greeting_.empty() && greet();
         const bool asks_first = poll_.is_open() && !is_thorough; // at times each one: whatever it has become
         if (asks_first) {
@@ -302,8 +307,12 @@ private:
         const bool moved = s.move(is_readable || s.cannot_send());
         if (const std::uint64_t word = s.heard_failure(); word != 0) hear(p, failure(word));
         if (s.is_live() && s.is_insecure()) report(failure(errc::security, p));
-        if (s.is_live()) return moved;
-        remove(active_, p);
+        if (s.is_live()) {
+            if (s.wants_lanes() && p < rank_) // the higher rank makes them
+                lanes_.begin(p, members_[static_cast<std::size_t>(p)], hub_->hello(id_, rank_, p, shape_), s.lanes());
+            return moved;
+        }
+        detail::remove_rank(active_, p);
         if (s.state() == stream::phase::left) return true;
         peer& q = peers_[static_cast<std::size_t>(p)];
         // It gave way to a connection that is to come. If its process has ended, that one may wait at our door with its
@@ -332,7 +341,7 @@ private:
     }
     void lose(int p) {
         peers_[static_cast<std::size_t>(p)].lost_at_ns = now_ns();
-        if (!is_in(lost_, p)) lost_.push_back(p);
+        if (!detail::is_in(lost_, p)) lost_.push_back(p);
     }
     // What another host says is checked like everything from outside.
     [[gnu::cold]] void hear(int p, failure f) {
@@ -370,6 +379,7 @@ private:
     std::vector<int> wanted_;   // higher ranks that have not come
     std::vector<int> lost_;     // ended without a goodbye
     descriptor poll_;
+    detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;
 };
 

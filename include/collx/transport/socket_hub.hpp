@@ -118,6 +118,9 @@ public:
         }
         return -1;
     }
+    // How many connections each pair of ranks may have for its large messages; the same on all ranks.
+    void set_lanes(int lanes) { lanes_ = lanes; }
+    int lanes() const { return lanes_; }
     bool knows(int job_rank) const { return peers_[static_cast<std::size_t>(job_rank)].bytes != 0; }
     // In a child that fork() made: nothing here belongs to it.
     void forget() { linger_ns_ = 0, is_forgotten_ = true, lingering_.clear(), guests_.clear(); }
@@ -166,7 +169,10 @@ public:
         drain();
         for (std::size_t i = 0; i < parked_.size();) {
             if (parked_[i].hello.communicator != communicator) {
-                ++i;
+                // Nobody has to take a lane that does not lead: its communicator may have gone.
+                const bool is_late = parked_[i].hello.lane != 0 && now_ns() > parked_[i].until_ns;
+                if (is_late) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
+                else ++i;
                 continue;
             }
             detail::guest g = std::move(parked_[i]);
@@ -178,7 +184,7 @@ public:
     // A connection whose communicator has gone: it still has to say goodbye, and the system to send what it has.
     [[gnu::cold]] void linger(sole_ptr<stream> s) {
         const detail::turn_taken here(turn_);
-        lingering_.push_back({std::move(s), descriptor()});
+        lingering_.push_back({std::move(s), {}});
         drain();
     }
 
@@ -201,8 +207,8 @@ public:
 
 private:
     struct leaver {
-        sole_ptr<stream> connection; // until it has said goodbye
-        descriptor socket;
+        sole_ptr<stream> connection;     // until it has said goodbye
+        std::vector<descriptor> sockets; // the leading lane's first
     };
     // And a turn of each rank: many may share the cores of the one that connects.
     static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
@@ -272,17 +278,25 @@ private:
             (void)l.connection->move();
             if (!l.connection->is_live()) return true;
             if (!l.connection->has_said_bye()) return false;
-            l.socket = l.connection->release_socket();
+            l.sockets.push_back(l.connection->release_socket());
+            for (int k = 1; k < l.connection->lanes(); ++k)
+                if (descriptor d = l.connection->release_lane(k); d.is_open()) l.sockets.push_back(std::move(d));
             l.connection = nullptr;
-            (void)::shutdown(l.socket.get(), SHUT_WR);
+            (void)::shutdown(l.sockets[0].get(), SHUT_WR);
         }
+        // Together, lest the end of a lane that does not lead be seen before the goodbye.
+        for (const descriptor& d : l.sockets)
+            if (!is_delivered(d.get())) return false;
+        return true;
+    }
+    [[gnu::cold]] static bool is_delivered(int fd) {
         char nothing[4096];
         ssize_t got;
-        while ((got = ::recv(l.socket.get(), nothing, sizeof nothing, MSG_DONTWAIT)) > 0) {
+        while ((got = ::recv(fd, nothing, sizeof nothing, MSG_DONTWAIT)) > 0) {
         }
         if (got == 0 || !detail::would_block(errno)) return true;
         int held = 0; // bytes that the other end's system has not acknowledged
-        return ::ioctl(l.socket.get(), SIOCOUTQ, &held) != 0 || held == 0;
+        return ::ioctl(fd, SIOCOUTQ, &held) != 0 || held == 0;
     }
 
     socket_address own_address() const {
@@ -294,6 +308,7 @@ private:
 
     descriptor listener_;
     bool is_unix_ = false, is_forgotten_ = false;
+    int lanes_ = 1;
     std::vector<socket_address> peers_;
     std::int64_t linger_ns_;
     const socket_calls* calls_;

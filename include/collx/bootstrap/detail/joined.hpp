@@ -24,7 +24,9 @@ public:
     text_piece(bool yes) : text_piece(yes ? "1" : "0") {}
     template <class Number>
     requires std::is_integral_v<Number> text_piece(Number n) {
-        write(n < 0, n < 0 ? 0 - static_cast<std::uint64_t>(n) : static_cast<std::uint64_t>(n));
+        bool is_negative = false;
+        if constexpr (std::is_signed_v<Number>) is_negative = n < 0; // nvcc warns of the question to what has no sign
+        write(is_negative, is_negative ? 0 - static_cast<std::uint64_t>(n) : static_cast<std::uint64_t>(n));
     }
     std::string_view text() const { return {text_, bytes_}; }
     text_piece(const text_piece&) = delete;

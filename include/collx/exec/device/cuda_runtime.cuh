@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include <collx/exec/device/callable.cuh>
+#include <collx/exec/device/cuda_shared.cuh>
 #include <collx/exec/device/staging.hpp>
 #include <collx/exec/fused.cuh>
 #include <collx/transport/gpu_runtime.hpp>
@@ -26,50 +27,6 @@ __global__ void __launch_bounds__(block_threads) lanes_kernel(const __grid_const
             readable<std::remove_cvref_t<decltype(body.in)>>::iterator_must_be_device_code(body.in);
     cuda_env<1> env;
     body(env, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-}
-
-// What the runtime refuses, with the remedy that belongs to it.
-inline void require_cuda(cudaError_t e, const char* what) {
-    if (e == cudaSuccess) return;
-    errc code = errc::invalid_argument;
-    const char* remedy = "see the CUDA runtime's error codes";
-    switch (e) {
-        case cudaErrorInsufficientDriver:
-        case cudaErrorNoDevice:
-            code = errc::unsupported, remedy = "run it on a machine with an NVIDIA GPU and its driver";
-            break;
-        case cudaErrorMemoryAllocation: code = errc::resource, remedy = "free memory of the device"; break;
-        case cudaErrorCooperativeLaunchTooLarge:
-            code = errc::resource;
-            remedy = "the kernel's blocks must be resident together: use fewer lanes (device_settings), or leave room "
-                     "beside other kernels";
-            break;
-        case cudaErrorPeerAccessUnsupported:
-        case cudaErrorTooManyPeers:
-            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::by_host";
-            break;
-        case cudaErrorStreamCaptureUnsupported:
-        case cudaErrorStreamCaptureInvalidated:
-        case cudaErrorStreamCaptureMerge:
-        case cudaErrorStreamCaptureUnmatched:
-        case cudaErrorStreamCaptureUnjoined:
-        case cudaErrorStreamCaptureIsolation:
-        case cudaErrorStreamCaptureImplicit:
-        case cudaErrorCapturedEvent:
-        case cudaErrorStreamCaptureWrongThread:
-            remedy = "while a stream is captured use that stream, and nothing that waits; begin the capture anew";
-            break;
-        case cudaErrorMapBufferObjectFailed:
-        case cudaErrorInvalidResourceHandle:
-            remedy = "the handle, stream or event is of another device, or no longer there";
-            break;
-        case cudaErrorIllegalAddress:
-        case cudaErrorLaunchFailure:
-            code = errc::aborted, remedy = "some kernel of this process failed: run it under compute-sanitizer";
-            break;
-        default: break;
-    }
-    fail(code, -1, -1, remedy, "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
 }
 
 class cuda_runtime {
@@ -92,6 +49,7 @@ public:
         require_cuda(cudaDeviceGetPCIBusId(f.bus_id, sizeof f.bus_id, device), "asking a device");
         std::memcpy(f.uuid, &p.uuid, sizeof f.uuid);
         f.processors = p.multiProcessorCount, f.can_cooperate = p.cooperativeLaunch != 0;
+        f.handles = cuda_shared::offers(device);
         return f;
     }
     gpu_access access(int from, int to) const {
@@ -144,24 +102,45 @@ public:
         if (f.place == memory_place::device) f.is_foreign = is_of_another_context(p);
         return f;
     }
-    memory_handle export_memory(std::byte* p) const {
-        cudaIpcMemHandle_t h;
-        require_cuda(cudaIpcGetMemHandle(&h, p), "exporting exchange memory");
-        static_assert(sizeof h <= sizeof(memory_handle::bytes));
-        memory_handle m;
-        std::memcpy(m.bytes, &h, sizeof h);
+    gpu_mapping allocate_shared(std::size_t bytes, handle_kind kind) const {
+        if (kind == handle_kind::ipc) return {allocate(bytes), bytes, kind};
+        gpu_mapping m = cuda_shared::make(bytes, kind, current());
+        const cudaError_t e = cudaMemset(m.at, 0, bytes);
+        if (e == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess) return m;
+        cuda_shared::drop(m);
+        require_cuda(e != cudaSuccess ? e : cudaErrorUnknown, "clearing exchange memory");
         return m;
     }
-    std::byte* open_memory(const memory_handle& m) const {
+    void free_shared(gpu_mapping& m) const {
+        if (m.kind == handle_kind::ipc) free(m.at), m = {};
+        else cuda_shared::drop(m);
+    }
+    memory_handle export_memory(gpu_mapping& m) const {
+        if (m.kind != handle_kind::ipc) return cuda_shared::handle_of(m);
+        cudaIpcMemHandle_t h;
+        const cudaError_t e = cudaIpcGetMemHandle(&h, m.at);
+        if (e != cudaSuccess) cudaGetLastError();
+        require_cuda(e, "exporting exchange memory");
+        static_assert(sizeof h <= sizeof(memory_handle::bytes));
+        memory_handle made;
+        std::memcpy(made.bytes, &h, sizeof h);
+        return made;
+    }
+    gpu_mapping open_memory(const memory_handle& m, handle_kind kind, std::size_t bytes) const {
+        if (kind != handle_kind::ipc) return cuda_shared::open(m, kind, bytes, current());
         cudaIpcMemHandle_t h;
         std::memcpy(&h, m.bytes, sizeof h);
         void* p = nullptr;
         const cudaError_t e = cudaIpcOpenMemHandle(&p, h, cudaIpcMemLazyEnablePeerAccess);
         if (e != cudaSuccess) cudaGetLastError();
         require_cuda(e, "mapping a peer's memory");
-        return static_cast<std::byte*>(p);
+        return {static_cast<std::byte*>(p), bytes, kind};
     }
-    void close_memory(std::byte* p) const { cudaIpcCloseMemHandle(p); }
+    void close_memory(gpu_mapping& m) const {
+        if (m.kind == handle_kind::ipc) cudaIpcCloseMemHandle(m.at);
+        else cuda_shared::drop(m);
+    }
+    void grant(std::byte* p, std::size_t bytes, int device) const { cuda_shared::grant(p, bytes, device); }
 
     stream_facts stream(void* s) const {
         stream_facts f;
@@ -215,22 +194,12 @@ public:
     }
 
 private:
-    // Only the driver knows contexts; its functions are found at run time, so that programs start without it.
-    template <class F>
-    static F driver_function(const char* name) {
-        void* f = nullptr;
-        cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-        if (cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found) != cudaSuccess) {
-            cudaGetLastError();
-            return nullptr;
-        }
-        return found == cudaDriverEntryPointSuccess ? reinterpret_cast<F>(f) : nullptr;
-    }
+    // Only the driver knows contexts.
     static bool is_of_another_context(const void* p) {
         using get_attribute = CUresult (*)(void*, CUpointer_attribute, CUdeviceptr);
         using get_current = CUresult (*)(CUcontext*);
-        static const auto attribute_of = driver_function<get_attribute>("cuPointerGetAttribute");
-        static const auto context_now = driver_function<get_current>("cuCtxGetCurrent");
+        static const auto attribute_of = cuda_driver_function<get_attribute>("cuPointerGetAttribute");
+        static const auto context_now = cuda_driver_function<get_current>("cuCtxGetCurrent");
         CUcontext of_memory = nullptr, now = nullptr;
         if (attribute_of == nullptr || context_now == nullptr) return false;
         const auto address = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(p));

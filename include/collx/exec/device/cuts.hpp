@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Where the chunks of one call lie in every rank's buffers, as plain numbers that travel with the kernel's arguments.
-// Three kinds, and a kernel is compiled for the one it needs: chunks of equal size, counts per rank, counts per pair of
-// ranks. Messages have the same size at both ends by construction. Knows no step and no element.
+// Four kinds, and a kernel is compiled for the one it needs: chunks of equal size, counts per rank, counts per pair of
+// ranks (in these three messages have the same size at both ends by construction), and what a rank knows of its own
+// messages alone. Knows no step and no element.
 #pragma once
 
 #include <cstddef>
@@ -82,6 +83,22 @@ struct pair_cuts {
         std::size_t most = 0;
         for (int r = 0; r < ranks; ++r)
             for (int c = 0; c < ranks; ++c) most = sizes[r][c] > most ? sizes[r][c] : most;
+        return most;
+    }
+};
+
+// What a rank knows of its own: chunk c has sizes[0][c] elements of its input, from at[0][c] on, and sizes[1][c] of its
+// output. Only for texts whose every message goes straight from a sender to a receiver: the two sizes must agree, and
+// both ends must cut pieces of one length that is given.
+struct own_cuts {
+    std::size_t sizes[2][max_ranks] = {}, at[2][max_ranks] = {};
+
+    COLLX_HD constexpr std::size_t size(bool is_out, int, int chunk) const { return sizes[is_out ? 1 : 0][chunk]; }
+    COLLX_HD constexpr std::size_t offset(bool is_out, int, int chunk) const { return at[is_out ? 1 : 0][chunk]; }
+    constexpr std::size_t largest(int, int chunks) const {
+        std::size_t most = 0;
+        for (const auto& side : sizes)
+            for (int c = 0; c < chunks; ++c) most = side[c] > most ? side[c] : most;
         return most;
     }
 };

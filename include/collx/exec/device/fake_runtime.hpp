@@ -25,6 +25,7 @@
 #include <collx/exec/device/executor.hpp>
 #include <collx/exec/device/twin_env.hpp>
 #include <collx/transport/gpu_runtime.hpp>
+#include <collx/transport/peer_file.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
@@ -59,6 +60,15 @@ public:
         const std::lock_guard lock(mutex_);
         return is_capturing_;
     }
+    // As if something had been put into the stream that cannot be captured.
+    void break_capture() {
+        const std::lock_guard lock(mutex_);
+        is_broken_ = is_capturing_;
+    }
+    bool is_broken() {
+        const std::lock_guard lock(mutex_);
+        return is_broken_;
+    }
     void begin_capture() {
         const std::lock_guard lock(mutex_);
         is_capturing_ = true;
@@ -66,7 +76,7 @@ public:
     }
     std::vector<std::function<void()>> end_capture() {
         const std::lock_guard lock(mutex_);
-        is_capturing_ = false;
+        is_capturing_ = is_broken_ = false;
         return std::move(captured_);
     }
 
@@ -91,7 +101,7 @@ private:
     std::condition_variable changed_;
     std::deque<std::function<void()>> queue_;
     std::vector<std::function<void()>> captured_;
-    bool is_capturing_ = false, is_busy_ = false, ends_ = false;
+    bool is_capturing_ = false, is_broken_ = false, is_busy_ = false, ends_ = false;
     std::thread worker_; // last: it uses the others
 };
 
@@ -106,6 +116,8 @@ public:
         int processors = 4;     // of each
         int first_uuid = 0;     // so that processes may see different devices, or the same ones
         bool cooperates = true; // see gpu_facts
+        unsigned handles = bit_of(handle_kind::ipc);
+        int fabric = 0; // which one: handles of another cannot be opened
         gpu_access (*access)(int from, int to) = [](int, int) { return gpu_access{true, true, 0}; };
     };
     fake_gpus() : fake_gpus(plan{}) {}
@@ -151,31 +163,31 @@ public:
             if (m.base <= at && at < m.base + m.bytes) return {m.place, m.device, m.is_foreign};
         return {};
     }
-    memory_handle handle_of(const void* p) {
-        if (refuses_handles.load()) fail(errc::unsupported, -1, -1, "", "exporting memory: operation not supported");
+    // A handle, by its kind: "/proc/PID/fd/FILE BYTES FABRIC", or the numbers of a file that is given away.
+    memory_handle handle_of(gpu_mapping& shown) {
+        const unsigned bit = bit_of(shown.kind);
+        if ((refuses_handles.load() & bit) != 0 || (plan_.handles & bit) == 0)
+            fail(errc::unsupported, -1, -1, "", "exporting memory: operation not supported");
         const std::lock_guard lock(mutex_);
-        for (const piece& m : memory_)
-            if (m.base == p) {
-                memory_handle h;
-                std::snprintf(reinterpret_cast<char*>(h.bytes), sizeof h.bytes, "/proc/%d/fd/%d %zu",
-                              static_cast<int>(::getpid()), m.fd, m.bytes);
-                return h;
+        for (const piece& m : memory_) {
+            if (m.base != shown.at) continue;
+            if (shown.kind == handle_kind::file) {
+                if (shown.file < 0) shown.file = ::fcntl(m.fd, F_DUPFD_CLOEXEC, 0);
+                return handle_of_file(shown.file);
             }
+            memory_handle h;
+            std::snprintf(reinterpret_cast<char*>(h.bytes), sizeof h.bytes, "/proc/%d/fd/%d %zu %d",
+                          static_cast<int>(::getpid()), m.fd, m.bytes, plan_.fabric);
+            return h;
+        }
         fail(errc::invalid_argument, -1, -1, "", "exporting memory: this is no allocation of a device");
     }
-    std::byte* open(const memory_handle& h) {
-        char path[48] = "";
-        std::size_t bytes = 0;
-        int pid = 0;
-        const char* text = reinterpret_cast<const char*>(h.bytes);
-        if (std::sscanf(text, "%47s %zu", path, &bytes) != 2 || std::sscanf(text, "/proc/%d/", &pid) != 1)
-            fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: invalid handle");
-        if (pid == ::getpid())
-            fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: the handle is of this process");
-        const int fd = ::open(path, O_RDWR | O_CLOEXEC);
-        void* p = fd < 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (fd >= 0) ::close(fd);
-        if (p == MAP_FAILED) fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: cannot open %s", path);
+    std::byte* open(const memory_handle& h, handle_kind kind, std::size_t bytes) {
+        if ((refuses_opening.load() & bit_of(kind)) != 0)
+            fail(errc::unsupported, -1, -1, "", "mapping a peer's memory: operation not permitted");
+        const descriptor fd = kind == handle_kind::file ? file_of(h) : file_named_by(h, kind);
+        void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+        if (p == MAP_FAILED) fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: invalid handle");
         const std::lock_guard lock(mutex_);
         opened_.push_back({static_cast<std::byte*>(p), bytes, -1, -1, memory_place::device, false});
         return static_cast<std::byte*>(p);
@@ -196,7 +208,9 @@ public:
     }
 
     // For tests.
-    std::atomic<bool> refuses_handles{false};
+    std::atomic<unsigned> refuses_handles{0}; // bits of kinds that cannot be exported
+    std::atomic<unsigned> refuses_opening{0};
+    std::atomic<int> granted{0}; // devices that were given access to memory of this process
     std::atomic<int> busy{0};    // multiprocessors that other kernels hold
     std::atomic<int> enabled{0}; // calls that enabled peer access
 
@@ -208,6 +222,21 @@ private:
         memory_place place;
         bool is_foreign;
     };
+    descriptor file_named_by(const memory_handle& h, handle_kind kind) const {
+        char path[48] = "";
+        std::size_t bytes = 0;
+        int pid = 0, fabric = 0;
+        const char* text = reinterpret_cast<const char*>(h.bytes);
+        if (std::sscanf(text, "%47s %zu %d", path, &bytes, &fabric) != 3 || std::sscanf(text, "/proc/%d/", &pid) != 1)
+            fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: invalid handle");
+        if (pid == ::getpid() && kind == handle_kind::ipc)
+            fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: the handle is of this process");
+        if (fabric != plan_.fabric && kind == handle_kind::fabric)
+            fail(errc::unsupported, -1, -1, "", "mapping a peer's memory: it is of another fabric");
+        descriptor fd(::open(path, O_RDWR | O_CLOEXEC));
+        if (!fd.is_open()) fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: cannot open %s", path);
+        return fd;
+    }
     static void drop(const piece& m) {
         ::munmap(m.base, m.bytes);
         if (m.fd >= 0) ::close(m.fd);
@@ -235,6 +264,7 @@ public:
         std::snprintf(f.bus_id, sizeof f.bus_id, "0000:%02x:00.0", static_cast<unsigned>(device) & 0xffu);
         f.uuid[0] = 0xfa'ce, f.uuid[1] = static_cast<std::uint64_t>(gpus_->what().first_uuid + device);
         f.processors = gpus_->what().processors, f.can_cooperate = gpus_->what().cooperates;
+        f.handles = gpus_->what().handles;
         return f;
     }
     gpu_access access(int from, int to) const { return gpus_->what().access(from, to); }
@@ -250,14 +280,25 @@ public:
     void free_host(std::byte* p) const { gpus_->free(p); }
     std::byte* mapped(std::byte* p) const { return p; }
     memory_facts memory(const void* p) const { return gpus_->find(p); }
-    memory_handle export_memory(std::byte* p) const { return gpus_->handle_of(p); }
-    std::byte* open_memory(const memory_handle& h) const { return gpus_->open(h); }
-    void close_memory(std::byte* p) const { gpus_->close(p); }
+    gpu_mapping allocate_shared(std::size_t bytes, handle_kind kind) const { return {allocate(bytes), bytes, kind}; }
+    void free_shared(gpu_mapping& m) const {
+        if (m.file >= 0) ::close(m.file);
+        gpus_->free(m.at);
+        m = {};
+    }
+    memory_handle export_memory(gpu_mapping& m) const { return gpus_->handle_of(m); }
+    gpu_mapping open_memory(const memory_handle& h, handle_kind kind, std::size_t bytes) const {
+        return {gpus_->open(h, kind, bytes), bytes, kind};
+    }
+    void close_memory(gpu_mapping& m) const { gpus_->close(m.at); }
+    void grant(std::byte*, std::size_t, int) const { gpus_->granted.fetch_add(1); }
 
     fake_stream& stream_of(void* s) const {
         return s == nullptr ? gpus_->default_stream(current()) : *static_cast<fake_stream*>(s);
     }
-    stream_facts stream(void* s) const { return {stream_of(s).device(), stream_of(s).is_capturing(), false}; }
+    stream_facts stream(void* s) const {
+        return {stream_of(s).device(), stream_of(s).is_capturing(), stream_of(s).is_broken()};
+    }
     void synchronize(void* s) const {
         if (stream_of(s).is_capturing())
             fail(errc::invalid_argument, -1, -1, "", "waiting for a stream: operation not permitted while capturing");

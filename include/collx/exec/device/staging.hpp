@@ -50,12 +50,30 @@ struct staging_range {
     }
 };
 
+// Runs of any length, one after the other in a staging buffer: parts of several ranks.
+struct staging_runs {
+    static constexpr unsigned most = 16;
+    unsigned count = 0;
+    std::size_t at[most] = {}, ends[most] = {}; // where run k begins in the user's buffer, and ends in the staging one
+
+    void add(std::size_t begin, std::size_t elems) {
+        ends[count] = size() + elems;
+        at[count++] = begin;
+    }
+    COLLX_HD std::size_t size() const { return count == 0 ? 0 : ends[count - 1]; }
+    COLLX_HD std::size_t index(std::size_t i) const {
+        unsigned k = 0;
+        while (i >= ends[k]) ++k;
+        return at[k] + (k == 0 ? i : i - ends[k - 1]);
+    }
+};
+
 // Copies a piece of `in` out. Host memory is reached over the bus: each element is written once, in order.
-template <class In>
+template <class In, class Wire = std::remove_cv_t<typename In::value_type>, class Range = staging_range>
 struct stage_out {
-    using value_type = std::remove_cv_t<typename In::value_type>;
+    using value_type = Wire;
     In in;
-    staging_range range;
+    Range range;
     staging_words* words;
     staging_counts* counts;
     std::byte* buffers; // staging_turns of them
@@ -68,7 +86,7 @@ struct stage_out {
         auto* to = reinterpret_cast<value_type*>(buffers + number % staging_turns * buffer_bytes);
         const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
         for (std::size_t i = static_cast<std::size_t>(lane) * env.threads() + env.index(); i < range.size(); i += step)
-            to[i] = detail::element(in, range.index(i));
+            to[i] = static_cast<Wire>(detail::element(in, range.index(i)));
         env.sync();
         if (env.index() != 0) return;
         counts[lane].staged = number + 1;
@@ -78,11 +96,11 @@ struct stage_out {
 };
 
 // Waits for the result of the oldest piece that has not been taken, and copies it in.
-template <class Out>
+template <class Out, class Range = staging_range>
 struct stage_in {
     using value_type = std::remove_cv_t<typename Out::value_type>;
     Out out;
-    staging_range range;
+    Range range;
     staging_words* words;
     staging_counts* counts;
     const std::byte* buffers;

@@ -133,6 +133,7 @@ private:
 class stream_wire {
 public:
     explicit stream_wire(const socket_calls& calls) : calls_(&calls) {}
+    const socket_calls& calls() const { return *calls_; }
     void begin(sole_ptr<sealed_socket> sealed) { sealed_ = static_cast<sole_ptr<sealed_socket>&&>(sealed); }
     ssize_t send(int fd, const msghdr& m) {
         if (sealed_) return sealed_->send(fd, m);
@@ -141,6 +142,16 @@ public:
     ssize_t receive(int fd, msghdr& m) {
         if (sealed_) return sealed_->receive(fd, m);
         return without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
+    }
+    // Whether there is something to receive: > 0 yes, 0 the end, -1 for what errno says.
+    ssize_t peek(int fd) {
+        if (has_unread()) return 1;
+        char c;
+        iovec part{&c, 1};
+        msghdr m{};
+        m.msg_iov = &part;
+        m.msg_iovlen = 1;
+        return without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT); });
     }
     bool flush(int fd) { return !sealed_ || sealed_->flush(fd); }
     bool has_pending() const { return sealed_ && sealed_->has_pending(); }

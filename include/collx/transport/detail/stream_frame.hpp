@@ -19,7 +19,7 @@ namespace detail {
 // strangers and port scans away, not somebody who listens; in a job with a key the nonce begins a proof
 // (core/authentication.hpp).
 struct stream_hello {
-    static constexpr std::uint64_t magic_value = 0x3272'6565'7058'4c43; // "CLXpeer2"
+    static constexpr std::uint64_t magic_value = 0x3372'6565'7058'4c43; // "CLXpeer3"
     static constexpr std::size_t token_bytes = 32;
     // higher: from the rank with the higher number; frames follow at once. lower: frames follow after a welcome.
     enum class side : std::uint32_t { higher = 1, lower = 2 };
@@ -29,6 +29,8 @@ struct stream_hello {
     std::uint64_t slot_bytes = 0;
     std::uint64_t communicator = 0;
     std::int32_t from = 0, to = 0; // ranks of the communicator
+    // Which lane of this pair's it is, and of a lane that does not lead, how often the sender has tried to make it.
+    std::uint32_t lane = 0, attempt = 0;
     char token[token_bytes] = {};
     std::uint64_t protected_by = 0; // a protection; the same on both sides
     unsigned char nonce[32] = {};   // none: zero
@@ -44,7 +46,7 @@ struct stream_hello {
         return different == 0 && magic == magic_value && (from_side == side::higher || from_side == side::lower);
     }
 };
-static_assert(sizeof(stream_hello) == 112);
+static_assert(sizeof(stream_hello) == 120);
 
 struct stream_frame {
     enum class kind : std::uint8_t {
@@ -54,6 +56,8 @@ struct stream_frame {
         waiting,     // bytes: the rank that the sender waits for in the end, + 1
         welcome,     // answer to the hello of a lower rank
         bye,         // the sender has left the communicator and sends nothing more
+        striped,     // a message of which a part follows here and one on every other lane (stream_lanes.hpp)
+        lane,        // bytes, tag: this lane has come here at that attempt; lane 0: please make the others
         // Said by the door and never on a stream:
         answer, // an auth_answer follows
         accepted,
@@ -75,7 +79,8 @@ struct stream_entry {
     std::size_t payload_bytes;
     std::size_t head_bytes;
     bool is_message;
-    bool is_lent = false; // the payload is the user's memory
+    bool is_lent = false;      // the payload is the user's memory
+    std::uint64_t striped = 0; // of the message: its number among those whose parts go over all lanes; 0: none of them
     std::size_t bytes() const { return head_bytes + payload_bytes; }
 };
 // One port, this way and that.

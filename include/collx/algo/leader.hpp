@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// All-to-all through one rank of each node, its leader: everything that goes from one node to another travels as one
+// message. For short parts, where a message between nodes costs more than moving the data twice inside.
+//
+//   2 nodes of 3      up: ranks 1 and 2 hand rank 0 what they have for ranks 3 to 5
+//     node 0: 0 1 2   across: rank 0 sends rank 3 all nine parts, for rank 3, then rank 4, then rank 5
+//     node 1: 3 4 5   down: rank 3 hands ranks 4 and 5 theirs; parts that stay inside a node go directly
+//
+// aggregated.hpp shares the way out among the ranks of a node instead.
+#pragma once
+
+#include <collx/algo/pairwise.hpp>
+#include <collx/sched/collective.hpp>
+#include <collx/sched/executor.hpp>
+#include <collx/sched/node_map.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace algo {
+
+// Who leads, and where a leader keeps what passes through it: G chunks for each of the m ranks elsewhere on the way out
+// (those for one rank together), then the m chunks of each of its G ranks on the way in.
+class led_node {
+public:
+    COLLX_HD constexpr led_node(const node_view& nodes, int r, int n)
+        : at_(nodes.over(n)), ranks_(n), node_(at_.node_of(r)), local_(at_.local_of(r)), size_(at_.size(node_)) {}
+    COLLX_HD constexpr int local() const { return local_; }
+    COLLX_HD constexpr int size() const { return size_; }
+    COLLX_HD constexpr int peer(int local) const { return at_.rank_of(node_, local); }
+    COLLX_HD constexpr int outside() const { return ranks_ - size_; }
+    COLLX_HD constexpr int others() const { return at_.nodes() - 1; }
+    // The k-th node after this one, and who leads it.
+    COLLX_HD constexpr int next(int k) const { return (node_ + k) % at_.nodes(); }
+    COLLX_HD constexpr int leader_of(int node) const { return at_.rank_of(node, 0); }
+
+    // In a buffer: the ranks of another node; all ranks elsewhere, node after node from the next one on.
+    COLLX_HD constexpr chunk_set ranks_of(int node) const {
+        return chunk_set(at_.first(node), at_.size(node)).in_order(at_.by_node());
+    }
+    COLLX_HD constexpr chunk_set all_outside() const {
+        return chunk_set((at_.first(node_) + size_) % ranks_, outside()).in_order(at_.by_node());
+    }
+    // In the leader's scratch.
+    COLLX_HD constexpr chunk_set handed_up_by(int local) const { return way(0, local, outside(), 1, size_); }
+    COLLX_HD constexpr chunk_set meant_for(int node) const {
+        const int count = size_ * at_.size(node);
+        return way(0, size_ * before(node), count, count, count);
+    }
+    COLLX_HD constexpr chunk_set come_from(int node) const {
+        return way(1, before(node), size_ * at_.size(node), at_.size(node), outside());
+    }
+    COLLX_HD constexpr chunk_set handed_down_to(int local) const {
+        return way(1, local * outside(), outside(), outside(), outside());
+    }
+    static constexpr int chunks_kept(const node_view& nodes, int n) {
+        const node_view at = nodes.over(n);
+        int most = 0;
+        for (int k = 0; k < at.nodes(); ++k) {
+            const int g = at.size(k), kept = g > 1 ? 2 * g * (n - g) : 0;
+            most = kept > most ? kept : most;
+        }
+        return most;
+    }
+
+private:
+    // Ranks elsewhere that come before those of a node.
+    COLLX_HD constexpr int before(int node) const {
+        return (at_.first(node) - at_.first(node_) - size_ + 2 * ranks_) % ranks_;
+    }
+    COLLX_HD constexpr chunk_set way(int in, int first, int count, int run, int period) const {
+        chunk_set c(first, count, run, period);
+        c.size = size_ * outside();
+        c.base = in * c.size;
+        return c;
+    }
+    node_view at_;
+    int ranks_, node_, local_, size_;
+};
+
+// The counts that a leader needs where each rank knows only its own: what its ranks have for each rank elsewhere, or
+// what they expect. The input is a rank's counts by destination, or by source; scratch has them where leader_all_to_all
+// keeps the elements.
+// Cost: G - 1 messages inside the node, none between nodes.
+struct leader_counts {
+    static constexpr collective op = collective::send_recv; // promises nothing by itself: a test compares the places
+    static constexpr const char* name = "leader_counts";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    COLLX_HD static constexpr int chunks(int n) { return n; }
+    node_view nodes{};
+    bool expected = false;
+
+    constexpr bool fits(int n) const { return nodes.fits(n); }
+    constexpr std::uint64_t parameter_bits() const { return nodes.hash() ^ (expected ? 1u : 0u); }
+    constexpr int tmp_chunks(int n) const { return led_node::chunks_kept(nodes, n); }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        const led_node at(nodes, r, n);
+        if (at.others() == 0 || at.size() == 1) return;
+        if (at.local() > 0) return ex.template step<send>(to(at.peer(0)), in(at.all_outside()));
+        const auto kept = [&](int i) { return tmp(expected ? at.handed_down_to(i) : at.handed_up_by(i)); };
+        ex.template step<copy>(in(at.all_outside()), kept(0));
+        for (int i = 1; i < at.size(); ++i) ex.template step<recv | copy>(from(at.peer(i)), kept(i));
+    }
+};
+
+// Shape: n chunks; chunk d of the input goes to rank d. Not in place. Strand 0 sends up, sends inside and,
+// at a leader, passes down what comes from outside; strand 1 collects, sends across and receives inside. Chunks may
+// differ in size if leaders are told the counts: that is what counts() and expected_counts() are for. Cost, N nodes of
+// G ranks: N - 1 messages of G^2 chunks between nodes per leader, N(N - 1) in all; inside, G + 1 messages per rank, of
+// which one up and one down of n - G chunks. Scratch 2 G(n - G) chunks at leaders; slots >= 1.
+struct leader_all_to_all {
+    static constexpr collective op = collective::all_to_all;
+    static constexpr const char* name = "leader";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    COLLX_HD static constexpr int chunks(int n) { return n; }
+    node_view nodes{};
+    // Parts of an all_to_all_v that are longer go from rank to rank afterwards; both ends know which. 0: none do.
+    int most_bytes = 0;
+
+    constexpr bool fits(int n) const { return nodes.fits(n); }
+    constexpr std::uint64_t parameter_bits() const {
+        return nodes.hash() ^ static_cast<std::uint64_t>(most_bytes) * 0x9e37'79b9'7f4a'7c15;
+    }
+    constexpr leader_counts counts() const { return {nodes}; }
+    constexpr leader_counts expected_counts() const { return {nodes, true}; }
+    constexpr pairwise_all_to_all directly() const { return {}; }
+    constexpr int messages_between(int n) const {
+        const int all = nodes.over(n).nodes();
+        return all * (all - 1);
+    }
+    constexpr int tmp_chunks(int n) const { return led_node::chunks_kept(nodes, n); }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        const led_node at(nodes, r, n);
+        const int i = at.local(), g = at.size();
+        const bool crosses = at.others() > 0, leads = crosses && i == 0 && g > 1, follows = crosses && i > 0;
+        if (ex.strand(0)) {
+            if (follows) ex.template step<send>(to(at.peer(0)), in(at.all_outside()));
+            for (int d = 1; d < g; ++d) {
+                const int peer = at.peer((i + d) % g);
+                ex.template step<send>(to(peer), in(peer));
+            }
+            if (leads) pass_down(ex, at);
+        }
+        if (ex.strand(1)) {
+            if (leads) collect(ex, at);
+            ex.template step<copy>(in(r), out(r));
+            if (crosses && g == 1) exchange(ex, at);
+            for (int d = 1; d < g; ++d) {
+                const int peer = at.peer((i + g - d) % g);
+                ex.template step<recv | copy>(from(peer), out(peer));
+            }
+            if (follows) ex.template step<recv | copy>(from(at.peer(0)), out(at.all_outside()));
+        }
+    }
+
+private:
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD static constexpr void collect(Ex& ex, const led_node& at) {
+        ex.template step<copy>(in(at.all_outside()), tmp(at.handed_up_by(0)));
+        for (int i = 1; i < at.size(); ++i) ex.template step<recv | copy>(from(at.peer(i)), tmp(at.handed_up_by(i)));
+        for (int k = 1; k <= at.others(); ++k)
+            ex.template step<send>(to(at.leader_of(at.next(k))), tmp(at.meant_for(at.next(k))));
+    }
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD static constexpr void pass_down(Ex& ex, const led_node& at) {
+        for (int k = at.others(); k > 0; --k)
+            ex.template step<recv | copy>(from(at.leader_of(at.next(k))), tmp(at.come_from(at.next(k))));
+        for (int i = 1; i < at.size(); ++i) ex.template step<send>(to(at.peer(i)), tmp(at.handed_down_to(i)));
+        ex.template step<copy>(tmp(at.handed_down_to(0)), out(at.all_outside()));
+    }
+    // A single rank leads itself.
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD static constexpr void exchange(Ex& ex, const led_node& at) {
+        for (int k = 1; k <= at.others(); ++k)
+            ex.template step<send>(to(at.leader_of(at.next(k))), in(at.ranks_of(at.next(k))));
+        for (int k = at.others(); k > 0; --k)
+            ex.template step<recv | copy>(from(at.leader_of(at.next(k))), out(at.ranks_of(at.next(k))));
+    }
+};
+
+} // namespace algo
+COLLX_END_NAMESPACE

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Names of hosts, which may stand for addresses where ranks meet: the system's resolver is asked until it knows the
+// name, and all ranks choose alike among what it says. A host that knows its own name as a loopback address (127.0.1.1
+// in /etc/hosts is Debian's way) means its own address by it, for so do the others.
+#pragma once
+
+#include <netdb.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <collx/bootstrap/description.hpp>
+#include <collx/bootstrap/detail/tcp_frame.hpp>
+#include <collx/bootstrap/local_address.hpp>
+#include <collx/bootstrap/protection.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+struct name_answer {
+    std::vector<std::string> addresses; // in numbers
+    int error = 0;                      // EAI_...
+};
+using name_resolver = name_answer (*)(const std::string&);
+
+// The system's. Cost: as long as its resolver takes; 10 s where a name server is silent and nobody has set it
+// otherwise.
+[[gnu::cold]] inline name_answer ask_system(const std::string& name) {
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    name_answer a;
+    a.error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
+    for (const addrinfo* i = a.error == 0 ? found : nullptr; i != nullptr; i = i->ai_next) {
+        const std::string text = text_of(i->ai_addr);
+        if (!text.empty()) a.addresses.push_back(text);
+    }
+    if (a.error == 0) ::freeaddrinfo(found);
+    return a;
+}
+
+inline bool is_number(const std::string& host) {
+    return host.find(':') != std::string::npos || host.find_first_not_of("0123456789.") == std::string::npos;
+}
+inline bool is_outward(const std::string& address) {
+    return address.compare(0, 5, "fe80:") != 0 && !is_loopback(numeric_address(address, 0));
+}
+
+// IPv4 before IPv6, then the lowest text: resolvers sort as they like.
+[[gnu::cold]] inline std::string choose_named(const std::string& name, std::vector<std::string> all,
+                                              const std::vector<interface_address>& here) {
+    std::sort(all.begin(), all.end(), [](const std::string& a, const std::string& b) {
+        const bool a6 = a.find(':') != std::string::npos, b6 = b.find(':') != std::string::npos;
+        return a6 != b6 ? b6 : a < b;
+    });
+    for (const std::string& a : all)
+        if (is_outward(a)) return a;
+    if (all.empty() || name == "localhost") return all.empty() ? std::string() : all[0];
+    std::string own;
+    for (const bool v6 : {false, true})
+        for (const auto& i : here) {
+            if (!i.is_up || (i.address.find(':') != std::string::npos) != v6 || !is_outward(i.address)) continue;
+            if (!own.empty() && (own.find(':') != std::string::npos) == v6)
+                fail(errc::environment, -1, -1, "write the one at which the other hosts reach this one",
+                     "'%.80s' is %.40s on this host, which has several addresses: %.300s", name.c_str(), all[0].c_str(),
+                     list_of(here).c_str());
+            if (own.empty()) own = i.address;
+        }
+    return own.empty() ? all[0] : own;
+}
+
+} // namespace detail
+
+// The address of a host, in numbers; what is in numbers stays as it is. Asks again until the deadline, as a name may be
+// known only when its host is there. Errors: environment when nobody knows the name, or when it says too little.
+[[gnu::cold]] inline std::string look_up(const std::string& host, const deadline& until,
+                                         detail::name_resolver resolver = detail::ask_system) {
+    if (detail::is_number(host)) return host;
+    for (detail::retry_pause pause(500'000'000);;) {
+        const detail::name_answer a = resolver(host);
+        if (!a.addresses.empty()) return detail::choose_named(host, a.addresses, detail::interface_addresses());
+        if (pause.sleep(until)) continue;
+        fail(errc::environment, -1, -1, "write an address in numbers, or a name that this host can look up",
+             "no address is known for '%.80s': %s", host.c_str(), a.error != 0 ? ::gai_strerror(a.error) : "no answer");
+    }
+}
+
+// tcp:NAME:PORT becomes tcp:ADDRESS:PORT.
+[[gnu::cold]] inline void look_up_store(job_description& d, const deadline& until) {
+    const std::string host = detail::address_of_store(d.store);
+    if (!host.empty() && d.size > 1 && d.job.empty())
+        d.store = detail::joined({"tcp:", look_up(host, until), d.store.substr(4 + host.size())});
+}
+
+COLLX_END_NAMESPACE

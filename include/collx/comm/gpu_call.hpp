@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One call on device memory, before anybody knows by which way it goes: its communicator, options, stream and shape.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <collx/comm/device_call.hpp>
+#include <collx/comm/gpu_group.hpp>
+#include <collx/comm/layouts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+inline std::int64_t timeout_of(communicator& c, const device_call_options& o) {
+    return o.timeout.count() > 0 ? o.timeout.count() : c.internals().settings.timeout_ns;
+}
+
+// A call whose stream and device are right.
+template <class Runtime, class Comm>
+struct device_started {
+    using runtime = Runtime;
+    using group = gpu_group<Runtime>;
+    using policies = std::remove_cvref_t<decltype(policies_of(std::declval<Comm&>()))>;
+
+    device_started(Comm& x, const device_call_options& opts, bool is_collective = true)
+        : comm(x), c(base_of(x)), o(opts), g(group::of(c, runtime_of<policies>::make(policies_of(x)), opts.stream)),
+          stream(g.begin(c, opts, is_collective)) {}
+    communicator_core& core() const { return c.internals(); }
+    std::int64_t timeout_ns() const { return timeout_of(c, o); }
+    void end() const { g.end(o, stream); }
+
+    Comm& comm;
+    communicator& c;
+    const device_call_options& o;
+    group& g;
+    device::stream_facts stream;
+};
+
+// How many elements, and how a rank's buffers fall into parts.
+struct device_shape {
+    std::size_t in = 0, out = 0; // elements of the views
+    std::size_t count = 0;       // of one part, or of all where there are no parts
+    bool in_parts = false, out_parts = false;
+    std::size_t in_at = 0, out_at = 0; // where this rank's only part lies, in place
+    bool in_packed = false, out_packed = false;
+};
+
+template <collective C>
+device_shape device_shape_of(communicator_core& c, std::size_t in, std::size_t out, bool is_in_place) {
+    const auto n = static_cast<std::size_t>(c.net.size()), me = static_cast<std::size_t>(c.net.rank());
+    device_shape s{.in = in, .out = out, .count = in};
+    if constexpr (C == collective::all_gather) {
+        s.count = is_in_place ? part_of(c, out) : in;
+        require_size(c, "output", out, s.count * n);
+        s.out_parts = true, s.in_packed = !is_in_place, s.in_at = is_in_place ? me * s.count : 0;
+    } else if constexpr (C == collective::reduce_scatter) {
+        s.count = part_of(c, in);
+        if (!is_in_place) require_size(c, "output", out, s.count);
+        s.in_parts = true, s.out_packed = !is_in_place, s.out_at = is_in_place ? me * s.count : 0;
+    } else if constexpr (C == collective::all_to_all) {
+        s.count = part_of(c, in);
+        require_size(c, "output", out, in);
+        s.in_parts = s.out_parts = true;
+    } else if constexpr (C != collective::reduce) {
+        require_size(c, "output", out, in);
+    }
+    return s;
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Parts of any size on device memory, each straight from one rank to another, of which every rank needs to know its own
+// only: gather, scatter, the v-variants that move, messages. Where kernels reach every peer it is one text for all of
+// them, pairwise_all_to_all, in which most parts may be empty; by way of the host pieces travel as messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <collx/algo/pairwise.hpp>
+#include <collx/comm/all_to_all.hpp>
+#include <collx/comm/gpu_by_kernel.hpp>
+#include <collx/comm/gpu_staging.hpp>
+#include <collx/comm/send_recv.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// What goes from here to rank k, and what comes from it: sizes and places, in elements. The tables stay the caller's.
+struct exchange_parts {
+    const count_table& sent;
+    const count_table& received;
+    // Pieces are cut alike at both ends of every part, so by what all ranks know: how many parts may share a buffer.
+    std::size_t parts = 1;
+};
+
+// One piece by way of the host: where parts lie in the staging buffers.
+struct staged_exchange {
+    struct part {
+        int peer;
+        std::size_t at, bytes, all_elems; // all: of the whole part, not of this piece
+    };
+    std::vector<part> sent, received;
+    bool is_first = false;
+    std::chrono::nanoseconds timeout{0};
+};
+
+// Both ends say how long a part is before its first piece: else one that is longer by whole pieces would be found out
+// by whatever comes next.
+inline void announce_parts(communicator& c, const staged_exchange& x) {
+    std::vector<std::size_t> announced(x.received.size());
+    std::vector<work<void>> under_way;
+    const call_options o{.timeout = x.timeout};
+    for (std::size_t i = 0; i < x.received.size(); ++i)
+        if (x.received[i].peer != c.rank())
+            under_way.push_back(async::recv(c, contiguous_view<std::size_t>(&announced[i], 1), x.received[i].peer, o));
+    for (const auto& p : x.sent)
+        if (p.peer != c.rank())
+            under_way.push_back(async::send(c, contiguous_view<const std::size_t>(&p.all_elems, 1), p.peer, o));
+    for (auto& w : under_way) w.wait();
+    for (std::size_t i = 0; i < x.received.size(); ++i)
+        if (x.received[i].peer != c.rank() && announced[i] != x.received[i].all_elems)
+            fail_for_counts(c.internals(), x.received[i].peer, announced[i], x.received[i].all_elems);
+}
+inline void carry_out(communicator& c, const staged_exchange& x, const std::byte* in, std::byte* out) {
+    if (x.is_first) announce_parts(c, x);
+    std::vector<work<void>> under_way;
+    const call_options o{.timeout = x.timeout};
+    for (const auto& p : x.received)
+        if (p.peer != c.rank())
+            under_way.push_back(async::recv(c, contiguous_view<std::byte>(out + p.at, p.bytes), p.peer, o));
+    for (const auto& p : x.sent) {
+        if (p.peer != c.rank()) {
+            under_way.push_back(async::send(c, contiguous_view<const std::byte>(in + p.at, p.bytes), p.peer, o));
+            continue;
+        }
+        for (const auto& mine : x.received)
+            if (mine.peer == p.peer) std::memcpy(out + mine.at, in + p.at, p.bytes < mine.bytes ? p.bytes : mine.bytes);
+    }
+    for (auto& w : under_way) w.wait();
+}
+
+template <class T>
+inline constexpr std::size_t unit_bytes_v = sizeof(T) % 8 == 0 && alignof(T) % 8 == 0   ? 8
+                                            : sizeof(T) % 4 == 0 && alignof(T) % 4 == 0 ? 4
+                                            : sizeof(T) % 2 == 0 && alignof(T) % 2 == 0 ? 2
+                                                                                        : 1;
+template <std::size_t Bytes>
+using unit_of = std::conditional_t<
+    Bytes == 8, std::uint64_t,
+    std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
+
+struct device_exchange {
+    // The view of a rank that sends or receives nothing is not looked at.
+    template <class Call, class In, class Out>
+    static void run(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+        if (call.g.is_direct()) over_links(call, in, out, x);
+        else over_host(call, in, out, x);
+    }
+
+private:
+    // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels;
+    // bytes in fours where nothing begins or ends between.
+    template <class Call, class In, class Out>
+    static void over_links(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+        using T = element_of<Out>;
+        device::own_cuts cuts;
+        for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k) {
+            cuts.sizes[0][k] = x.sent.sizes()[k], cuts.at[0][k] = x.sent.offsets()[k];
+            cuts.sizes[1][k] = x.received.sizes()[k], cuts.at[1][k] = x.received.offsets()[k];
+        }
+        if constexpr (In::is_contiguous && Out::is_contiguous && std::is_same_v<element_of<In>, T>) {
+            const auto* from = reinterpret_cast<const std::byte*>(in.data());
+            auto* to = reinterpret_cast<std::byte*>(const_cast<T*>(static_cast<const T*>(out.data())));
+            constexpr std::size_t unit = unit_bytes_v<T>;
+            if constexpr (unit == 1)
+                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4));
+            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1));
+        } else {
+            launch(call, in, out, cuts);
+        }
+    }
+    static bool is_words(const std::byte* from, const std::byte* to, const device::own_cuts& cuts) {
+        std::size_t bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+        for (int side = 0; side < 2; ++side)
+            for (int k = 0; k < device::max_ranks; ++k) bits |= cuts.sizes[side][k] | cuts.at[side][k];
+        return bits % 4 == 0;
+    }
+    static device::own_cuts scaled(device::own_cuts cuts, std::size_t times, std::size_t by) {
+        for (int side = 0; side < 2; ++side)
+            for (int k = 0; k < device::max_ranks; ++k)
+                cuts.sizes[side][k] = cuts.sizes[side][k] * times / by,
+                cuts.at[side][k] = cuts.at[side][k] * times / by;
+        return cuts;
+    }
+    template <std::size_t Bytes, class Call>
+    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts) {
+        using unit = unit_of<Bytes>;
+        launch(call, device_view<const unit>(reinterpret_cast<const unit*>(from), 0),
+               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts);
+    }
+    template <class Call, class In, class Out>
+    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts) {
+        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts>;
+        // Of a length that does not depend on the counts.
+        const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
+        by_kernel::launch<types>(
+            device::simple_protocol{}, algo::pairwise_all_to_all{}, call, in, out, device::move_only{},
+            [&](int) { return cuts; }, wanted != 0 && wanted < slot ? wanted : slot);
+    }
+
+    // ------------------------------------------------------------------------------------------ by way of the host
+    // Peers in groups that fit a kernel's arguments, by distance, so that both ends come to a pair at the same place.
+    template <class Call, class In, class Out>
+    static void over_host(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+        using wire = element_of<Out>;
+        const int n = call.g.size(), me = call.g.rank();
+        constexpr int most = static_cast<int>(device::staging_runs::most);
+        staged_pieces<typename Call::runtime> pieces(call.g, call.o.stream, call.stream.is_capturing,
+                                                     call.timeout_ns());
+        const std::size_t parts = x.parts < device::staging_runs::most ? x.parts : device::staging_runs::most;
+        const std::size_t room = pieces.room(parts * sizeof(wire));
+        device::staging_runs last;
+        bool is_open = false;
+        for (int first = 0; first < n; first += most) {
+            const int end = first + most < n ? first + most : n;
+            for (std::size_t k = 0;; ++k) {
+                device::staging_runs from, to;
+                staged_exchange step;
+                step.is_first = k == 0, step.timeout = call.o.timeout;
+                for (int i = first; i < end; ++i) {
+                    add(from, step.sent, x.sent, (me + i) % n, k, room, sizeof(wire));
+                    add(to, step.received, x.received, (me + n - i) % n, k, room, sizeof(wire));
+                }
+                if (step.sent.empty() && step.received.empty()) break;
+                pieces.template put<wire>(
+                    in, from, [step = std::move(step)](communicator& side, const std::byte* sent, std::byte* received) {
+                        carry_out(side, step, sent, received);
+                    });
+                if (is_open) pieces.take(out, last);
+                last = to, is_open = true;
+            }
+        }
+        if (is_open) pieces.take(out, last);
+    }
+    static void add(device::staging_runs& runs, std::vector<staged_exchange::part>& parts, const count_table& t,
+                    int peer, std::size_t k, std::size_t room, std::size_t elem_bytes) {
+        const std::size_t all = t.sizes()[peer], done = k * room;
+        if (done >= all) return;
+        const std::size_t count = all - done < room ? all - done : room;
+        parts.push_back({peer, runs.size() * elem_bytes, count * elem_bytes, all});
+        runs.add(t.offsets()[peer] + done, count);
+    }
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

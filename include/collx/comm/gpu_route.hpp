@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which way calls on device memory take, agreed on by all ranks: exchange memory on each rank's device, shown by the
+// kind of handle that reaches furthest and mapped by every peer, or by way of the host where some pair has no such way.
+// Knows no kernel and no proxy.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/comm/communicator.hpp>
+#include <collx/exec/device/control.hpp>
+#include <collx/transport/gpu_links.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// The same on all ranks.
+struct device_settings {
+    bool by_host = false; // stage through pinned memory even where kernels can reach every peer
+    int lanes = 32;       // blocks of a kernel; fewer where a device has fewer multiprocessors
+    std::uint32_t slot_bytes = 32768, stage_bytes = 65536, packet_bytes = 16384; // see device::exchange_shape
+    std::size_t staging_bytes = std::size_t{4} << 20;                            // of one piece by way of the host
+    int staging_lanes = 8;                                                       // blocks that copy such a piece
+    // Kernels of two launches on one device may wait for each other for ever, so such ranks go by way of the host. For
+    // tests of the other way on a machine with one device: the deadline of a wait then ends what hangs.
+    bool shares_device = false;
+};
+
+namespace detail {
+
+// Every rank does it, and goes on only if all could.
+template <class F>
+void together(communicator_core& c, const char* what, F&& f) {
+    std::exception_ptr mine;
+    std::int32_t code = -1;
+    try {
+        f();
+    } catch (const error& e) {
+        mine = std::current_exception(), code = static_cast<std::int32_t>(e.code());
+    } catch (...) {
+        mine = std::current_exception(), code = static_cast<std::int32_t>(errc::resource);
+    }
+    int first = -1;
+    errc its{};
+    c.exchange(&code, sizeof code, [&](int r, const std::byte* line) {
+        std::int32_t x = -1;
+        std::memcpy(&x, line, sizeof x);
+        if (x >= 0 && first < 0) first = r, its = static_cast<errc>(x);
+    });
+    if (mine) std::rethrow_exception(mine);
+    if (first >= 0) fail(its, c.net.rank(), first, "see what that rank says", "rank %d could not %s", first, what);
+}
+
+template <device::GpuRuntime Runtime>
+class gpu_route {
+public:
+    gpu_route(const Runtime& r, communicator& side) : runtime_(r), side_(side), links_(r) {}
+    gpu_route(const gpu_route&) = delete;
+
+    // Collective. Returns the lanes that all devices have room for. bytes: of the exchange memory.
+    int choose(const device_settings& s, std::size_t bytes) {
+        settings_ = s, bytes_ = bytes;
+        const std::vector<device::gpu_card> cards = show(links_.card());
+        int lanes = agree_on_settings(cards);
+        if (settings_.by_host) return lanes;
+        for (int k = device::handle_kinds - 1; k >= 0 && !is_direct_; --k) {
+            const auto kind = static_cast<device::handle_kind>(k);
+            if (is_possible(kind, cards)) is_direct_ = attempt(kind);
+        }
+        return lanes;
+    }
+    bool is_direct() const { return is_direct_; }
+    const std::vector<typename device::gpu_links<Runtime>::peer>& peers() const { return links_.peers(); }
+
+    // Which way calls take, and why not the shorter one.
+    std::string text() const {
+        if (!is_direct_) {
+            const std::string text = "staged through the host";
+            if (settings_.by_host) return text + ": device_settings::by_host";
+            return text + ": rank " + std::to_string(obstacle_rank_) + " cannot reach rank " +
+                   std::to_string(obstacle_peer_) + ": " + device::name_of(obstacle_) + found_out();
+        }
+        if (side_.size() == 1) return "a kernel on this device";
+        std::string text = "kernels over";
+        bool maps = false;
+        for (const auto w : {device::gpu_way::nvlink, device::gpu_way::pcie}) {
+            bool has = false;
+            for (const auto& p : links_.peers()) has = has || p.way == w, maps = maps || p.opened.at != nullptr;
+            if (has) text += std::string(" ") + device::name_of(w);
+        }
+        return maps ? text + ", memory by " + device::name_of(memory_.kind) + found_out() : text;
+    }
+
+    // Unmaps, and frees this rank's memory where no peer may use it any more.
+    void close(bool may_free) {
+        links_.close();
+        close_file();
+        if (memory_.at != nullptr && may_free) runtime_.free_shared(memory_);
+        memory_ = {};
+    }
+    void abandon() {
+        links_.abandon();
+        close_file();
+        memory_ = {};
+    }
+
+private:
+    communicator_core& core() { return side_.internals(); }
+    std::vector<device::gpu_card> show(const device::gpu_card& mine) {
+        std::vector<device::gpu_card> cards(static_cast<std::size_t>(side_.size()));
+        core().exchange(&mine, sizeof mine, [&](int q, const std::byte* line) {
+            std::memcpy(static_cast<void*>(&cards[static_cast<std::size_t>(q)]), line, sizeof mine);
+        });
+        return cards;
+    }
+
+    int agree_on_settings(const std::vector<device::gpu_card>& cards) {
+        const std::uint64_t mine = hash_of(settings_);
+        int lanes = settings_.lanes, odd = -1;
+        core().exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
+            if (std::memcmp(line, &mine, sizeof mine) != 0 && odd < 0) odd = r;
+        });
+        if (odd >= 0)
+            fail(errc::mismatch, side_.rank(), odd, "give all ranks the same device_settings",
+                 "rank %d has other device settings", odd);
+        for (const auto& c : cards) lanes = c.processors < lanes ? c.processors : lanes;
+        return lanes < 1 ? 1 : lanes;
+    }
+    static std::uint64_t hash_of(const device_settings& s) {
+        const std::uint64_t words[] = {s.by_host,       static_cast<std::uint64_t>(s.lanes),
+                                       s.slot_bytes,    s.stage_bytes,
+                                       s.packet_bytes,  s.staging_bytes,
+                                       s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
+        return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);
+    }
+
+    // By what all ranks know, so that they try the same kinds. CUDA IPC, or no handle at all, is the last.
+    bool is_possible(device::handle_kind kind, const std::vector<device::gpu_card>& cards) {
+        if (kind == device::handle_kind::ipc) return true;
+        const bool is_one_host = core().net.is_one_host();
+        bool is_one_process = is_one_host;
+        int without = -1;
+        for (std::size_t r = 0; r < cards.size(); ++r) {
+            is_one_process = is_one_process && cards[r].process == cards[0].process;
+            if ((cards[r].offers & bit_of(kind)) == 0 && without < 0) without = static_cast<int>(r);
+        }
+        if (is_one_process || (kind == device::handle_kind::file && !is_one_host)) return false;
+        if (without >= 0) note(kind, "the driver of rank " + std::to_string(without) + " offers none");
+        return without < 0;
+    }
+
+    struct finding {
+        std::int32_t peer;
+        device::gpu_obstacle why;
+    };
+    // Makes memory of this kind and maps the peers'. Direct only if every rank's kernels reach every peer.
+    bool attempt(device::handle_kind kind) {
+        const bool is_last = kind == device::handle_kind::ipc;
+        const auto make = [&] { memory_ = runtime_.allocate_shared(bytes_, kind); };
+        if (is_last) {
+            together(core(), "allocate exchange memory", make);
+        } else {
+            try {
+                make();
+            } catch (const error&) { // its card has no handle
+            }
+        }
+        const std::vector<device::gpu_card> cards = show(links_.card(memory_));
+        std::vector<bool> is_here;
+        for (int r = 0; r < side_.size(); ++r)
+            is_here.push_back(core().home->place(core().members[static_cast<std::size_t>(r)]) >= 0);
+        links_.open(side_.rank(), cards, is_here, device::max_ranks, settings_.shares_device);
+        finding mine{links_.first_unreachable(), device::gpu_obstacle::none};
+        if (mine.peer >= 0) mine.why = links_.peers()[static_cast<std::size_t>(mine.peer)].why;
+        bool all = true;
+        core().exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
+            finding f;
+            std::memcpy(&f, line, sizeof f);
+            if (f.peer < 0 || !all) return;
+            all = false, obstacle_ = f.why, obstacle_rank_ = r, obstacle_peer_ = f.peer;
+        });
+        close_file(); // all have opened it
+        if (all) return true;
+        if (!is_last)
+            note(kind, "rank " + std::to_string(obstacle_rank_) + " could not map rank " +
+                           std::to_string(obstacle_peer_) + "'s");
+        links_.close();
+        together(core(), "unmap its peers' memory", [] {}); // before it is gone
+        if (memory_.at != nullptr) runtime_.free_shared(memory_);
+        memory_ = {};
+        return false;
+    }
+    void close_file() {
+        if (memory_.file >= 0) ::close(std::exchange(memory_.file, -1));
+    }
+    void note(device::handle_kind kind, const std::string& why) {
+        notes_ += (notes_.empty() ? "" : "; ") + std::string(device::name_of(kind)) + ": " + why;
+    }
+    std::string found_out() const { return notes_.empty() ? "" : " (" + notes_ + ")"; }
+
+    Runtime runtime_;
+    communicator& side_;
+    device::gpu_links<Runtime> links_;
+    device_settings settings_;
+    std::size_t bytes_ = 0;
+    device::gpu_mapping memory_; // of this rank, on its device
+    bool is_direct_ = false;
+    device::gpu_obstacle obstacle_{};
+    int obstacle_rank_ = -1, obstacle_peer_ = -1;
+    std::string notes_; // kinds of handles that were not taken, and why
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

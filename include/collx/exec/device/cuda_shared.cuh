@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Memory of a device that other processes map, by the driver's virtual memory: made, shown as a file descriptor or as a
+// handle of the NVLink fabric, opened and mapped. The driver's functions are found at run time, so that programs start
+// without it. It has not run on a GPU.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <collx/core/error.hpp>
+#include <collx/transport/gpu_runtime.hpp>
+#include <collx/transport/peer_file.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// What the runtime refuses, with the remedy that belongs to it.
+inline void require_cuda(cudaError_t e, const char* what) {
+    if (e == cudaSuccess) return;
+    errc code = errc::invalid_argument;
+    const char* remedy = "see the CUDA runtime's error codes";
+    switch (e) {
+        case cudaErrorInsufficientDriver:
+        case cudaErrorNoDevice:
+            code = errc::unsupported, remedy = "run it on a machine with an NVIDIA GPU and its driver";
+            break;
+        case cudaErrorMemoryAllocation: code = errc::resource, remedy = "free memory of the device"; break;
+        case cudaErrorCooperativeLaunchTooLarge:
+            code = errc::resource;
+            remedy = "the kernel's blocks must be resident together: use fewer lanes (device_settings), or leave room "
+                     "beside other kernels";
+            break;
+        case cudaErrorPeerAccessUnsupported:
+        case cudaErrorTooManyPeers:
+            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::by_host";
+            break;
+        case cudaErrorStreamCaptureUnsupported:
+        case cudaErrorStreamCaptureInvalidated:
+        case cudaErrorStreamCaptureMerge:
+        case cudaErrorStreamCaptureUnmatched:
+        case cudaErrorStreamCaptureUnjoined:
+        case cudaErrorStreamCaptureIsolation:
+        case cudaErrorStreamCaptureImplicit:
+        case cudaErrorCapturedEvent:
+        case cudaErrorStreamCaptureWrongThread:
+            remedy = "while a stream is captured use that stream, and nothing that waits; begin the capture anew";
+            break;
+        case cudaErrorMapBufferObjectFailed:
+        case cudaErrorInvalidResourceHandle:
+            remedy = "the handle, stream or event is of another device, or no longer there";
+            break;
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchFailure:
+            code = errc::aborted, remedy = "some kernel of this process failed: run it under compute-sanitizer";
+            break;
+        default: break;
+    }
+    fail(code, -1, -1, remedy, "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
+}
+
+// A function of the driver's library; null where the driver has none.
+template <class F>
+F cuda_driver_function(const char* name) {
+    void* f = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    if (cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found) != cudaSuccess) {
+        cudaGetLastError();
+        return nullptr;
+    }
+    return found == cudaDriverEntryPointSuccess ? reinterpret_cast<F>(f) : nullptr;
+}
+
+class cuda_shared {
+public:
+    // Bits of the kinds that the driver says it has. Whether a fabric handle can be made depends on more (nvidia-imex).
+    static unsigned offers(int device) {
+        unsigned bits = bit_of(handle_kind::ipc);
+        const functions& f = driver();
+        if (!f.all) return bits;
+        const auto has = [&](CUdevice_attribute a) {
+            int x = 0;
+            return f.attribute(&x, a, device) == CUDA_SUCCESS && x != 0;
+        };
+        if (!has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) return bits;
+        if (has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) bits |= bit_of(handle_kind::file);
+        if (has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)) bits |= bit_of(handle_kind::fabric);
+        return bits;
+    }
+
+    static gpu_mapping make(std::size_t bytes, handle_kind kind, int device) {
+        const functions& f = functions_or_throw();
+        CUmemAllocationProp p{};
+        p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        p.requestedHandleTypes = type_of(kind);
+        p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        p.location.id = device;
+        std::size_t step = 0;
+        require(f.granularity(&step, &p, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED), "asking how memory is cut");
+        gpu_mapping m;
+        m.kind = kind, m.bytes = (bytes + step - 1) / step * step;
+        CUmemGenericAllocationHandle h = 0;
+        require(f.create(&h, m.bytes, &p, 0), "allocating exchange memory to be shown to other processes");
+        m.driver = h;
+        map(m, device);
+        return m;
+    }
+    static memory_handle handle_of(gpu_mapping& m) {
+        const functions& f = functions_or_throw();
+        if (m.kind == handle_kind::file) {
+            if (m.file < 0)
+                require(f.show(&m.file, m.driver, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "exporting memory");
+            return handle_of_file(m.file);
+        }
+        CUmemFabricHandle shown;
+        require(f.show(&shown, m.driver, CU_MEM_HANDLE_TYPE_FABRIC, 0), "exporting memory to the fabric");
+        memory_handle h;
+        static_assert(sizeof shown <= sizeof h.bytes);
+        std::memcpy(h.bytes, &shown, sizeof shown);
+        return h;
+    }
+    static gpu_mapping open(const memory_handle& h, handle_kind kind, std::size_t bytes, int device) {
+        const functions& f = functions_or_throw();
+        gpu_mapping m;
+        m.kind = kind, m.bytes = bytes;
+        CUmemGenericAllocationHandle opened = 0;
+        if (kind == handle_kind::file) {
+            const descriptor file = file_of(h);
+            require(f.take(&opened, reinterpret_cast<void*>(static_cast<std::intptr_t>(file.get())),
+                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                    "mapping a peer's memory");
+        } else {
+            CUmemFabricHandle shown;
+            std::memcpy(&shown, h.bytes, sizeof shown);
+            require(f.take(&opened, &shown, CU_MEM_HANDLE_TYPE_FABRIC), "mapping a peer's memory of the fabric");
+        }
+        m.driver = opened;
+        map(m, device);
+        return m;
+    }
+    // Loads and stores of one more device of this process.
+    static void grant(std::byte* p, std::size_t bytes, int device) {
+        CUmemAccessDesc a{};
+        a.location.type = CU_MEM_LOCATION_TYPE_DEVICE, a.location.id = device;
+        a.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        require(functions_or_throw().allow(address_of(p), bytes, &a, 1), "giving a device access to exchange memory");
+    }
+    static void drop(gpu_mapping& m) {
+        const functions& f = driver();
+        if (m.file >= 0) ::close(m.file);
+        if (f.all && m.at != nullptr) {
+            f.unmap(address_of(m.at), m.bytes);
+            f.give_back(address_of(m.at), m.bytes);
+        }
+        if (f.all && m.driver != 0) f.release(m.driver);
+        m = {};
+    }
+
+private:
+    struct functions {
+        decltype(&cuDeviceGetAttribute) attribute;
+        decltype(&cuMemGetAllocationGranularity) granularity;
+        decltype(&cuMemCreate) create;
+        decltype(&cuMemRelease) release;
+        decltype(&cuMemAddressReserve) reserve;
+        decltype(&cuMemAddressFree) give_back;
+        decltype(&cuMemMap) map;
+        decltype(&cuMemUnmap) unmap;
+        decltype(&cuMemSetAccess) allow;
+        decltype(&cuMemExportToShareableHandle) show;
+        decltype(&cuMemImportFromShareableHandle) take;
+        bool all;
+    };
+    static const functions& driver() {
+        static const functions f = [] {
+            functions x{};
+            x.all = true;
+            const auto find = [&](auto& to, const char* name) {
+                to = cuda_driver_function<std::remove_reference_t<decltype(to)>>(name);
+                x.all = x.all && to != nullptr;
+            };
+            find(x.attribute, "cuDeviceGetAttribute"), find(x.granularity, "cuMemGetAllocationGranularity");
+            find(x.create, "cuMemCreate"), find(x.release, "cuMemRelease");
+            find(x.reserve, "cuMemAddressReserve"), find(x.give_back, "cuMemAddressFree");
+            find(x.map, "cuMemMap"), find(x.unmap, "cuMemUnmap"), find(x.allow, "cuMemSetAccess");
+            find(x.show, "cuMemExportToShareableHandle"), find(x.take, "cuMemImportFromShareableHandle");
+            return x;
+        }();
+        return f;
+    }
+    static const functions& functions_or_throw() {
+        const functions& f = driver();
+        if (!f.all)
+            fail(errc::unsupported, -1, -1, "install a driver for CUDA 12 or later",
+                 "the NVIDIA driver has no virtual memory");
+        return f;
+    }
+    static CUmemAllocationHandleType type_of(handle_kind k) {
+        return k == handle_kind::fabric ? CU_MEM_HANDLE_TYPE_FABRIC : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
+    static CUdeviceptr address_of(const std::byte* p) {
+        return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(p));
+    }
+    // Gives m an address that the device may use; drops it where that cannot be.
+    static void map(gpu_mapping& m, int device) {
+        const functions& f = driver();
+        CUdeviceptr at = 0;
+        try {
+            require(f.reserve(&at, m.bytes, 0, 0, 0), "reserving addresses");
+            if (const CUresult e = f.map(at, m.bytes, 0, m.driver, 0); e != CUDA_SUCCESS) {
+                f.give_back(at, m.bytes);
+                require(e, "mapping exchange memory");
+            }
+            m.at = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(at));
+            grant(m.at, m.bytes, device);
+        } catch (...) {
+            drop(m);
+            throw;
+        }
+    }
+    static void require(CUresult e, const char* what) {
+        if (e == CUDA_SUCCESS) return;
+        const bool is_refused = e == CUDA_ERROR_NOT_SUPPORTED || e == CUDA_ERROR_NOT_PERMITTED;
+        fail(is_refused                      ? errc::unsupported
+             : e == CUDA_ERROR_OUT_OF_MEMORY ? errc::resource
+                                             : errc::invalid_argument,
+             -1, -1,
+             is_refused ? "handles of the fabric need nvidia-imex and a channel under /dev/nvidia-caps-imex-channels"
+                        : "see the CUDA driver's error codes",
+             "%s: CUDA driver error %d", what, static_cast<int>(e));
+    }
+};
+
+} // namespace device
+COLLX_END_NAMESPACE

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Makes the lanes of a communicator's streams that do not lead: connects, proves, says which lane it is, and hands it
+// over when the other end has said on the leading lane that it came. One that is lost before that is made again: nobody
+// has sent anything over it. The rank with the higher number of a pair makes them, so that there is one of each.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <collx/transport/failure.hpp>
+#include <collx/transport/socket_hub.hpp>
+#include <collx/transport/stream.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class lane_maker {
+public:
+    bool is_idle() const { return ways_.empty(); }
+    // All lanes to a peer but the leading one. lead: what was said, or would be, to open that one.
+    [[gnu::cold]] void begin(int peer, int job_rank, const stream_hello& lead, int lanes) {
+        for (const way& w : ways_)
+            if (w.peer == peer) return;
+        for (int k = 1; k < lanes; ++k) {
+            way& w = ways_.emplace_back();
+            w.peer = peer, w.job_rank = job_rank;
+            w.hello = lead;
+            w.hello.lane = static_cast<std::uint32_t>(k);
+        }
+    }
+    [[gnu::cold]] void stop() { ways_.clear(); }
+
+    // stream_to(peer): its stream. Returns what has failed for good, if anything has.
+    template <class StreamTo>
+    [[gnu::cold]] failure move(socket_hub& hub, int rank, StreamTo&& stream_to) {
+        failure found(std::uint64_t{0});
+        for (std::size_t i = 0; i < ways_.size();) {
+            stream& s = stream_to(ways_[i].peer);
+            if (!s.is_live() || step(ways_[i], hub, s, rank, found)) {
+                ways_.erase(ways_.begin() + static_cast<std::ptrdiff_t>(i));
+            } else {
+                ++i;
+            }
+        }
+        return found;
+    }
+
+private:
+    struct way {
+        int peer = 0, job_rank = 0;
+        stream_hello hello;
+        descriptor socket; // has said all that it had to, and waits to be heard of
+        sole_ptr<greeting> proof;
+        sole_ptr<word_writer> writer;
+        sole_ptr<sealed_socket> sealed;
+        std::int64_t try_at_ns = 0;
+    };
+    static constexpr std::int64_t next_try_ns = 50'000'000;
+
+    // True when it is done or given up.
+    bool step(way& w, socket_hub& hub, stream& s, int rank, failure& found) {
+        const int k = static_cast<int>(w.hello.lane);
+        if (w.socket.is_open() && s.has_arrived(k, w.hello.attempt))
+            return s.use_lane(k, std::move(w.socket), std::move(w.sealed)), true;
+        if (w.proof) return prove(w, hub, found);
+        if (w.writer) return say(w), false;
+        if (now_ns() < w.try_at_ns) return false;
+        w.try_at_ns = now_ns() + next_try_ns;
+        if (w.socket.is_open() && is_alive(w.socket.get())) return false;
+        return connect(w, hub, rank, found);
+    }
+    bool connect(way& w, socket_hub& hub, int rank, failure& found) {
+        ++w.hello.attempt;
+        w.sealed = nullptr;
+        w.socket = hub.connect_to(w.job_rank);
+        if (!w.socket.is_open()) {
+            if (errno == EMFILE || errno == ENFILE) found = failure(errc::resource, rank);
+            if (errno == EKEYREJECTED) found = failure(errc::security, w.peer);
+            return found.word != 0; // else the leading lane knows better, or there is a queue
+        }
+        if (const job_key& key = hub.protected_by().key; key) {
+            w.proof = make_sole<greeting>(std::move(w.socket), w.hello, key, hub.calls());
+            return prove(w, hub, found);
+        }
+        w.writer = make_sole<word_writer>(hub.calls());
+        return say(w), false;
+    }
+    void say(way& w) {
+        const greeted how = w.writer->write(w.socket.get(), &w.hello, sizeof w.hello);
+        if (how == greeted::not_yet) return;
+        if (how == greeted::gone) w.socket.close();
+        w.writer = nullptr;
+    }
+    bool prove(way& w, socket_hub& hub, failure& found) {
+        const greeted how = w.proof->move();
+        if (how == greeted::not_yet) return false;
+        if (how == greeted::insecure) found = failure(errc::security, w.peer);
+        if (how == greeted::done) {
+            w.sealed = seal_connection(hub.protected_by().level, w.proof->session(), true, hub.calls());
+            w.socket = w.proof->release_socket();
+        }
+        w.proof = nullptr;
+        return found.word != 0;
+    }
+    static bool is_alive(int fd) {
+        char c;
+        const ssize_t n = ::recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+        return n > 0 || (n < 0 && (would_block(errno) || errno == EINTR));
+    }
+    std::vector<way> ways_;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the two directions of a stream share: its channels, its connections, what lies in line and what was heard. Only
+// for stream.hpp, which says how it is used.
+#pragma once
+
+#include <collx/core/atomic.hpp>
+#include <collx/transport/channel.hpp>
+#include <collx/transport/detail/sealed_socket.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+#include <collx/transport/detail/stream_frame.hpp>
+#include <collx/transport/detail/stream_lanes.hpp>
+#include <collx/transport/detail/stream_queue.hpp>
+#include <collx/transport/detail/stream_words.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class stream_core {
+public:
+    static constexpr int most_ports = 8;
+    // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
+    static constexpr std::size_t write_bytes = 1024 * 1024;
+    static constexpr std::size_t least_landed_bytes = 16 * 1024;
+
+    enum class phase : unsigned char {
+        closed,  // no connection
+        waiting, // of a lower rank: the peer has not said welcome yet
+        open,
+        left, // the peer said goodbye; all it had to say has arrived
+        lost  // ended without a goodbye, or by nonsense (see is_nonsense)
+    };
+
+    stream_core(const stream_core&) = delete;
+    int lanes() const { return lanes_ ? lanes_->count() : 1; }
+    bool is_live() const { return phase_ == phase::open || phase_ == phase::waiting; }
+
+protected:
+    using kind = stream_frame::kind;
+    static constexpr std::size_t stage_bytes = 8192;
+    static_assert(stage_bytes < least_landed_bytes); // what waits is never all here: its stream stays readable
+    struct unfinished {
+        int at_port = 0;
+        std::uint64_t number = 0, striped = 0; // in its channel; among the striped, 0: none of them
+    };
+
+    stream_core(const socket_calls& calls, channel_shape shape, int ports)
+        : wire_(calls), memory_(shape, ports), ports_(ports) {}
+
+    bool has_message(int p) const {
+        const std::uint64_t i = out_[p].queued;
+        return memory_.tx(p).slot(i).number.load(memory_order::acquire) == i + 1;
+    }
+    bool has_messages() const {
+        for (int p = 0; p < ports_; ++p)
+            if ((used_ >> p & 1) != 0 && has_message(p)) return true;
+        return false;
+    }
+    bool has_unsent() const { return !queue_.is_empty() || wire_.has_pending() || (lanes_ && lanes_->has_unsent()); }
+
+    stream_wire wire_;
+    stream_memory memory_;
+    int ports_;
+    unsigned used_ = 0; // ports that this end sends on
+    descriptor socket_;
+    phase phase_ = phase::closed;
+    bool cannot_send_ = false, is_nonsense_ = false, is_insecure_ = false, has_said_bye_ = false;
+    bool is_ending_ = false; // the leading lane has ended well, others bring the rest
+    bool has_more_ = false;  // maybe, on the leading lane
+    stream_words words_;
+    stream_outgoing out_[most_ports];
+    stream_incoming in_[most_ports];
+    stream_hello hello_;
+    stream_queue queue_;
+    int error_ = 0;
+    std::byte* payload_at_ = nullptr;
+    std::size_t payload_left_ = 0;
+    int payload_port_ = 0;
+    std::uint64_t payload_striped_ = 0, led_ = 0; // numbers among the striped: this one; the last one led entirely
+    bool is_landing_ = false;                     // the payload goes to the user's memory
+    bool is_held_ = false;                        // the frame in front waits for the receiver's next look
+    bool is_settled_ = false;
+    // Of more lanes: null with one.
+    sole_ptr<stream_lanes> lanes_;
+    sole_ptr<short_line<unfinished>> unsent_, unreceived_; // some parts of these are on their way
+    bool wants_lanes_ = false;
+    unsigned lane_looks_ = 0;
+    std::size_t staged_ = 0;
+    std::byte stage_[stage_bytes];
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The sending half of a stream: what was committed on its channels becomes frames, as far as the other end has slots
+// for them, and goes out over the leading lane, large ones in parts over all. Only for stream.hpp, which says how it is
+// used.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+
+#include <collx/transport/detail/stream_core.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class stream_sending : public stream_core {
+protected:
+    using stream_core::stream_core;
+
+    bool send() {
+        bool moved = false;
+        while (is_live() && !cannot_send_ && (wire_.flush(socket_.get()) || note_send()) && refill()) {
+            iovec parts[2 * stream_queue::most_entries];
+            std::size_t want = 0;
+            const int count = queue_.gather(parts, want);
+            msghdr m{};
+            m.msg_iov = parts;
+            m.msg_iovlen = static_cast<std::size_t>(count);
+            const ssize_t sent = wire_.send(socket_.get(), m);
+            if (sent < 0) return note_send(), moved;
+            moved = true;
+            account(static_cast<std::size_t>(sent));
+            if (static_cast<std::size_t>(sent) < want) return moved;
+        }
+        return moved;
+    }
+    bool note_send() { // the other end may have said why before it closed: receive() decides
+        if (!would_block(errno)) cannot_send_ = true, error_ = errno;
+        return false;
+    }
+    void account(std::size_t bytes) {
+        queue_.account(bytes, [this](const stream_entry& e) {
+            if (e.is_message && (!lanes_ || (e.striped == 0 && unsent_->is_empty()))) count_sent(e.head.at_port);
+            else if (e.is_message) unsent_->push({e.head.at_port, 0, e.striped}), count_sent_parts();
+            else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
+        });
+    }
+    void count_sent(int p) { memory_.tx(p).taken().store(++out_[p].sent, memory_order::release); }
+    // A slot is free again when all parts have gone, and in its turn: `sent` only counts.
+    void count_sent_parts() {
+        for (; !unsent_->is_empty() && lanes_->has_gone(unsent_->front().striped); unsent_->pop())
+            count_sent(unsent_->front().at_port);
+    }
+    // Lines up frames behind what is on its way. False when there is nothing to send.
+    bool refill() {
+        // Bad news needs no welcome.
+        const bool may_speak = phase_ == phase::open || (phase_ == phase::waiting && words_.failure != 0);
+        if (queue_.is_full() || !may_speak || words_.has_queued_bye) return !queue_.is_empty();
+        words_.add_welcome(queue_);
+        words_.add_failure(queue_);
+        if (words_.owed_lanes != 0) words_.add_lanes(queue_);
+        if (memory_.is_mapped() && phase_ == phase::open) {
+            add_credits();
+            if (words_.failure == 0 && !is_settled_) add_messages();
+        }
+        words_.add_waiting(queue_);
+        if (words_.failure != 0 || !has_messages()) words_.add_bye(queue_);
+        return !queue_.is_empty();
+    }
+    // Half of the slots at a time: seldom, and a sender that waits for a slot is always told of one.
+    void add_credits() {
+        for (int p = 0; p < ports_ && !queue_.is_full(); ++p) {
+            const std::uint64_t taken = memory_.taken(p);
+            if ((taken - in_[p].told) * 2 < static_cast<std::uint64_t>(memory_.shape().depth)) continue;
+            in_[p].told = taken;
+            queue_.add_word({.what = kind::credit,
+                             .at_port = static_cast<std::uint8_t>(p),
+                             .taken = static_cast<std::uint32_t>(taken)});
+        }
+    }
+    void add_messages() {
+        std::size_t bytes = queue_.payload_bytes();
+        for (bool again = true; again;) {
+            again = false;
+            for (int p = 0; p < ports_; ++p) {
+                if ((used_ >> p & 1) == 0) continue;
+                if (queue_.is_full() || bytes >= write_bytes) return;
+                stream_outgoing& o = out_[p];
+                if (o.queued - o.taken >= static_cast<std::uint64_t>(memory_.shape().depth) || !has_message(p))
+                    continue;
+                const auto memory = memory_.tx(p);
+                const slot_header& slot = memory.slot(o.queued);
+                const std::byte* payload = slot.payload;
+                const bool is_lent = (slot.bytes & slot_header::lent_bit) != 0;
+                const std::uint32_t length = slot.bytes & ~slot_header::lent_bit;
+                if (is_lent) {
+                    std::memcpy(&payload, slot.payload, sizeof payload);
+                } else if (length > slot_header::inline_bytes) {
+                    payload = memory.own_place(o.queued);
+                }
+                in_[p].told = memory_.taken(p);
+                const std::uint64_t striped = lanes_ ? stripe(payload, length, is_lent) : 0;
+                const std::size_t here = striped != 0 ? lanes_->begin_of(1, length) : length;
+                queue_.add({{.what = striped != 0 ? kind::striped : kind::message,
+                             .at_port = static_cast<std::uint8_t>(p),
+                             .bytes = length,
+                             .tag = slot.tag,
+                             .taken = static_cast<std::uint32_t>(in_[p].told)},
+                            payload,
+                            here,
+                            sizeof(stream_frame),
+                            true,
+                            is_lent,
+                            striped});
+                ++o.queued;
+                bytes += here;
+                again = true;
+            }
+        }
+    }
+
+    // Its number, if the other lanes carry parts of a message; without them it goes as ever.
+    std::uint64_t stripe(const std::byte* payload, std::size_t bytes, bool is_lent) {
+        if (bytes < stream_lanes::least_bytes) return 0;
+        if (lanes_->are_open()) return lanes_->send_later(payload, bytes, is_lent);
+        if (!wants_lanes_) wants_lanes_ = true, words_.owed_lanes |= 1;
+        return 0;
+    }
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300 sanitize=nightly
+//
+// Calls on device memory in which ranks have parts: gather, scatter, the v-variants, scans, messages, barriers. Over
+// the fake runtime, by kernels and by way of the host, with parts of no element and parts of many pieces, and what is
+// refused. tests/comm/gpu_calls_test.cpp has the other verbs and what can go wrong in all of them.
+#include "gpu_support.hpp"
+
+#include <collx/algo/binomial.hpp>
+#include <collx/algo/linear.hpp>
+#include <collx/algo/ring.hpp>
+#include <collx/comm/device_group.hpp>
+
+namespace {
+
+using memory = device_memory<int>;
+
+// Element i of what rank `from` has for rank `to`.
+int part(int from, int to, std::size_t i) { return from * 1'000'003 + to * 10'007 + static_cast<int>(i); }
+
+// How many elements rank `from` has for rank `to`: none, one, or more than a slot and than a staging buffer.
+std::size_t count(int from, int to) {
+    constexpr std::size_t counts[] = {0, 5000, 1, 333};
+    return counts[static_cast<std::size_t>(from + 2 * to) % 4];
+}
+
+template <class Comm>
+void check_rooted(communicator& w, Comm c, fake_gpus& g, void* s, int root, std::size_t n) {
+    const int ranks = w.size(), me = w.rank();
+    const std::size_t all = n * static_cast<std::size_t>(ranks);
+    memory mine(g, me, n), whole(g, me, me == root ? all : 0), here(g, me, me == root ? all : 0), got(g, me, n);
+    for (std::size_t i = 0; i < n; ++i) mine[i] = part(me, root, i);
+    gather(c, mine, whole, {.stream = s, .root = root});
+    if (me == root) { // in place
+        const device_view<int> part_of_it(here.data() + static_cast<std::size_t>(me) * n, n);
+        for (std::size_t i = 0; i < n; ++i) part_of_it[i] = part(me, root, i);
+        gather(c, part_of_it, here, {.stream = s, .root = root});
+    } else {
+        gather(c, mine, here, {.stream = s, .root = root});
+    }
+    scatter(c, whole, got, {.stream = s, .root = root});
+    synchronize(c, {.stream = s});
+    for (std::size_t i = 0; i < n; ++i) EXPECT_AT(i, got[i] == mine[i]);
+    for (std::size_t i = 0; me == root && i < all; ++i) {
+        EXPECT_AT(i, whole[i] == part(static_cast<int>(i / n), root, i % n));
+        EXPECT_AT(i, here[i] == whole[i]);
+    }
+}
+
+template <class Comm>
+void check_counts(communicator& w, Comm c, fake_gpus& g, void* s) {
+    const int ranks = w.size(), me = w.rank(), root = ranks - 1;
+    const auto n = static_cast<std::size_t>(ranks), mine = static_cast<std::size_t>(me);
+    std::vector<std::size_t> to_me(n), from_me(n), shown(n), gaps(n);
+    std::size_t out_all = 0, in_all = 0, shown_all = 0, gaps_end = 0;
+    for (std::size_t k = 0; k < n; ++k) {
+        const int r = static_cast<int>(k);
+        in_all += from_me[k] = count(me, r), out_all += to_me[k] = count(r, me);
+        shown_all += shown[k] = count(r, 1);
+        gaps[k] = gaps_end + 3, gaps_end = gaps[k] + shown[k];
+    }
+    memory out(g, me, in_all), in(g, me, out_all), one(g, me, shown[mine]), whole(g, me, gaps_end),
+        gathered(g, me, shown_all), back(g, me, shown[mine]), reduced(g, me, shown[mine]), operand(g, me, shown_all);
+    for (std::size_t k = 0, at = 0; k < n; ++k)
+        for (std::size_t i = 0; i < from_me[k]; ++i) out[at++] = part(me, static_cast<int>(k), i);
+    for (std::size_t i = 0; i < shown[mine]; ++i) one[i] = part(me, 1, i);
+    for (std::size_t i = 0; i < shown_all; ++i) operand[i] = static_cast<int>(i) + me;
+    const std::vector<std::size_t> none;
+    all_to_all_v(c, out, from_me, in, to_me, {.stream = s});
+    all_gather_v(c, one, whole, shown, gaps, {.stream = s});
+    gather_v(c, one, gathered, me == root ? shown : none, none, {.stream = s, .root = root});
+    scatter_v(c, gathered, back, me == root ? shown : none, none, {.stream = s, .root = root});
+    reduce_scatter_v(c, operand, reduced, shown, plus{}, {.stream = s});
+    synchronize(c, {.stream = s});
+    std::size_t at = 0, begin = 0;
+    for (std::size_t k = 0; k < n; ++k) {
+        const int r = static_cast<int>(k);
+        for (std::size_t i = 0; i < to_me[k]; ++i) EXPECT_AT(i, in[at++] == part(r, me, i));
+        for (std::size_t i = 0; i < shown[k]; ++i) EXPECT_AT(i, whole[gaps[k] + i] == part(r, 1, i));
+        for (std::size_t i = 0; i < 3; ++i) EXPECT_AT(i, whole[gaps[k] - 1 - i] == 0); // between parts
+        if (k < mine) begin += shown[k];
+        if (me == root)
+            for (std::size_t i = 0; i < shown[k]; ++i)
+                EXPECT_AT(i, gathered[gaps[k] - 3 * (k + 1) + i] == part(r, 1, i));
+    }
+    for (std::size_t i = 0; i < shown[mine]; ++i) {
+        EXPECT_AT(i, back[i] == part(me, 1, i));
+        EXPECT_AT(i, reduced[i] == static_cast<int>(begin + i) * ranks + ranks * (ranks - 1) / 2);
+    }
+    EXPECT(at == out_all);
+}
+
+template <class Comm>
+void check_scans(communicator& w, Comm c, fake_gpus& g, void* s, std::size_t n) {
+    const int me = w.rank();
+    memory x(g, me, n), y(g, me, n, -1), in_place(g, me, n), before(g, me, n, -7);
+    for (std::size_t i = 0; i < n; ++i) x[i] = in_place[i] = static_cast<int>(i) + me;
+    scan(c, x, y, plus{}, {.stream = s});
+    scan(c, in_place, plus{}, {.stream = s});
+    exclusive_scan(c, x, before, plus{}, {.stream = s});
+    exclusive_scan(c, x, plus{}, {.stream = s});
+    synchronize(c, {.stream = s});
+    for (std::size_t i = 0; i < n; ++i) {
+        const int k = static_cast<int>(i), up_to_me = (me + 1) * k + me * (me + 1) / 2;
+        EXPECT_AT(i, y[i] == up_to_me);
+        EXPECT_AT(i, in_place[i] == up_to_me);
+        EXPECT_AT(i, before[i] == (me == 0 ? -7 : up_to_me - k - me));
+        EXPECT_AT(i, x[i] == (me == 0 ? k : up_to_me - k - me)); // rank 0 keeps what it held
+    }
+}
+
+template <class Comm>
+void check_messages(communicator& w, Comm c, fake_gpus& g, void* s) {
+    const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
+    // A ring in which everybody sends first; messages of other lengths both ways; one rank to itself.
+    for (const std::size_t n : {0u, 7u, 20'000u}) {
+        const std::size_t from_last = n + static_cast<std::size_t>(last), to_next = n + static_cast<std::size_t>(me);
+        memory out(g, me, to_next), in(g, me, from_last);
+        for (std::size_t i = 0; i < to_next; ++i) out[i] = part(me, next, i);
+        sendrecv(c, out, next, in, last, {.stream = s});
+        synchronize(c, {.stream = s});
+        for (std::size_t i = 0; i < from_last; ++i) EXPECT_AT(i, in[i] == part(last, me, i));
+    }
+    if (ranks < 2 || me > 1) return;
+    memory x(g, me, 3 * 9000), y(g, me, 500, me);
+    for (std::size_t i = 0; i < 9000; ++i) x[3 * i] = static_cast<int>(i);
+    if (me == 0) { // in order
+        collx::send(c, on_device(strided(x.data(), 9000, 3)), 1, {.stream = s});
+        collx::send(c, y, 1, {.stream = s});
+    } else {
+        memory z(g, me, 9000);
+        collx::recv(c, z, 0, {.stream = s});
+        collx::recv(c, y, 0, {.stream = s});
+        synchronize(c, {.stream = s});
+        for (std::size_t i = 0; i < 9000; ++i) EXPECT_AT(i, z[i] == static_cast<int>(i));
+    }
+    synchronize(c, {.stream = s});
+    EXPECT(y[0] == 0 && y[499] == 0);
+}
+
+// Two messages to each neighbour, one to itself, and collectives.
+template <class Comm>
+void check_group(communicator& w, Comm c, fake_gpus& g, void* s) {
+    const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
+    memory a(g, me, 9001), from_a(g, me, 9001), sum(g, me, 700), root_sum(g, me, 5, me), sent(g, me, 40, me),
+        all(g, me, 40 * static_cast<std::size_t>(ranks));
+    device_memory<char> b(g, me, 13, static_cast<char>(me)), from_b(g, me, 13), odd(g, me, 4001), even(g, me, 4000);
+    for (std::size_t i = 0; i < 4000; ++i) odd[i + 1] = static_cast<char>(me + static_cast<int>(i));
+    for (std::size_t i = 0; i < 9001; ++i) a[i] = part(me, next, i);
+    for (std::size_t i = 0; i < 700; ++i) sum[i] = part(me, 0, i);
+    device_group group(c);
+    group.recv(from_a, last), group.send(a, next), group.send(b, next), group.recv(from_b, last);
+    // Words at one end and bytes at the other.
+    group.send(device_view<char>(odd.data() + 1, 4000), next), group.recv(even, last);
+    group.all_reduce(sum, collx::max{});
+    group.reduce(root_sum, ranks - 1);
+    group.all_gather(sent, all);
+    group.broadcast(sent, 0);
+    EXPECT(group.size() == 10);
+    group.launch({.stream = s});
+    EXPECT(group.size() == 0);
+    synchronize(c, {.stream = s});
+    for (std::size_t i = 0; i < 9001; ++i) EXPECT_AT(i, from_a[i] == part(last, me, i));
+    for (std::size_t i = 0; i < 13; ++i) EXPECT_AT(i, from_b[i] == static_cast<char>(last));
+    for (std::size_t i = 0; i < 700; ++i) EXPECT_AT(i, sum[i] == part(ranks - 1, 0, i));
+    EXPECT(root_sum[4] == (me == ranks - 1 ? ranks * (ranks - 1) / 2 : me));
+    for (std::size_t i = 0; i < all.collx_buffer().size(); ++i) EXPECT_AT(i, all[i] == static_cast<int>(i / 40));
+    for (std::size_t i = 0; i < 4000; ++i) EXPECT_AT(i, even[i] == static_cast<char>(last + static_cast<int>(i)));
+    EXPECT(sent[39] == 0);
+}
+
+template <class Comm>
+void check_all(communicator& w, Comm c, fake_gpus& g) {
+    device::fake_stream s(fake_runtime(g).current());
+    for (const std::size_t n : {0u, 1u, 3001u}) check_rooted(w, c, g, &s, w.size() - 1, n), check_scans(w, c, g, &s, n);
+    check_rooted(w, c, g, &s, 0, 77);
+    check_counts(w, c, g, &s);
+    check_messages(w, c, g, &s);
+    check_group(w, c, g, &s);
+}
+
+} // namespace
+
+TEST_CASE("parts on device memory, by kernels and by way of the host") {
+    for (const bool by_host : {false, true})
+        for (const int ranks : {1, 2, 4}) {
+            fake_gpus g;
+            on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
+                const auto c = w.with(gpus{r});
+                use_device(c, small(by_host));
+                at("ranks=%d by_host=%d", ranks, by_host);
+                check_all(w, c, g);
+                w.set_checked(true);
+                check_counts(w, c, g, nullptr);
+                check_messages(w, c, g, nullptr);
+                check_group(w, c, g, nullptr);
+            });
+            CHECK(g.pieces() == 0);
+        }
+}
+
+TEST_CASE("parts on several hosts, of more ranks than a kernel joins, and by other algorithms") {
+    fake_gpus g({.devices = 18});
+    on_hosts(3, {.ranks_per_host = 2}, [&](communicator& w) {
+        fake_runtime r(g);
+        r.use(w.rank());
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        check_all(w, c, g);
+    });
+    on_gpus(18, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        EXPECT(device_route(c).find("a kernel joins 16 ranks at most") != std::string::npos);
+        check_counts(w, c, g, nullptr);
+        check_rooted(w, c, g, nullptr, 17, 100);
+    });
+    on_gpus(4, g, [&](communicator& w, fake_runtime r) {
+        for (const bool checked : {false, true}) {
+            w.set_checked(checked);
+            const auto c = w.with(gpus{r}, algo::binomial_gather{}, algo::binomial_scatter{}, algo::ring_all_gather{});
+            use_device(c, small());
+            check_rooted(w, c, g, nullptr, 2, 1000);
+            const std::vector<std::size_t> shown{3000, 0, 1, 70}, none;
+            memory mine(g, w.rank(), shown[static_cast<std::size_t>(w.rank())], w.rank()), all(g, w.rank(), 3071);
+            all_gather_v(c, mine, all, shown);
+            synchronize(c);
+            EXPECT(all[2999] == 0 && all[3000] == 2 && all[3001] == 3 && all[3070] == 3);
+            const auto e = thrown<error>(w, [&] { gather_v(c, mine, all, w.rank() == 0 ? shown : none); });
+            EXPECT(e.code() == errc::unsupported && says(e, "needs counts that all ranks know"));
+        }
+    });
+    CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("counts that differ are named, and what cannot be is refused") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            const int me = w.rank();
+            const std::size_t n = 10, half = 5;
+            memory x(g, me, n, me), y(g, me, n), whole(g, me, 2 * n);
+            const std::vector<std::size_t> wrong_number{1, 2, 3}, none;
+            const auto refuses = [&](const char* text, auto&& f) {
+                const auto e = thrown<invalid_argument>(w, f);
+                if (!says(e, text)) throw wrong(std::string(e.what()) + " instead of " + text);
+            };
+            refuses("a message is between two", [&] { collx::send(c, x, 1 - me); });
+            use_device(c, small(by_host));
+            refuses("peer 2 of 2 ranks", [&] { collx::send(c, x, 2); });
+            refuses("peer -1 of 2 ranks", [&] { sendrecv(c, x, 1 - me, y, -1); });
+            refuses("to itself alone", [&] { collx::recv(c, x, me); });
+            refuses("root 7 of 2 ranks", [&] { gather(c, x, whole, {.root = 7}); });
+            refuses("has 10 elements and needs 20", [&] { gather(c, x, y, {.root = me}); });
+            refuses("input buffer has 10 elements and needs 20", [&] { scatter(c, x, y, {.root = me}); });
+            refuses("3 numbers for 2 ranks", [&] { all_gather_v(c, x, whole, wrong_number); });
+            refuses("counts need 11", [&] { all_to_all_v(c, x, std::vector{5, 6}, y, std::vector{5, 5}); });
+            refuses("overlap", [&] { all_to_all_v(c, x, std::vector{5, 5}, x, std::vector{5, 5}); });
+            refuses("overlap",
+                    [&] { scan(c, device_view<int>(x.data(), half), device_view<int>(x.data() + 1, half)); });
+            refuses("group's buffer lies in the host's", [&] {
+                device_group group(c);
+                int on_the_host = 0;
+                group.send(device_view<int>(&on_the_host, 1), 1 - me);
+                group.launch();
+            });
+            barrier(c, device_call_options{});
+            synchronize(c); // none of it did harm
+            // By way of the host always, with kernels where calls are checked. Longer by several whole pieces.
+            w.set_checked(!by_host);
+            memory many(g, me, 20'000);
+            if (me == 0) { // what it sends may be on its way already when it is found to be too much
+                (void)try_::send(c, many, 1);
+                try {
+                    synchronize(c);
+                } catch (const error& e) {
+                    EXPECT(e.code() != errc::timeout);
+                }
+            } else {
+                const auto e = thrown<mismatch>(w, [&] {
+                    collx::recv(c, device_view<int>(many.data(), 2048), 0);
+                    synchronize(c);
+                });
+                EXPECT(e.peer() == 0);
+                EXPECT(says(e, "rank 0 sends 20000 elements, the receive counts here say 2048"));
+            }
+        });
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            w.set_checked(true);
+            memory x(g, w.rank(), 100), y(g, w.rank(), 100);
+            const std::vector<std::size_t> equal{50, 50}, wide{60, 40}, odd{50, 40};
+            const auto e = thrown<mismatch>(w, [&] {
+                if (w.rank() == 0) all_to_all_v(c, x, equal, y, equal);
+                else all_to_all_v(c, x, wide, y, odd);
+                synchronize(c);
+            });
+            if (w.rank() == 0) EXPECT(says(e, "rank 1 sends 60 elements, the receive counts here say 50"));
+        });
+    }
+}
+
+TEST_CASE("parts in a graph, replayed, and barriers of streams") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            const int me = w.rank();
+            device::fake_stream s(me);
+            memory x(g, me, 3000, 1), parts(g, me, 6000), back(g, me, 3000);
+            fake_runtime::begin_capture(s);
+            gather(c, x, parts, {.stream = &s, .root = 1});
+            scatter(c, parts, back, {.stream = &s, .root = 1});
+            scan(c, back, x, plus{}, {.stream = &s});
+            barrier(c, device_call_options{.stream = &s});
+            const auto graph = fake_runtime::end_capture(s);
+            for (int k = 0; k < 3; ++k) fake_runtime::launch(graph, s);
+            synchronize(c, {.stream = &s});
+            // x of rank 0 stays 1, x of rank 1 grows by it.
+            EXPECT(x[0] == 1 + 3 * me && x[2999] == 1 + 3 * me);
+
+            static std::atomic<int> came{0};
+            if (me == 0) {
+                barrier(w);
+                came = 1;
+            }
+            barrier(c, device_call_options{.stream = &s});
+            bool was_there = false;
+            s.put([&] { was_there = came.load() == 1; });
+            if (me == 1) barrier(w); // only now may rank 0 come
+            synchronize(c, {.stream = &s});
+            EXPECT(was_there);
+            barrier(w);
+            if (me == 0) came = 0;
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("counts and offsets beyond 2^31") {
+    constexpr std::size_t far = (std::size_t{1} << 32) + 4096;
+    // Memory of which pages are used only where they are touched.
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            const int me = w.rank();
+            const auto mine = static_cast<std::size_t>(me);
+            auto* p = static_cast<unsigned char*>(g.allocate(2 * far + 100, me));
+            const device_view<unsigned char> x(p, 2 * far + 100);
+            device_memory<unsigned char> mine_here(g, me, 100);
+            for (std::size_t i = 0; i < 100; ++i)
+                mine_here[i] = static_cast<unsigned char>(me * 100 + static_cast<int>(i));
+            const std::vector<std::size_t> sizes{100, 100}, at{7, 2 * far};
+            all_gather_v(c, mine_here, x, sizes, at);
+            synchronize(c);
+            for (std::size_t i = 0; i < 100; ++i) {
+                EXPECT_AT(i, p[7 + i] == i);
+                EXPECT_AT(i, p[2 * far + i] == static_cast<unsigned char>(100 + i));
+            }
+            const std::size_t wrong = far + mine;
+            const auto e = thrown<invalid_argument>(w, [&] { all_gather(c, device_view<unsigned char>(p, wrong), x); });
+            EXPECT(says(e, std::to_string(2 * wrong).c_str())); // not cut to 32 bits
+            g.free(p);
+        });
+        CHECK(g.pieces() == 0);
+    }
+    // Pieces cover every element once.
+    device::own_cuts cuts;
+    cuts.sizes[0][0] = far, cuts.at[0][0] = 5;
+    cuts.sizes[1][1] = 3 * far, cuts.at[1][1] = far;
+    CHECK(cuts.largest(2, 2) == 3 * far);
+    const std::size_t elems = 1 << 20;
+    std::size_t next = far;
+    for (std::size_t k = 0; k * elems < 3 * far; ++k) {
+        const device::part one = device::cut(cuts, true, 0, 1, k, elems);
+        if (one.at != next || one.count == 0) FAIL("piece " << k);
+        next += one.count;
+    }
+    CHECK(next == 4 * far);
+    CHECK(device::cut(cuts, false, 0, 0, far / elems, elems).count == 4096);
+    device::staging_runs runs;
+    runs.add(9, far), runs.add(3 * far, far);
+    CHECK(runs.size() == 2 * far);
+    CHECK(runs.index(far - 1) == far + 8);
+    CHECK(runs.index(far) == 3 * far);
+    const device::staging_range range{.at = 1, .count = far, .pitch = 2 * far, .blocks = 3};
+    CHECK(range.index(2 * far + 6) == 4 * far + 7);
+}
