@@ -38,7 +38,7 @@ TEST_CASE("zero-copy collectives open and close two doors") {
 
 TEMPLATE_TEST_CASE("zero-copy collectives are right for all rank counts and roots", "", zero_copy_all_reduce,
                    zero_copy_reduce_scatter, zero_copy_all_gather, zero_copy_all_to_all, zero_copy_broadcast,
-                   zero_copy_reduce, zero_copy_gather, zero_copy_scatter, multicast_all_gather) {
+                   zero_copy_reduce, zero_copy_gather, zero_copy_scatter, multicast_all_gather, multicast_broadcast) {
     check_all<TestType>();
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("zero-copy all-reduce moves the least") {
 // its to touch.
 TEMPLATE_TEST_CASE("a zero-copy collective without one of its waits is caught", "", zero_copy_all_reduce,
                    zero_copy_reduce_scatter, zero_copy_all_gather, zero_copy_all_to_all, zero_copy_broadcast,
-                   zero_copy_reduce, zero_copy_gather, zero_copy_scatter, multicast_all_gather) {
+                   zero_copy_reduce, zero_copy_gather, zero_copy_scatter, multicast_all_gather, multicast_broadcast) {
     const schedule right = record_all(TestType{}, 3);
     int tried = 0;
     for (unsigned r = 0; r < 3; ++r) {

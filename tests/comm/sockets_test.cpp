@@ -163,7 +163,7 @@ TEST_CASE("messages of any size between hosts: from and to the user's memory or 
         });
 }
 
-TEST_CASE("more lanes are made when large messages come, and only then; what ends one ends none of the others' calls") {
+TEST_CASE("more lanes are made when large messages come, and only then") {
     for (const spread& s :
          {spread{.ranks_per_host = 1, .lanes = 4}, spread{.ranks_per_host = 1, .bad_day = true, .lanes = 2},
           spread{.ranks_per_host = 1, .has_key = true, .is_unix = true, .lanes = 3}})

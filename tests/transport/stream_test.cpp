@@ -743,6 +743,57 @@ TEST_CASE("a rank comes through a unix door with a long queue, and a closed one 
     }
 }
 
+TEST_CASE("lanes that come too early, twice, from the wrong side or with a number that there is not do no harm") {
+    socket_address at[2] = {loopback(false), loopback(false)};
+    descriptor doors[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
+    const std::vector<socket_address> peers{at[0], at[1]};
+    auto zero = make_counted<socket_hub>(std::move(doors[0]), a_token, peers, 0);
+    auto one = make_counted<socket_hub>(std::move(doors[1]), a_token, peers, 0);
+    zero->set_lanes(3), one->set_lanes(3);
+    const channel_shape shape{.depth = 2, .slot_bytes = 1 << 20};
+    collx::atomic<std::uint64_t> failed{0}, other_failed{0};
+    remote_links here(one, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = shape, .ports = 1});
+    remote_links there(zero, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = shape, .ports = 1});
+    here.begin(failed), there.begin(other_failed);
+    std::vector<descriptor> strange;
+    const auto say_hello = [&](int to, std::uint32_t lane) {
+        detail::stream_hello h = (to == 0 ? one : zero)->hello(1, 1 - to, to, shape);
+        h.lane = lane, h.attempt = 1;
+        auto s = descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        REQUIRE(::connect(s.get(), at[to].get(), at[to].bytes) == 0);
+        REQUIRE(::send(s.get(), &h, sizeof h, MSG_NOSIGNAL) == sizeof h);
+        strange.push_back(std::move(s));
+    };
+    say_hello(0, 1); // early: nobody has connected
+    auto tx = here.tx(0, 0), back = there.tx(0, 1);
+    auto rx = there.rx(0, 1), back_rx = here.rx(0, 0);
+    const auto go = [&] { return here.move(), there.move(), ::usleep(200); };
+    tx.commit(0, 9);
+    REQUIRE(wait_until([&] { return go(), rx.has_message(); }));
+    rx.release(0);
+    for (const std::uint32_t lane : {3u, 8u, 31u, 0x8000'0001u, UINT32_MAX}) say_hello(0, lane);
+    for (const std::uint32_t lane : {1u, 2u, UINT32_MAX}) say_hello(1, lane); // a lower rank makes none
+    for (int i = 0; i < 600; ++i) go();
+    CHECK((here.connections() == 1 && there.connections() == 1));
+    std::uint64_t sent = 0;
+    REQUIRE(wait_until([&] { // until all lanes are there, both ways
+        for (auto* both : {&tx, &back})
+            if (std::byte* to = both->try_acquire(1 << 20)) fill_message(to, 1, 1 << 20), both->commit(1 << 20), ++sent;
+        for (auto* both : {&rx, &back_rx}) {
+            REQUIRE(wait_until([&] { return here.move(), there.move(), both->has_message(); }));
+            if (!is_message(both->peek(1 << 20), 1, 1 << 20)) throw std::runtime_error("another message");
+            both->release(1 << 20);
+        }
+        return here.connections() == 3 && there.connections() == 3;
+    }));
+    say_hello(0, 1); // again
+    for (int i = 0; i < 300; ++i) go();
+    CHECK((here.connections() == 3 && there.connections() == 3));
+    CHECK((failed.load() == 0 && other_failed.load() == 0));
+    CHECK(sent > 2);
+    here.say_bye(), there.say_bye();
+}
+
 TEST_CASE("a process of another user neither comes in through a unix door nor is taken for a rank") {
     if (::geteuid() != 0) return skip("being another user needs root");
     socket_address at = detail::unix_address("", detail::new_unix_name());

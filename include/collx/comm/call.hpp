@@ -252,8 +252,7 @@ private:
                                                 (static_cast<std::size_t>(b->tmp_chunks) + 1) * sizeof(std::size_t));
         tables_->relayed.resize(relayed_numbers::room_for(*plan_));
         const count_table &s = tables_->first, &r = tables_->second;
-        const std::size_t bytes =
-            plan_->directly != nullptr ? piece_bytes(*plan_->directly, SIZE_MAX, false, false) : 0;
+        const std::size_t bytes = plan_->directly ? piece_bytes(*plan_->directly, SIZE_MAX, false, false) : 0;
         return {s.sizes(), s.offsets(), r.sizes(), r.offsets(), tables_->relayed.data(), bytes / sizeof(wire_type)};
     }
     counted_ptr<operation> start(counted_ptr<operation> t, int queue) {

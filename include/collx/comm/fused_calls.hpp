@@ -10,6 +10,7 @@
 
 #include <collx/algo/direct.hpp>
 #include <collx/algo/dissemination.hpp>
+#include <collx/algo/multicast.hpp>
 #include <collx/algo/zero_copy.hpp>
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/core/op.hpp>
@@ -46,14 +47,14 @@ public:
         const std::size_t n = same_size(in, "input");
         require_size(out, n * ranks(), "output");
         const auto l = chunk_layout::blocks(n, size());
-        return call(algo::zero_copy_all_gather{}, in, out, no_op, o, cuts(l.packed(), l));
+        return call(algo::multicast_all_gather{}, in, out, no_op, o, cuts(l.packed(), l));
     }
     template <RankBuffers In, RankBuffers Out>
     auto all_gather_v(In&& in, Out&& out, const options& o = {}) const {
         std::size_t all = 0;
         const auto t = parts_of(in, "input", false, all);
         require_size(out, all, "output");
-        return call(algo::zero_copy_all_gather{}, in, out, no_op, o, t);
+        return call(algo::multicast_all_gather{}, in, out, no_op, o, t);
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto reduce_scatter(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
@@ -154,8 +155,8 @@ public:
         require_root(root);
         const std::size_t n = same_size(in, "input");
         require_size(out, n, "output");
-        const auto l = chunk_layout::blocks(n, 1);
-        return call(algo::zero_copy_broadcast{.root = root}, in, out, no_op, o, cuts(l, l));
+        const auto l = chunk_layout::even(n, size(), 16);
+        return call(algo::multicast_broadcast{.root = root}, in, out, no_op, o, cuts(l, l));
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto reduce(In&& in, Out&& out, int root, const Op& op = {}, const options& o = {}) const {

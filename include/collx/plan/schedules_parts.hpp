@@ -47,11 +47,12 @@ inline void find_far(bound_schedule& b) {
             ++count[static_cast<std::size_t>(r.chunks.at(i, b.chunks))];
     };
     const auto all_are = [&](const sched::ref& r, const std::vector<int>& x, const auto& y) {
+        if (r.where != sched::place::out) return false; // scratch may have more chunks than buffers
         for (int i = 0; i < r.chunks.count; ++i) {
             const auto c = static_cast<std::size_t>(r.chunks.at(i, b.chunks));
             if (x[c] != y(c)) return false;
         }
-        return r.where == sched::place::out;
+        return true;
     };
     for (const auto& strand : strands)
         for (const auto& s : strand) {

@@ -205,8 +205,9 @@ private:
             return;
         stream& s = made(p);
         const stream::phase now = s.state();
-        if (const int k = static_cast<int>(h.lane); k != 0) { // dropped if it comes early: it is made again
-            if (p > rank_ && s.is_live() && k < s.lanes() && !s.has_lane(k))
+        if (h.lane != 0) { // dropped if it comes early: it is made again
+            const bool is_known = h.lane < static_cast<std::uint32_t>(s.lanes());
+            if (const int k = static_cast<int>(h.lane); is_known && p > rank_ && s.is_live() && !s.has_lane(k))
                 s.adopt_lane(k, h.attempt, std::move(socket), sealed(session, false));
             return;
         }

@@ -307,21 +307,23 @@ public:
     struct event {
         std::atomic<std::uint64_t> asked{0}, reached{0};
     };
-    void* make_event() const { return new event; }
-    void free_event(void* e) const { delete static_cast<event*>(e); }
+    // An event may be freed before what waits for it in a stream has run.
+    using kept_event = std::shared_ptr<event>;
+    void* make_event() const { return new kept_event(std::make_shared<event>()); }
+    void free_event(void* e) const { delete static_cast<kept_event*>(e); }
     void record(void* e, void* s) const {
-        auto* x = static_cast<event*>(e);
+        const kept_event x = *static_cast<kept_event*>(e);
         const std::uint64_t number = x->asked.fetch_add(1) + 1;
         stream_of(s).put([x, number] { x->reached.store(number, std::memory_order_release); });
     }
     void wait(void* s, void* e) const {
-        auto* x = static_cast<event*>(e);
+        const kept_event x = *static_cast<kept_event*>(e);
         stream_of(s).put([x, number = x->asked.load()] {
             while (x->reached.load(std::memory_order_acquire) < number) sched_yield();
         });
     }
     bool has_happened(void* e) const {
-        const auto* x = static_cast<const event*>(e);
+        const kept_event& x = *static_cast<kept_event*>(e);
         return x->reached.load(std::memory_order_acquire) >= x->asked.load();
     }
     std::uint64_t load_host(const std::uint64_t* p) const { return twin_env::load_acquire(p); }

@@ -269,11 +269,12 @@ struct operand_access {
     }
 
     // Copying in to out would change nothing.
-    COLLX_HD static bool is_in_place(const rank_operands<Types>& r, std::size_t in_at, std::size_t out_at) {
+    COLLX_HD static bool is_in_place(const rank_operands<Types>& from, const rank_operands<Types>& to,
+                                     std::size_t in_at, std::size_t out_at) {
         if constexpr (Types::in_view::is_contiguous && Types::out_view::is_contiguous &&
                       std::is_same_v<in_type, out_type> && std::is_same_v<in_type, wire_type> &&
                       !(Types::reduces && (has_pre_v<op_type, in_type> || has_post_v<op_type, acc_type>)))
-            return r.in.data() + in_at == r.out.data() + out_at;
+            return from.in.data() + in_at == to.out.data() + out_at;
         return false;
     }
     COLLX_HD static bool in_is_aligned(const rank_operands<Types>& r, std::size_t at) {

@@ -72,7 +72,7 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
     if (!Channels || x.count != 0) {
         if constexpr (Channels) use_slots(m, x);
         else use_windows(m, x);
-        if (!x.finishes || x.combines || !access::is_in_place(mine(), x.from, x.to)) {
+        if (!x.finishes || x.combines || !access::is_in_place(mine(), mine(), x.from, x.to)) {
             if constexpr (lines) carry_lines(x);
             else if constexpr (words) carry_words(x);
             else carry(x);

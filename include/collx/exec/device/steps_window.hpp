@@ -78,7 +78,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         const std::size_t in_at = local(place::in, chunk).at;
         const part to = local(s.dst.where, to_chunk);
         const operand result = operand_at(mine(), s.dst.where, to.at);
-        bool fast = is_aligned_at(result) && access::in_is_aligned(mine(), in_at);
+        const bool reads_own = !from_window || s.own == place::in;
+        bool fast = is_aligned_at(result) && (!reads_own || access::in_is_aligned(mine(), in_at));
         COLLX_ROLLED
         for (int k = 0; k < ranks(); ++k) {
             if (!from_window) fast = fast && access::in_is_aligned(args_.rank(k), in_at);
@@ -112,8 +113,13 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 Env::template store_all<Types>(this->args_, first, access::to_wire(acc));
             } else if constexpr (ToAll) {
                 COLLX_ROLLED
-                for (int k = 0; k < this->ranks(); ++k)
+                for (int k = 0; k < this->ranks(); ++k) {
+                    // What only moves may lie at its place already.
+                    if (!Types::reduces &&
+                        access::is_in_place(this->args_.rank(s.peer_from), this->args_.rank(k), in_at, to.at))
+                        continue;
                     access::template write_out<W>(this->args_.rank(k), first, m, acc);
+                }
             } else {
                 this->template write<W>(result, p, m, acc);
                 if (s.also != place::none)
