@@ -9,6 +9,7 @@
 
 #include <collx/algo/bruck.hpp>
 #include <collx/algo/halving_doubling.hpp>
+#include <collx/algo/leader.hpp>
 #include <collx/algo/pairwise.hpp>
 #include <collx/algo/recursive_doubling.hpp>
 #include <collx/algo/ring.hpp>
@@ -94,6 +95,22 @@ TEST_CASE("a rank that does not come is named") {
             } catch (const timed_out& e) {
                 CHECK(e.peer() == 1);
             }
+        }
+    });
+}
+
+TEST_CASE("scratch with more chunks than the buffers is refused, not written past") {
+    const node_map nodes({0, 0, 1, 1});
+    run_threads(4, [&](communicator& w) {
+        if (w.rank() != 0) return; // a leader; the others would wait for it
+        std::vector<int> in(4), out(4);
+        inline_host ex(w.internals().net, in.data(), out.data(), plus{}, chunk_layout::even(4, 4),
+                       w.internals().settings.waiting, 50'000'000);
+        try {
+            algo::leader_all_to_all{.nodes = nodes}(ex, 0, 4);
+            FAIL("there is no room for its scratch");
+        } catch (const error& e) {
+            CHECK(e.code() == errc::unsupported);
         }
     });
 }

@@ -38,6 +38,10 @@ public:
         static_assert((What & (sched::get | sched::fold | sched::to_all | sched::signal | sched::wait)) == 0,
                       "collx: inline_host runs schedules over channels; windows need the progress task");
         constexpr bool receives = (What & sched::recv) != 0, sends = (What & sched::send) != 0;
+        for (const sched::ref* r : {&s.src, &s.dst})
+            if (r->where == sched::place::tmp && r->chunks.base + r->chunks.size > layout_.chunks())
+                fail(errc::unsupported, net_.rank(), -1, "run it on a communicator",
+                     "this algorithm's scratch has more chunks than its buffers, and inline_host has one for each");
         const sched::chunk_set& set =
             (What & sched::copy) != 0 || !sends ? s.dst.chunks : (receives ? s.dst.chunks : s.src.chunks);
         std::size_t n = 0;

@@ -113,6 +113,11 @@ public:
         a.shape = shape_;
         a.cuts = cuts;
         a.chunks = algorithm.chunks(shape_.ranks);
+        if constexpr (requires { algorithm.tmp_chunks(1); })
+            if (const int kept = algorithm.tmp_chunks(shape_.ranks); kept > 1 && kept > a.chunks)
+                fail(errc::unsupported, -1, -1, "use another algorithm: the ranks of a team are one node",
+                     "this algorithm's scratch has %d chunks, its buffers %d, and kernels have room for as many", kept,
+                     a.chunks);
         const usage u = usage_of(algorithm, shape_.ranks);
         if (u.scratch && !may_use_scratch_v<Algorithm>)
             fail(errc::unsupported, -1, -1,
