@@ -8,6 +8,7 @@
 
 #include <deque>
 
+#include <collx/algo/ring.hpp>
 #include <collx/bootstrap/file_store.hpp>
 
 using namespace collx_test;
