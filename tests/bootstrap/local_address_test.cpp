@@ -149,6 +149,7 @@ TEST_CASE("names of hosts are looked up, and all ranks choose the same address")
 
     CHECK(look_up("127.0.0.1", deadline::in_ns(0)) == "127.0.0.1");
     CHECK(look_up("[::1]", deadline::in_ns(0)) == "[::1]");
+    for (const char* none : {"", "*", "a host", "1.2.3"}) CHECK(look_up(none, deadline::in_ns(0)) == none);
     CHECK(look_up("localhost", deadline::in_ns(20'000'000'000)) == "127.0.0.1");
 }
 

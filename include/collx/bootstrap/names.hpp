@@ -40,8 +40,11 @@ using name_resolver = name_answer (*)(const std::string&);
     return a;
 }
 
-inline bool is_number(const std::string& host) {
-    return host.find(':') != std::string::npos || host.find_first_not_of("0123456789.") == std::string::npos;
+// What may be one: letters, and no sign that names do not have.
+inline bool is_name(const std::string& host) {
+    return host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") ==
+               std::string::npos &&
+           host.find_first_not_of("0123456789.") != std::string::npos;
 }
 inline bool is_outward(const std::string& address) {
     return address.compare(0, 5, "fe80:") != 0 && !is_loopback(numeric_address(address, 0));
@@ -76,7 +79,7 @@ inline bool is_outward(const std::string& address) {
 // known only when its host is there. Errors: environment when nobody knows the name, or when it says too little.
 [[gnu::cold]] inline std::string look_up(const std::string& host, const deadline& until,
                                          detail::name_resolver resolver = detail::ask_system) {
-    if (detail::is_number(host)) return host;
+    if (!detail::is_name(host)) return host; // numbers, or what is refused as none
     for (detail::retry_pause pause(500'000'000);;) {
         const detail::name_answer a = resolver(host);
         if (!a.addresses.empty()) return detail::choose_named(host, a.addresses, detail::interface_addresses());
