@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 optimised
+// collx-test: timeout=300 optimised sanitize=thread,nightly
 //
 // all_reduce with every algorithm, size and number of ranks. What it shares with other verbs (types, views) is in
 // types_test and views_test.

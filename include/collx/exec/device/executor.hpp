@@ -49,7 +49,11 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     // Bytes of a pack in slots and windows.
     static constexpr std::size_t stride = words ? packet_stride<wire_type, V> : wire_pack::bytes;
     // Packs that a thread has under way: four loads of 16 bytes, fewer where accumulators are wide.
-    static constexpr int unroll = flagged ? 1 : sizeof(acc_pack) <= 16 ? 4 : sizeof(acc_pack) <= 32 ? 2 : 1;
+    // Bytes wait in registers of their own.
+    static constexpr int unroll = flagged                                           ? 1
+                                  : sizeof(acc_pack) <= 16 && sizeof(acc_type) != 1 ? 4
+                                  : sizeof(acc_pack) <= 32                          ? 2
+                                                                                    : 1;
 
 public:
     COLLX_HD executor(Env& env, const args_type& a, block_state& shared, int rank, int lane)
