@@ -119,6 +119,7 @@ TEST_CASE("after a failure nothing of a large call goes from or to the memory th
             auto other = w.split(0);
             auto lost = std::make_unique<std::vector<float>>(1'500'000, 1.0f); // freed pages are gone at once
             collx::all_reduce(w, *lost);
+            collx::barrier(other); // all have returned from it: an abort must find nobody in there
             if (w.rank() == 2) {
                 ::usleep(static_cast<useconds_t>(200 * round));
                 w.abort();
