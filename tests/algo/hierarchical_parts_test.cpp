@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What hierarchical algorithms ask about their parts, and the rooted ones step by step: broadcast, reduce, barrier.
+#include <collx/algo/hierarchical_parts.hpp>
 #include <collx/algo/hierarchical_rooted.hpp>
 
 #include "checks.hpp"

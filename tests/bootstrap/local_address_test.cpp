@@ -3,6 +3,7 @@
 // What the forms of COLLX_ADDRESS become: addresses, interfaces, networks, routes, unix sockets; on lists of interfaces
 // that are made up, and on this machine's loopback.
 #include <collx/bootstrap/host.hpp>
+#include <collx/bootstrap/local_address.hpp>
 #include <collx/bootstrap/names.hpp>
 
 #include <algorithm>
