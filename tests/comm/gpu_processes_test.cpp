@@ -18,7 +18,7 @@
 
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/collx.hpp>
-#include <collx/comm/gpu_calls.hpp>
+#include <collx/comm/gpu/calls.hpp>
 #include <collx/exec/device/fake_runtime.hpp>
 
 #include "bootstrap/store_support.hpp"

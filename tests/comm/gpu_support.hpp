@@ -5,7 +5,7 @@
 
 #include "support.hpp"
 
-#include <collx/comm/gpu_calls.hpp>
+#include <collx/comm/gpu/calls.hpp>
 #include <collx/exec/device/fake_runtime.hpp>
 
 namespace collx_test {

@@ -18,7 +18,7 @@
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
-// What a communicator keeps for calls on device memory and does not look into (comm/gpu_group.hpp).
+// What a communicator keeps for calls on device memory and does not look into (comm/gpu/group.hpp).
 struct device_part {
     virtual ~device_part() = default;
     // Throws if p is memory that only a device can read.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Where the verbs turn to when they are given device memory. What happens there needs nvcc, or the fake runtime, and
-// stands in comm/gpu_calls.hpp: programs of the host alone pay for this file only.
+// stands in comm/gpu/calls.hpp: programs of the host alone pay for this file only.
 #pragma once
 
 #include <type_traits>
@@ -45,7 +45,7 @@ struct runtime_of<Policies> {
 };
 
 template <class Runtime>
-struct device_calls; // comm/gpu_calls.hpp
+struct device_calls; // comm/gpu/calls.hpp
 
 // Calls f with the device_calls of the communicator's runtime.
 template <class Mode, class Comm, class F>

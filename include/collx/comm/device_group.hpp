@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <collx/comm/gpu_calls.hpp>
+#include <collx/comm/gpu/calls.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -6,7 +6,7 @@
 //   collx::all_reduce(world, gradient, collx::plus{}, {.stream = stream});
 #pragma once
 
-#include <collx/comm/gpu_calls.hpp>
+#include <collx/comm/gpu/calls.hpp>
 #include <collx/exec/device/cuda_runtime.cuh>
 
 COLLX_BEGIN_NAMESPACE

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <collx/comm/device_call.hpp>
-#include <collx/comm/gpu_group.hpp>
+#include <collx/comm/gpu/group.hpp>
 #include <collx/comm/layouts.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <collx/comm/barrier.hpp>
-#include <collx/comm/gpu_proxy.hpp>
-#include <collx/comm/gpu_route.hpp>
+#include <collx/comm/gpu/proxy.hpp>
+#include <collx/comm/gpu/route.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/exec/device/peers.hpp>
 

@@ -13,8 +13,8 @@
 
 #include <collx/algo/pairwise.hpp>
 #include <collx/comm/all_to_all.hpp>
-#include <collx/comm/gpu_by_kernel.hpp>
-#include <collx/comm/gpu_staging.hpp>
+#include <collx/comm/gpu/by_kernel.hpp>
+#include <collx/comm/gpu/staging.hpp>
 #include <collx/comm/send_recv.hpp>
 
 COLLX_BEGIN_NAMESPACE

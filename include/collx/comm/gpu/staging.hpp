@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <collx/comm/gpu_group.hpp>
+#include <collx/comm/gpu/group.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {

@@ -11,7 +11,7 @@
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/comm/count_table.hpp>
-#include <collx/comm/gpu_call.hpp>
+#include <collx/comm/gpu/call.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {

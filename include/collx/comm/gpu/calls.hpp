@@ -2,7 +2,7 @@
 // The verbs on device memory: what a call needs of kernels, by the two ways there are. Where kernels reach every peer
 // the fused executor runs an algorithm's text; else pieces are staged and the same verb runs over the host. Both are
 // put into a stream, so a call returns at once and may be captured. What only moves parts straight from rank to rank is
-// gpu_exchange.hpp's. Compiled with nvcc, or with the fake runtime.
+// exchange.hpp's. Compiled with nvcc, or with the fake runtime.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 #include <collx/algo/dissemination.hpp>
 #include <collx/comm/gather.hpp>
-#include <collx/comm/gpu_by_host.hpp>
-#include <collx/comm/gpu_by_kernel.hpp>
-#include <collx/comm/gpu_exchange.hpp>
+#include <collx/comm/gpu/by_host.hpp>
+#include <collx/comm/gpu/by_kernel.hpp>
+#include <collx/comm/gpu/exchange.hpp>
 #include <collx/comm/scatter.hpp>
 
 COLLX_BEGIN_NAMESPACE

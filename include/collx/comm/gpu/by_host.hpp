@@ -13,8 +13,8 @@
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/all_to_all.hpp>
 #include <collx/comm/broadcast.hpp>
-#include <collx/comm/gpu_call.hpp>
-#include <collx/comm/gpu_staging.hpp>
+#include <collx/comm/gpu/call.hpp>
+#include <collx/comm/gpu/staging.hpp>
 #include <collx/comm/reduce.hpp>
 #include <collx/comm/reduce_scatter.hpp>
 #include <collx/comm/scan.hpp>
