@@ -502,6 +502,49 @@ TEST_CASE("ranks of several hosts meet in a store and tell each other where they
 
 namespace {
 
+// No descriptor for whoever stands at the door of this thread's rank.
+thread_local bool is_full = false;
+constexpr collx::socket_calls full_calls{::socket,
+                                         ::connect,
+                                         [](int fd, sockaddr* a, socklen_t* bytes, int flags) {
+                                             return is_full ? (errno = EMFILE, -1) : ::accept4(fd, a, bytes, flags);
+                                         },
+                                         ::sendmsg,
+                                         ::recvmsg,
+                                         ::epoll_wait};
+
+} // namespace
+
+TEST_CASE("a rank that has no descriptor for the others says so while addresses are exchanged") {
+    constexpr int n = 3;
+    collx::memory_store store;
+    collx::detail::plain_face<collx::memory_store> face(store);
+    std::vector<std::thread> threads;
+    std::vector<std::string> said(n);
+    for (int r = 0; r < n; ++r)
+        threads.emplace_back([&, r] {
+            auto h = collx::describe_host();
+            h.id = "host" + std::to_string(r);
+            is_full = r == 0;
+            try {
+                (void)collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face), 20'000'000'000, h,
+                                                   full_calls);
+            } catch (const collx::error& e) {
+                said[static_cast<std::size_t>(r)] = e.what();
+                const bool is_right = r == 0 ? e.code() == errc::resource && says(e, "ulimit -n")
+                                             : e.code() == errc::peer_failed || e.code() == errc::resource;
+                if (!is_right || e.peer() != 0) said[static_cast<std::size_t>(r)] += ": not as expected";
+            }
+        });
+    for (auto& t : threads) t.join();
+    for (const std::string& what : said) {
+        INFO(what);
+        CHECK((!what.empty() && what.find("not as expected") == std::string::npos));
+    }
+}
+
+namespace {
+
 // What lies in a directory.
 std::vector<std::string> files_in(const std::string& directory) {
     std::vector<std::string> names;

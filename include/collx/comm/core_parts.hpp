@@ -141,6 +141,10 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
                  "give both sides the same counts, types and order of calls; set_checked(true) says more",
                  "rank %d sent a message of another size than this call expects (call %llu)",
                  who < 0 ? waiting_for : who, call);
+        case errc::resource:
+            fail(errc::resource, me, who,
+                 "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output",
+                 "rank %d has no descriptor or no memory left (call %llu)", who, call);
         case errc::unsupported:
             fail(errc::unsupported, me, who,
                  "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",

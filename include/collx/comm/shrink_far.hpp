@@ -150,6 +150,11 @@ private:
              "rank %d lives, but did not come to shrink the communicator", late);
     }
 
+    [[noreturn, gnu::cold]] void fail_full() const {
+        fail(errc::resource, me_, -1, "raise the limit of open files (ulimit -n), and call shrink() again",
+             "no descriptor is left for a connection to another rank");
+    }
+
     // ------------------------------------------------------------------ following
     // True when rank k has said what holds; false when it is gone.
     bool follow(int k) {
@@ -196,6 +201,7 @@ private:
         p.connected_ns = now_ns();
         if (p.connection && door_probe::is_closed_by(p.connection->error())) return false;
         descriptor s = hub_->connect_to(job_rank(k));
+        if (!s.is_open() && (errno == EMFILE || errno == ENFILE)) fail_full(); // that says nothing of the other rank
         if (!s.is_open()) return !door_probe::is_closed_by(errno);
         stream_hello h = hub_->hello(id_, me_, k, shape_);
         h.from_side = stream_hello::side::higher; // nobody waits for a welcome here
@@ -259,13 +265,14 @@ private:
     // The connection that came last counts: an earlier one was cut or given up.
     bool take_guests() {
         bool came = false;
-        hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
+        const bool has_room = hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
             if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
                 h.depth != static_cast<std::uint32_t>(shape_.depth))
                 return;
             open(h.from, std::move(s), nullptr, session);
             came = true;
         });
+        if (!has_room && !is_decided_) fail_full();
         return came;
     }
     bool attend(int r, const members& proposal) {
@@ -345,7 +352,8 @@ private:
         for (int r = 0; r < n_; ++r) part(r);
     }
     void help() override {
-        if (!turn_.try_take()) return;
+        const turn_tried here(turn_);
+        if (!here) return;
         (void)take_guests();
         for (int r = 0; r < n_; ++r) {
             if (!at(r).connection) continue;
@@ -358,7 +366,6 @@ private:
                 }
             if (!is_connected(r)) at(r).connection = nullptr;
         }
-        turn_.give();
     }
 
     communicator_core* core_; // until it is decided
