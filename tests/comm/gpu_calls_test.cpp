@@ -297,8 +297,9 @@ TEST_CASE("hosts of one NVLink fabric are joined by kernels, others in two level
     };
     CHECK(route(one, one) == "kernels over nvlink, memory by fabric handles");
     CHECK(one.granted > 0); // to the devices of threads
-    const std::string levels = "kernels inside 2 domains of 1 to 2 ranks, staged between them: rank 0 cannot reach rank "
-                               "2: it is on another host (fabric handles: ";
+    const std::string levels =
+        "kernels inside 2 domains of 1 to 2 ranks, staged between them: rank 0 cannot reach rank "
+        "2: it is on another host (fabric handles: ";
     CHECK(route(one, two) == levels + "rank 0 could not map rank 2's); here kernels over nvlink");
     CHECK(route(one, none) == levels + "the driver of rank 2 offers none); here kernels over nvlink");
 }

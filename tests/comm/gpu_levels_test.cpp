@@ -144,7 +144,8 @@ TEST_CASE("only what must cross is staged, each byte once") {
             memory x(g, me, n, 1), whole(g, me, all, 1), all_out(g, me, all);
             const auto expect = [&](const char* verb, bytes expected, bool is_less, auto&& call) {
                 collx_test::at("%s of %zu ranks, %ld hosts", verb, at.size(), domains);
-                const bytes two = staged_by(w, r, [&] { call(c); }), one = staged_by(other, r, [&] { call(one_level); });
+                const bytes two = staged_by(w, r, [&] { call(c); }),
+                            one = staged_by(other, r, [&] { call(one_level); });
                 EXPECT_AT(two.out, two.out == expected.out);
                 EXPECT_AT(two.in, two.in == expected.in);
                 EXPECT(two.out + two.in < one.out + one.in || !is_less);
@@ -188,14 +189,13 @@ TEST_CASE("operators, hooks, types and policies in two levels") {
             constexpr std::size_t n = 9001;
             collx_test::at("%zu ranks, in order %d", at.size(), in_order);
             // The hooks are told the element's number in the whole buffer, and how many ranks there are.
-            device_memory<float> x(g, me, 3 * n), mean(g, me, n), narrow(g, me, n), ordered(g, me, n), as_ever(g, me, n), ring(g, me, n);
+            device_memory<float> x(g, me, 3 * n), mean(g, me, n), narrow(g, me, n), ordered(g, me, n),
+                as_ever(g, me, n), ring(g, me, n);
             for (std::size_t i = 0; i < n; ++i) {
                 x[3 * i] = narrow[i] = ring[i] = value(me, i);
                 ordered[i] = as_ever[i] = 1.0f / value(me, i);
             }
-            const auto odd = [](float v, hook_context k) {
-                return k.index % 2 == 1 && k.nranks == 4 ? v : 0.0f;
-            };
+            const auto odd = [](float v, hook_context k) { return k.index % 2 == 1 && k.nranks == 4 ? v : 0.0f; };
             const auto shifted = [](float v, hook_context k) { return v + static_cast<float>(k.index % 5); };
             all_reduce(c, on_device(strided(x.data(), n, 3)), mean, with_post(with_pre(average{}, odd), shifted));
             all_reduce(w.with(wire<bf16>{}, gpus{r}), narrow);
@@ -239,8 +239,9 @@ TEST_CASE("two levels where they fit: islands of one host, captured calls, and w
     on_device_hosts({0, 0, 0, 0}, islands, [&](communicator& w, fake_runtime r, const device_settings& s) {
         const auto c = w.with(gpus{r});
         use_device(c, s);
-        EXPECT(device_route(c) == "kernels inside 2 domains of 2 ranks, staged between them: rank 0 cannot reach rank 2: "
-                                  "the driver offers no peer access between the two devices; here kernels over nvlink");
+        EXPECT(device_route(c) ==
+               "kernels inside 2 domains of 2 ranks, staged between them: rank 0 cannot reach rank 2: "
+               "the driver offers no peer access between the two devices; here kernels over nvlink");
         check_verbs(w, c, islands, 3001); // rails over shared memory
     });
     fake_gpus g;
@@ -276,13 +277,13 @@ TEST_CASE("two levels where they fit: islands of one host, captured calls, and w
         const bytes crossing = staged_by(w, r, [&] { group.launch(); });
         EXPECT(crossing == bytes{8 * 20'000, 8 * 20'000});
         for (std::size_t i = 0; i < 20'000; ++i)
-            EXPECT_AT(i, from[i] == part(static_cast<int>(i / 5000), me, static_cast<std::size_t>(me) * 5000 + i % 5000));
+            EXPECT_AT(i,
+                      from[i] == part(static_cast<int>(i / 5000), me, static_cast<std::size_t>(me) * 5000 + i % 5000));
     });
     on_device_hosts({0, 1, 2}, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
         const auto c = w.with(gpus{r});
         use_device(c, s);
-        collx_test::at("%s", device_route(c).c_str());
-        EXPECT(device_route(c) == "staged through the host: rank 0 cannot reach rank 1: it is on another host");
+        EXPECT(device_route(c).find("staged through the host: rank 0 cannot reach rank 1: it is on another host") == 0);
     });
     CHECK(g.pieces() + islands.pieces() == 0);
 }

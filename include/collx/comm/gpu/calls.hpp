@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs on device memory: what a call needs of kernels, by the ways there are. Where kernels reach every peer the
-// fused executor runs an algorithm's text; where they reach those near, it does so there, and what must cross is staged;
-// else all is staged and the same verb runs over the host. All of it is put into a stream, so a call returns at once and
-// may be captured. What only moves parts straight from rank to rank is
-// exchange.hpp's. Compiled with nvcc, or with the fake runtime.
+// The verbs on device memory: which of the ways a call takes, and what it needs there. Kernels where they reach every
+// peer; kernels among those near and staging between them (two_level.hpp); else all staged (by_host.hpp). What only
+// moves parts from rank to rank is exchange.hpp's. Compiled with nvcc, or with the fake runtime.
 #pragma once
 
 #include <cstddef>
@@ -213,20 +211,8 @@ private:
                                                           : 0);
         }
         if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
-        else if (!run_in_two_levels<C>(call, in, out, op, s)) by_host::run<C>(call, in, out, op, s);
+        else if (!two_level::try_run<C>(call, in, out, op, s)) by_host::run<C>(call, in, out, op, s);
         call.end();
-    }
-
-    template <collective C, class Comm, class In, class Out, class Op>
-    static bool run_in_two_levels(const started<Comm>& call, const In& in, const Out& out, const Op& op,
-                                  const device_shape& s) {
-        if constexpr (two_level::may_take<C, started<Comm>, Op, element_of<In>>) {
-            if (!two_level::takes<C, Op, element_of<In>>(call)) return false;
-            two_level::run<C>(call, in, out, op, s);
-            return true;
-        } else {
-            return false;
-        }
     }
 
     // ------------------------------------------------------------------------------------------ parts

@@ -12,6 +12,7 @@
 
 #include <collx/comm/gpu/route.hpp>
 #include <collx/comm/split.hpp>
+#include <collx/core/clock.hpp>
 #include <collx/sched/node_map.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -46,8 +47,8 @@ public:
     }
 
     gpu_domains(const Runtime& r, sole_ptr<communicator> inside, sole_ptr<communicator> rail, node_map map, int me)
-        : runtime_(r), inside_(std::move(inside)), rail_(std::move(rail)), map_(std::move(map)), node_(map_.view().node_of(me)),
-          route_(r, *inside_) {}
+        : runtime_(r), inside_(std::move(inside)), rail_(std::move(rail)), map_(std::move(map)),
+          node_(map_.view().node_of(me)), route_(r, *inside_) {}
     gpu_domains(const gpu_domains&) = delete;
 
     node_view map() const { return map_; }
@@ -73,8 +74,7 @@ public:
         const node_view v = map();
         std::string sizes = std::to_string(v.smallest());
         if (!v.is_even()) sizes += " to " + std::to_string(v.largest());
-        return "kernels inside " + std::to_string(v.nodes()) + " domains of " + sizes +
-               " ranks, staged between them: ";
+        return "kernels inside " + std::to_string(v.nodes()) + " domains of " + sizes + " ranks, staged between them: ";
     }
 
     // What kernels inside have made for the rails, and what comes from them for other ranks.
@@ -99,9 +99,14 @@ public:
         try {
             f(*rail_);
         } catch (const error& e) {
+            // A peer that gave up because of somebody else has said so to all, but may have left the rail before that
+            // came.
             communicator_core& c = side.internals();
-            for (communicator_core* known = &c; known != nullptr; known = known->heeded)
-                if (const failure cause = known->net.failed()) c.explain(cause, -1);
+            for (const deadline until = deadline::in_ns(250'000'000); !until.passed(); nap_ns(200'000))
+                for (communicator_core* other = &c; other != nullptr; other = other->heeded) {
+                    (void)other->net.move();
+                    if (const failure cause = other->net.failed()) c.explain(cause, -1);
+                }
             if (e.peer() >= 0) c.explain(failure(e.code(), map().rank_of(e.peer(), rank())), -1);
             throw;
         }
@@ -111,7 +116,7 @@ public:
         if (is_on_rail()) rail_->internals().heeded = side;
     }
     int rank_of(int inner) const { return inner < 0 ? inner : map().rank_of(node_, inner); } // among all
-    int node() const { return node_; } // this rank's domain
+    int node() const { return node_; }                                                       // this rank's domain
 
     void close(bool may_free_exchange) {
         route_.close(may_free_exchange);
@@ -129,15 +134,15 @@ private:
         sole_ptr<communicator> inside, rail;
         communicator_core& core = side.internals();
         if (!all_could(core, [&] { inside = make_sole<communicator>(side.split(node, local)); })) return nullptr;
-        if (!all_could(core, [&] {
-                rail = make_sole<communicator>(side.split(local < v.smallest() ? local : -1, node));
-            }))
+        if (!all_could(core,
+                       [&] { rail = make_sole<communicator>(side.split(local < v.smallest() ? local : -1, node)); }))
             return nullptr;
         auto made = make_sole<gpu_domains>(r, std::move(inside), std::move(rail), std::move(map), side.rank());
         shape.ranks = made->size();
         const bool could = all_could(core, [&] {
             made->lanes_ = made->route_.choose(s, shape.bytes());
-            if (!made->route_.is_direct()) fail(errc::unsupported, side.rank(), -1, "", "no kernels inside this domain");
+            if (!made->route_.is_direct())
+                fail(errc::unsupported, side.rank(), -1, "", "no kernels inside this domain");
         });
         if (could) return made;
         made->route_.close(true); // no kernel ran

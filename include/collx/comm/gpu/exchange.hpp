@@ -100,6 +100,11 @@ struct inside_call {
     explicit inside_call(const Call& x, bool after_rails = false)
         : comm(x.comm), o(x.o), g{x.g}, limit_ns(after_rails ? 2 * x.timeout_ns() + 3'000'000'000 : x.timeout_ns()) {}
     std::int64_t timeout_ns() const { return limit_ns; }
+    // At once, also in a group: what is staged comes before and after it.
+    template <class Kernel, class In, class Out>
+    void put(const Kernel& kernel, const device::fused_options& with, const In&, const Out&) const {
+        g.all.team().run(kernel, with);
+    }
 
     decltype(Call::comm) comm;
     const device_call_options& o;
@@ -113,7 +118,9 @@ struct device_exchange {
     static void run(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
         if (call.g.is_direct()) over_links(call, in, out, cuts_of(x, call.g.size(), [](int k) { return k; }));
         else if (call.g.domains() != nullptr) in_domains(call, in, out, x);
-        else over_host(call, in, out, x, [](int) { return true; }, [] {});
+        else
+            over_host(
+                call, in, out, x, [](int) { return true; }, [] {});
     }
     // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels;
     // bytes in fours where nothing begins or ends between.

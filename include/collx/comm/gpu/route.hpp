@@ -25,7 +25,7 @@ struct device_settings {
     // Where kernels reach some peers only: kernels among these, and staged between them what must cross. false: stage
     // everything there.
     bool two_levels = true;
-    int lanes = 32;       // blocks of a kernel; fewer where a device has fewer multiprocessors
+    int lanes = 32; // blocks of a kernel; fewer where a device has fewer multiprocessors
     std::uint32_t slot_bytes = 32768, stage_bytes = 65536, packet_bytes = 16384; // see device::exchange_shape
     std::size_t staging_bytes = std::size_t{4} << 20;                            // of one piece by way of the host
     int staging_lanes = 8;                                                       // blocks that copy such a piece
@@ -102,8 +102,8 @@ public:
 
     // Of the pair that keeps kernels from joining all ranks.
     std::string obstacle() const {
-        return "rank " + std::to_string(obstacle_rank_) + " cannot reach rank " + std::to_string(obstacle_peer_) + ": " +
-               device::name_of(obstacle_) + found_out();
+        return "rank " + std::to_string(obstacle_rank_) + " cannot reach rank " + std::to_string(obstacle_peer_) +
+               ": " + device::name_of(obstacle_) + found_out();
     }
 
     // Unmaps, and frees this rank's memory where no peer may use it any more.
@@ -142,10 +142,9 @@ private:
         return lanes < 1 ? 1 : lanes;
     }
     static std::uint64_t hash_of(const device_settings& s) {
-        const std::uint64_t words[] = {s.by_host,       s.two_levels,   static_cast<std::uint64_t>(s.lanes),
-                                       s.slot_bytes,    s.stage_bytes,
-                                       s.packet_bytes,  s.staging_bytes,
-                                       s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
+        const std::uint64_t words[] = {s.by_host,       s.two_levels,    static_cast<std::uint64_t>(s.lanes),
+                                       s.slot_bytes,    s.stage_bytes,   s.packet_bytes,
+                                       s.staging_bytes, s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
         return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);
     }
 
@@ -186,7 +185,8 @@ private:
             is_here.push_back(core().home->place(core().members[static_cast<std::size_t>(r)]) >= 0);
         links_.open(side_.rank(), cards, is_here, device::max_ranks, settings_.shares_device);
         for (int r = side_.size(); --r >= 0;)
-            if (links_.peers()[static_cast<std::size_t>(r)].memory != nullptr && (first_reached_ < 0 || r < first_reached_))
+            if (links_.peers()[static_cast<std::size_t>(r)].memory != nullptr &&
+                (first_reached_ < 0 || r < first_reached_))
                 first_reached_ = r;
         finding mine{links_.first_unreachable(), device::gpu_obstacle::none};
         if (mine.peer >= 0) mine.why = links_.peers()[static_cast<std::size_t>(mine.peer)].why;

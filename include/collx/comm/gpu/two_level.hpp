@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Collectives on device memory in two levels: inside domains kernels move and reduce over the peers' memory; what must
-// cross is staged, each rank of a rail its share, and the proxies run the same verb along the rails. Cut into pieces, of
-// which one is on its way between domains while kernels work on the next.
+// cross is staged, each rank of a rail its share, and the proxies run the same verb along the rails. Cut into pieces,
+// of which one is on its way between domains while kernels work on the next.
 //
 // Staged bytes, S of a buffer or c of a part, G ranks in a domain, D domains, R rails:
 //   all_reduce      S / R out and in, per rank of a rail      broadcast  S / R out in the root's domain, in elsewhere
@@ -43,92 +43,104 @@ public:
           pieces_(call.g, call.o.stream, call.stream.is_capturing, call.timeout_ns() + rail_patience_ns) {}
 
     void all_reduce() {
-        each_piece(shared_room(), [&](piece p) {
-            reduce_inside(p);
-            put_share(p, [op = completing(alone(share_of(p, local())))](auto& c, auto x, auto y, auto& with) {
-                collx::all_reduce(c, x, y, op, with);
+        each_piece(
+            shared_room(),
+            [&](piece p) {
+                reduce_inside(p);
+                put_share(p, [op = completing(alone(share_of(p, local())))](auto& c, auto x, auto y, auto& with) {
+                    collx::all_reduce(c, x, y, op, with);
+                });
+            },
+            [&](piece p) {
+                if (const piece mine = share_of(p, local()); mine.count != 0) pieces_.take(out_, range(mine));
+                spread(p);
             });
-        }, [&](piece p) {
-            if (const piece mine = share_of(p, local()); mine.count != 0) pieces_.take(out_, range(mine));
-            spread(p);
-        });
     }
     void reduce() {
         const int there = map_.node_of(call_.o.root), at = map_.local_of(call_.o.root);
         const bool is_there = there == d_.node();
         const device_view<out_type> come(d_.template incoming<out_type>(), d_.room_bytes() / sizeof(out_type));
-        each_piece(shared_room(), [&](piece p) {
-            reduce_inside(p);
-            put_share(p, [there, op = completing(alone(share_of(p, local())))](auto& c, auto x, auto y, auto with) {
-                with.root = there;
-                collx::reduce(c, x, y, op, with);
+        each_piece(
+            shared_room(),
+            [&](piece p) {
+                reduce_inside(p);
+                put_share(p, [there, op = completing(alone(share_of(p, local())))](auto& c, auto x, auto y, auto with) {
+                    with.root = there;
+                    collx::reduce(c, x, y, op, with);
+                });
+            },
+            [&](piece p) {
+                const piece mine = share_of(p, local());
+                if (mine.count != 0) pieces_.take(come, range({0, is_there ? mine.count : 0}));
+                if (!is_there) return;
+                device::own_cuts cuts;
+                cuts.sizes[0][at] = mine.count;
+                for (int k = 0; local() == at && k < d_.size(); ++k) receive(cuts, k, share_of(p, k));
+                move(come, out_, cuts, after_);
             });
-        }, [&](piece p) {
-            const piece mine = share_of(p, local());
-            if (mine.count != 0) pieces_.take(come, range({0, is_there ? mine.count : 0}));
-            if (!is_there) return;
-            device::own_cuts cuts;
-            cuts.sizes[0][at] = mine.count;
-            for (int k = 0; local() == at && k < d_.size(); ++k) receive(cuts, k, share_of(p, k));
-            move(come, out_, cuts, after_);
-        });
     }
     void broadcast() {
         const int there = map_.node_of(call_.o.root), at = map_.local_of(call_.o.root);
         const bool is_there = there == d_.node();
-        each_piece(shared_room(), [&](piece p) {
-            if (is_there && d_.size() > 1) { // from the root to the rails
-                device::own_cuts cuts;
-                for (int k = 0; k < d_.size(); ++k)
-                    if (local() == at && k != at) send(cuts, k, share_of(p, k));
-                if (local() != at) receive(cuts, at, share_of(p, local()));
-                move(out_, out_, cuts, before_);
-            }
-            const piece mine = share_of(p, local());
-            if (mine.count == 0) return;
-            pieces_.template put<out_type>(
-                out_, range({mine.at, is_there ? mine.count : 0}),
-                on_rail<out_type>(mine.count, mine.count, [there](auto& c, auto x, auto y, auto with) {
-                    with.root = there;
-                    if (c.rank() == there) std::memcpy(y.data(), x.data(), x.size() * sizeof(out_type));
-                    collx::broadcast(c, y, with);
-                }));
-        }, [&](piece p) {
-            const piece mine = share_of(p, local());
-            if (mine.count != 0) pieces_.take(out_, range({mine.at, is_there ? 0 : mine.count}));
-            spread(p, is_there ? at : -1);
-        });
+        each_piece(
+            shared_room(),
+            [&](piece p) {
+                if (is_there && d_.size() > 1) { // from the root to the rails
+                    device::own_cuts cuts;
+                    for (int k = 0; k < d_.size(); ++k)
+                        if (local() == at && k != at) send(cuts, k, share_of(p, k));
+                    if (local() != at) receive(cuts, at, share_of(p, local()));
+                    move(out_, out_, cuts, before_);
+                }
+                const piece mine = share_of(p, local());
+                if (mine.count == 0) return;
+                pieces_.template put<out_type>(
+                    out_, range({mine.at, is_there ? mine.count : 0}),
+                    on_rail<out_type>(mine.count, mine.count, [there](auto& c, auto x, auto y, auto with) {
+                        with.root = there;
+                        if (c.rank() == there) std::memcpy(y.data(), x.data(), x.size() * sizeof(out_type));
+                        collx::broadcast(c, y, with);
+                    }));
+            },
+            [&](piece p) {
+                const piece mine = share_of(p, local());
+                if (mine.count != 0) pieces_.take(out_, range({mine.at, is_there ? 0 : mine.count}));
+                spread(p, is_there ? at : -1);
+            });
     }
     // The parts of this domain to all of it; then each rail carries its blocks to the other domains.
     void all_gather() {
         const auto mine = static_cast<std::size_t>(d_.blocks(d_.node(), local())); // of no meaning off the rails
-        each_piece(block_room(sizeof(out_type)), [&](piece p) {
-            device::own_cuts cuts;
-            for (int k = 0; k < d_.size(); ++k)
-                send(cuts, k, {s_.in_at + p.at, p.count}), receive(cuts, k, block(d_.node(), k, p));
-            move(in_, out_, cuts, before_);
-            if (!d_.is_on_rail()) return;
-            // This domain's own come last in the staging buffer: they need not be copied in.
-            std::vector<std::size_t> counts, at;
-            std::size_t others = 0;
-            for (int d = 0; d < map_.nodes(); ++d) {
-                counts.push_back(static_cast<std::size_t>(d_.blocks(d, local())) * p.count);
-                at.push_back(others);
-                if (d != d_.node()) others += counts.back();
-            }
-            at[static_cast<std::size_t>(d_.node())] = others;
-            const std::size_t sent = mine * p.count;
-            pieces_.template put<out_type>(
-                out_, blocks_of(p, true),
-                on_rail<out_type>(sent, sent + others, [counts, at](auto& c, auto x, auto y, auto& with) {
-                    collx::all_gather_v(c, x, y, counts, at, with);
-                }));
-        }, [&](piece p) {
-            if (d_.is_on_rail()) pieces_.take(out_, blocks_of(p, false));
-            for (int d = 0; d < map_.nodes(); ++d)
-                for (int first = 0; d != d_.node() && d_.size() > 1 && first < map_.size(d); first += d_.rails())
-                    spread_blocks(d, first, p);
-        });
+        each_piece(
+            block_room(sizeof(out_type)),
+            [&](piece p) {
+                device::own_cuts cuts;
+                for (int k = 0; k < d_.size(); ++k)
+                    send(cuts, k, {s_.in_at + p.at, p.count}), receive(cuts, k, block(d_.node(), k, p));
+                move(in_, out_, cuts, before_);
+                if (!d_.is_on_rail()) return;
+                // This domain's own come last in the staging buffer: they need not be copied in.
+                std::vector<std::size_t> counts, at;
+                std::size_t others = 0;
+                for (int d = 0; d < map_.nodes(); ++d) {
+                    counts.push_back(static_cast<std::size_t>(d_.blocks(d, local())) * p.count);
+                    at.push_back(others);
+                    if (d != d_.node()) others += counts.back();
+                }
+                at[static_cast<std::size_t>(d_.node())] = others;
+                const std::size_t sent = mine * p.count;
+                pieces_.template put<out_type>(
+                    out_, blocks_of(p, true),
+                    on_rail<out_type>(sent, sent + others, [counts, at](auto& c, auto x, auto y, auto& with) {
+                        collx::all_gather_v(c, x, y, counts, at, with);
+                    }));
+            },
+            [&](piece p) {
+                if (d_.is_on_rail()) pieces_.take(out_, blocks_of(p, false));
+                for (int d = 0; d < map_.nodes(); ++d)
+                    for (int first = 0; d != d_.node() && d_.size() > 1 && first < map_.size(d); first += d_.rails())
+                        spread_blocks(d, first, p);
+            });
     }
     // For each domain the parts of its ranks, reduced here, to the rail that carries them; each rail reduces its own.
     void reduce_scatter() {
@@ -136,35 +148,39 @@ public:
         const device_view<out_type> come(d_.template incoming<out_type>(), d_.room_bytes() / sizeof(out_type));
         const int own = d_.blocks(d_.node(), local());
         const bool passes_on = d_.size() != d_.rails();
-        each_piece(block_room(larger), [&](piece p) {
-            std::size_t slot[device::max_ranks] = {};
-            std::vector<std::size_t> counts(static_cast<std::size_t>(map_.nodes()));
-            for (int d = 0; d < map_.nodes(); ++d)
-                for (int first = 0; first < map_.size(d); first += d_.rails()) {
-                    device::table_cuts cuts;
-                    for (int k = 0; k < d_.rails() && first + k < map_.size(d); ++k) {
-                        cuts.sizes[k] = p.count, cuts.in_at[k] = block(d, first + k, p).at;
-                        cuts.out_at[k] = slot[k]++ * p.count;
-                        if (k == local()) counts[static_cast<std::size_t>(d)] += p.count;
+        each_piece(
+            block_room(larger),
+            [&](piece p) {
+                std::size_t slot[device::max_ranks] = {};
+                std::vector<std::size_t> counts(static_cast<std::size_t>(map_.nodes()));
+                for (int d = 0; d < map_.nodes(); ++d)
+                    for (int first = 0; first < map_.size(d); first += d_.rails()) {
+                        device::table_cuts cuts;
+                        for (int k = 0; k < d_.rails() && first + k < map_.size(d); ++k) {
+                            cuts.sizes[k] = p.count, cuts.in_at[k] = block(d, first + k, p).at;
+                            cuts.out_at[k] = slot[k]++ * p.count;
+                            if (k == local()) counts[static_cast<std::size_t>(d)] += p.count;
+                        }
+                        launch_reduction(cuts);
                     }
-                    launch_reduction(cuts);
-                }
-            if (!d_.is_on_rail()) return;
-            const std::size_t all = slot[local()] * p.count, mine = static_cast<std::size_t>(own) * p.count;
-            pieces_.template put<in_type>(
-                gone(), range({0, all}),
-                on_rail<in_type>(all, mine, [counts, op = completing(own_numbers(p))](auto& c, auto x, auto y, auto& with) {
-                    collx::reduce_scatter_v(c, x, y, counts, op, with);
-                }));
-        }, [&](piece p) {
-            if (!passes_on) return pieces_.take(out_, range({s_.out_at + p.at, p.count}));
-            if (d_.is_on_rail()) pieces_.take(come, range({0, static_cast<std::size_t>(own) * p.count}));
-            device::own_cuts cuts;
-            for (int k = local(); d_.is_on_rail() && k < d_.size(); k += d_.rails())
-                send(cuts, k, {static_cast<std::size_t>(k / d_.rails()) * p.count, p.count});
-            receive(cuts, local() % d_.rails(), {s_.out_at + p.at, p.count});
-            move(come, out_, cuts, after_);
-        });
+                if (!d_.is_on_rail()) return;
+                const std::size_t all = slot[local()] * p.count, mine = static_cast<std::size_t>(own) * p.count;
+                pieces_.template put<in_type>(
+                    gone(), range({0, all}),
+                    on_rail<in_type>(all, mine,
+                                     [counts, op = completing(own_numbers(p))](auto& c, auto x, auto y, auto& with) {
+                                         collx::reduce_scatter_v(c, x, y, counts, op, with);
+                                     }));
+            },
+            [&](piece p) {
+                if (!passes_on) return pieces_.take(out_, range({s_.out_at + p.at, p.count}));
+                if (d_.is_on_rail()) pieces_.take(come, range({0, static_cast<std::size_t>(own) * p.count}));
+                device::own_cuts cuts;
+                for (int k = local(); d_.is_on_rail() && k < d_.size(); k += d_.rails())
+                    send(cuts, k, {static_cast<std::size_t>(k / d_.rails()) * p.count, p.count});
+                receive(cuts, local() % d_.rails(), {s_.out_at + p.at, p.count});
+                move(come, out_, cuts, after_);
+            });
     }
     void barrier() {
         const auto wait_inside = [&](const inside_call<Call>& inside) {
@@ -175,9 +191,9 @@ public:
         };
         wait_inside(before_);
         if (local() == 0) {
-            pieces_.template put<char>(in_, device::staging_range(), on_rail<char>(0, 0, [](auto& c, auto, auto, auto& with) {
-                                           collx::barrier(c, with);
-                                       }));
+            pieces_.template put<char>(
+                in_, device::staging_range(),
+                on_rail<char>(0, 0, [](auto& c, auto, auto, auto& with) { collx::barrier(c, with); }));
             pieces_.take(out_, device::staging_range());
         }
         wait_inside(after_);
@@ -195,7 +211,9 @@ private:
     template <class Begin, class End>
     void each_piece(std::size_t most, Begin&& begin, End&& end) {
         const std::size_t count = (s_.count + most - 1) / most;
-        const auto at = [&](std::size_t k) { return piece{k * most, s_.count - k * most < most ? s_.count - k * most : most}; };
+        const auto at = [&](std::size_t k) {
+            return piece{k * most, s_.count - k * most < most ? s_.count - k * most : most};
+        };
         for (std::size_t k = 0; k <= count && count != 0; ++k) {
             if (k < count) begin(at(k));
             if (k > 0) end(at(k - 1));
@@ -250,7 +268,8 @@ private:
     staging_blocks blocks_of(piece p, bool own) const {
         staging_blocks b{.count = p.count, .pitch = s_.count, .at = p.at};
         for (int d = 0; d < map_.nodes(); ++d)
-            for (int k = local(); (d == d_.node()) == own && k < map_.size(d); k += d_.rails()) b.add(map_.rank_of(d, k));
+            for (int k = local(); (d == d_.node()) == own && k < map_.size(d); k += d_.rails())
+                b.add(map_.rank_of(d, k));
         return b;
     }
     // Where the results of this rank's rail lie in their owners' buffers.
@@ -275,7 +294,8 @@ private:
         move(out_, out_, cuts, after_);
     }
 
-    // ------------------------------------------------------------------------------------------ what is put into the stream
+    // ------------------------------------------------------------------------------------------ what is put into the
+    // stream
     static void send(device::own_cuts& cuts, int k, piece p) { cuts.sizes[0][k] = p.count, cuts.at[0][k] = p.at; }
     static void receive(device::own_cuts& cuts, int k, piece p) { cuts.sizes[1][k] = p.count, cuts.at[1][k] = p.at; }
     template <class A, class B>
@@ -287,14 +307,16 @@ private:
     void launch_reduction(const device::table_cuts& cuts) {
         const auto op = beginning_of<in_type>(op_, map_.ranks());
         using view = device_view<in_type>;
-        using types = device::call_types<In, view, std::remove_const_t<decltype(op)>, wire_of<policies, view>, device::table_cuts>;
+        using types = device::call_types<In, view, std::remove_const_t<decltype(op)>, wire_of<policies, view>,
+                                         device::table_cuts>;
         by_kernel::launch<types>(device::simple_protocol{}, algo::one_shot_reduce_scatter{}, before_, in_, gone(), op,
                                  [&](int) { return cuts; });
     }
     auto completing(const staging_blocks& numbers) const { return completion_of<in_type>(op_, map_.ranks(), numbers); }
     static device::staging_range range(piece p) { return {.at = p.at, .count = p.count}; }
 
-    // What the proxy does with a piece: f(the rail with the call's policies, the views of the staging buffers, options).
+    // What the proxy does with a piece: f(the rail with the call's policies, the views of the staging buffers,
+    // options).
     template <class Sent, class F>
     gpu_proxy::order on_rail(std::size_t in_count, std::size_t out_count, F f) {
         using bound = std::remove_cvref_t<decltype(on_side(call_.comm, call_.c))>;
@@ -326,6 +348,26 @@ private:
 };
 
 struct two_level {
+    // False, and nothing is done, where the call does not go this way.
+    template <collective C, class Call, class In, class Out, class Op>
+    static bool try_run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
+        if constexpr (may_take<C, Call, Op, element_of<In>>) {
+            if (!takes<C, Op, element_of<In>>(call)) return false;
+            run<C>(call, in, out, op, s);
+            return true;
+        } else {
+            return false;
+        }
+    }
+    template <class Call>
+    static void barrier(const Call& call) {
+        using nothing = contiguous_view<char>;
+        const nothing none;
+        const device_shape s;
+        two_level_call<Call, nothing, nothing, device::move_only>(call, none, none, {}, s).barrier();
+    }
+
+private:
     // Not where the program has bound an algorithm for all ranks, or asked for an order that this one is not.
     template <collective C, class Call, class Op, class T>
     static constexpr bool may_take = [] {
@@ -363,13 +405,6 @@ struct two_level {
             else if constexpr (C == collective::broadcast) x.broadcast();
             else x.reduce();
         }
-    }
-    template <class Call>
-    static void barrier(const Call& call) {
-        using nothing = contiguous_view<char>;
-        const nothing none;
-        const device_shape s;
-        two_level_call<Call, nothing, nothing, device::move_only>(call, none, none, {}, s).barrier();
     }
 };
 
