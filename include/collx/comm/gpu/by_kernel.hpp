@@ -27,7 +27,7 @@ struct by_kernel {
         };
         const bool is_short = s.count * sizeof(wire) <= short_bytes;
         choose<C, Op, element_of<In>>(policies_of(call.comm), is_short, [&](auto protocol, auto algorithm) {
-            launch<device::call_types<In, Out, Op, wire>>(protocol, algorithm, call, in, out, op, cuts);
+            launch<device::call_types<In, Out, Op, wire, device::even_cuts, true>>(protocol, algorithm, call, in, out, op, cuts);
         });
     }
     // Parts of any sizes, which all ranks know: of the input where in_whole, else of the output.
@@ -36,7 +36,7 @@ struct by_kernel {
                           bool in_whole) {
         if (call.core().settings.checked != 0) compare<C, Op, element_of<Out>>(call, 0, t.hash());
         using wire = wire_for<typename Call::policies, Op, Out>;
-        using types = device::call_types<In, Out, Op, wire, device::table_cuts>;
+        using types = device::call_types<In, Out, Op, wire, device::table_cuts, true>;
         const auto cuts = [&](int) {
             device::table_cuts u;
             for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k)
@@ -56,12 +56,14 @@ struct by_kernel {
             fail(errc::unsupported, call.g.rank(), -1, "use it on a collx::gpu_team, or another algorithm",
                  "algorithm %s reads the buffers of other ranks, which are not mapped here", A::name);
         if (piece_bytes == 0) piece_bytes = policies_of(call.comm).piece_bytes;
-        call.g.team().template run<Types, Protocol>(
-            algorithm, cuts(algorithm.chunks(n)),
-            [&](int) {
-                return device::rank_operands<Types>{in, out, op};
-            },
-            {call.o.stream, call.timeout_ns(), 0, static_cast<std::uint32_t>(piece_bytes)});
+        const device::fused_options with{call.o.stream, call.timeout_ns(), 0, static_cast<std::uint32_t>(piece_bytes)};
+        call.put(device::fused_call<Protocol, 1, A, Types>{call.g.team().template prepare<Types, Protocol>(
+                     algorithm, cuts(algorithm.chunks(n)),
+                     [&](int) {
+                         return device::rank_operands<Types>{in, out, op};
+                     },
+                     with)},
+                 with, in, out);
     }
 
 private:

@@ -135,7 +135,7 @@ private:
     }
     template <class Call, class In, class Out>
     static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts) {
-        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts>;
+        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts, true>;
         // Of a length that does not depend on the counts.
         const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
         by_kernel::launch<types>(

@@ -95,7 +95,8 @@ public:
     std::string route() const { return route_.text(); }
 
     // Before each call: throws what ended the group, and what is wrong with stream and device.
-    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective = true) {
+    // waits: in its stream, for the last call; not where that is in this stream.
+    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective, bool waits) {
         proxy_->check();
         if (is_collective) c.internals().begin_collective();
         else c.internals().require_alive();
@@ -114,7 +115,7 @@ public:
                  "the stream's capture was made invalid by an earlier call");
         // Two calls of one communicator must not overlap. Who captures orders its streams itself.
         // (Streams are not told apart by their addresses: one may be gone and another in its place.)
-        if (!f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
+        if (waits && !f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
         return f;
     }
     // After the kernels of a call.

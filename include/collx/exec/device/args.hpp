@@ -43,17 +43,19 @@ struct fused_args {
     bool is_one_launch = true;  // they are all ranks: what a launch ends has ended everywhere
     bool skips_signals = false; // peers' buffers are ready when the launch begins and free when it ends
     std::uint32_t piece_elems = 1;
+    std::uint16_t call = 0; // its number in a group, from 1 on; 0: alone
     std::uint64_t timeout_ns = 0; // of one wait
     std::byte* exchange[max_ranks] = {};
     const std::byte* multicast_in = nullptr; // all ranks' inputs at one address, where a switch reduces
     std::byte* multicast_out = nullptr;
     host_control* host = nullptr;
     std::uint64_t* reports = nullptr; // [rank][lane][group]
-    // Views and operators need no default value, so this is room for max_ranks of them.
-    alignas(rank_operands<Types>) std::byte operands[max_ranks * sizeof(rank_operands<Types>)];
+    // Views and operators need no default value, so this is room for them.
+    static constexpr int operand_count = Types::own_only ? 1 : max_ranks;
+    alignas(rank_operands<Types>) std::byte operands[operand_count * sizeof(rank_operands<Types>)];
 
     COLLX_HD const rank_operands<Types>& rank(int r) const {
-        return reinterpret_cast<const rank_operands<Types>*>(operands)[r];
+        return reinterpret_cast<const rank_operands<Types>*>(operands)[Types::own_only ? 0 : r];
     }
     COLLX_HD std::byte* lane_of(int rank, int lane) const { return exchange[rank] + shape.lane_at(lane); }
     COLLX_HD lane_control* control(int rank, int lane) const {

@@ -186,8 +186,10 @@ private:
         return true;
     }
     COLLX_HD void report(wait_state state, waits_for what, int peer) {
-        const wait_report r{state, what, peer, step_, turn_};
-        Env::store_relaxed(args_.report(rank_, lane_, env_.group()), r.pack());
+        std::uint64_t* word = args_.report(rank_, lane_, env_.group());
+        // A later call must not hide why an earlier one gave up.
+        if (wait_report::unpack(Env::load_relaxed(word)).has_given_up()) return;
+        Env::store_relaxed(word, wait_report{state, what, peer, step_, turn_, args_.call}.pack());
     }
 };
 

@@ -56,16 +56,21 @@ struct wait_report {
     int peer = 0;
     unsigned step = 0;  // of the text, counted from 1 in each piece
     unsigned piece = 0; // of this lane, modulo 65536
+    unsigned call = 0;  // of a group, from 1 on, modulo 256; 0: alone
 
+    COLLX_HD constexpr bool has_given_up() const {
+        return state == wait_state::timed_out || state == wait_state::aborted;
+    }
     COLLX_HD constexpr std::uint64_t pack() const {
         return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(what) << 8 |
-               static_cast<std::uint64_t>(peer & 0xff) << 16 | static_cast<std::uint64_t>(step & 0xffffu) << 32 |
+               static_cast<std::uint64_t>(peer & 0xff) << 16 | static_cast<std::uint64_t>(call & 0xffu) << 24 |
+               static_cast<std::uint64_t>(step & 0xffffu) << 32 |
                static_cast<std::uint64_t>(piece & 0xffffu) << 48;
     }
-    static constexpr wait_report unpack(std::uint64_t w) {
+    COLLX_HD static constexpr wait_report unpack(std::uint64_t w) {
         return {static_cast<wait_state>(w & 0xff), static_cast<waits_for>(w >> 8 & 0xff),
                 static_cast<int>(w >> 16 & 0xff), static_cast<unsigned>(w >> 32 & 0xffff),
-                static_cast<unsigned>(w >> 48)};
+                static_cast<unsigned>(w >> 48), static_cast<unsigned>(w >> 24 & 0xff)};
     }
 };
 

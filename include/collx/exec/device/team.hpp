@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <new>
 #include <utility>
 
@@ -93,6 +94,13 @@ public:
         machine_.template launch<Protocol, Groups>(call.args, o);
     }
 
+    // The same for calls of one kernel.
+    template <class Call>
+    void run_array(const call_array<Call>& calls, const fused_options& o) {
+        check();
+        machine_.launch_array(calls, o);
+    }
+
     // The arguments of a launch, without one.
     template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
     fused_args<Algorithm, Types> prepare(Algorithm algorithm, const typename Types::cuts_type& cuts,
@@ -129,8 +137,9 @@ public:
         a.timeout_ns = static_cast<std::uint64_t>(o.timeout_ns);
         for (int r = 0; r < shape_.ranks; ++r) {
             a.exchange[r] = exchange_[r];
-            ::new (static_cast<void*>(a.operands + static_cast<unsigned>(r) * sizeof(rank_operands<Types>)))
-                rank_operands<Types>(operands(r));
+            if (r < a.operand_count)
+                ::new (static_cast<void*>(a.operands + static_cast<unsigned>(r) * sizeof(rank_operands<Types>)))
+                    rank_operands<Types>(operands(r));
         }
         a.host = reinterpret_cast<host_control*>(mapped_);
         a.reports = reinterpret_cast<std::uint64_t*>(mapped_ + sizeof(host_control));
@@ -163,6 +172,8 @@ public:
 private:
     // Who waits is waited for by others in turn: the one to name is at the end of the chain.
     [[noreturn]] void blame(int rank, int lane, wait_report found) const {
+        char call[32] = "";
+        if (found.call != 0) std::snprintf(call, sizeof call, "call %u of the group: ", found.call);
         for (int hops = 0; hops < shape_.ranks; ++hops) {
             wait_report next;
             for (int g = 0; g < max_groups && next.state == wait_state::idle; ++g) next = report(found.peer, lane, g);
@@ -171,11 +182,11 @@ private:
         }
         if (found.state == wait_state::aborted && is_aborted())
             fail(errc::aborted, rank, found.peer, "make a new team",
-                 "a kernel gave up waiting for %s from rank %d, for the team was aborted", name_of(found.what),
+                 "%sa kernel gave up waiting for %s from rank %d, for the team was aborted", call, name_of(found.what),
                  found.peer);
         fail(errc::timeout, rank, found.peer, "did all ranks of the team make the call? make a new team",
-             "a kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", name_of(found.what),
-             found.peer, found.step, found.piece, lane);
+             "%sa kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", call,
+             name_of(found.what), found.peer, found.step, found.piece, lane);
     }
     bool is_aborted() const {
         return machine_.load_host(&reinterpret_cast<const host_control*>(host_memory_)->abort) != 0;
