@@ -95,8 +95,8 @@ private:
     template <collective C, class In, class Out, class Op>
     void add(In& in, Out& out, const Op& op, bool is_in_place, int root = 0) {
         require_output<Out>();
-        calls_.push_back([a = buffer(in), b = buffer(out), op, is_in_place, root](
-                             Comm& c, device_call_options o, detail::kernel_batch& batch) {
+        calls_.push_back([a = buffer(in), b = buffer(out), op, is_in_place, root](Comm& c, device_call_options o,
+                                                                                  detail::kernel_batch& batch) {
             if constexpr (C == collective::reduce || C == collective::broadcast) o.root = root;
             detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
                 detail::device_group_calls<Runtime>::template collective_of<C>(c, a, b, op, o, is_in_place, batch);

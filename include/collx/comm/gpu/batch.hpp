@@ -124,7 +124,7 @@ private:
 
     sole_ptr<kernel> open_;
     std::vector<used_memory> used_; // by the open kernel's calls
-    unsigned number_ = 0; // of the call that is added
+    unsigned number_ = 0;           // of the call that is added
     bool has_named_ = false;
 };
 

@@ -95,7 +95,8 @@ struct device_calls {
         const started<Comm> call(comm, o);
         if (call.g.is_direct()) {
             by_kernel::launch<types>(device::simple_protocol{}, algo::flag_barrier{}, call, nothing(), nothing(),
-                                     device::move_only{}, [](int) { return device::even_cuts(); });
+                                     device::move_only{}, [](int) { return device::even_cuts(); },
+                                     {collective::barrier});
         } else {
             staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
             pieces.template put<char>(nothing(), device::staging_range(),
@@ -250,7 +251,9 @@ private:
         }
         if (core.settings.checked != 0)
             compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()));
-        const exchange_parts x{core.tables.first, core.tables.second, parts};
+        // Ranks need not know the other counts, but those of a pair agree.
+        const call_sign sign{C, 0, type_hash<element_of<Out>>(), true, C != collective::send_recv};
+        const exchange_parts x{core.tables.first, core.tables.second, parts, sign};
         device_exchange::run(call, in, out, x);
         call.end();
     }

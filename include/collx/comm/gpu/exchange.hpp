@@ -26,6 +26,7 @@ struct exchange_parts {
     const count_table& received;
     // Pieces are cut alike at both ends of every part, so by what all ranks know: how many parts may share a buffer.
     std::size_t parts = 1;
+    call_sign sign;
 };
 
 // One piece by way of the host: where parts lie in the staging buffers.
@@ -108,10 +109,10 @@ private:
             auto* to = reinterpret_cast<std::byte*>(const_cast<T*>(static_cast<const T*>(out.data())));
             constexpr std::size_t unit = unit_bytes_v<T>;
             if constexpr (unit == 1)
-                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4));
-            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1));
+                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4), x.sign);
+            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1), x.sign);
         } else {
-            launch(call, in, out, cuts);
+            launch(call, in, out, cuts, x.sign);
         }
     }
     static bool is_words(const std::byte* from, const std::byte* to, const device::own_cuts& cuts) {
@@ -128,19 +129,21 @@ private:
         return cuts;
     }
     template <std::size_t Bytes, class Call>
-    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts) {
+    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts,
+                             const call_sign& sign) {
         using unit = unit_of<Bytes>;
         launch(call, device_view<const unit>(reinterpret_cast<const unit*>(from), 0),
-               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts);
+               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts, sign);
     }
     template <class Call, class In, class Out>
-    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts) {
+    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
+                       const call_sign& sign) {
         using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts, true>;
         // Of a length that does not depend on the counts.
         const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
         by_kernel::launch<types>(
             device::simple_protocol{}, algo::pairwise_all_to_all{}, call, in, out, device::move_only{},
-            [&](int) { return cuts; }, wanted != 0 && wanted < slot ? wanted : slot);
+            [&](int) { return cuts; }, sign, wanted != 0 && wanted < slot ? wanted : slot);
     }
 
     // ------------------------------------------------------------------------------------------ by way of the host

@@ -97,6 +97,7 @@ public:
     // Before each call: throws what ended the group, and what is wrong with stream and device.
     // waits: in its stream, for the last call; not where that is in this stream.
     device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective, bool waits) {
+        check_agreement(c);
         proxy_->check();
         if (is_collective) c.internals().begin_collective();
         else c.internals().require_alive();
@@ -217,8 +218,22 @@ private:
         if (team_ != nullptr) team_->abort();
         if (staging_.words != nullptr) runtime_.store_host(&staging_.words->abort, 1);
     }
+    // What kernels of this rank found says more than what others report.
+    void check_agreement(communicator& c) {
+        try {
+            if (team_ != nullptr) team_->check_agreement();
+        } catch (const error& e) {
+            end(c, e);
+        }
+    }
+    [[noreturn]] void end(communicator& c, const error& e) {
+        c.internals().net.report(failure(e.code(), e.peer()));
+        proxy_->end(e);
+        raise(e);
+    }
     // What kernels gave up for. The others hear of it, too.
     void check_kernels(communicator& c) {
+        check_agreement(c);
         proxy_->check();
         try {
             if (team_ != nullptr) team_->check();
@@ -226,10 +241,8 @@ private:
                 fail(errc::timeout, rank(), -1, "is every rank in the same call?",
                      "a kernel waited too long for a result by way of the host");
         } catch (const error& e) {
-            proxy_->check(); // it may know better
-            c.internals().net.report(failure(e.code(), e.peer()));
-            proxy_->end(e);
-            throw;
+            if (e.code() != errc::mismatch) proxy_->check(); // it may know better
+            end(c, e);
         }
     }
 

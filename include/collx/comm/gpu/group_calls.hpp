@@ -56,8 +56,9 @@ struct device_in_group : device_started<Runtime, Comm> {
 
     template <class Call, class In, class Out>
     void put(const Call& call, const device::fused_options& with, const In& in, const Out& out) const {
-        batch.add(this->g.team(), call, with, memory_of(in, false), memory_of(out, true),
-                  [g = &this->g, with, facts = this->stream] { g->end(device_call_options{.stream = with.stream}, facts); });
+        batch.add(
+            this->g.team(), call, with, memory_of(in, false), memory_of(out, true),
+            [g = &this->g, with, facts = this->stream] { g->end(device_call_options{.stream = with.stream}, facts); });
     }
     void end() const {
         if (!this->g.is_direct()) base::end();

@@ -58,8 +58,8 @@ public:
     COLLX_HD const args_type& operator[](int i) const { return reinterpret_cast<const args_type*>(args_)[i]; }
     void add(const Call& call) {
         static_assert(Call::groups == 1, "collx: the calls of a group run with one group of threads per block");
-        auto* a = ::new (static_cast<void*>(args_ + static_cast<unsigned>(size_++) * sizeof(args_type)))
-            args_type(call.args);
+        auto* a =
+            ::new (static_cast<void*>(args_ + static_cast<unsigned>(size_++) * sizeof(args_type))) args_type(call.args);
         a->is_one_launch = false; // what follows in this launch must hear of neighbours that still read
         lanes = a->lanes > lanes ? a->lanes : lanes;
     }

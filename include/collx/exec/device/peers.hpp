@@ -29,6 +29,7 @@ public:
     std::uint64_t load_host(const std::uint64_t* p) { return runtime_.load_host(p); }
     void store_host(std::uint64_t* p, std::uint64_t x) { runtime_.store_host(p, x); }
     int lanes(const exchange_shape& s) const { return lanes_ < s.lanes ? lanes_ : s.lanes; }
+    int rank() const { return rank_; }
     bool is_one_launch() const { return false; }
     void synchronize(const fused_options& o) { runtime_.synchronize(o.stream); }
 
