@@ -23,6 +23,9 @@ struct call_sign {
     std::uint64_t hash = 0;
     bool is_for_each = false; // the count, which then is the kernel's to say
     bool is_compared = true;
+
+    // Of kernels that not all ranks launch: the two ends of each part compare it.
+    static constexpr call_sign of_parts() { return {collective::send_recv, 0, 0, true, false}; }
 };
 
 struct by_kernel {
@@ -82,6 +85,19 @@ struct by_kernel {
                  with, in, out);
     }
 
+    // Checked calls: nothing on the device would notice.
+    template <collective C, class Op, class T, class Call>
+    static void compare(const Call& call, std::size_t count, std::uint64_t counts_hash) {
+        compare_signatures(call.core(),
+                           {.count = count,
+                            .counts_hash = counts_hash,
+                            .type_hash = static_cast<std::uint32_t>(type_hash<T>()),
+                            .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
+                            .root = call.o.root,
+                            .what = C},
+                           call.timeout_ns());
+    }
+
 private:
     template <class Op, class Out, class Wire>
     static constexpr std::uint64_t hash_for() {
@@ -129,17 +145,6 @@ private:
                            what == collective::all_to_all || what == collective::gather || what == collective::scatter;
         const chunk_layout l = parts ? chunk_layout::blocks(count, chunks) : chunk_layout::even(count, chunks, 16);
         return packed ? l.packed() : l;
-    }
-    template <collective C, class Op, class T, class Call>
-    static void compare(const Call& call, std::size_t count, std::uint64_t counts_hash) {
-        compare_signatures(call.core(),
-                           {.count = count,
-                            .counts_hash = counts_hash,
-                            .type_hash = static_cast<std::uint32_t>(type_hash<T>()),
-                            .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
-                            .root = call.o.root,
-                            .what = C},
-                           call.timeout_ns());
     }
 };
 
