@@ -27,7 +27,7 @@ struct exchange_parts {
     const count_table& received;
     // Pieces are cut alike at both ends of every part, so by what all ranks know: how many parts may share a buffer.
     std::size_t parts = 1;
-    call_sign sign;
+    call_sign sign = call_sign::of_parts();
 };
 
 // One piece by way of the host: where parts lie in the staging buffers.
