@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One fused kernel of each kind, for check_code.py: it compiles them for all architectures and reads what the assembler
 // says of registers and stacks.
+#include <collx/exec/device/cuda_runtime.cuh>
 #include <collx/exec/fused.cuh>
 
 #include <collx/algo/multicast.hpp>
@@ -34,3 +35,14 @@ KERNEL(simple_protocol, 1, zero_copy_all_to_all, pairs);
 KERNEL(multicast_protocol, 1, zero_copy_all_reduce, plain<bf16>);
 using moved = device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only>;
 KERNEL(multicast_protocol, 1, multicast_all_gather, moved);
+
+// Of a communicator: a group's calls of one kind, as many as there are.
+template <class T>
+using mine = device::call_types<contiguous_view<T>, contiguous_view<T>, plus, T, device::even_cuts, true>;
+#define KERNEL_OF_CALLS(protocol, algorithm, types)                                                                  \
+    template __global__ void                                                                                         \
+    device::fused_array_kernel<device::call_array<device::fused_call<device::protocol, 1, algo::algorithm, types>>>( \
+        const __grid_constant__ device::call_array<device::fused_call<device::protocol, 1, algo::algorithm, types>>)
+
+KERNEL_OF_CALLS(packet_protocol, one_shot_all_reduce, mine<bf16>);
+KERNEL_OF_CALLS(simple_protocol, two_shot_all_reduce, mine<float>);

@@ -37,9 +37,9 @@ class two_level_call {
     using out_type = element_of<Out>;
 
 public:
-    two_level_call(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s)
-        : call_(call), in_(in), out_(out), op_(op), s_(s), d_(*call.g.domains()), map_(d_.map()), before_(call),
-          after_(call, true),
+    two_level_call(collective what, const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s)
+        : what_(what), call_(call), in_(in), out_(out), op_(op), s_(s), d_(*call.g.domains()), map_(d_.map()),
+          before_(call), after_(call, true),
           pieces_(call.g, call.o.stream, call.stream.is_capturing, call.timeout_ns() + rail_patience_ns) {}
 
     void all_reduce() {
@@ -185,9 +185,9 @@ public:
     void barrier() {
         const auto wait_inside = [&](const inside_call<Call>& inside) {
             if (d_.size() > 1)
-                by_kernel::launch<device::call_types<In, Out, device::move_only>>(
+                by_kernel::launch<device::call_types<In, Out, device::move_only, char, device::even_cuts, true>>(
                     device::simple_protocol{}, algo::flag_barrier{}, inside, in_, out_, device::move_only{},
-                    [](int) { return device::even_cuts(); });
+                    [](int) { return device::even_cuts(); }, {collective::barrier});
         };
         wait_inside(before_);
         if (local() == 0) {
@@ -300,7 +300,7 @@ private:
     static void receive(device::own_cuts& cuts, int k, piece p) { cuts.sizes[1][k] = p.count, cuts.at[1][k] = p.at; }
     template <class A, class B>
     static void move(const A& from, const B& to, const device::own_cuts& cuts, const inside_call<Call>& inside) {
-        device_exchange::over_links(inside, from, to, cuts);
+        device_exchange::over_links(inside, from, to, cuts, call_sign::of_parts());
     }
     device_view<in_type> gone() const { return {d_.template outgoing<in_type>(), d_.room_bytes() / sizeof(in_type)}; }
     // Each rail's part of the operands of this domain, to what goes between domains.
@@ -308,9 +308,10 @@ private:
         const auto op = beginning_of<in_type>(op_, map_.ranks());
         using view = device_view<in_type>;
         using types = device::call_types<In, view, std::remove_const_t<decltype(op)>, wire_of<policies, view>,
-                                         device::table_cuts>;
+                                         device::table_cuts, true>;
         by_kernel::launch<types>(device::simple_protocol{}, algo::one_shot_reduce_scatter{}, before_, in_, gone(), op,
-                                 [&](int) { return cuts; });
+                                 [&](int) { return cuts; },
+                                 {what_, s_.count, type_hash<in_type>() + 3 * op_hash<Op>()});
     }
     auto completing(const staging_blocks& numbers) const { return completion_of<in_type>(op_, map_.ranks(), numbers); }
     static device::staging_range range(piece p) { return {.at = p.at, .count = p.count}; }
@@ -335,6 +336,7 @@ private:
         };
     }
 
+    const collective what_;
     const Call& call_;
     const In& in_;
     const Out& out_;
@@ -364,7 +366,8 @@ struct two_level {
         using nothing = contiguous_view<char>;
         const nothing none;
         const device_shape s;
-        two_level_call<Call, nothing, nothing, device::move_only>(call, none, none, {}, s).barrier();
+        two_level_call<Call, nothing, nothing, device::move_only>(collective::barrier, call, none, none, {}, s)
+            .barrier();
     }
 
 private:
@@ -398,7 +401,7 @@ private:
             t.second.assign(call.g.rank(), call.g.size(), counts, "all_to_all");
             device_exchange::run(call, in, out, {t.first, t.second, counts.size()});
         } else {
-            two_level_call<Call, In, Out, Op> x(call, in, out, op, s);
+            two_level_call<Call, In, Out, Op> x(C, call, in, out, op, s);
             if constexpr (C == collective::all_reduce) x.all_reduce();
             else if constexpr (C == collective::reduce_scatter) x.reduce_scatter();
             else if constexpr (C == collective::all_gather) x.all_gather();
