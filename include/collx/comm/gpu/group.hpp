@@ -66,7 +66,7 @@ public:
         bool may_free = team_ == nullptr;
         if (!may_free) {
             try {
-                const call_options two_seconds{.timeout = std::chrono::seconds(2)};
+                const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
                 barrier(side_, two_seconds);
                 may_free = true;
             } catch (const error& e) {
