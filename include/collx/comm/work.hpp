@@ -54,7 +54,7 @@ public:
         if constexpr (!std::is_void_v<R>) return std::move(held_->held);
     }
     // Waits at most this long. True once the call is done.
-    bool wait_for(std::chrono::nanoseconds limit) {
+    bool wait_for(duration limit) {
         return op_ == nullptr || op_->state == task_state::done || core_->wait_for(*op_, limit.count(), false);
     }
 
