@@ -320,8 +320,9 @@ TEST_CASE("flags wrap around after 2^32 messages, and old ones are cleared away 
     team<open_machine> t(machine, small_shape(2, 1));
     const auto& s = t.shape();
     const auto* lane = machine.memory[0] + s.lane_at(0);
-    const auto *cells = lane + s.packet_at(1, 0), *other = lane + s.packet_at(1, 1),
-               *slots = lane + s.word_slot_at(1, 0);
+    const auto *cells = lane + s.packets_at() + s.cell_number(1, 0) * s.packet_bytes,
+               *other = lane + s.packets_at() + s.cell_number(1, 1) * s.packet_bytes,
+               *slots = lane + s.words_at() + s.slot_number(1, 0) * s.flag_slot_bytes;
     run_from((std::uint64_t{1} << 32) - 3, 6, algo::one_shot_all_reduce{}, machine, t);
     run_from((std::uint64_t{1} << 32) - 3, 6, algo::ring_all_reduce{}, machine, t);
 

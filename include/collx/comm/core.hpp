@@ -54,6 +54,11 @@ struct communicator_core {
         return -1;
     }
 
+    // The same of a rank of another communicator.
+    int rank_of(const communicator_core& other, int rank) const {
+        return rank < 0 ? -1 : rank_of(other.members[static_cast<std::size_t>(rank)]);
+    }
+
     // ------------------------------------------------------------------ running operations
     // Runs an operation to its end. Throws what ended it.
     template <class Operation>
@@ -128,8 +133,8 @@ struct communicator_core {
     // The slow questions of a wait; `until` begins as 0.
     void check(std::int64_t& until, std::int64_t timeout_ns, int waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
-        if (heeded != nullptr)
-            if (const failure f = heeded->net.failed()) give_up(f, -1);
+        for (const communicator_core* other = heeded; other != nullptr; other = other->heeded)
+            if (const failure f = other->net.failed()) give_up(failure(f.code(), rank_of(*other, f.rank())), -1);
         const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
         if (until == 0) next_watch_ns = 0, suspect = -1;
         if (until <= 0) until = later(now, limit);
@@ -294,7 +299,7 @@ struct communicator_core {
     std::int32_t accepted_ballot = 0;
     std::vector<std::uint64_t> accepted_members;
     sole_ptr<detail::device_part> device; // made by the first call on device memory
-    // The same ranks' communicator whose failure ends waits here, too: a proxy's heeds the program's.
+    // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further

@@ -80,6 +80,12 @@ public:
         const auto* b = static_cast<const std::byte*>(p);
         return b >= base_ && b < base_ + bytes_ && bytes <= static_cast<std::size_t>(base_ + bytes_ - b);
     }
+    // The number of a rank's process as `me` may use it, -1 where it would mean another or none: ranks whose numbers
+    // are not those of rank 0 (another pid namespace) have not written theirs, and know nobody's.
+    int process_of(int r, int me) const {
+        const int number = header().pid[r].load(memory_order::acquire);
+        return number <= 0 || header().pid[me].load(memory_order::relaxed) == ::getpid() ? number : -1;
+    }
     std::size_t bytes() const { return bytes_; }
     int fd() const { return fd_; }
     std::byte* board() const { return header().board; }

@@ -30,7 +30,7 @@ public:
     // and about a microsecond per peer; without descriptors (ulimit -n) peers are asked for by number.
     peer_watch(const arena& shared, int rank, int ranks) {
         for (int r = 0; r < ranks; ++r) {
-            const int pid = shared.header().pid[r].load(memory_order::relaxed);
+            const int pid = shared.process_of(r, rank);
             if (r == rank || (pid <= 0 && pid != arena_header::has_left) || pid == ::getpid()) continue;
             if (pid == arena_header::has_left) {
                 polled_.push_back({-1, 0, 0});

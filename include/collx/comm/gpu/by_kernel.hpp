@@ -64,6 +64,19 @@ struct by_kernel {
             {call.o.stream, call.timeout_ns(), 0, static_cast<std::uint32_t>(piece_bytes)});
     }
 
+    // Checked calls: nothing on the device would notice.
+    template <collective C, class Op, class T, class Call>
+    static void compare(const Call& call, std::size_t count, std::uint64_t counts_hash) {
+        compare_signatures(call.core(),
+                           {.count = count,
+                            .counts_hash = counts_hash,
+                            .type_hash = static_cast<std::uint32_t>(type_hash<T>()),
+                            .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
+                            .root = call.o.root,
+                            .what = C},
+                           call.timeout_ns());
+    }
+
 private:
     template <class Policies, class Op, class Out>
     using wire_for = std::conditional_t<std::is_same_v<Op, device::move_only>, element_of<Out>, wire_of<Policies, Out>>;
@@ -107,17 +120,6 @@ private:
                            what == collective::all_to_all || what == collective::gather || what == collective::scatter;
         const chunk_layout l = parts ? chunk_layout::blocks(count, chunks) : chunk_layout::even(count, chunks, 16);
         return packed ? l.packed() : l;
-    }
-    template <collective C, class Op, class T, class Call>
-    static void compare(const Call& call, std::size_t count, std::uint64_t counts_hash) {
-        compare_signatures(call.core(),
-                           {.count = count,
-                            .counts_hash = counts_hash,
-                            .type_hash = static_cast<std::uint32_t>(type_hash<T>()),
-                            .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
-                            .root = call.o.root,
-                            .what = C},
-                           call.timeout_ns());
     }
 };
 

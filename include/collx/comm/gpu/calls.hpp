@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The verbs on device memory: what a call needs of kernels, by the two ways there are. Where kernels reach every peer
-// the fused executor runs an algorithm's text; else pieces are staged and the same verb runs over the host. Both are
-// put into a stream, so a call returns at once and may be captured. What only moves parts straight from rank to rank is
-// exchange.hpp's. Compiled with nvcc, or with the fake runtime.
+// The verbs on device memory: which of the ways a call takes, and what it needs there. Kernels where they reach every
+// peer; kernels among those near and staging between them (two_level.hpp); else all staged (by_host.hpp). What only
+// moves parts from rank to rank is exchange.hpp's. Compiled with nvcc, or with the fake runtime.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +15,7 @@
 #include <collx/comm/gpu/by_host.hpp>
 #include <collx/comm/gpu/by_kernel.hpp>
 #include <collx/comm/gpu/exchange.hpp>
+#include <collx/comm/gpu/two_level.hpp>
 #include <collx/comm/scatter.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -141,6 +141,8 @@ struct device_calls {
                     return device::rank_operands<types>{{}, {}, {}};
                 },
                 {o.stream, call.timeout_ns()});
+        } else if (call.g.domains() != nullptr) {
+            two_level::barrier(call);
         } else {
             staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
             pieces.template put<char>(nothing(), device::staging_range(),
@@ -209,7 +211,7 @@ private:
                                                           : 0);
         }
         if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
-        else by_host::run<C>(call, in, out, op, s);
+        else if (!two_level::try_run<C>(call, in, out, op, s)) by_host::run<C>(call, in, out, op, s);
         call.end();
     }
 
@@ -327,7 +329,7 @@ private:
         communicator_core& core = call.core();
         const call_options o{.timeout = std::chrono::nanoseconds(call.timeout_ns())};
         if constexpr (C == collective::send_recv) {
-            if (!call.g.is_direct()) return;
+            if (!call.g.is_direct() && call.g.domains() == nullptr) return;
             staged_exchange x{.timeout = o.timeout};
             const auto n = static_cast<std::size_t>(call.g.size());
             for (std::size_t k = 0; k < n; ++k) {

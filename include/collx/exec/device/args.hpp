@@ -31,10 +31,24 @@ struct multicast_protocol : simple_protocol {
     static constexpr bool multicasts = true;
 };
 
+// Where things lie in a lane with the slots of one protocol. Sums that a kernel needs at each step, and that are long
+// when each step makes them: so the host does, once per launch.
+struct lane_places {
+    std::size_t lane_bytes = 0, packets = 0, windows = 0, slots = 0;
+    lane_places() = default;
+    template <class Protocol>
+    lane_places(const exchange_shape& s, Protocol)
+        : lane_bytes(s.lane_bytes()), packets(s.packets_at()), windows(s.windows_at()),
+          slots(Protocol::flags_lines   ? s.lines_at()
+                : Protocol::flags_words ? s.words_at()
+                                        : s.slots_at()) {}
+};
+
 template <class Algorithm, class Types>
 struct fused_args {
     Algorithm algorithm;
     exchange_shape shape;
+    lane_places places;
     typename Types::cuts_type cuts;
     std::size_t piece_count = 1; // the same on all ranks
     int chunks = 1;
@@ -55,7 +69,9 @@ struct fused_args {
     COLLX_HD const rank_operands<Types>& rank(int r) const {
         return reinterpret_cast<const rank_operands<Types>*>(operands)[r];
     }
-    COLLX_HD std::byte* lane_of(int rank, int lane) const { return exchange[rank] + shape.lane_at(lane); }
+    COLLX_HD std::byte* lane_of(int rank, int lane) const {
+        return exchange[rank] + sizeof(rank_control) + static_cast<unsigned>(lane) * places.lane_bytes;
+    }
     COLLX_HD lane_control* control(int rank, int lane) const {
         return reinterpret_cast<lane_control*>(lane_of(rank, lane));
     }

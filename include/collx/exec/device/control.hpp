@@ -106,31 +106,19 @@ struct exchange_shape {
     }
     COLLX_HD constexpr std::size_t bytes() const { return lane_at(lanes); } // of one rank's exchange memory
 
-    // Of a place inside the lane.
-    COLLX_HD constexpr std::size_t slot_at(int peer, std::uint64_t message) const {
-        return slots_at() + slot_number(peer, message) * slot_bytes;
+    // Which of the slots, of the windows' stages, of the cells for words with flags.
+    COLLX_HD constexpr std::size_t slot_number(int peer, std::uint64_t message) const {
+        return static_cast<std::size_t>(static_cast<std::uint64_t>(peer) * slots + (message & (slots - 1)));
     }
-    COLLX_HD constexpr std::size_t word_slot_at(int peer, std::uint64_t message) const {
-        return words_at() + slot_number(peer, message) * flag_slot_bytes;
+    COLLX_HD constexpr std::size_t stage_number(int segment, std::uint64_t iteration) const {
+        return static_cast<std::size_t>(segment) * stages + static_cast<unsigned>(iteration & (stages - 1));
     }
-    COLLX_HD constexpr std::size_t line_slot_at(int peer, std::uint64_t message) const {
-        return lines_at() + slot_number(peer, message) * flag_slot_bytes;
-    }
-    COLLX_HD constexpr std::size_t stage_at(int segment, std::uint64_t iteration) const {
-        const auto stage = static_cast<unsigned>(iteration & (stages - 1));
-        return windows_at() + (static_cast<std::size_t>(segment) * stages + stage) * stage_bytes;
-    }
-    COLLX_HD constexpr std::size_t packet_at(int peer, std::uint64_t iteration) const {
-        const auto cell =
-            static_cast<unsigned>(iteration & 1) * static_cast<unsigned>(ranks) + static_cast<unsigned>(peer);
-        return packets_at() + static_cast<std::size_t>(cell) * packet_bytes;
+    COLLX_HD constexpr std::size_t cell_number(int peer, std::uint64_t iteration) const {
+        return static_cast<unsigned>(iteration & 1) * static_cast<unsigned>(ranks) + static_cast<unsigned>(peer);
     }
 
 private:
     COLLX_HD constexpr std::size_t slot_count() const { return std::size_t{slots} * static_cast<unsigned>(ranks); }
-    COLLX_HD constexpr std::size_t slot_number(int peer, std::uint64_t message) const {
-        return static_cast<std::size_t>(static_cast<std::uint64_t>(peer) * slots + (message & (slots - 1)));
-    }
 };
 
 } // namespace device

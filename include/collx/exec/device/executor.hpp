@@ -243,18 +243,20 @@ private:
     // ------------------------------------------------------------------------------------------ memory of the team
     // The slot at rank `at` for a message of rank `from`.
     COLLX_HD std::byte* slot_of(int at, int from, std::uint64_t message) const {
-        std::byte* lane = args_.lane_of(at, lane_);
-        if constexpr (lines) return lane + args_.shape.line_slot_at(from, message);
-        else if constexpr (words) return lane + args_.shape.word_slot_at(from, message);
-        else return lane + args_.shape.slot_at(from, message);
+        const auto bytes = flagged ? args_.shape.flag_slot_bytes : args_.shape.slot_bytes;
+        return args_.lane_of(at, lane_) + args_.places.slots + args_.shape.slot_number(from, message) * bytes;
     }
     COLLX_HD std::byte* window_at(int rank, int segment, int chunk) const {
-        return args_.lane_of(rank, lane_) + args_.shape.stage_at(segment, base_ + turn_) +
+        return args_.lane_of(rank, lane_) + window_offset(segment, chunk);
+    }
+    COLLX_HD std::size_t window_offset(int segment, int chunk) const { // in any rank's lane
+        return args_.places.windows + args_.shape.stage_number(segment, base_ + turn_) * args_.shape.stage_bytes +
                static_cast<std::size_t>(chunk) * cell_packs() * stride;
     }
     // What `from` pushed to `at`.
     COLLX_HD std::byte* packets_at(int at, int from) const {
-        return args_.lane_of(at, lane_) + args_.shape.packet_at(from, base_ + turn_);
+        return args_.lane_of(at, lane_) + args_.places.packets +
+               args_.shape.cell_number(from, base_ + turn_) * args_.shape.packet_bytes;
     }
     COLLX_HD std::uint32_t window_flag() const { return static_cast<std::uint32_t>(base_ + turn_ + 1); }
 
@@ -290,6 +292,11 @@ private:
     COLLX_HD void use_windows(const chunk_move& m, transfer& x) const;
     COLLX_HD operand own_operand(const transfer& x) const { return operand_at(args_.rank(x.owner), x.src_at, x.from); }
     COLLX_HD operand result_operand(const transfer& x) const { return operand_at(mine(), x.dst_at, x.to); }
+    // Operands, windows and results are all of one type and no element changes: bytes are moved.
+    static constexpr bool moves_as_is =
+        is_plain && access::is_wire_in && !access::has_post && (!has_scratch || std::is_same_v<acc_type, wire_type>);
+    COLLX_HD void carry_as_is(const transfer& x);
+    template <bool Channels>
     COLLX_HD void carry(const transfer& x);
     COLLX_HD void carry_words(const transfer& x);
     COLLX_HD void carry_lines(const transfer& x);

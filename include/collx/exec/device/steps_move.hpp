@@ -75,7 +75,8 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
         if (!x.finishes || x.combines || !access::is_in_place(mine(), mine(), x.from, x.to)) {
             if constexpr (lines) carry_lines(x);
             else if constexpr (words) carry_words(x);
-            else carry(x);
+            else if constexpr (!Channels && moves_as_is) carry_as_is(x);
+            else carry<Channels>(x);
         }
         at += static_cast<std::uint32_t>(lines ? pairs_of(x.count) * pair_bytes : packs_of(x.count) * stride);
     }
@@ -180,9 +181,27 @@ executor<Env, Algorithm, Types, Protocol, Groups>::combined(const transfer& x, c
     return access::template combine<W>(op(), got, rounded, m);
 }
 
-// First all loads of U packs, those of the wire unconverted: no arithmetic may wait for one before the next is under
-// way.
+// Out of windows and into them without a change: one load, one store, whatever the places.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_as_is(const transfer& x) {
+    const auto* from = x.receives ? reinterpret_cast<const wire_type*>(x.rx) : own_operand(x).p;
+    auto* to = x.sends ? reinterpret_cast<wire_type*>(x.tx) : result_operand(x).p;
+    each_pack<4>(x.count, x.is_fast, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
+        using W = decltype(w);
+        constexpr int U = count.value;
+        const auto nth = [=](int u) { return std::size_t{i + static_cast<unsigned>(u) * step} * W::n; };
+        wire_of<W> packs[U];
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u) packs[u] = access::template read_raw<W>(from + nth(u), m);
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u) access::template write_raw<W>(to + nth(u), m, packs[u]);
+    });
+}
+
+// First all loads of U packs, those of the wire unconverted: no arithmetic may wait for one before the next is under
+// way. Only what comes through a channel is combined.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <bool Channels>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const transfer& x) {
     const operand own = own_operand(x), result = result_operand(x);
     each_pack<unroll>(x.count, x.is_fast, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
@@ -199,7 +218,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) acc[u] = this->template read<W>(own, nth(u), m);
         }
-        if (Types::reduces && x.combines) {
+        if (Channels && Types::reduces && x.combines) {
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, access::from_wire(got[u]), acc[u], m);
         } else if (x.receives) {

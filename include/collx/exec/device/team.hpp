@@ -111,6 +111,7 @@ public:
         a.multicast_out = static_cast<std::byte*>(o.multicast_out);
         a.algorithm = algorithm;
         a.shape = shape_;
+        a.places = lane_places(shape_, Protocol());
         a.cuts = cuts;
         a.chunks = algorithm.chunks(shape_.ranks);
         if constexpr (requires { algorithm.tmp_chunks(1); })
