@@ -382,7 +382,8 @@ TEST_CASE("work that outlives its communicator says so, and the others hear of i
             auto c = w.split(0);
             c.set_checked(false);
             if (w.rank() == 1) return EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(c, x, 0); }).peer() == 0);
-            auto first = collx::async::recv(c, x, 1), second = collx::async::all_reduce(c, collx::view(x.data(), 10));
+            auto first = collx::async::recv(c, x, 1);
+            auto second = collx::async::all_reduce(c, collx::view(x.data(), 10));
             { const collx::communicator gone = std::move(c); }
             EXPECT(says(thrown<collx::aborted>(w, [&] { first.wait(); }), "the communicator was destroyed"));
             (void)thrown<collx::aborted>(w, [&] { (void)second.test(); });
