@@ -42,6 +42,9 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
 COLLX_ONCE communicator_core::~communicator_core() {
     if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
     device = sole_ptr<detail::device_part>();          // it uses what follows
+    for (auto& p : pending)                            // their handles may live on
+        p.op->state = task_state::failed, p.op->error = failure(errc::aborted, net.rank()), p.op->is_left = true;
+    if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // nobody will move them on
     if (!home->mark.is_child()) leave();
     else if (net.remote() != nullptr) net.remote()->forget();
 }
