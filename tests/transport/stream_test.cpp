@@ -192,6 +192,48 @@ TEST_CASE("a sender fills its own slots and those of the receiver, and no more u
     CHECK(more == 2);
 }
 
+TEST_CASE("both ends use the memory again that was used last, and none that is still in use") {
+    constexpr channel_shape shape{.depth = 4, .slot_bytes = 1024};
+    tcp4 world(shape);
+    auto tx = world.left.tx(1);
+    auto rx = world.right.rx(1);
+    const auto carry = [&] {
+        for (int i = 0; i < 200; ++i) world.left.move(), world.right.move();
+    };
+    int sent = 0, seen = 0;
+    const auto send = [&](std::size_t bytes) {
+        std::byte* const at = tx.try_acquire(bytes);
+        std::memset(at, ++sent, bytes);
+        tx.commit(bytes);
+        return at;
+    };
+    const auto is_next = [&](std::size_t bytes) {
+        const std::vector<std::byte> expected(bytes, std::byte(++seen));
+        return rx.has_message() && std::memcmp(rx.peek(bytes), expected.data(), bytes) == 0;
+    };
+    const std::byte* const first = send(500);
+    carry();
+    const std::byte* const place = rx.peek(500);
+    for (int i = 0; i < 9; ++i) { // never more than one: always the same memory
+        REQUIRE(is_next(500));
+        CHECK(rx.peek(500) == place);
+        rx.release(500);
+        CHECK(send(500) == first);
+        carry();
+    }
+    send(100), send(600), carry(); // one that is not taken keeps its memory, a short one has none
+    REQUIRE(is_next(500));
+    rx.release(500);
+    REQUIRE(is_next(100));
+    rx.release(100);
+    CHECK(rx.peek(600) != place);
+    send(700), send(800), send(1024), carry(); // behind one, in front of another and between them
+    for (std::size_t bytes : {600, 700, 800, 1024}) {
+        REQUIRE(is_next(bytes));
+        rx.release(bytes);
+    }
+}
+
 TEST_CASE("ports do not wait for each other") {
     tcp4 world({.depth = 2, .slot_bytes = 64});
     auto stuck = world.left.tx(0), goes = world.left.tx(4);

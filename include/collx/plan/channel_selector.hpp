@@ -9,6 +9,7 @@
 #include <collx/algo/bruck.hpp>
 #include <collx/algo/chain.hpp>
 #include <collx/algo/dissemination.hpp>
+#include <collx/algo/double_tree.hpp>
 #include <collx/algo/halving_doubling.hpp>
 #include <collx/algo/linear.hpp>
 #include <collx/algo/pairwise.hpp>
@@ -25,9 +26,10 @@ namespace detail {
 inline constexpr std::size_t long_message_bytes = 32 * 1024;
 // Up to here a sum among 2^k ranks halves and doubles: as few bytes as a ring in fewer steps, each of which must wait
 // for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
-// a broadcast down a tree, before a chain's overlap pays.
+// a broadcast down one tree, before the overlap of two pays.
 inline constexpr std::size_t few_steps_bytes = 512 * 1024;
-// Up to so many ranks the root of a short broadcast sends to each: nobody has to pass anything on.
+// Up to so many ranks the root of a short broadcast sends to each, and in an all-gather of a few steps' bytes everybody
+// does: nobody has to pass anything on.
 inline constexpr int few_ranks = 4;
 constexpr bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 } // namespace detail
@@ -53,13 +55,15 @@ bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
         return cache.bind(algo::binomial_reduce{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::broadcast) {
         if (p.bytes > detail::few_steps_bytes && p.ranks > 2)
-            return cache.bind(algo::chain_broadcast{.root = p.root}, p.at_port);
+            return cache.bind(algo::double_tree_broadcast{.root = p.root}, p.at_port);
         if (!is_long && p.ranks <= detail::few_ranks)
             return cache.bind(algo::linear_broadcast{.root = p.root}, p.at_port);
         return cache.bind(algo::binomial_broadcast{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::all_gather) {
-        if (p.bytes > 4 * detail::long_message_bytes) return cache.bind(algo::ring_all_gather{}, p.at_port);
-        return cache.bind(algo::bruck_all_gather{}, p.at_port);
+        if (p.bytes <= 4 * detail::long_message_bytes) return cache.bind(algo::bruck_all_gather{}, p.at_port);
+        if (p.bytes <= detail::few_steps_bytes && p.ranks > 2 && p.ranks <= detail::few_ranks)
+            return cache.bind(algo::pairwise_all_gather{}, p.at_port);
+        return cache.bind(algo::ring_all_gather{}, p.at_port);
     } else if constexpr (C == collective::reduce_scatter) {
         if (is_serial) return cache.bind(algo::linear_reduce_scatter{}, p.at_port);
         if (p.ordered) return cache.bind(algo::pairwise_reduce_scatter{}, p.at_port);
