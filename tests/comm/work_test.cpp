@@ -19,6 +19,8 @@ TEST_CASE("a time is what std::chrono says, in nanoseconds, and turns into it") 
     STATIC_REQUIRE(duration(2min) == duration(120s));
     STATIC_REQUIRE(duration(7us).count() == 7'000);
     STATIC_REQUIRE(duration().count() == 0);
+    STATIC_REQUIRE(duration(std::chrono::hours::max()).count() == INT64_MAX);
+    STATIC_REQUIRE(duration(std::chrono::hours::min()).count() == INT64_MIN);
     STATIC_REQUIRE(collx::call_options{.timeout = 3ms}.timeout == duration::from_ns(3'000'000));
     STATIC_REQUIRE(std::chrono::nanoseconds(duration(-1ms)) == -1ms);
     // What would be rounded must be said in whole units.

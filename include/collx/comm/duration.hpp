@@ -38,8 +38,7 @@ public:
     constexpr duration() = default;
     template <detail::whole_nanoseconds D>
     constexpr duration(const D& d)
-        : ns_(static_cast<std::int64_t>(d.count()) *
-              static_cast<std::int64_t>(D::period::num * std::intmax_t{1'000'000'000} / D::period::den)) {}
+        : ns_(in_ns(d.count(), D::period::num * std::intmax_t{1'000'000'000} / D::period::den)) {}
     static constexpr duration from_ns(std::int64_t ns) {
         duration d;
         d.ns_ = ns;
@@ -55,6 +54,14 @@ public:
     constexpr bool operator==(const duration&) const = default;
 
 private:
+    // hours::max() is for ever, too.
+    template <class N>
+    static constexpr std::int64_t in_ns(N n, std::intmax_t unit) {
+        const std::int64_t most = INT64_MAX / unit;
+        if (n > N(0) && static_cast<std::uint64_t>(n) > static_cast<std::uint64_t>(most)) return INT64_MAX;
+        if (n < N(0) && static_cast<std::int64_t>(n) < -most) return INT64_MIN;
+        return static_cast<std::int64_t>(n) * unit;
+    }
     std::int64_t ns_ = 0;
 };
 
