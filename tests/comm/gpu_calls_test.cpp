@@ -262,20 +262,22 @@ TEST_CASE("the way is chosen by what the driver says of each pair, and the reaso
     CHECK(route({}, 2, [](int) { return 0; }).find("both ranks use one device") != std::string::npos);
 }
 
-TEST_CASE("ranks on several hosts go by way of the host, over sockets") {
+TEST_CASE("ranks on several hosts may go by way of the host alone, over sockets") {
     fake_gpus g;
     on_hosts(3, {.ranks_per_host = 2}, [&](communicator& w) {
         fake_runtime r(g);
         r.use(w.rank());
         const auto c = w.with(gpus{r});
-        use_device(c, small());
+        auto s = small();
+        s.two_levels = false;
+        use_device(c, s);
         EXPECT(device_route(c).find("staged through the host: rank 0 cannot reach rank 2: it is on another host") == 0);
         check_verbs(w, c, g, 700);
     });
     CHECK(g.pieces() == 0);
 }
 
-TEST_CASE("hosts of one NVLink fabric are joined by kernels, others by way of the host") {
+TEST_CASE("hosts of one NVLink fabric are joined by kernels, others in two levels") {
     using device::handle_kind;
     constexpr unsigned all = bit_of(handle_kind::ipc) | bit_of(handle_kind::file) | bit_of(handle_kind::fabric);
     fake_gpus one({.handles = all, .fabric = 1}), two({.handles = all, .fabric = 2}), none;
@@ -295,10 +297,11 @@ TEST_CASE("hosts of one NVLink fabric are joined by kernels, others by way of th
     };
     CHECK(route(one, one) == "kernels over nvlink, memory by fabric handles");
     CHECK(one.granted > 0); // to the devices of threads
-    CHECK(route(one, two) == "staged through the host: rank 0 cannot reach rank 2: it is on another host (fabric "
-                             "handles: rank 0 could not map rank 2's)");
-    CHECK(route(one, none) == "staged through the host: rank 0 cannot reach rank 2: it is on another host (fabric "
-                              "handles: the driver of rank 2 offers none)");
+    const std::string levels =
+        "kernels inside 2 domains of 1 to 2 ranks, staged between them: rank 0 cannot reach rank "
+        "2: it is on another host (fabric handles: ";
+    CHECK(route(one, two) == levels + "rank 0 could not map rank 2's); here kernels over nvlink");
+    CHECK(route(one, none) == levels + "the driver of rank 2 offers none); here kernels over nvlink");
 }
 
 TEST_CASE("wrong memory, device, stream and settings are typed errors") {

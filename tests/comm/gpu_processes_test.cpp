@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -37,11 +38,13 @@ device_settings small() {
 }
 
 // f(world, the same with its runtime, devices) in n processes; rank r has device r.
+// per_host: so many take themselves for one host; 0: all.
 template <class F>
 void start_ranks(processes& p, const std::string& directory, int n, F f,
-                 unsigned handles = bit_of(device::handle_kind::ipc)) {
+                 unsigned handles = bit_of(device::handle_kind::ipc), int per_host = 0) {
     for (int r = 0; r < n; ++r)
         p.start(r, [=] {
+            if (per_host != 0) ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r / per_host)).c_str(), 1);
             device::fake_gpus g({.devices = n, .handles = handles, .fabric = 7});
             device::fake_runtime runtime(g);
             runtime.use(r);
@@ -257,5 +260,39 @@ TEST_CASE("a process that is killed ends the kernels that wait for it") {
             CHECK(p[r].took_ns < 30'000'000'000);                 // not the deadline of 40 s
         }
         CHECK(p[2].exit_code == 128 + SIGKILL);
+    }
+}
+
+TEST_CASE("processes on two hosts: in two levels, and one that is killed is named on both") {
+    for (const bool dies : {false, true}) {
+        scratch_directory d;
+        processes p;
+        start_ranks(
+            p, d.path, 4,
+            [dies](communicator& w, auto c, device::fake_gpus& g) {
+                use_device(c, small());
+                if (device_route(c).find("kernels inside 2 domains of 2 ranks") != 0 ||
+                    device_route(c).find("here kernels over nvlink, memory by file descriptors") == std::string::npos)
+                    throw std::runtime_error(device_route(c));
+                if (const int e = sums_are_right(w, c, g, 5000); e != 0 || !dies) return e;
+                if (w.rank() == 3) ::raise(SIGKILL);
+                auto* q = static_cast<float*>(g.allocate(400'000, w.rank()));
+                try {
+                    all_reduce(c, device_view<float>(q, 100'000));
+                    synchronize(c);
+                    return 4;
+                } catch (const peer_failed& e) {
+                    g.free(q);
+                    return e.peer() == 3 ? 0 : 10 + e.peer();
+                }
+            },
+            ipc | file, 2);
+        p.wait(60'000);
+        for (int r = 0; r < 4; ++r) {
+            INFO("dies " << dies << " rank " << r << ": exit code " << p[r].exit_code << " " << p[r].what);
+            if (dies && r == 3) CHECK(p[r].exit_code == 128 + SIGKILL);
+            else CHECK((p[r].exit_code == 0 || (dies && p[r].exit_code == 99)));
+            CHECK(p[r].took_ns < 30'000'000'000); // not the deadline of 40 s
+        }
     }
 }

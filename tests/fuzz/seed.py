@@ -29,6 +29,13 @@ seeds = {
         bytes([4, 255]) + b"".join(message(3, 100) for _ in range(5)),
         bytes([0, 1]) + frame(1, 5, 10) + frame(1, 0, 0xFFFFFFFF) + frame(9) + frame(7),
     ],
+    "aggregated": [
+        bytes([0, 20]) + bytes(range(16)),
+        bytes([1, 255]) + bytes([200] * 16),
+        bytes([2, 3]) + bytes([9, 0, 1, 250] * 4) + bytes([1] * 20),
+        bytes([3, 40]) + bytes([50] * 16) + bytes([0, 1, 62, 4, 255, 0] * 4),
+        bytes([5, 7]) + bytes([3, 80, 0, 26] * 4) + bytes([8, 1, 60] * 6),
+    ],
     "records": [
         bytes([255, 0, 0, 10]),
         bytes([1, 2, 0, 10, 0, 200, 3, 0]) + bytes([0, 3, 1]),

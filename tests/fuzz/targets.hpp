@@ -11,31 +11,15 @@
 #include <collx/transport/socket_hub.hpp>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fuzz/aggregated_target.hpp"
+#include "fuzz/input.hpp"
 #include "support/toy_macs.hpp"
 
 namespace collx_fuzz {
-
-using namespace collx;
-
-inline void require(bool holds, const char* what) {
-    if (holds) return;
-    std::fprintf(stderr, "fuzz: %s\n", what);
-    std::abort();
-}
-
-// Bytes that are taken one after the other; zeros when there are no more.
-struct input {
-    const unsigned char* at;
-    std::size_t left;
-    unsigned take() { return left == 0 ? 0 : (--left, *at++); }
-    std::string rest() { return {reinterpret_cast<const char*>(at), left}; }
-};
 
 // A socket that is none: what is received comes from a buffer, a few bytes at a time; what is sent is kept.
 struct pretended {
@@ -343,8 +327,13 @@ inline void cards(input in) {
 inline constexpr struct {
     const char* name;
     void (*run)(input);
-} targets[] = {{"handshake", handshake}, {"frames", frames}, {"records", records},
-               {"store", store},         {"pmi", pmi},       {"environment", variables_of_environment},
+} targets[] = {{"handshake", handshake},
+               {"frames", frames},
+               {"aggregated", aggregated},
+               {"records", records},
+               {"store", store},
+               {"pmi", pmi},
+               {"environment", variables_of_environment},
                {"cards", cards}};
 
 } // namespace collx_fuzz

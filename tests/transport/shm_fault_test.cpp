@@ -369,23 +369,25 @@ TEST_CASE("nothing is left when all ranks are killed, in whatever phase") {
 
 TEST_CASE("a limit of open files gives an error that says so, on all ranks, and leaks nothing") {
     constexpr int ranks = 9;
+    struct row {
+        int limited, room;
+    };
+    // Rank 0: room for a listener, the memory and a few guests. Others: not even for a socket; for a socket and not for
+    // the memory that comes over it.
+    for (const auto& [limited, room] : {row{0, 5}, row{1, 0}, row{1, 1}}) {
 #if defined(__SANITIZE_ADDRESS__)
-    constexpr int last_limited = 0; // the undefined-behaviour sanitizer needs a pipe to look at an exception
-#else
-    constexpr int last_limited = 1;
+        if (limited != 0) continue; // the undefined-behaviour sanitizer needs a pipe to look at an exception
 #endif
-    for (int limited = 0; limited <= last_limited; ++limited) {
         const std::string job = fresh_job();
         processes p;
         for (int r = 0; r < ranks; ++r)
-            p.start(r, [&] {
+            p.start(r, [&, limited = limited, room = room] {
                 ::close_range(3, ~0u, 0); // so that descriptors are numbered without gaps
                 const counts before = count_mine();
                 rlimit limit{};
                 ::getrlimit(RLIMIT_NOFILE, &limit);
                 if (r == limited) {
-                    // Rank 0: room for a listener, the memory and a few guests. Others: not even for a socket.
-                    const rlimit low{static_cast<rlim_t>(3 + (r == 0 ? 5 : 0)), limit.rlim_max};
+                    const rlimit low{static_cast<rlim_t>(3 + room), limit.rlim_max};
                     ::setrlimit(RLIMIT_NOFILE, &low);
                 }
                 try {
@@ -398,12 +400,63 @@ TEST_CASE("a limit of open files gives an error that says so, on all ranks, and 
             });
         p.wait();
         for (int r = 0; r < ranks; ++r) {
-            INFO("limited " << limited << ", rank " << r << ": " << p[r].what);
+            INFO("limited " << limited << ", room " << room << ", rank " << r << ": " << p[r].what);
             CHECK(p[r].has_thrown);
             CHECK(p[r].exit_code == 1);
+            if (limited == 1 && room == 1) CHECK((p[r].code == errc::resource && p[r].says("may open no more files")));
         }
         CHECK(p[limited].code == errc::resource);
         CHECK(p[limited].says("ulimit -n"));
+    }
+}
+
+namespace {
+
+// The next process that this one forks has number 1, and numbers of its own.
+bool take_own_numbers() {
+    const auto user = static_cast<unsigned long>(::geteuid());
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return false;
+    std::FILE* map = std::fopen("/proc/self/uid_map", "we");
+    if (map == nullptr) return false;
+    std::fprintf(map, "%lu %lu 1", user, user);
+    return std::fclose(map) == 0;
+}
+
+} // namespace
+
+// As in two containers that share a network and not their process numbers: those of one mean anybody in the other, or
+// nobody.
+TEST_CASE("a rank whose process numbers are not those of the others watches nobody, and nobody watches it") {
+    processes p;
+    p.start(10, [] { return take_own_numbers() ? 0 : 77; });
+    p.wait();
+    if (p[10].exit_code != 0) return skip("this system gives users no process numbers of their own");
+    const std::string job = fresh_job();
+    shared_page<std::atomic<int>> looked;
+    const auto as_rank = [&](int r, std::size_t peers, std::initializer_list<int> unknown) {
+        auto a = join_shm(job.c_str(), r, 3, deadline::in_ns(20'000'000'000));
+        peer_watch watch(*a, r, 3);
+        const int dead = watch.find_dead();
+        looked->fetch_add(1);
+        if (!wait_until(*looked, 3)) return 2; // nobody has left yet
+        if (dead != -1) return 3;
+        for (const int other : unknown)
+            if (a->process_of(other, r) != -1) return 4;
+        return watch.watched() != peers ? 5 : 0;
+    };
+    p.start(0, [&] { return as_rank(0, 1, {1}); });
+    p.start(1, [&] {
+        if (!take_own_numbers()) return 6;
+        const pid_t inner = ::fork();
+        if (inner == 0) ::_exit(as_rank(1, 0, {0, 2}));
+        int status = 0;
+        return ::waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 7;
+    });
+    p.start(2, [&] { return as_rank(2, 1, {1}); });
+    p.wait();
+    for (int r = 0; r < 3; ++r) {
+        INFO("rank " << r << ": " << p[r].what);
+        CHECK(p[r].exit_code == 0);
     }
 }
 
@@ -489,6 +542,8 @@ TEST_CASE("a dead rank is found, the right one, and only then") {
             ::kill(a->header().pid[2].load(), SIGSTOP);
             ::usleep(20'000);
             if (watch.find_dead() != -1) return 3; // stopped is not dead
+            const rlimit few{2, usual.rlim_max};   // fewer than peers
+            ::setrlimit(RLIMIT_NOFILE, &few);
             ::kill(a->header().pid[2].load(), SIGKILL);
             const std::int64_t begin = now_ns();
             while (watch.find_dead() == -1)

@@ -31,6 +31,8 @@ struct two_shot_all_reduce {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0)) {
             ex.wait_all(1, depth); // everybody has reduced from the stage that is overwritten now
+            // Left to itself nvcc repeats a step four times.
+            COLLX_ROLLED
             for (int i = 1; i < n; ++i) ex.template step<copy>(in((r + i) % n), window(0, (r + i) % n));
             ex.signal(0);
         }
@@ -41,6 +43,7 @@ struct two_shot_all_reduce {
             ex.signal(1);
         }
         if (ex.strand(2)) {
+            COLLX_ROLLED
             for (int i = 1; i < n; ++i) {
                 const int k = (r + i) % n;
                 ex.wait(1, k);

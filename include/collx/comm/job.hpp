@@ -108,14 +108,14 @@ public:
     job(const job&) = delete;
     // Tells the others that this rank's end is no accident.
     ~job() {
-        if (watch.watched() != 0 && !mark.is_child())
+        if (!is_threads && !mark.is_child())
             memory->header().pid[place(rank)].store(arena_header::has_left, memory_order::release);
     }
     // Where a rank stands among those of this host, -1: on another.
     int place(int other) const {
         return hosts.place_of.empty() ? other : hosts.place_of[static_cast<std::size_t>(other)];
     }
-    int process_of(int other) const { return memory->header().pid[place(other)].load(memory_order::relaxed); }
+    int process_of(int other) const { return memory->process_of(place(other), place(rank)); }
     // Whether a rank ended with all its calls returned. What it had to give is then there, even for those who are still
     // busy.
     bool has_left(int other) const {

@@ -127,6 +127,30 @@ public:
         const std::size_t col = i - row * cols_;
         return data_ + static_cast<std::ptrdiff_t>(row) * row_stride_ + static_cast<std::ptrdiff_t>(col) * col_stride_;
     }
+    // Elements from i on, one after the other: one division for all of them.
+    class walker {
+    public:
+        COLLX_HD constexpr walker(const strided_view& v, std::size_t i)
+            : data_(v.data_), step_(v.col_stride_), cols_(v.cols_) {
+            const std::size_t row = v.rows_ == 1 ? 0 : i / cols_, col = i - row * cols_;
+            at_ = static_cast<std::ptrdiff_t>(row) * v.row_stride_ + static_cast<std::ptrdiff_t>(col) * step_;
+            wrap_ = v.row_stride_ - static_cast<std::ptrdiff_t>(cols_ - 1) * step_;
+            left_ = cols_ - col;
+        }
+        COLLX_HD constexpr T& next() {
+            T& x = data_[at_];
+            const bool ends_row = --left_ == 0;
+            at_ += ends_row ? wrap_ : step_;
+            if (ends_row) left_ = cols_;
+            return x;
+        }
+
+    private:
+        T* data_;
+        std::ptrdiff_t step_, at_ = 0, wrap_ = 0; // from an element to the next, where that is, from row to row
+        std::size_t cols_, left_ = 0;             // of a row
+    };
+    COLLX_HD constexpr walker walk(std::size_t i) const { return {*this, i}; }
     COLLX_HD constexpr std::size_t contiguous_run(std::size_t i) const {
         if (col_stride_ != 1) return 1;
         return rows_ == 1 ? cols_ - i : cols_ - i % cols_;

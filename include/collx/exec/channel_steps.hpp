@@ -36,9 +36,9 @@ public:
 protected:
     struct strand {
         const sched::step *pc, *begin, *end;
-        std::size_t piece;
-        std::size_t position; // of this iteration in the window's rings
-        int seen;             // wait_all: peers already found
+        std::size_t piece, count; // iterations done, and all
+        std::size_t position;     // of this iteration in the window's rings
+        int seen;                 // wait_all: peers already found
         int index;
         std::size_t* covered; // by step: the first piece that has not gone with an earlier one; null while none has
     };

@@ -60,18 +60,25 @@ struct pieces {
         for (int i = 0; i < set.count; ++i) n += local(p, chunk(set, i), piece).count;
         return n;
     }
+    // Elements of a whole chunk, all pieces.
+    COLLX_HD std::size_t size(sched::place p, int chunk) const {
+        if (p == sched::place::tmp) return scratch().size(kept_as(chunk));
+        return (p == sched::place::out ? out : in).size(chunk);
+    }
+    // Iterations that have elements of a chunk of this step, at least one.
+    std::size_t count_for(const sched::step& s) const {
+        std::size_t most = 1;
+        for (const sched::ref& r : {s.src, s.dst})
+            for (int i = 0; r.where != sched::place::none && i < r.chunks.count; ++i)
+                if (const std::size_t n = size(r.where, chunk(r.chunks, i)); n > most) most = n;
+        return (most - 1) / elems + 1;
+    }
     // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message. Of
     // several chunks each counts, not their sum: two wrong counts must not hide each other.
     COLLX_HD std::uint32_t transfer_tag(const sched::ref& r) const {
         const pieces& by = whole != nullptr ? *whole : *this;
-        const chunk_layout& l = r.where == sched::place::out   ? by.out
-                                : r.where == sched::place::tmp ? by.scratch()
-                                                               : by.in;
         std::size_t n = 0;
-        for (int i = 0; i < r.chunks.count; ++i) {
-            const int c = chunk(r.chunks, i);
-            n = n * 31 + l.size(r.where == sched::place::tmp ? kept_as(c) : c);
-        }
+        for (int i = 0; i < r.chunks.count; ++i) n = n * 31 + by.size(r.where, chunk(r.chunks, i));
         return static_cast<std::uint32_t>(n);
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The host reading of a schedule: one cursor per strand over the recorded steps, moved on by advance() as far as
 // messages and signals allow. Nothing blocks in here, so many operations can be under way; nothing throws either,
-// errors are kept for whoever waits.
+// errors are kept for whoever waits. (What an operator of the program throws goes through.)
 #pragma once
 
 #include <cerrno>
@@ -44,7 +44,8 @@ public:
         }
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)
-            strands_[count_] = {s.data(), s.data(), s.data() + s.size(), 0, share_.position, 0, count_, nullptr},
+            strands_[count_] = {s.data(), s.data(), s.data() + s.size(), 0, count_for(s), share_.position, 0,
+                                count_,   nullptr},
             ++count_;
     }
 
@@ -55,10 +56,10 @@ public:
             int left = 0;
             for (int s = 0; s < count_; ++s) {
                 strand& st = strands_[s + turn_ < count_ ? s + turn_ : s + turn_ - count_];
-                if (st.piece == cuts_.count) continue;
+                if (st.piece == st.count) continue;
                 if (run_iteration(st)) again = moved = true;
                 if (error) return task_state::failed;
-                left += st.piece != cuts_.count;
+                left += st.piece != st.count;
             }
             if (left == 0)
                 return (must_return_ || !links_.is_one_host()) && !is_returned() ? task_state::blocked
@@ -69,6 +70,14 @@ public:
     }
 
 private:
+    // Sizes that other ranks said may be anything: a strand that has nothing of them must not count up to them.
+    std::size_t count_for(const std::vector<sched::step>& steps) const {
+        if (cuts_.relayed == nullptr) return cuts_.count;
+        std::size_t most = 1;
+        for (const sched::step& s : steps)
+            if (const std::size_t n = cuts_.count_for(s); n > most) most = n;
+        return most;
+    }
     // Runs to the end of this iteration or until blocked. True if anything was done.
     bool run_iteration(strand& st) {
         const sched::step* const first = st.pc;

@@ -39,7 +39,9 @@ bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
     if (p.hosts != nullptr)
         if (bound_schedule* among = detail::select_among_hosts<C>(cache, p)) return *among;
     [[maybe_unused]] const bool is_long = p.bytes > detail::long_message_bytes;
+    [[maybe_unused]] const bool is_serial = p.serial && p.ranks > 2; // two operands group in one way only
     if constexpr (C == collective::all_reduce) {
+        if (is_serial) return cache.bind(algo::linear_all_reduce{}, p.at_port);
         // Two ranks move the same bytes either way; exchanging everything at once waits once instead of twice, which is
         // worth more than the half of the sum that it repeats.
         if (!is_long || (p.ranks == 2 && p.bytes <= detail::few_steps_bytes))
@@ -48,6 +50,7 @@ bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
             return cache.bind(algo::halving_doubling_all_reduce{}, p.at_port);
         return cache.bind(algo::ring_all_reduce{}, p.at_port);
     } else if constexpr (C == collective::reduce) {
+        if (is_serial) return cache.bind(algo::linear_reduce{.root = p.root}, p.at_port);
         if (is_long && p.ranks > 2) return cache.bind(algo::chain_reduce{.root = p.root}, p.at_port);
         return cache.bind(algo::binomial_reduce{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::broadcast) {
@@ -62,6 +65,7 @@ bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
             return cache.bind(algo::pairwise_all_gather{}, p.at_port);
         return cache.bind(algo::ring_all_gather{}, p.at_port);
     } else if constexpr (C == collective::reduce_scatter) {
+        if (is_serial) return cache.bind(algo::linear_reduce_scatter{}, p.at_port);
         if (p.ordered) return cache.bind(algo::pairwise_reduce_scatter{}, p.at_port);
         if (!is_long || (detail::is_power_of_two(p.ranks) && p.bytes <= detail::few_steps_bytes))
             return cache.bind(algo::halving_reduce_scatter{}, p.at_port);
@@ -73,10 +77,10 @@ bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
     } else if constexpr (C == collective::all_to_all) {
         return cache.bind(algo::pairwise_all_to_all{}, p.at_port);
     } else if constexpr (C == collective::scan) {
-        if (is_long) return cache.bind(algo::chain_scan{}, p.at_port);
+        if (is_long || is_serial) return cache.bind(algo::chain_scan{}, p.at_port);
         return cache.bind(algo::doubling_scan{}, p.at_port);
     } else if constexpr (C == collective::exclusive_scan) {
-        if (is_long) return cache.bind(algo::chain_exclusive_scan{}, p.at_port);
+        if (is_long || is_serial) return cache.bind(algo::chain_exclusive_scan{}, p.at_port);
         return cache.bind(algo::doubling_exclusive_scan{}, p.at_port);
     } else {
         static_assert(C == collective::barrier);

@@ -30,7 +30,7 @@ public:
     // and about a microsecond per peer; without descriptors (ulimit -n) peers are asked for by number.
     peer_watch(const arena& shared, int rank, int ranks) {
         for (int r = 0; r < ranks; ++r) {
-            const int pid = shared.header().pid[r].load(memory_order::relaxed);
+            const int pid = shared.process_of(r, rank);
             if (r == rank || (pid <= 0 && pid != arena_header::has_left) || pid == ::getpid()) continue;
             if (pid == arena_header::has_left) {
                 polled_.push_back({-1, 0, 0});
@@ -60,7 +60,8 @@ public:
     int find_dead(Counts&& counts) {
         if (peers_.empty()) return -1;
         const turn mine(asking_.flag);
-        (void)::poll(polled_.data(), polled_.size(), 0); // after EINTR: the next question finds it
+        if (::poll(polled_.data(), polled_.size(), 0) < 0 && errno != EINTR) // after that the next question finds it
+            for (pollfd& p : polled_) (void)::poll(&p, 1, 0); // more peers than this process may now open files
         for (std::size_t i = 0; i < peers_.size(); ++i) {
             peer& p = peers_[i];
             if (!p.is_dead)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Parts of any size on device memory, each straight from one rank to another, of which every rank needs to know its own
 // only: gather, scatter, the v-variants that move, messages. Where kernels reach every peer it is one text for all of
-// them, pairwise_all_to_all, in which most parts may be empty; by way of the host pieces travel as messages.
+// them, pairwise_all_to_all, in which most parts may be empty; by way of the host pieces travel as messages. Where
+// kernels reach the peers of a domain, each part goes its own way.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,7 @@ struct exchange_parts {
     const count_table& received;
     // Pieces are cut alike at both ends of every part, so by what all ranks know: how many parts may share a buffer.
     std::size_t parts = 1;
+    call_sign sign = call_sign::of_parts();
 };
 
 // One piece by way of the host: where parts lie in the staging buffers.
@@ -36,7 +38,7 @@ struct staged_exchange {
     };
     std::vector<part> sent, received;
     bool is_first = false;
-    std::chrono::nanoseconds timeout{0};
+    duration timeout{};
 };
 
 // Both ends say how long a part is before its first piece: else one that is longer by whole pieces would be found out
@@ -84,36 +86,86 @@ using unit_of = std::conditional_t<
     Bytes == 8, std::uint64_t,
     std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
 
+// Of a call: what kernels inside this rank's domain need to know.
+template <class Call>
+struct inside_call {
+    using runtime = typename Call::runtime;
+    struct members {
+        gpu_group<runtime>& all;
+        int size() const { return all.domains()->size(); }
+        int rank() const { return all.domains()->rank(); }
+        auto& team() const { return all.team(); }
+        const device_settings& settings() const { return all.settings(); }
+    };
+    // after_rails: peers may have waited for other domains meanwhile.
+    explicit inside_call(const Call& x, bool after_rails = false)
+        : comm(x.comm), o(x.o), g{x.g}, limit_ns(after_rails ? 2 * x.timeout_ns() + 3'000'000'000 : x.timeout_ns()) {}
+    std::int64_t timeout_ns() const { return limit_ns; }
+    // At once, also in a group: what is staged comes before and after it.
+    template <class Kernel, class In, class Out>
+    void put(const Kernel& kernel, const device::fused_options& with, const In&, const Out&) const {
+        g.all.team().run(kernel, with);
+    }
+
+    decltype(Call::comm) comm;
+    const device_call_options& o;
+    members g;
+    std::int64_t limit_ns;
+};
+
 struct device_exchange {
     // The view of a rank that sends or receives nothing is not looked at.
     template <class Call, class In, class Out>
     static void run(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
-        if (call.g.is_direct()) over_links(call, in, out, x);
-        else over_host(call, in, out, x);
+        if (call.g.is_direct()) over_links(call, in, out, cuts_of(x, call.g.size(), [](int k) { return k; }), x.sign);
+        else if (call.g.domains() != nullptr) in_domains(call, in, out, x);
+        else
+            over_host(
+                call, in, out, x, [](int) { return true; }, [] {});
     }
-
-private:
     // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels;
     // bytes in fours where nothing begins or ends between.
     template <class Call, class In, class Out>
-    static void over_links(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+    static void over_links(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
+                           const call_sign& sign) {
         using T = element_of<Out>;
-        device::own_cuts cuts;
-        for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k) {
-            cuts.sizes[0][k] = x.sent.sizes()[k], cuts.at[0][k] = x.sent.offsets()[k];
-            cuts.sizes[1][k] = x.received.sizes()[k], cuts.at[1][k] = x.received.offsets()[k];
-        }
         if constexpr (In::is_contiguous && Out::is_contiguous && std::is_same_v<element_of<In>, T>) {
             const auto* from = reinterpret_cast<const std::byte*>(in.data());
             auto* to = reinterpret_cast<std::byte*>(const_cast<T*>(static_cast<const T*>(out.data())));
             constexpr std::size_t unit = unit_bytes_v<T>;
             if constexpr (unit == 1)
-                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4));
-            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1));
+                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4), sign);
+            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1), sign);
         } else {
-            launch(call, in, out, cuts);
+            launch(call, in, out, cuts, sign);
         }
     }
+
+private:
+    template <class RankOf>
+    static device::own_cuts cuts_of(const exchange_parts& x, int n, RankOf&& rank_of) {
+        device::own_cuts cuts;
+        for (int k = 0; k < n; ++k) {
+            const int r = rank_of(k);
+            cuts.sizes[0][k] = x.sent.sizes()[r], cuts.at[0][k] = x.sent.offsets()[r];
+            cuts.sizes[1][k] = x.received.sizes()[r], cuts.at[1][k] = x.received.offsets()[r];
+        }
+        return cuts;
+    }
+    // Parts inside the domain by kernel, the others staged; the kernel runs while the first of these are on their way.
+    template <class Call, class In, class Out>
+    static void in_domains(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+        const auto& d = *call.g.domains();
+        const device::own_cuts cuts = cuts_of(x, d.size(), [&](int k) { return d.rank_of(k); });
+        const node_view map = d.map();
+        over_host(
+            call, in, out, x, [&](int peer) { return map.node_of(peer) != d.node(); },
+            [&] {
+                if (cuts.largest(0, d.size()) != 0)
+                    over_links(inside_call<Call>(call), in, out, cuts, call_sign::of_parts());
+            });
+    }
+
     static bool is_words(const std::byte* from, const std::byte* to, const device::own_cuts& cuts) {
         std::size_t bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
         for (int side = 0; side < 2; ++side)
@@ -128,25 +180,29 @@ private:
         return cuts;
     }
     template <std::size_t Bytes, class Call>
-    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts) {
+    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts,
+                             const call_sign& sign) {
         using unit = unit_of<Bytes>;
         launch(call, device_view<const unit>(reinterpret_cast<const unit*>(from), 0),
-               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts);
+               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts, sign);
     }
     template <class Call, class In, class Out>
-    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts) {
-        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts>;
+    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
+                       const call_sign& sign) {
+        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts, true>;
         // Of a length that does not depend on the counts.
         const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
         by_kernel::launch<types>(
             device::simple_protocol{}, algo::pairwise_all_to_all{}, call, in, out, device::move_only{},
-            [&](int) { return cuts; }, wanted != 0 && wanted < slot ? wanted : slot);
+            [&](int) { return cuts; }, sign, wanted != 0 && wanted < slot ? wanted : slot);
     }
 
     // ------------------------------------------------------------------------------------------ by way of the host
     // Peers in groups that fit a kernel's arguments, by distance, so that both ends come to a pair at the same place.
-    template <class Call, class In, class Out>
-    static void over_host(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+    // takes(peer): whether its parts go this way. meanwhile(): puts into the stream what does not depend on them, once.
+    template <class Call, class In, class Out, class Takes, class Meanwhile>
+    static void over_host(const Call& call, const In& in, const Out& out, const exchange_parts& x, Takes&& takes,
+                          Meanwhile&& meanwhile) {
         using wire = element_of<Out>;
         const int n = call.g.size(), me = call.g.rank();
         constexpr int most = static_cast<int>(device::staging_runs::most);
@@ -163,8 +219,9 @@ private:
                 staged_exchange step;
                 step.is_first = k == 0, step.timeout = call.o.timeout;
                 for (int i = first; i < end; ++i) {
-                    add(from, step.sent, x.sent, (me + i) % n, k, room, sizeof(wire));
-                    add(to, step.received, x.received, (me + n - i) % n, k, room, sizeof(wire));
+                    const int ahead = (me + i) % n, behind = (me + n - i) % n;
+                    if (takes(ahead)) add(from, step.sent, x.sent, ahead, k, room, sizeof(wire));
+                    if (takes(behind)) add(to, step.received, x.received, behind, k, room, sizeof(wire));
                 }
                 if (step.sent.empty() && step.received.empty()) break;
                 pieces.template put<wire>(
@@ -172,10 +229,12 @@ private:
                         carry_out(side, step, sent, received);
                     });
                 if (is_open) pieces.take(out, last);
+                else meanwhile();
                 last = to, is_open = true;
             }
         }
         if (is_open) pieces.take(out, last);
+        else meanwhile();
     }
     static void add(device::staging_runs& runs, std::vector<staged_exchange::part>& parts, const count_table& t,
                     int peer, std::size_t k, std::size_t room, std::size_t elem_bytes) {

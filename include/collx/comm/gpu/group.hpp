@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a communicator needs for calls on device memory, made by all its ranks together at the first such call or by
-// use_device(): exchange memory on each rank's device, mapped by the peers whose kernels can reach it, or pinned
+// use_device(): exchange memory on each rank's device, mapped by the peers whose kernels can reach it, and pinned
 // staging memory and a proxy where some pair cannot. It knows no collective.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <collx/comm/barrier.hpp>
+#include <collx/comm/gpu/domains.hpp>
 #include <collx/comm/gpu/proxy.hpp>
 #include <collx/comm/gpu/route.hpp>
 #include <collx/comm/split.hpp>
@@ -65,14 +66,15 @@ public:
         // Peers' kernels may read this rank's memory a little longer than its own do.
         bool may_free = team_ == nullptr;
         if (!may_free) {
+            communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
             try {
-                const call_options two_seconds{.timeout = std::chrono::seconds(2)};
-                barrier(side_, two_seconds);
+                const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
+                barrier(mapped, two_seconds);
                 may_free = true;
             } catch (const error& e) {
                 // The only peer is a process that has ended, and its kernels with it. (Where this rank is the one that
                 // failed, its peer's kernels may still be there.)
-                may_free = e.code() == errc::peer_failed && side_.size() == 2 && e.peer() != rank() &&
+                may_free = e.code() == errc::peer_failed && mapped.size() == 2 && e.peer() != mapped.rank() &&
                            !core().home->is_threads;
             }
         }
@@ -81,21 +83,40 @@ public:
 
     int size() const { return side_.size(); }
     int rank() const { return side_.rank(); }
-    bool is_direct() const { return team_ != nullptr; }
+    bool is_direct() const { return route_.is_direct(); } // kernels reach every peer
+    // Not null: kernels reach every peer of this rank's domain, and proxies the rest.
+    const gpu_domains<Runtime>* domains() const { return domains_.get(); }
+    gpu_domains<Runtime>* domains() { return domains_.get(); }
+    // All peers, or those of this rank's domain.
     team_type& team() { return *team_; }
     gpu_proxy& proxy() { return *proxy_; }
     Runtime& runtime() { return runtime_; }
     const device_settings& settings() const { return settings_; }
-    const auto& peers() const { return route_.peers(); }
+    const auto& peers() const { return domains_ != nullptr ? domains_->route().peers() : route_.peers(); }
     const gpu_proxy::buffers& staging() const { return staging_; }
     device::staging_words* staging_words_on_device() const { return words_there_; }
     device::staging_counts* staging_counts() const { return counts_; }
 
     // Which way calls take, and why not the shorter one.
-    std::string route() const { return route_.text(); }
+    std::string route() const {
+        if (domains_ == nullptr) return route_.text();
+        return domains_->text() + route_.obstacle() + "; here " + domains_->route().text();
+    }
+
+    // Bytes that calls, captured ones included, have copied out to the host and in again. Counted as they are put into
+    // the stream.
+    struct staged {
+        std::uint64_t out_bytes = 0, in_bytes = 0;
+    };
+    const staged& staged_so_far() const { return staged_; }
+    void count_staged(std::uint64_t out_bytes, std::uint64_t in_bytes) {
+        staged_.out_bytes += out_bytes, staged_.in_bytes += in_bytes;
+    }
 
     // Before each call: throws what ended the group, and what is wrong with stream and device.
-    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective = true) {
+    // waits: in its stream, for the last call; not where that is in this stream.
+    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective, bool waits) {
+        check_agreement(c);
         proxy_->check();
         if (is_collective) c.internals().begin_collective();
         else c.internals().require_alive();
@@ -114,7 +135,7 @@ public:
                  "the stream's capture was made invalid by an earlier call");
         // Two calls of one communicator must not overlap. Who captures orders its streams itself.
         // (Streams are not told apart by their addresses: one may be gone and another in its place.)
-        if (!f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
+        if (waits && !f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
         return f;
     }
     // After the kernels of a call.
@@ -157,7 +178,10 @@ private:
         : device_kept(&kind_of), runtime_(r), settings_(s), side_(c.split(0)), route_(r, side_) {
         try {
             together(core(), "use its device", [&] { begin(); });
-            const int lanes = route_.choose(settings_, shape_.bytes());
+            int lanes = route_.choose(settings_, shape_.bytes());
+            if (!route_.is_direct() && settings_.two_levels && !settings_.by_host)
+                domains_ = gpu_domains<Runtime>::find(runtime_, side_, route_, settings_, shape_);
+            if (domains_ != nullptr) lanes = domains_->lanes(), shape_.ranks = domains_->size();
             together(core(), "make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });
         } catch (...) {
             proxy_ = sole_ptr<gpu_proxy>();
@@ -190,14 +214,15 @@ private:
     }
 
     void make_parts(communicator_core& parent, int lanes) {
-        if (route_.is_direct()) {
+        if (route_.is_direct() || domains_ != nullptr) {
             std::vector<std::byte*> memory;
-            for (const auto& p : route_.peers()) memory.push_back(p.memory);
-            machine_ = make_sole<device::peer_machine<Runtime>>(runtime_, rank(), std::move(memory), lanes);
+            for (const auto& p : peers()) memory.push_back(p.memory);
+            const int me = domains_ != nullptr ? domains_->rank() : rank();
+            machine_ = make_sole<device::peer_machine<Runtime>>(runtime_, me, std::move(memory), lanes);
             team_ = make_sole<team_type>(*machine_, shape_);
-        } else {
-            make_staging();
         }
+        if (!route_.is_direct()) make_staging();
+        if (domains_ != nullptr) domains_->make_room(staging_.bytes), domains_->heed(&core());
         proxy_ = make_sole<gpu_proxy>(parent, side_, staging_, [this] { stop_kernels(); });
     }
     void make_staging() {
@@ -216,19 +241,43 @@ private:
         if (team_ != nullptr) team_->abort();
         if (staging_.words != nullptr) runtime_.store_host(&staging_.words->abort, 1);
     }
+    // What kernels of this rank found says more than what others report.
+    void check_agreement(communicator& c) {
+        try {
+            if (team_ != nullptr) in_my_numbers([&] { team_->check_agreement(); });
+        } catch (const error& e) {
+            end(c, e);
+        }
+    }
+    [[noreturn]] void end(communicator& c, const error& e) {
+        c.internals().net.report(failure(e.code(), e.peer()));
+        proxy_->end(e);
+        raise(e);
+    }
+    // Kernels inside a domain count its ranks only.
+    template <class F>
+    void in_my_numbers(F&& f) {
+        try {
+            f();
+        } catch (const error& e) {
+            if (domains_ == nullptr) throw;
+            const int peer = domains_->rank_of(e.peer());
+            fail(e.code(), rank(), peer, "is every rank in the same call?",
+                 "a kernel gave up on rank %d (in the numbers of its domain: %s)", peer, e.what());
+        }
+    }
     // What kernels gave up for. The others hear of it, too.
     void check_kernels(communicator& c) {
+        check_agreement(c);
         proxy_->check();
         try {
-            if (team_ != nullptr) team_->check();
+            if (team_ != nullptr) in_my_numbers([&] { team_->check(); });
             if (staging_.words != nullptr && runtime_.load_host(&staging_.words->gave_up) != 0)
                 fail(errc::timeout, rank(), -1, "is every rank in the same call?",
                      "a kernel waited too long for a result by way of the host");
         } catch (const error& e) {
-            proxy_->check(); // it may know better
-            c.internals().net.report(failure(e.code(), e.peer()));
-            proxy_->end(e);
-            throw;
+            if (e.code() != errc::mismatch) proxy_->check(); // it may know better
+            end(c, e);
         }
     }
 
@@ -264,26 +313,32 @@ private:
     void free_all(bool may_free_exchange) {
         team_ = sole_ptr<team_type>();
         machine_ = sole_ptr<device::peer_machine<Runtime>>();
+        if (domains_ != nullptr) domains_->close(may_free_exchange);
         route_.close(may_free_exchange);
         if (counts_ != nullptr) runtime_.free(reinterpret_cast<std::byte*>(counts_));
         if (host_ != nullptr) runtime_.free_host(host_);
         if (event_ != nullptr) runtime_.free_event(event_);
         forget();
     }
-    void forget() { route_.abandon(), host_ = nullptr, counts_ = nullptr, event_ = nullptr, staging_ = {}; }
+    void forget() {
+        if (domains_ != nullptr) domains_->abandon();
+        route_.abandon(), host_ = nullptr, counts_ = nullptr, event_ = nullptr, staging_ = {};
+    }
 
     Runtime runtime_;
     device_settings settings_;
     communicator side_; // the proxy's
     gpu_route<Runtime> route_;
+    sole_ptr<gpu_domains<Runtime>> domains_;
     device::exchange_shape shape_;
     int device_ = -1;
     sole_ptr<device::peer_machine<Runtime>> machine_;
-    sole_ptr<team_type> team_; // null: by way of the host
+    sole_ptr<team_type> team_; // null: all by way of the host
     std::byte* host_ = nullptr;
     gpu_proxy::buffers staging_;
     device::staging_words* words_there_ = nullptr; // as the device sees them
     device::staging_counts* counts_ = nullptr;
+    staged staged_;
     void* event_ = nullptr; // recorded after each call that is not captured
     bool has_recorded_ = false;
     std::int64_t last_timeout_ns_ = 0;

@@ -89,6 +89,9 @@ public:
             if (cause_ != nullptr) return;
             cause_ = make_sole<error>(e);
         }
+        // Others may wait elsewhere for what this rank will not send any more.
+        const bool may_be_own = e.peer() < 0 && e.code() != errc::timeout && e.code() != errc::mismatch;
+        side_.internals().net.report(failure(e.code(), may_be_own ? side_.rank() : e.peer()));
         is_ended_.store(true, memory_order::release);
         stop_kernels_();
     }
@@ -162,9 +165,14 @@ private:
 
     void look() {
         const std::int64_t now = now_ns();
-        if (has_ended() || now < next_look_ns_) return;
+        if (now < next_look_ns_) return;
         next_look_ns_ = now + look_every_ns;
         auto& mine = side_.internals();
+        // News from other hosts: while kernels wait for each other nobody else may look, and after the end others have
+        // to hear of it.
+        (void)parent_.net.move();
+        (void)mine.net.move();
+        if (has_ended()) return;
         failure f = parent_.net.failed();
         if (!f) f = mine.net.failed();
         if (!f)

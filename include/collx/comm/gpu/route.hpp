@@ -22,7 +22,10 @@ COLLX_BEGIN_NAMESPACE
 // The same on all ranks.
 struct device_settings {
     bool by_host = false; // stage through pinned memory even where kernels can reach every peer
-    int lanes = 32;       // blocks of a kernel; fewer where a device has fewer multiprocessors
+    // Where kernels reach some peers only: kernels among these, and staged between them what must cross. false: stage
+    // everything there.
+    bool two_levels = true;
+    int lanes = 32; // blocks of a kernel; fewer where a device has fewer multiprocessors
     std::uint32_t slot_bytes = 32768, stage_bytes = 65536, packet_bytes = 16384; // see device::exchange_shape
     std::size_t staging_bytes = std::size_t{4} << 20;                            // of one piece by way of the host
     int staging_lanes = 8;                                                       // blocks that copy such a piece
@@ -75,15 +78,16 @@ public:
         return lanes;
     }
     bool is_direct() const { return is_direct_; }
+    // The lowest rank whose memory this rank has ever mapped, -1: none, not even its own.
+    int first_reached() const { return first_reached_; }
     const std::vector<typename device::gpu_links<Runtime>::peer>& peers() const { return links_.peers(); }
 
     // Which way calls take, and why not the shorter one.
     std::string text() const {
         if (!is_direct_) {
-            const std::string text = "staged through the host";
-            if (settings_.by_host) return text + ": device_settings::by_host";
-            return text + ": rank " + std::to_string(obstacle_rank_) + " cannot reach rank " +
-                   std::to_string(obstacle_peer_) + ": " + device::name_of(obstacle_) + found_out();
+            const std::string text = "staged through the host: ";
+            if (settings_.by_host) return text + "device_settings::by_host";
+            return text + obstacle();
         }
         if (side_.size() == 1) return "a kernel on this device";
         std::string text = "kernels over";
@@ -94,6 +98,12 @@ public:
             if (has) text += std::string(" ") + device::name_of(w);
         }
         return maps ? text + ", memory by " + device::name_of(memory_.kind) + found_out() : text;
+    }
+
+    // Of the pair that keeps kernels from joining all ranks.
+    std::string obstacle() const {
+        return "rank " + std::to_string(obstacle_rank_) + " cannot reach rank " + std::to_string(obstacle_peer_) +
+               ": " + device::name_of(obstacle_) + found_out();
     }
 
     // Unmaps, and frees this rank's memory where no peer may use it any more.
@@ -132,10 +142,9 @@ private:
         return lanes < 1 ? 1 : lanes;
     }
     static std::uint64_t hash_of(const device_settings& s) {
-        const std::uint64_t words[] = {s.by_host,       static_cast<std::uint64_t>(s.lanes),
-                                       s.slot_bytes,    s.stage_bytes,
-                                       s.packet_bytes,  s.staging_bytes,
-                                       s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
+        const std::uint64_t words[] = {s.by_host,       s.two_levels,    static_cast<std::uint64_t>(s.lanes),
+                                       s.slot_bytes,    s.stage_bytes,   s.packet_bytes,
+                                       s.staging_bytes, s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
         return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);
     }
 
@@ -175,6 +184,10 @@ private:
         for (int r = 0; r < side_.size(); ++r)
             is_here.push_back(core().home->place(core().members[static_cast<std::size_t>(r)]) >= 0);
         links_.open(side_.rank(), cards, is_here, device::max_ranks, settings_.shares_device);
+        for (int r = side_.size(); --r >= 0;)
+            if (links_.peers()[static_cast<std::size_t>(r)].memory != nullptr &&
+                (first_reached_ < 0 || r < first_reached_))
+                first_reached_ = r;
         finding mine{links_.first_unreachable(), device::gpu_obstacle::none};
         if (mine.peer >= 0) mine.why = links_.peers()[static_cast<std::size_t>(mine.peer)].why;
         bool all = true;
@@ -211,7 +224,7 @@ private:
     device::gpu_mapping memory_; // of this rank, on its device
     bool is_direct_ = false;
     device::gpu_obstacle obstacle_{};
-    int obstacle_rank_ = -1, obstacle_peer_ = -1;
+    int obstacle_rank_ = -1, obstacle_peer_ = -1, first_reached_ = -1;
     std::string notes_; // kinds of handles that were not taken, and why
 };
 

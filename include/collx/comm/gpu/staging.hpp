@@ -47,6 +47,7 @@ public:
             throw;
         }
         group_.proxy().ring();
+        group_.count_staged(from.size() * sizeof(Wire), 0);
     }
     template <class Out, class Range>
     void take(const Out& out, const Range& to) {
@@ -58,6 +59,7 @@ public:
                                                 group_.staging().bytes,
                                                 timeout_ns_};
         group_.runtime().launch_lanes(body, group_.settings().staging_lanes, stream_);
+        group_.count_staged(0, to.size() * sizeof(typename device::stage_in<Out, Range>::value_type));
     }
 
 private:

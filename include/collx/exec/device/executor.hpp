@@ -45,6 +45,8 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     static constexpr bool words = Protocol::flags_words, lines = Protocol::flags_lines;
     static constexpr bool flagged = words || lines; // data and flags arrive together
     static constexpr bool multicasts = Protocol::multicasts;
+    // The two ends of a message compare its part's length.
+    static constexpr bool compares_parts = Types::cuts_type::is_private && !flagged;
     static constexpr bool has_windows = requires { Algorithm::signals; };
     // Bytes of a pack in slots and windows.
     static constexpr std::size_t stride = words ? packet_stride<wire_type, V> : wire_pack::bytes;
@@ -71,7 +73,8 @@ public:
         const bool has_neighbours = has_windows && !flagged && !args_.is_one_launch;
         this->take_counts();
         base_ = flagged ? shared_.packets : shared_.iterations;
-        if (has_neighbours) this->wait_for_neighbours();
+        this->say_call();
+        if (has_neighbours && !this->has_stopped()) this->wait_for_neighbours();
         unsigned turn = 0;
         for (piece_ = static_cast<unsigned>(lane_); piece_ < args_.piece_count;
              piece_ += static_cast<unsigned>(args_.lanes)) {
@@ -81,6 +84,7 @@ public:
             if constexpr (flagged) stop_if(env_.any(failed_));
             ++turn;
         }
+        this->compare_calls(flagged && has_windows);
         this->keep_counts(flagged || !has_windows ? 0 : turn, flagged && has_windows ? turn : 0);
         if (has_neighbours) this->tell_neighbours();
     }
@@ -243,18 +247,20 @@ private:
     // ------------------------------------------------------------------------------------------ memory of the team
     // The slot at rank `at` for a message of rank `from`.
     COLLX_HD std::byte* slot_of(int at, int from, std::uint64_t message) const {
-        std::byte* lane = args_.lane_of(at, lane_);
-        if constexpr (lines) return lane + args_.shape.line_slot_at(from, message);
-        else if constexpr (words) return lane + args_.shape.word_slot_at(from, message);
-        else return lane + args_.shape.slot_at(from, message);
+        const auto bytes = flagged ? args_.shape.flag_slot_bytes : args_.shape.slot_bytes;
+        return args_.lane_of(at, lane_) + args_.places.slots + args_.shape.slot_number(from, message) * bytes;
     }
     COLLX_HD std::byte* window_at(int rank, int segment, int chunk) const {
-        return args_.lane_of(rank, lane_) + args_.shape.stage_at(segment, base_ + turn_) +
+        return args_.lane_of(rank, lane_) + window_offset(segment, chunk);
+    }
+    COLLX_HD std::size_t window_offset(int segment, int chunk) const { // in any rank's lane
+        return args_.places.windows + args_.shape.stage_number(segment, base_ + turn_) * args_.shape.stage_bytes +
                static_cast<std::size_t>(chunk) * cell_packs() * stride;
     }
     // What `from` pushed to `at`.
     COLLX_HD std::byte* packets_at(int at, int from) const {
-        return args_.lane_of(at, lane_) + args_.shape.packet_at(from, base_ + turn_);
+        return args_.lane_of(at, lane_) + args_.places.packets +
+               args_.shape.cell_number(from, base_ + turn_) * args_.shape.packet_bytes;
     }
     COLLX_HD std::uint32_t window_flag() const { return static_cast<std::uint32_t>(base_ + turn_ + 1); }
 
@@ -283,6 +289,9 @@ private:
     COLLX_HD std::uint32_t move(const chunk_move& m);
     COLLX_HD bool has_elements(const sched::ref& r) const;
     COLLX_HD bool enter(const chunk_move& m);
+    COLLX_HD std::uint64_t part_bytes(bool is_out, int peer) const {
+        return args_.cuts.size(is_out, rank_, peer) * sizeof(wire_type);
+    }
     COLLX_HD void leave(const chunk_move& m, std::uint32_t at);
     COLLX_HD unsigned second_thread() const { return env_.threads() > 32 ? 32 : env_.threads() - 1; }
     COLLX_HD transfer plan(const chunk_move& m) const;
@@ -290,6 +299,11 @@ private:
     COLLX_HD void use_windows(const chunk_move& m, transfer& x) const;
     COLLX_HD operand own_operand(const transfer& x) const { return operand_at(args_.rank(x.owner), x.src_at, x.from); }
     COLLX_HD operand result_operand(const transfer& x) const { return operand_at(mine(), x.dst_at, x.to); }
+    // Operands, windows and results are all of one type and no element changes: bytes are moved.
+    static constexpr bool moves_as_is =
+        is_plain && access::is_wire_in && !access::has_post && (!has_scratch || std::is_same_v<acc_type, wire_type>);
+    COLLX_HD void carry_as_is(const transfer& x);
+    template <bool Channels>
     COLLX_HD void carry(const transfer& x);
     COLLX_HD void carry_words(const transfer& x);
     COLLX_HD void carry_lines(const transfer& x);

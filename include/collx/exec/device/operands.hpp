@@ -40,6 +40,23 @@ COLLX_HD auto element(const View& v, std::size_t i) {
     return static_cast<std::remove_cv_t<typename View::value_type>>(v[i]);
 }
 
+// Elements from `at` on, by their number counted from there, in order.
+template <class View>
+struct elements_from {
+    const View& view;
+    std::size_t at;
+    COLLX_HD elements_from(const View& v, std::size_t i) : view(v), at(i) {}
+    COLLX_EXEC_CHECK_DISABLE
+    COLLX_HD decltype(auto) operator()(unsigned k) const { return view[at + k]; }
+};
+template <class View>
+requires requires(const View& v) { v.walk(0).next(); }
+struct elements_from<View> {
+    decltype(std::declval<const View&>().walk(0)) walker;
+    COLLX_HD elements_from(const View& v, std::size_t i) : walker(v.walk(i)) {}
+    COLLX_HD decltype(auto) operator()(unsigned) { return walker.next(); }
+};
+
 // Each element converted, narrow floats two at a time: a device has instructions for pairs.
 template <class To, class From, int V>
 COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
@@ -68,9 +85,9 @@ COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
 } // namespace detail
 
 // What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels, Cuts
-// says where chunks lie (cuts.hpp).
+// says where chunks lie (cuts.hpp). OwnOnly: a launch is given the buffers of its own rank and no others'.
 template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>,
-          class Cuts = even_cuts>
+          class Cuts = even_cuts, bool OwnOnly = false>
 struct call_types {
     using in_view = In;
     using out_view = Out;
@@ -79,6 +96,7 @@ struct call_types {
     using cuts_type = Cuts;
     using in_type = std::remove_cv_t<typename In::value_type>;
     using out_type = std::remove_cv_t<typename Out::value_type>;
+    static constexpr bool own_only = OwnOnly;
     static constexpr bool reduces = !std::is_same_v<Op, move_only>;
     using acc_type = std::conditional_t<reduces, accumulator_t<in_type>, in_type>;
     static constexpr int elems = detail::pack_elems(sizeof(Wire), sizeof(acc_type)); // of a pack
@@ -133,9 +151,10 @@ struct operand_access {
         if constexpr (W::is_aligned && Types::in_view::is_contiguous) {
             raw = load_pack<Env, in_type, W::n>(r.in.data() + at);
         } else {
+            detail::elements_from<typename Types::in_view> from(r.in, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k) {
-                if (exists<W>(k, m)) raw.v[k] = detail::element(r.in, at + static_cast<unsigned>(k));
+                if (exists<W>(k, m)) raw.v[k] = static_cast<in_type>(from(static_cast<unsigned>(k)));
                 else raw.v[k] = in_type{};
             }
         }
@@ -155,10 +174,11 @@ struct operand_access {
             return detail::convert<acc_type>(load_pack<Env, out_type, W::n>(r.out.data() + at));
         } else {
             acc_pack<W> acc;
+            detail::elements_from<typename Types::out_view> from(r.out, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k) {
                 if (exists<W>(k, m))
-                    acc.v[k] = static_cast<acc_type>(detail::element(r.out, at + static_cast<unsigned>(k)));
+                    acc.v[k] = static_cast<acc_type>(static_cast<out_type>(from(static_cast<unsigned>(k))));
                 else acc.v[k] = acc_type{};
             }
             return acc;
@@ -170,9 +190,10 @@ struct operand_access {
         if constexpr (W::is_aligned && Types::out_view::is_contiguous) {
             store_pack<Env>(r.out.data() + at, detail::convert<out_type>(acc));
         } else {
+            detail::elements_from<typename Types::out_view> to(r.out, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k)
-                if (exists<W>(k, m)) r.out[at + static_cast<unsigned>(k)] = static_cast<out_type>(acc.v[k]);
+                if (exists<W>(k, m)) to(static_cast<unsigned>(k)) = static_cast<out_type>(acc.v[k]);
         }
     }
 
@@ -204,8 +225,11 @@ struct operand_access {
         }
         return acc;
     }
-    static constexpr bool changes_results =
-        (Types::reduces && has_post_v<op_type, acc_type>) || !std::is_same_v<wire_type, acc_type>;
+    static constexpr bool has_post = [] {
+        if constexpr (Types::reduces) return has_post_v<op_type, acc_type>;
+        else return false;
+    }();
+    static constexpr bool changes_results = has_post || !std::is_same_v<wire_type, acc_type>;
     template <class W>
     COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack<W>& acc) {
         if constexpr (Types::reduces && has_post_v<op_type, acc_type>) {
@@ -222,18 +246,12 @@ struct operand_access {
     static constexpr bool is_wire_in = Types::in_view::is_contiguous && std::is_same_v<in_type, wire_type> &&
                                        !(Types::reduces && has_pre_v<op_type, in_type>);
     template <class W>
-    COLLX_HD static wire_pack<W> read_raw(const rank_operands<Types>& r, std::size_t at, unsigned m) {
-        if constexpr (W::is_aligned) {
-            return load_pack<Env, wire_type, W::n>(r.in.data() + at);
-        } else {
-            wire_pack<W> w;
-            COLLX_UNROLL
-            for (int k = 0; k < W::n; ++k) {
-                if (exists<W>(k, m)) w.v[k] = r.in.data()[at + static_cast<unsigned>(k)];
-                else w.v[k] = wire_type{};
-            }
-            return w;
-        }
+    COLLX_HD static wire_pack<W> read_raw(const wire_type* from, unsigned m) {
+        return read_elements<W>(from, m);
+    }
+    template <class W>
+    COLLX_HD static void write_raw(wire_type* to, unsigned m, const wire_pack<W>& w) {
+        write_elements<W>(to, m, w);
     }
 
     // In and out are alike, and nothing changes an element on the way: one kind of access serves both.
@@ -244,28 +262,11 @@ struct operand_access {
     }();
     template <class W>
     COLLX_HD static acc_pack<W> read_plain(const in_type* from, unsigned m) {
-        pack<in_type, W::n> raw;
-        if constexpr (W::is_aligned) {
-            raw = load_pack<Env, in_type, W::n>(from);
-        } else {
-            COLLX_UNROLL
-            for (int k = 0; k < W::n; ++k) {
-                if (exists<W>(k, m)) raw.v[k] = from[k];
-                else raw.v[k] = in_type{};
-            }
-        }
-        return detail::convert<acc_type>(raw);
+        return detail::convert<acc_type>(read_elements<W>(from, m));
     }
     template <class W>
     COLLX_HD static void write_plain(out_type* to, unsigned m, const acc_pack<W>& acc) {
-        const auto raw = detail::convert<out_type>(acc);
-        if constexpr (W::is_aligned) {
-            store_pack<Env>(to, raw);
-        } else {
-            COLLX_UNROLL
-            for (int k = 0; k < W::n; ++k)
-                if (exists<W>(k, m)) to[k] = raw.v[k];
-        }
+        write_elements<W>(to, m, detail::convert<out_type>(acc));
     }
 
     // Copying in to out would change nothing.
@@ -287,6 +288,31 @@ struct operand_access {
     }
 
 private:
+    // Side by side, of any alignment where the width is not aligned.
+    template <class W, class T>
+    COLLX_HD static pack<T, W::n> read_elements(const T* from, unsigned m) {
+        if constexpr (W::is_aligned) {
+            return load_pack<Env, T, W::n>(from);
+        } else {
+            pack<T, W::n> raw;
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k) {
+                if (exists<W>(k, m)) raw.v[k] = from[k];
+                else raw.v[k] = T{};
+            }
+            return raw;
+        }
+    }
+    template <class W, class T>
+    COLLX_HD static void write_elements(T* to, unsigned m, const pack<T, W::n>& raw) {
+        if constexpr (W::is_aligned) {
+            store_pack<Env>(to, raw);
+        } else {
+            COLLX_UNROLL
+            for (int k = 0; k < W::n; ++k)
+                if (exists<W>(k, m)) to[k] = raw.v[k];
+        }
+    }
     template <class W>
     COLLX_HD static constexpr bool exists(int k, unsigned m) {
         return W::is_whole || static_cast<unsigned>(k) < m;

@@ -75,7 +75,8 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
         if (!x.finishes || x.combines || !access::is_in_place(mine(), mine(), x.from, x.to)) {
             if constexpr (lines) carry_lines(x);
             else if constexpr (words) carry_words(x);
-            else carry(x);
+            else if constexpr (!Channels && moves_as_is) carry_as_is(x);
+            else carry<Channels>(x);
         }
         at += static_cast<std::uint32_t>(lines ? pairs_of(x.count) * pair_bytes : packs_of(x.count) * stride);
     }
@@ -97,11 +98,17 @@ COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::enter(const chu
         const std::uint64_t number = for_room ? shared_.sent[peer] : shared_.received[peer];
         if (for_room && number < shared_.drained[peer] + args_.shape.slots) continue;
         const lane_control& mine = *control(rank_);
-        std::uint64_t found = 0;
+        std::uint64_t found = 0, early = 0;
+        const bool is_first = compares_parts && lane_ == 0 && !for_room && !shared_.heard[peer];
+        if (is_first) early = Env::load_relaxed(this->part_of(rank_, peer, number)); // on its way beside the count
         failed = !wait_until(for_room ? waits_for::room : waits_for::message, peer,
                              for_room ? &mine.head[peer] : &mine.tail[peer],
                              for_room ? number + 1 - args_.shape.slots : number + 1, found);
         if (for_room && !failed) shared_.drained[peer] = found;
+        if (is_first && !failed) {
+            shared_.heard[peer] = true;
+            failed = this->is_other_part(peer, number, early, part_bytes(true, peer));
+        }
     }
     stop_if(env_.any(failed));
     return !this->has_stopped();
@@ -119,6 +126,12 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chu
     if (m.has(sched::recv) && env_.index() == 0)
         Env::store_release(&control(m.peer_from)->head[rank_], ++shared_.received[m.peer_from]);
     if (m.has(sched::send) && env_.index() == second_thread()) {
+        if (compares_parts && lane_ == 0 && !shared_.told[m.peer_to]) {
+            const std::uint64_t number = shared_.sent[m.peer_to];
+            Env::store_relaxed(this->part_of(m.peer_to, rank_, number),
+                               part_word::of(number, this->call_number(), part_bytes(false, m.peer_to)));
+            shared_.told[m.peer_to] = true;
+        }
         const std::uint64_t sent = ++shared_.sent[m.peer_to];
         if constexpr (!flagged) Env::store_release(&control(m.peer_to)->tail[rank_], sent);
     }
@@ -180,9 +193,27 @@ executor<Env, Algorithm, Types, Protocol, Groups>::combined(const transfer& x, c
     return access::template combine<W>(op(), got, rounded, m);
 }
 
-// First all loads of U packs, those of the wire unconverted: no arithmetic may wait for one before the next is under
-// way.
+// Out of windows and into them without a change: one load, one store, whatever the places.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry_as_is(const transfer& x) {
+    const auto* from = x.receives ? reinterpret_cast<const wire_type*>(x.rx) : own_operand(x).p;
+    auto* to = x.sends ? reinterpret_cast<wire_type*>(x.tx) : result_operand(x).p;
+    each_pack<4>(x.count, x.is_fast, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
+        using W = decltype(w);
+        constexpr int U = count.value;
+        const auto nth = [=](int u) { return std::size_t{i + static_cast<unsigned>(u) * step} * W::n; };
+        wire_of<W> packs[U];
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u) packs[u] = access::template read_raw<W>(from + nth(u), m);
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u) access::template write_raw<W>(to + nth(u), m, packs[u]);
+    });
+}
+
+// First all loads of U packs, those of the wire unconverted: no arithmetic may wait for one before the next is under
+// way. Only what comes through a channel is combined.
+template <class Env, class Algorithm, class Types, class Protocol, int Groups>
+template <bool Channels>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const transfer& x) {
     const operand own = own_operand(x), result = result_operand(x);
     each_pack<unroll>(x.count, x.is_fast, [&](auto w, auto count, unsigned i, unsigned step, unsigned m) {
@@ -199,7 +230,7 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) acc[u] = this->template read<W>(own, nth(u), m);
         }
-        if (Types::reduces && x.combines) {
+        if (Channels && Types::reduces && x.combines) {
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, access::from_wire(got[u]), acc[u], m);
         } else if (x.receives) {

@@ -85,15 +85,15 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             if (!from_window) fast = fast && access::in_is_aligned(args_.rank(k), in_at);
             if (ToAll) fast = fast && access::out_is_aligned(args_.rank(k), to.at);
         }
+        const std::size_t window_offset = from_window ? this->window_offset(sched::segment_of(s.src.where), chunk) : 0;
         // Operand k as it lies in memory, and as it is reduced.
         const auto fetch = [&](auto w, int k, unsigned p, unsigned m) -> fold_pack<decltype(w)> {
             using W = decltype(w);
             const std::size_t first = in_at + p * W::n;
             const bool own = k == this->rank_ && s.own == place::in;
             if constexpr (access::is_wire_in) {
-                if (!from_window || own) return access::template read_raw<W>(this->args_.rank(k), first, m);
-                if constexpr (flagged) return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
-                else return this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p);
+                if (!from_window || own) return access::template read_raw<W>(this->args_.rank(k).in.data() + first, m);
+                return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
             } else {
                 if (!from_window) return access::template read_in<W>(this->args_.rank(k), this->ranks(), first, m);
                 if (own)
@@ -102,15 +102,18 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     return access::from_wire(receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k));
                 else
                     return access::from_wire(
-                        this->template load_wire<W>(this->window_at(k, sched::segment_of(s.src.where), chunk), p));
+                        this->template load_wire<W>(this->args_.lane_of(k, this->lane_) + window_offset, p));
             }
         };
+        // What is stored as it travels is rounded once.
         const auto deliver = [&](auto w, unsigned p, unsigned m, auto acc) {
             using W = decltype(w);
             const std::size_t first = to.at + p * W::n;
-            if (s.dst.where == place::out) access::template finish<W>(this->op(), this->ranks(), first, m, acc);
+            if constexpr (!moves_as_is)
+                if (s.dst.where == place::out) access::template finish<W>(this->op(), this->ranks(), first, m, acc);
+            const wire_of<W> as_is = access::to_wire(acc);
             if constexpr (ToAll && multicasts && W::is_aligned) {
-                Env::template store_all<Types>(this->args_, first, access::to_wire(acc));
+                Env::template store_all<Types>(this->args_, first, as_is);
             } else if constexpr (ToAll) {
                 COLLX_ROLLED
                 for (int k = 0; k < this->ranks(); ++k) {
@@ -118,13 +121,18 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     if (!Types::reduces &&
                         access::is_in_place(this->args_.rank(s.peer_from), this->args_.rank(k), in_at, to.at))
                         continue;
-                    access::template write_out<W>(this->args_.rank(k), first, m, acc);
+                    if constexpr (moves_as_is)
+                        access::template write_raw<W>(this->args_.rank(k).out.data() + first, m, as_is);
+                    else access::template write_out<W>(this->args_.rank(k), first, m, acc);
                 }
             } else {
-                this->template write<W>(result, p, m, acc);
+                if constexpr (moves_as_is) access::template write_raw<W>(result.p + std::size_t{p} * W::n, m, as_is);
+                else this->template write<W>(result, p, m, acc);
                 if (s.also != place::none)
-                    this->template store_wire<W>(this->window_at(this->rank_, sched::segment_of(s.also), to_chunk), p,
-                                                 acc);
+                    access::template write_raw<W>(reinterpret_cast<wire_type*>(this->window_at(
+                                                      this->rank_, sched::segment_of(s.also), to_chunk)) +
+                                                      std::size_t{p} * W::n,
+                                                  m, as_is);
             }
         };
         // U accesses of this width, `step` apart. The next rank's loads are under way while this one's are added.
@@ -149,8 +157,18 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(x[u]), m);
             };
             const auto ask = [&](fold_pack<W>(&x)[U], int k) {
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) x[u] = fetch(w, k, nth(u), m);
+                if constexpr (access::is_wire_in && !flagged) {
+                    // Both places hold the same: one kind of access.
+                    const wire_type* from = this->args_.rank(k).in.data() + in_at;
+                    if (from_window && !(k == this->rank_ && s.own == place::in))
+                        from = reinterpret_cast<const wire_type*>(this->args_.lane_of(k, this->lane_) + window_offset);
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u)
+                        x[u] = access::template read_raw<W>(from + std::size_t{nth(u)} * W::n, m);
+                } else {
+                    COLLX_UNROLL
+                    for (int u = 0; u < U; ++u) x[u] = fetch(w, k, nth(u), m);
+                }
             };
             const auto begin = [&](const fold_pack<W>(&x)[U]) {
                 COLLX_UNROLL

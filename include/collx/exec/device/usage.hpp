@@ -3,6 +3,7 @@
 // not pay for <vector>. Looks at all ranks' programs, for all must cut their messages alike.
 #pragma once
 
+#include <initializer_list>
 #include <type_traits>
 
 #include <collx/sched/executor.hpp>
@@ -43,12 +44,13 @@ constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
 }
 
 // Whether a kernel needs code for scratch. Only texts that can be run by the compiler are looked at, for some numbers
-// of ranks; a team checks the answer for its own (team.hpp).
+// of ranks; a team checks the answer for its own (team.hpp). (Braces: to nvcc `Algorithm()` is no constant here where a
+// member has an initialiser.)
 template <class Algorithm>
 inline constexpr bool may_use_scratch_v = [] {
-    if constexpr (requires { typename std::bool_constant<(usage_of(Algorithm(), 3), true)>; }) {
+    if constexpr (requires { typename std::bool_constant<(usage_of(Algorithm{}, 3), true)>; }) {
         for (const int ranks : {1, 2, 3, 4, 8})
-            if (usage_of(Algorithm(), ranks).scratch) return true;
+            if (usage_of(Algorithm{}, ranks).scratch) return true;
         return false;
     } else {
         return true;

@@ -60,14 +60,15 @@ private:
                 fail(errc::timeout, rank_, 0, remedy_of_join(errc::timeout),
                      shared ? "rank 0 does not say who is missing" : "rank 0 does not answer");
             }
-            if (got != packet::whole || !p.is_ours()) {
+            if ((got != packet::whole && got != packet::no_room) || !p.is_ours()) {
                 if (!shared) return nullptr;
                 fail(errc::peer_failed, rank_, 0, remedy_of_join(errc::peer_failed),
                      "rank 0 ended while the ranks were coming together");
             }
             if (p.what == join_packet::kind::failed) fail_as_told(p, rank_, remedy_of_join(static_cast<errc>(p.code)));
             if (p.what == join_packet::kind::done && shared) return shared;
-            if (p.what != join_packet::kind::welcome || shared || !fd.is_open()) return nullptr;
+            if (p.what != join_packet::kind::welcome || shared || (!fd.is_open() && got == packet::whole))
+                return nullptr;
             shared = map(static_cast<descriptor&&>(fd), p);
             // Rank 0 knows our deadline and will say who is missing; give its words time to arrive.
             if (until.at_ns < INT64_MAX - verdict_grace_ns) until.at_ns += verdict_grace_ns;
@@ -88,6 +89,9 @@ private:
     counted_ptr<arena> map(descriptor fd, const join_packet& welcome) {
         join_packet p;
         try {
+            if (!fd.is_open())
+                fail(errc::resource, rank_, -1, remedy_of_join(errc::resource),
+                     "this process may open no more files, not even rank 0's memory");
             auto shared = open_sealed_arena(static_cast<descriptor&&>(fd), welcome.number, rank_, ranks_);
             // Another pid namespace: the number means nothing to the others, so nobody may watch it.
             shared->header().pid[rank_].store(welcome.pid == ::getpid() ? ::getpid() : -1, memory_order::relaxed);

@@ -68,7 +68,13 @@ inline bool send_packet(int to, const void* data, std::size_t bytes, int passed_
     return without_eintr([&] { return ::sendmsg(to, &m, MSG_NOSIGNAL | MSG_DONTWAIT); }) == static_cast<ssize_t>(bytes);
 }
 
-enum class packet { none, whole, wrong, closed };
+enum class packet {
+    none,
+    whole,
+    no_room, // whole, but this process may open no more files: the descriptor that came with it is lost
+    wrong,
+    closed
+};
 
 // Receives one packet of exactly `bytes`. A descriptor that comes with it goes to `passed`; more than one, or one that
 // nobody asked for, is closed and makes the packet wrong.
@@ -99,9 +105,9 @@ inline packet receive_packet(int from, void* data, std::size_t bytes, descriptor
         }
     }
     if (got == 0 && fds == 0) return packet::closed;
-    const bool is_right = got == static_cast<ssize_t>(bytes) && (m.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) == 0 &&
-                          fds <= (passed != nullptr ? 1u : 0u);
-    return is_right ? packet::whole : packet::wrong;
+    if (got != static_cast<ssize_t>(bytes) || (m.msg_flags & MSG_TRUNC) != 0) return packet::wrong;
+    if ((m.msg_flags & MSG_CTRUNC) != 0) return fds == 0 && passed != nullptr ? packet::no_room : packet::wrong;
+    return fds <= (passed != nullptr ? 1u : 0u) ? packet::whole : packet::wrong;
 }
 
 } // namespace detail

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What calls in two levels need of an operator and of staging: a reduction that is begun inside domains and completed
+// between them, with its hooks told the numbers of the whole call; and pieces made of blocks of several ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <collx/core/config.hpp>
+#include <collx/core/element.hpp>
+#include <collx/core/op.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// `count` elements of the block of each of some ranks, one block after the other in a staging buffer.
+struct staging_blocks {
+    static constexpr int most = 128; // what a kernel's arguments hold
+    std::size_t count = 0, pitch = 0, at = 0;
+    unsigned blocks = 0;
+    std::uint16_t rank[most] = {};
+
+    void add(int r) { rank[blocks++] = static_cast<std::uint16_t>(r); }
+    COLLX_HD std::size_t size() const { return count * blocks; }
+    COLLX_HD std::size_t index(std::size_t i) const { return rank[i / count] * pitch + at + i % count; }
+};
+
+// An operator without its hooks.
+template <class Op>
+struct bare_op {
+    Op op;
+
+    template <class T>
+    static constexpr bool is_commutative_for = is_commutative_v<Op, T>;
+    template <class T>
+    static constexpr bool is_associative_for = is_associative_v<Op, T>;
+    template <class T>
+    static constexpr bool is_exact_for = is_exact_v<Op, T>;
+    template <class T>
+    static constexpr bool is_vectorisable_for = is_vectorisable_v<Op, T>;
+    template <class T>
+    requires has_identity_v<Op, T> COLLX_HD static constexpr T identity() { return collx::identity<Op, T>(); }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class A, class B>
+    requires std::is_invocable_v<const Op&, const A&, const B&> COLLX_HD constexpr decltype(auto)
+    operator()(const A& a, const B& b) const {
+        return op(a, b);
+    }
+};
+template <class Op>
+struct beginning_op : bare_op<Op> {
+    int ranks;
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class X>
+    requires has_pre_v<Op, X> COLLX_HD constexpr X pre(const X& x, hook_context c) const {
+        c.nranks = ranks;
+        return apply_pre(this->op, x, c);
+    }
+};
+template <class Op>
+struct completing_op : bare_op<Op> {
+    int ranks;
+    staging_blocks numbers; // of the results in their owners' buffers
+
+    template <class X>
+    requires has_post_v<Op, X>
+    constexpr X post(const X& x, hook_context c) const {
+        return apply_post(this->op, x, hook_context{ranks, numbers.index(c.index)});
+    }
+};
+
+// Operators without hooks stay what they are, so that they need no other kernel.
+template <class Op, class T>
+inline constexpr bool has_hooks_v = has_pre_v<Op, T> || has_post_v<Op, T> || has_post_v<Op, accumulator_t<T>>;
+
+template <class T, class Op>
+auto beginning_of(const Op& op, int ranks) {
+    if constexpr (has_hooks_v<Op, T>) return beginning_op<Op>{{op}, ranks};
+    else return op;
+}
+template <class T, class Op>
+auto completion_of(const Op& op, int ranks, const staging_blocks& numbers) {
+    if constexpr (has_hooks_v<Op, T>) return completing_op<Op>{{op}, ranks, numbers};
+    else return op;
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE
