@@ -284,8 +284,9 @@ settings read_settings(int argc, char** argv) {
     if (s.works)
         for (const operation op : s.operations)
             if (!ring_by_hand::knows(op) || s.lanes != 1 || s.zero_copy || s.uring)
-                throw std::invalid_argument("--works is for allreduce, reduce_scatter, allgather, broadcast and alltoall "
-                                            "over one ordinary lane.");
+                throw std::invalid_argument(
+                    "--works is for allreduce, reduce_scatter, allgather, broadcast and alltoall "
+                    "over one ordinary lane.");
     if (s.uring && !COLLX_BENCH_URING) throw std::invalid_argument("--uring: built without liburing (liburing-dev).");
     if (s.split && (s.ranks != 2 || s.lanes % 2 != 0))
         throw std::invalid_argument("--split gives each direction half of the lanes: 2 ranks and an even number.");

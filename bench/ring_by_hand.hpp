@@ -82,7 +82,8 @@ private:
         const std::size_t step = sent_ / chunk_, at = sent_ % chunk_;
         const std::byte* from = in_ + sent_; // all-to-all: other chunks' places, the same bytes
         if (op_ != operation::all_to_all && ahead_ == chunk_)
-            from = step > 0 ? kept(step - 1) + at : chunk(in_, op_ == operation::reduce_scatter ? (me_ + n_ - 1) % n_ : me_) + at;
+            from = step > 0 ? kept(step - 1) + at
+                            : chunk(in_, op_ == operation::reduce_scatter ? (me_ + n_ - 1) % n_ : me_) + at;
         else if (ahead_ == 0) from = out_ + sent_;
         const std::size_t most = std::min({write_, limit - sent_, ahead_ == chunk_ ? chunk_ - at : limit});
         const ssize_t n = ::send(by_.to, from, most, MSG_DONTWAIT | MSG_NOSIGNAL);
