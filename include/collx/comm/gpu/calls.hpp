@@ -264,7 +264,7 @@ private:
     template <collective C, class Comm>
     static void compare_parts(const started<Comm>& call, std::uint32_t type) {
         communicator_core& core = call.core();
-        const call_options o{.timeout = std::chrono::nanoseconds(call.timeout_ns())};
+        const call_options o{.timeout = duration::from_ns(call.timeout_ns())};
         if constexpr (C == collective::send_recv) {
             if (!call.g.is_direct() && call.g.domains() == nullptr) return;
             staged_exchange x{.timeout = o.timeout};

@@ -38,7 +38,7 @@ struct staged_exchange {
     };
     std::vector<part> sent, received;
     bool is_first = false;
-    std::chrono::nanoseconds timeout{0};
+    duration timeout{};
 };
 
 // Both ends say how long a part is before its first piece: else one that is longer by whole pieces would be found out

@@ -68,7 +68,7 @@ public:
         if (!may_free) {
             communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
             try {
-                const call_options two_seconds{.timeout = std::chrono::seconds(2)};
+                const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
                 barrier(mapped, two_seconds);
                 may_free = true;
             } catch (const error& e) {
