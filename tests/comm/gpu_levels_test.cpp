@@ -288,6 +288,27 @@ TEST_CASE("two levels where they fit: islands of one host, captured calls, and w
     CHECK(g.pieces() + islands.pieces() == 0);
 }
 
+TEST_CASE("what did not come along one rail is not taken for a result on another") {
+    fake_gpus g;
+    on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
+        const auto c = w.with(gpus{r});
+        use_device(c, s);
+        memory x(g, w.rank(), 20'000, 1);
+        // Completed by the proxies: those of ranks 0 and 2 have the first elements.
+        const auto throws = [](int v, hook_context k) {
+            if (k.index < 10) throw std::runtime_error("not with me");
+            return v;
+        };
+        const auto e = thrown<error>(w, [&] {
+            all_reduce(c, x, with_post(plus{}, throws));
+            synchronize(c);
+        });
+        collx_test::at("%s", e.what());
+        EXPECT(e.code() == errc::aborted);
+        EXPECT(says(e, "the operator threw on the host") == (e.peer() < 0) && e.peer() % 2 <= 0);
+    });
+}
+
 TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies on all hosts") {
     static std::atomic<int> done{0};
     for (const int root_cause : {0, 1}) { // aborts; does not come

@@ -141,9 +141,7 @@ struct device_calls {
                     return device::rank_operands<types>{{}, {}, {}};
                 },
                 {o.stream, call.timeout_ns()});
-        } else if (call.g.domains() != nullptr) {
-            two_level::barrier(call);
-        } else {
+        } else if (!two_level::try_barrier(call)) {
             staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
             pieces.template put<char>(nothing(), device::staging_range(),
                                       [t = o.timeout](communicator& side, const std::byte*, std::byte*) {

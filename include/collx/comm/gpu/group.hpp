@@ -96,6 +96,7 @@ public:
     const gpu_proxy::buffers& staging() const { return staging_; }
     device::staging_words* staging_words_on_device() const { return words_there_; }
     device::staging_counts* staging_counts() const { return counts_; }
+    const device::staging_peers& staging_peers() const { return staging_peers_; }
 
     // Which way calls take, and why not the shorter one.
     std::string route() const {
@@ -220,7 +221,14 @@ private:
             team_ = make_sole<team_type>(*machine_, shape_);
         }
         if (!route_.is_direct()) make_staging();
-        if (domains_ != nullptr) domains_->make_room(staging_.bytes), domains_->heed(&core());
+        if (domains_ != nullptr) {
+            domains_->make_room(staging_.bytes);
+            domains_->heed(&core());
+            for (const auto& p : peers())
+                staging_peers_.abort[staging_peers_.count++] =
+                    &reinterpret_cast<device::rank_control*>(p.memory)->abort;
+            staging_peers_.me = domains_->rank();
+        }
         proxy_ = make_sole<gpu_proxy>(parent, side_, staging_, [this] { stop_kernels(); });
     }
     void make_staging() {
@@ -250,14 +258,23 @@ private:
                  "a kernel gave up waiting for rank %d (in the numbers of its domain: %s)", peer, e.what());
         }
     }
+    void check_staging() {
+        const std::uint64_t why = runtime_.load_host(&staging_.words->gave_up);
+        if (why == device::staging_end::waited_too_long)
+            fail(errc::timeout, rank(), -1, "is every rank in the same call?",
+                 "a kernel waited too long for a result by way of the host");
+        if (why == 0) return;
+        // Whoever gave up says why.
+        for (const deadline until = deadline::in_ns(2'000'000'000); !until.passed(); nap_ns(200'000)) proxy_->check();
+        fail(errc::aborted, rank(), -1, "see what that rank says",
+             "a kernel of another rank gave up, and what it had for this rank is missing");
+    }
     // What kernels gave up for. The others hear of it, too.
     void check_kernels(communicator& c) {
         proxy_->check();
         try {
             if (team_ != nullptr) check_team();
-            if (staging_.words != nullptr && runtime_.load_host(&staging_.words->gave_up) != 0)
-                fail(errc::timeout, rank(), -1, "is every rank in the same call?",
-                     "a kernel waited too long for a result by way of the host");
+            if (staging_.words != nullptr) check_staging();
         } catch (const error& e) {
             proxy_->check(); // it may know better
             c.internals().net.report(failure(e.code(), e.peer()));
@@ -323,6 +340,7 @@ private:
     gpu_proxy::buffers staging_;
     device::staging_words* words_there_ = nullptr; // as the device sees them
     device::staging_counts* counts_ = nullptr;
+    device::staging_peers staging_peers_;
     staged staged_;
     void* event_ = nullptr; // recorded after each call that is not captured
     bool has_recorded_ = false;
