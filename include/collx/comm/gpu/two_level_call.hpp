@@ -204,9 +204,6 @@ private:
     struct piece {
         std::size_t at, count; // elements
     };
-    // Kernels notice a rank that does not come before the rails do, for they know whom they wait for.
-    static constexpr std::int64_t rail_patience_ns = 1'000'000'000;
-
     int local() const { return d_.rank(); }
 
     template <class Begin, class End>
