@@ -86,8 +86,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             if (ToAll) fast = fast && access::out_is_aligned(args_.rank(k), to.at);
         }
         const std::size_t window_offset = from_window ? this->window_offset(sched::segment_of(s.src.where), chunk) : 0;
-        // Operand k where both places hold the same: one kind of access.
-        const auto address = [&](int k) {
+        // Operand k where both places hold the same: one kind of access. A template, since other views have no data().
+        const auto address = [&](auto k) {
             const auto* p = this->args_.rank(k).in.data() + in_at;
             if (!from_window || (k == this->rank_ && s.own == place::in)) return p;
             return reinterpret_cast<decltype(p)>(this->args_.lane_of(k, this->lane_) + window_offset);
