@@ -253,10 +253,21 @@ private:
             team_->check();
         } catch (const error& e) {
             if (domains_ == nullptr) throw;
+            if (!has_timed_out()) listen(); // a kernel or a result beside this rank's gave up
             const int peer = domains_->rank_of(e.peer());
             fail(e.code(), rank(), peer, "is every rank in the same call?",
                  "a kernel gave up waiting for rank %d (in the numbers of its domain: %s)", peer, e.what());
         }
+    }
+    bool has_timed_out() const {
+        for (int l = 0; l < team_->shape().lanes; ++l)
+            for (int k = 0; k < device::max_groups; ++k)
+                if (team_->report(domains_->rank(), l, k).state == device::wait_state::timed_out) return true;
+        return false;
+    }
+    // Whoever gave up says why: throws that.
+    void listen() const {
+        for (const deadline until = deadline::in_ns(3'000'000'000); !until.passed(); nap_ns(200'000)) proxy_->check();
     }
     void check_staging() {
         const std::uint64_t why = runtime_.load_host(&staging_.words->gave_up);
@@ -264,8 +275,7 @@ private:
             fail(errc::timeout, rank(), -1, "is every rank in the same call?",
                  "a kernel waited too long for a result by way of the host");
         if (why == 0) return;
-        // Whoever gave up says why.
-        for (const deadline until = deadline::in_ns(2'000'000'000); !until.passed(); nap_ns(200'000)) proxy_->check();
+        listen();
         fail(errc::aborted, rank(), -1, "see what that rank says",
              "a kernel of another rank gave up, and what it had for this rank is missing");
     }
