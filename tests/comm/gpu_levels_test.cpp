@@ -8,7 +8,6 @@
 
 #include <algorithm>
 
-#include <collx/algo/ring.hpp>
 #include <collx/comm/device_group.hpp>
 
 namespace {
@@ -190,9 +189,9 @@ TEST_CASE("operators, hooks, types and policies in two levels") {
             collx_test::at("%zu ranks, in order %d", at.size(), in_order);
             // The hooks are told the element's number in the whole buffer, and how many ranks there are.
             device_memory<float> x(g, me, 3 * n), mean(g, me, n), narrow(g, me, n), ordered(g, me, n),
-                as_ever(g, me, n), ring(g, me, n);
+                as_ever(g, me, n);
             for (std::size_t i = 0; i < n; ++i) {
-                x[3 * i] = narrow[i] = ring[i] = value(me, i);
+                x[3 * i] = narrow[i] = value(me, i);
                 ordered[i] = as_ever[i] = 1.0f / value(me, i);
             }
             const auto odd = [](float v, hook_context k) { return k.index % 2 == 1 && k.nranks == 4 ? v : 0.0f; };
@@ -203,7 +202,6 @@ TEST_CASE("operators, hooks, types and policies in two levels") {
             EXPECT(kept.out == static_cast<long>(n * sizeof(float)) * ranks); // another grouping has other bits
             all_reduce(other.with(deterministic{}, gpus{r}), as_ever);
             synchronize(other.with(gpus{r}));
-            all_reduce(w.with(algo::ring_all_reduce{}, gpus{r}), ring);
             device_memory<float> parts(g, me, n * at.size()), own(g, me, n);
             for (std::size_t i = 0; i < n * at.size(); ++i) parts[i] = value(me, i);
             reduce_scatter(c, parts, own, with_post(plus{}, shifted));
@@ -224,7 +222,7 @@ TEST_CASE("operators, hooks, types and policies in two levels") {
                 }
                 const float shift = static_cast<float>(i % 5);
                 EXPECT_AT(i, mean[i] == (i % 2 == 1 ? sum / static_cast<float>(ranks) : 0.0f) + shift);
-                EXPECT_AT(i, narrow[i] == sum && ring[i] == sum);
+                EXPECT_AT(i, narrow[i] == sum);
                 EXPECT_AT(i, ordered[i] == as_ever[i]);
                 EXPECT_AT(i, own[i] == part_sum + shift);
                 EXPECT_AT(i, f[i] == all && mine[i] == part_of_all);
@@ -280,12 +278,48 @@ TEST_CASE("two levels where they fit: islands of one host, captured calls, and w
             EXPECT_AT(i,
                       from[i] == part(static_cast<int>(i / 5000), me, static_cast<std::size_t>(me) * 5000 + i % 5000));
     });
+    // Hosts of one rank each, on two fabrics: a domain is a fabric.
+    constexpr unsigned fabric = bit_of(device::handle_kind::fabric) | bit_of(device::handle_kind::ipc);
+    fake_gpus one({.handles = fabric, .fabric = 1}), two({.handles = fabric, .fabric = 2});
+    on_device_hosts({0, 1, 2, 3}, g, [&](communicator& w, fake_runtime, const device_settings& s) {
+        fake_gpus& mine = w.rank() < 2 ? one : two;
+        fake_runtime r(mine);
+        r.use(w.rank());
+        const auto c = w.with(gpus{r});
+        use_device(c, s);
+        collx_test::at("%s", device_route(c).c_str());
+        EXPECT(device_route(c).find("kernels inside 2 domains of 2 ranks") == 0);
+        EXPECT(device_route(c).find("here kernels over nvlink, memory by fabric handles") != std::string::npos);
+        check_verbs(w, c, mine, 700);
+    });
     on_device_hosts({0, 1, 2}, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
         const auto c = w.with(gpus{r});
         use_device(c, s);
         EXPECT(device_route(c).find("staged through the host: rank 0 cannot reach rank 1: it is on another host") == 0);
     });
-    CHECK(g.pieces() + islands.pieces() == 0);
+    CHECK(g.pieces() + islands.pieces() + one.pieces() + two.pieces() == 0);
+}
+
+TEST_CASE("what did not come along one rail is not taken for a result on another") {
+    fake_gpus g;
+    on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
+        const auto c = w.with(gpus{r});
+        use_device(c, s);
+        memory x(g, w.rank(), 20'000, 1);
+        // Completed by the proxies: those of ranks 1 and 3 have the last elements.
+        const auto throws = [](int v, hook_context k) {
+            if (k.index >= 19'990) throw std::runtime_error("not with me");
+            return v;
+        };
+        const auto e = thrown<error>(w, [&] {
+            all_reduce(c, x, with_post(plus{}, throws));
+            synchronize(c);
+        });
+        collx_test::at("%s", e.what());
+        EXPECT(e.code() == errc::aborted);
+        EXPECT(says(e, "the operator threw on the host") == (e.peer() < 0));
+        EXPECT(e.peer() < 0 || e.peer() % 2 == 1);
+    });
 }
 
 TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies on all hosts") {

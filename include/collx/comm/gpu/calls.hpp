@@ -97,9 +97,7 @@ struct device_calls {
             by_kernel::launch<types>(device::simple_protocol{}, algo::flag_barrier{}, call, nothing(), nothing(),
                                      device::move_only{}, [](int) { return device::even_cuts(); },
                                      {collective::barrier});
-        } else if (call.g.domains() != nullptr) {
-            two_level::barrier(call);
-        } else {
+        } else if (!two_level::try_barrier(call)) {
             staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
             pieces.template put<char>(nothing(), device::staging_range(),
                                       [t = o.timeout](communicator& side, const std::byte*, std::byte*) {

@@ -86,6 +86,9 @@ using unit_of = std::conditional_t<
     Bytes == 8, std::uint64_t,
     std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
 
+// Kernels notice a rank that does not come before the rails do, for they know whom they wait for.
+inline constexpr std::int64_t rail_patience_ns = 3'000'000'000;
+
 // Of a call: what kernels inside this rank's domain need to know.
 template <class Call>
 struct inside_call {
@@ -99,7 +102,8 @@ struct inside_call {
     };
     // after_rails: peers may have waited for other domains meanwhile.
     explicit inside_call(const Call& x, bool after_rails = false)
-        : comm(x.comm), o(x.o), g{x.g}, limit_ns(after_rails ? 2 * x.timeout_ns() + 3'000'000'000 : x.timeout_ns()) {}
+        : comm(x.comm), o(x.o), g{x.g},
+          limit_ns(after_rails ? 2 * (x.timeout_ns() + rail_patience_ns) + 1'000'000'000 : x.timeout_ns()) {}
     std::int64_t timeout_ns() const { return limit_ns; }
     // At once, also in a group: what is staged comes before and after it.
     template <class Kernel, class In, class Out>

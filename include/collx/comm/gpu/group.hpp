@@ -96,6 +96,7 @@ public:
     const gpu_proxy::buffers& staging() const { return staging_; }
     device::staging_words* staging_words_on_device() const { return words_there_; }
     device::staging_counts* staging_counts() const { return counts_; }
+    const device::staging_peers& staging_peers() const { return staging_peers_; }
 
     // Which way calls take, and why not the shorter one.
     std::string route() const {
@@ -222,7 +223,14 @@ private:
             team_ = make_sole<team_type>(*machine_, shape_);
         }
         if (!route_.is_direct()) make_staging();
-        if (domains_ != nullptr) domains_->make_room(staging_.bytes), domains_->heed(&core());
+        if (domains_ != nullptr) {
+            domains_->make_room(staging_.bytes);
+            domains_->heed(&core());
+            for (const auto& p : peers())
+                staging_peers_.abort[staging_peers_.count++] =
+                    &reinterpret_cast<device::rank_control*>(p.memory)->abort;
+            staging_peers_.me = domains_->rank();
+        }
         proxy_ = make_sole<gpu_proxy>(parent, side_, staging_, [this] { stop_kernels(); });
     }
     void make_staging() {
@@ -261,10 +269,31 @@ private:
             f();
         } catch (const error& e) {
             if (domains_ == nullptr) throw;
+            if (!has_timed_out()) listen(); // a kernel or a result beside this rank's gave up
             const int peer = domains_->rank_of(e.peer());
             fail(e.code(), rank(), peer, "is every rank in the same call?",
                  "a kernel gave up on rank %d (in the numbers of its domain: %s)", peer, e.what());
         }
+    }
+    bool has_timed_out() const {
+        for (int l = 0; l < team_->shape().lanes; ++l)
+            for (int k = 0; k < device::max_groups; ++k)
+                if (team_->report(domains_->rank(), l, k).state == device::wait_state::timed_out) return true;
+        return false;
+    }
+    // Whoever gave up says why: throws that.
+    void listen() const {
+        for (const deadline until = deadline::in_ns(3'000'000'000); !until.passed(); nap_ns(200'000)) proxy_->check();
+    }
+    void check_staging() {
+        const std::uint64_t why = runtime_.load_host(&staging_.words->gave_up);
+        if (why == device::staging_end::waited_too_long)
+            fail(errc::timeout, rank(), -1, "is every rank in the same call?",
+                 "a kernel waited too long for a result by way of the host");
+        if (why == 0) return;
+        listen();
+        fail(errc::aborted, rank(), -1, "see what that rank says",
+             "a kernel of another rank gave up, and what it had for this rank is missing");
     }
     // What kernels gave up for. The others hear of it, too.
     void check_kernels(communicator& c) {
@@ -272,9 +301,7 @@ private:
         proxy_->check();
         try {
             if (team_ != nullptr) in_my_numbers([&] { team_->check(); });
-            if (staging_.words != nullptr && runtime_.load_host(&staging_.words->gave_up) != 0)
-                fail(errc::timeout, rank(), -1, "is every rank in the same call?",
-                     "a kernel waited too long for a result by way of the host");
+            if (staging_.words != nullptr) check_staging();
         } catch (const error& e) {
             if (e.code() != errc::mismatch) proxy_->check(); // it may know better
             end(c, e);
@@ -338,6 +365,7 @@ private:
     gpu_proxy::buffers staging_;
     device::staging_words* words_there_ = nullptr; // as the device sees them
     device::staging_counts* counts_ = nullptr;
+    device::staging_peers staging_peers_;
     staged staged_;
     void* event_ = nullptr; // recorded after each call that is not captured
     bool has_recorded_ = false;

@@ -40,7 +40,8 @@ public:
                                                           group_.staging_counts(),
                                                           there(group_.staging().in),
                                                           group_.staging().bytes,
-                                                          id};
+                                                          id,
+                                                          group_.staging_peers()};
             group_.runtime().launch_lanes(body, group_.settings().staging_lanes, stream_);
         } catch (const error&) {
             group_.proxy().drop(id);
@@ -57,9 +58,15 @@ public:
                                                 group_.staging_counts(),
                                                 there(group_.staging().out),
                                                 group_.staging().bytes,
-                                                timeout_ns_};
+                                                timeout_ns_,
+                                                group_.staging_peers()};
         group_.runtime().launch_lanes(body, group_.settings().staging_lanes, stream_);
         group_.count_staged(0, to.size() * sizeof(typename device::stage_in<Out, Range>::value_type));
+    }
+    // Where kernels beside this rank's have a part in what was put or taken.
+    void check_peers() {
+        const device::staging_verdict body{group_.staging_words_on_device(), group_.staging_peers()};
+        group_.runtime().launch_lanes(body, 1, stream_);
     }
 
 private:

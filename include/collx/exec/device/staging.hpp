@@ -30,13 +30,34 @@ struct alignas(line_bytes) staging_words {
     alignas(line_bytes) std::uint64_t done;
     // Nonzero once the host gave up: no more results will come. Written by the host, release.
     std::uint64_t abort;
-    // Nonzero once a kernel gave up waiting. Written by any block: relaxed. Read by the host.
+    // Why kernels gave up, once they did: a staging_end. Written by any block: relaxed. Read by the host.
     alignas(line_bytes) std::uint64_t gave_up;
+};
+struct staging_end {
+    static constexpr std::uint64_t waited_too_long = 1;
+    static constexpr std::uint64_t peer_gave_up = 2; // a kernel beside this rank's, so that data is missing
 };
 
 // A lane's own counts, in device memory: written and read by its block alone, one kernel after the other.
+// has_failed: a result did not come, so buffers may be in use and data is missing: nothing is staged any more.
 struct alignas(line_bytes) staging_counts {
-    std::uint64_t staged, taken;
+    std::uint64_t staged, taken, has_failed;
+};
+
+// The words that end kernels of this rank and of those whose kernels it reaches: `abort` of their exchange memories.
+// Nothing is staged where a kernel before it has been ended, and peers get nothing that did not come.
+struct staging_peers {
+    std::uint64_t* abort[max_ranks] = {};
+    int count = 0, me = 0;
+
+    template <class Env>
+    COLLX_HD bool are_ended() const {
+        return count != 0 && Env::load_relaxed(abort[me]) != 0;
+    }
+    template <class Env>
+    COLLX_HD void end() const {
+        for (int k = 0; k < count; ++k) Env::store_relaxed(abort[k], 1);
+    }
 };
 
 // `blocks` runs of `count` elements, the first at `at`, one every `pitch`: a piece of each part of a buffer.
@@ -79,9 +100,15 @@ struct stage_out {
     std::byte* buffers; // staging_turns of them
     std::size_t buffer_bytes;
     std::uint64_t order;
+    staging_peers peers;
 
     template <class Env>
     COLLX_HD void operator()(Env& env, int lane, int lanes) const {
+        const bool has_failed = counts[lane].has_failed != 0 || (env.index() == 0 && peers.are_ended<Env>());
+        if (env.any(has_failed)) {
+            if (env.index() == 0) counts[lane].has_failed = 1;
+            return;
+        }
         const std::uint64_t number = counts[lane].staged;
         auto* to = reinterpret_cast<value_type*>(buffers + number % staging_turns * buffer_bytes);
         const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
@@ -106,13 +133,18 @@ struct stage_in {
     const std::byte* buffers;
     std::size_t buffer_bytes;
     std::uint64_t timeout_ns;
+    staging_peers peers;
 
     template <class Env>
     COLLX_HD void operator()(Env& env, int lane, int lanes) const {
         const std::uint64_t number = counts[lane].taken;
-        const bool failed = env.any(env.index() == 0 && !wait<Env>(number + 1));
+        const bool failed = env.any(env.index() == 0 && (counts[lane].has_failed != 0 || !wait<Env>(number + 1)));
         if (env.index() == 0) counts[lane].taken = number + 1;
-        if (failed) return;
+        if (failed) {
+            if (env.index() != 0) return;
+            counts[lane].has_failed = 1;
+            return peers.end<Env>();
+        }
         const auto* from = reinterpret_cast<const value_type*>(buffers + number % staging_turns * buffer_bytes);
         const auto step = static_cast<std::size_t>(env.threads()) * static_cast<unsigned>(lanes);
         for (std::size_t i = static_cast<std::size_t>(lane) * env.threads() + env.index(); i < range.size(); i += step)
@@ -132,12 +164,24 @@ private:
             const std::uint64_t now = Env::now_ns();
             if (began == 0) began = now;
             if (now - began > timeout_ns) {
-                Env::store_relaxed(&words->gave_up, 1);
+                Env::store_relaxed(&words->gave_up, staging_end::waited_too_long);
                 return false;
             }
         }
         Env::load_acquire(&words->done);
         return true;
+    }
+};
+
+// After a call whose data came through kernels beside this rank's: says so where one of them was ended.
+struct staging_verdict {
+    staging_words* words;
+    staging_peers peers;
+
+    template <class Env>
+    COLLX_HD void operator()(Env& env, int, int) const {
+        if (env.index() != 0 || !peers.are_ended<Env>() || Env::load_relaxed(&words->gave_up) != 0) return;
+        Env::store_relaxed(&words->gave_up, staging_end::peer_gave_up);
     }
 };
 
