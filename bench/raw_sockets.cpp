@@ -4,7 +4,8 @@
 // receive, between neighbours in a ring (2 ranks: both ways over the same sockets), with no data worked on and nothing
 // waited for but the bytes. One thread per process sends what fits and receives what is there, in turn. The options,
 // samples and columns of `collx_perf --ops`, so that collx may be put beside it; --write, --read, --buffer, --pace,
-// --congestion, --lanes, --split, --zerocopy, --uring and --uring-waits say how the sockets are used.
+// --congestion, --lanes, --split, --zerocopy, --uring and --uring-waits say how the sockets are used. --works also does
+// what a collective must do with the bytes (ring_by_hand.hpp); --stage: how many it adds at once.
 #include <time.h> // which the next one needs and does not include
 
 #include <linux/errqueue.h>
@@ -18,6 +19,7 @@
 #include <memory>
 
 #include "forked.hpp"
+#include "ring_by_hand.hpp"
 #if COLLX_BENCH_URING
 #include "uring_engine.hpp"
 #endif
@@ -42,6 +44,8 @@ struct settings {
     int ranks = 2, lanes = 1;
     bool zero_copy = false, split = false, header = true;
     bool uring = false, uring_waits = false;
+    bool works = false;
+    std::size_t stage_bytes = std::size_t{512} << 10;
     sampling_rules rules;
 };
 
@@ -204,16 +208,23 @@ need needed(operation op, std::size_t bytes, int ranks, int me) {
     return {both, both};
 }
 
+ring_by_hand::neighbours neighbours_of(const std::vector<pair_of_sockets>& links, int me, int ranks) {
+    if (ranks == 2) return {me == 0 ? links[0].a : links[0].b, me == 0 ? links[0].a : links[0].b};
+    return {links[static_cast<std::size_t>(me)].a, links[static_cast<std::size_t>((me + ranks - 1) % ranks)].b};
+}
+
 void measure(forked& by, const settings& s, operation op, std::size_t bytes) {
     std::vector<pair_of_sockets> links;
     for (int k = 0; k < (s.ranks == 2 ? 1 : s.ranks) * s.lanes; ++k) links.push_back(connected(s));
     auto* const shared = pages(harness::bytes(s.ranks), true);
     by.run(s.ranks, [&](shared_words&, int me) {
         harness meeting(shared, me, s.ranks, by.cores());
-        const need n = needed(op, bytes, s.ranks, me);
-        rank_of_ring ring(s, links, me, n.send_bytes, n.receive_bytes);
         sampler sample(meeting, s.rules, [&] { meeting.barrier(); });
-        const timing t = sample.measure(ring, 1.0);
+        const auto take = [&](auto&& ring) { return sample.measure(ring, 1.0); };
+        const need n = needed(op, bytes, s.ranks, me);
+        const timing t = s.works ? take(ring_by_hand(op, bytes, me, s.ranks, neighbours_of(links, me, s.ranks),
+                                                     {s.write_bytes, s.stage_bytes, s.ranks > by.cores()}))
+                                 : take(rank_of_ring(s, links, me, n.send_bytes, n.receive_bytes));
         if (me == 0) {
             const csv_row row{op, bytes, s.ranks, "tcp", s.peer, s.variant, false, t.batch, t.samples, t.us};
             std::fputs(csv_text(row).c_str(), stdout);
@@ -239,6 +250,7 @@ void read_option(settings& s, const std::string& word, const std::string& value)
     } else if (word == "--write") s.write_bytes = parse_size(value);
     else if (word == "--read") s.read_bytes = parse_size(value);
     else if (word == "--buffer") s.buffer_bytes = parse_size(value);
+    else if (word == "--stage") s.stage_bytes = parse_size(value);
     else if (word == "--pace") s.pace_bytes = parse_size(value);
     else if (word == "--congestion") s.congestion = value == "system" ? "" : value;
     else if (word == "--ranks") s.ranks = std::stoi(value);
@@ -255,6 +267,7 @@ settings read_settings(int argc, char** argv) {
         const std::string word = argv[i];
         if (word == "--zerocopy") s.zero_copy = true;
         else if (word == "--split") s.split = true;
+        else if (word == "--works") s.works = true;
         else if (word == "--uring") s.uring = true;
         else if (word == "--uring-waits") s.uring = s.uring_waits = true;
         else if (word == "--no-header") s.header = false;
@@ -263,6 +276,12 @@ settings read_settings(int argc, char** argv) {
     }
     if (s.ranks < 2 || s.ranks > shared_words::most || s.lanes < 1 || s.lanes > 16 || s.write_bytes == 0)
         throw std::invalid_argument("There must be 2 to 64 ranks, 1 to 16 lanes and bytes to write.");
+    if (s.works)
+        for (const operation op : s.operations)
+            if (!ring_by_hand::knows(op) || s.lanes != 1 || s.zero_copy || s.uring)
+                throw std::invalid_argument(
+                    "--works is for allreduce, reduce_scatter, allgather, broadcast and alltoall "
+                    "over one ordinary lane.");
     if (s.uring && !COLLX_BENCH_URING) throw std::invalid_argument("--uring: built without liburing (liburing-dev).");
     if (s.split && (s.ranks != 2 || s.lanes % 2 != 0))
         throw std::invalid_argument("--split gives each direction half of the lanes: 2 ranks and an even number.");

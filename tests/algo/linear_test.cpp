@@ -20,6 +20,16 @@ TEST_CASE("linear reduction takes operands in rank order, its own too") {
     check_all<linear_reduce>();
 }
 
+TEST_CASE("linear sums of parts: every rank takes the operands of its chunk in rank order") {
+    CHECK(steps(linear_reduce_scatter{}, 0, 3) ==
+          lines{"in[1] -> 1", "in[2] -> 2", "in[0] + 1 -> tmp[0]", "tmp[0] + 2 -> out[0]"});
+    CHECK(steps(linear_reduce_scatter{}, 2, 3) == lines{"in[0] -> 0", "in[1] -> 1", "in[2] -> 2", "0 -> tmp[2]",
+                                                        "tmp[2] + 1 -> tmp[2]", "tmp[2] + 2 -> out[2]"});
+    CHECK(steps(linear_all_reduce{}, 1, 2) == lines{"in[0] -> 0", "0 + in[1] -> out[1]", "out[1] -> 0", "0 -> out[0]"});
+    check_all<linear_reduce_scatter>();
+    check_all<linear_all_reduce>();
+}
+
 TEST_CASE("linear gather and scatter") {
     CHECK(steps(linear_gather{}, 0, 3) == lines{"in[0] -> out[0]", "1 -> out[1]", "2 -> out[2]"});
     CHECK(steps(linear_gather{}, 2, 3) == lines{"in[2] -> 0"});

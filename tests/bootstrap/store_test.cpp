@@ -118,3 +118,35 @@ TEST_CASE("a store of a user's own is enough for a rendezvous") {
     CHECK(token[1] == token[0]);
     CHECK(token[2] == token[0]);
 }
+
+namespace {
+
+// A store in which rank 1's word comes just when nobody waits for it any more.
+struct tardy_store {
+    collx::memory_store store;
+    bool is_late = true;
+    void set(std::string_view key, std::string_view value) { store.set(key, value); }
+    std::string get(std::string_view key, const collx::deadline& until) {
+        if (is_late && key.find("/sum/1") != key.npos) is_late = false, collx::detail::fail_store_timeout(key);
+        return store.get(key, until);
+    }
+    std::int64_t add(std::string_view key, std::int64_t delta) { return store.add(key, delta); }
+    void barrier(std::string_view name, int n, const collx::deadline& until) { store.barrier(name, n, until); }
+};
+
+} // namespace
+
+TEST_CASE("a rank that comes as the time ends is not called another, and no number that no rank has") {
+    tardy_store s;
+    (void)s.add("collx/turn/1", 1);
+    s.set("collx/1/sum/1", collx::detail::findings().text());
+    try {
+        (void)collx::rendezvous(s, 0, 2, soon());
+        FAIL("it did not throw");
+    } catch (const collx::timed_out& e) {
+        INFO(e.what());
+        CHECK(e.peer() == -1);
+        CHECK(std::string(e.what()).find("-1") == std::string::npos);
+        CHECK(std::string(e.what()).find("when the time was over") != std::string::npos);
+    }
+}

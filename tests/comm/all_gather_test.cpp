@@ -98,3 +98,21 @@ TEST_CASE("all_gather_v: parts of any size, empty ones too, packed or at offsets
             }
         });
 }
+
+TEST_CASE("counts and offsets in braces") {
+    on_ranks(3, [](collx::communicator& w) {
+        const auto u = static_cast<std::size_t>(w.rank());
+        const std::vector<int> mine(u + 1, w.rank());
+        std::vector<int> all(6, -1), spread(8, -1), back(3, -1), incoming(3, -1);
+        collx::all_gather_v(w, mine, all, {1, 2, 3});
+        EXPECT(all == std::vector<int>{0, 1, 1, 2, 2, 2});
+        collx::all_gather_v(w, mine, spread, {1, 2, 3}, {7, 0, 3});
+        EXPECT(spread == std::vector<int>{1, 1, -1, 2, 2, 2, -1, 0});
+        collx::reduce_scatter_v(w, std::vector{1, 2, 3}, collx::view(back.data(), w.rank() == 1 ? 3 : 0), {0, 3, 0});
+        EXPECT(w.rank() != 1 || back == std::vector<int>{3, 6, 9});
+        collx::all_to_all_v(w, std::vector{0, 1, 2}, {1, 1, 1}, incoming, {1, 1, 1});
+        EXPECT(incoming == std::vector<int>{w.rank(), w.rank(), w.rank()});
+        collx::all_to_all_v(w, std::vector{0, 1, 2}, {1, 1, 1}, {2, 1, 0}, incoming, {1, 1, 1}, {0, 1, 2});
+        EXPECT(incoming == std::vector<int>{2 - w.rank(), 2 - w.rank(), 2 - w.rank()});
+    });
+}

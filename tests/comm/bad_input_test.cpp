@@ -49,6 +49,7 @@ TEST_CASE("null buffers") {
             check(w, "null", [&] { collx::exclusive_scan(w, collx::view(null, 6), x); });
             // A reduce of which only the root has a result, and all kinds of parts.
             check(w, "null", [&] { collx::reduce(w, collx::view(null, 6), x); });
+            if (w.size() == 1) check(w, "output buffer is null", [&] { collx::reduce(w, x, collx::view(null, 6)); });
             const auto u = static_cast<std::size_t>(w.size());
             std::vector<int> parts(6 * u), counts(u, 6);
             const auto none = collx::view(null, 6 * u);
@@ -130,6 +131,14 @@ TEST_CASE("roots and peers that are no ranks") {
                 collx::group g(w);
                 check(w, "root", [&] { g.broadcast(x, root); });
             }
+            // Nothing has left: the next message is the next one.
+            int next = w.rank(), heard = -1;
+            const int to = (w.rank() + 1) % n, from = (w.rank() + n - 1) % n;
+            check(w, "peer", [&] { collx::sendrecv(w, collx::value(next), to, collx::value(heard), n); });
+            check(w, "null", [&] { collx::sendrecv(w, x, to, collx::view(static_cast<int*>(nullptr), 6), from); });
+            next += 100;
+            collx::sendrecv(w, collx::value(next), to, collx::value(heard), from);
+            EXPECT(heard == from + 100);
         });
 }
 

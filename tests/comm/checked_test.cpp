@@ -83,6 +83,20 @@ TEST_CASE("checked: other collectives and another order") {
             if (odd) collx::exclusive_scan(w, x);
             else collx::scan(w, x);
         });
+        check(w, {2}, {"collective is all_reduce on rank 0 and split on rank 2"}, [&](bool odd) {
+            if (odd) (void)w.split(0);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {1, 2, 3}, {"collective is split on rank 0 and barrier on rank 1"}, [&](bool odd) {
+            if (odd) collx::barrier(w);
+            else (void)w.split(0);
+        });
+        check(w, {1}, {"collective is all_reduce on rank 0 and group on rank 1"}, [&](bool odd) {
+            collx::group g(w);
+            g.all_reduce(x);
+            if (odd) g.launch();
+            else collx::all_reduce(w, x);
+        });
     });
 }
 

@@ -124,6 +124,35 @@ TEST_CASE("deterministic in scans, parts and groups") {
     });
 }
 
+TEST_CASE("deterministic is the serial left fold across hosts too") {
+    for (const int ranks_per_host : {1, 2})
+        for (const int n : {2, 3, 5})
+            on_hosts(n, {.ranks_per_host = ranks_per_host}, [n](collx::communicator& w) {
+                auto bound = w.with(collx::deterministic{});
+                const auto me = static_cast<std::size_t>(w.rank()), ranks = static_cast<std::size_t>(n);
+                for (const std::size_t part : {1u, 100u, 9000u}) {
+                    at("n=%d part=%zu", n, part);
+                    const std::size_t size = part * ranks - (part > 1);
+                    const auto expected = left_fold<float>(n, size);
+                    auto x = roughs<float>(w.rank(), size), y = x, z = x;
+                    collx::all_reduce(bound, x);
+                    EXPECT(has_same_bits(x, expected));
+                    for (const int root : {0, n - 1, n / 2}) {
+                        collx::reduce(bound, roughs<float>(w.rank(), size), y, collx::plus{}, {.root = root});
+                        EXPECT(w.rank() != root || has_same_bits(y, expected));
+                    }
+                    collx::scan(bound, z);
+                    EXPECT(has_same_bits(z, left_fold<float>(w.rank() + 1, size)));
+                    collx::exclusive_scan(bound, roughs<float>(w.rank(), size), z);
+                    EXPECT(w.rank() == 0 || has_same_bits(z, left_fold<float>(w.rank(), size)));
+                    const auto whole = left_fold<float>(n, part * ranks);
+                    std::vector<float> mine(part);
+                    collx::reduce_scatter(bound, roughs<float>(w.rank(), part * ranks), mine);
+                    EXPECT(std::memcmp(mine.data(), whole.data() + part * me, part * sizeof(float)) == 0);
+                }
+            });
+}
+
 TEST_CASE("deterministic refuses an algorithm that keeps the order for some roots only") {
     on_ranks(4, [](collx::communicator& w) {
         std::vector<float> x(100, 1.0f), y(100);

@@ -205,6 +205,97 @@ TEST_CASE("an exception on one rank reaches the others as peer_failed, and the c
     CHECK(told == 3);
 }
 
+TEST_CASE("what an operator or an iterator throws ends the communicator for all, and is thrown here as itself") {
+    const auto fails = [](collx::communicator& w, auto&& call) {
+        w.set_checked(false);
+        if (w.rank() == 1) (void)thrown<std::runtime_error>(w, call);
+        else
+            EXPECT(thrown<collx::aborted>(w, [&] {
+                       for (;;) call(); // a call may be done before the news come
+                   }).peer() == 1);
+        int x = 1; // would be taken for the rest of the call that was left
+        (void)thrown<collx::aborted>(w, [&] { collx::all_reduce(w, collx::value(x)); });
+    };
+    for (const std::vector<int>& host_of : {std::vector<int>{0, 0, 0}, {0, 1, 2}})
+        for (const std::size_t n : {3u, 400'000u}) {
+            const bool all_combine =
+                host_of[1] == 0 || n > 3; // a short sum among three hosts is rank 0's work, a long one that of a ring
+            if (all_combine)
+                collx::run_threads(host_of, [&](collx::communicator& w) {
+                    std::vector<int> x(n);
+                    fails(w, [&, me = w.rank()] {
+                        collx::all_reduce(w, x, collx::commutative([me](int a, int b) {
+                                              return me == 1 ? throw std::runtime_error("of the operator") : a + b;
+                                          }));
+                    });
+                });
+            if (all_combine)
+                collx::run_threads(host_of, [&](collx::communicator& w) {
+                    std::vector<int> x(n);
+                    fails(w, [&, me = w.rank()] {
+                        auto work = collx::async::all_reduce(
+                            w, x, collx::commutative([me](int a, int b) {
+                                return me == 1 ? throw std::runtime_error("of the operator") : a + b;
+                            }));
+                        work.wait();
+                    });
+                });
+            collx::run_threads(host_of, [&](collx::communicator& w) {
+                std::vector<int> x(n), out(n * 3);
+                fails(w, [&, me = w.rank()] {
+                    collx::all_gather(w, x | std::views::transform([me](int v) {
+                                             return me == 1 ? throw std::runtime_error("of the range") : v;
+                                         }),
+                                      out);
+                });
+            });
+            collx::run_threads(host_of, [&](collx::communicator& w) {
+                std::vector<int> x(n), y(3);
+                fails(w, [&, me = w.rank()] {
+                    const auto op = collx::with_pre(
+                        collx::plus{}, [me](int v) { return me == 1 ? throw std::runtime_error("of a hook") : v; });
+                    collx::group g(w);
+                    g.all_reduce(x, op);
+                    g.all_reduce(y, op);
+                    g.launch();
+                });
+            });
+        }
+    CHECK_THROWS_WITH(collx::run_threads(3,
+                                         [](collx::communicator& w) {
+                                             int x = 1;
+                                             for (;;)
+                                                 collx::all_reduce(w, collx::value(x), [&](int a, int b) {
+                                                     return w.rank() == 2 ? throw std::runtime_error("the cause")
+                                                                          : a + b;
+                                                 });
+                                         }),
+                      "the cause");
+}
+
+TEST_CASE("the longest time there is means to wait for ever") {
+    for (const std::vector<int>& host_of : {std::vector<int>{0, 0}, {0, 1}})
+        collx::run_threads(host_of, [](collx::communicator& w) {
+            const auto ever = std::chrono::nanoseconds::max();
+            const auto late = [&] {
+                if (w.rank() == 1) std::this_thread::sleep_for(50ms);
+            };
+            int x = 1;
+            late();
+            collx::all_reduce(w, collx::value(x), collx::plus{}, {.timeout = ever});
+            late();
+            w.set_checked(false);
+            auto work = collx::async::all_reduce(w, collx::value(x));
+            EXPECT(work.wait_for(ever));
+            w.set_timeout(ever);
+            late();
+            collx::all_reduce(w, collx::value(x));
+            EXPECT(x == 8);
+            auto again = w.shrink();
+            EXPECT(again.size() == 2);
+        });
+}
+
 TEST_CASE("an exception is noticed in communicators that the thrower has already left") {
     std::atomic<int> told{0}, have_split{0};
     const auto body = [&](collx::communicator& w) {
@@ -282,6 +373,22 @@ TEST_CASE("work that is dropped before it is done aborts, instead of leaving oth
         int y = 0;
         EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(w, collx::value(y), 1 - w.rank()); }).peer() == 0);
     });
+}
+
+TEST_CASE("work that outlives its communicator says so, and the others hear of it") {
+    for (const std::vector<int>& host_of : {std::vector<int>{0, 0}, {0, 1}})
+        collx::run_threads(host_of, [](collx::communicator& w) {
+            std::vector<int> x(1000);
+            auto c = w.split(0);
+            c.set_checked(false);
+            if (w.rank() == 1) return EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(c, x, 0); }).peer() == 0);
+            auto first = collx::async::recv(c, x, 1);
+            auto second = collx::async::all_reduce(c, collx::view(x.data(), 10));
+            { const collx::communicator gone = std::move(c); }
+            EXPECT(says(thrown<collx::aborted>(w, [&] { first.wait(); }), "the communicator was destroyed"));
+            (void)thrown<collx::aborted>(w, [&] { (void)second.test(); });
+            (void)thrown<collx::aborted>(w, [&] { (void)second.wait_for(1s); });
+        });
 }
 
 TEST_CASE("a failed communicator does not touch the others of its ranks") {

@@ -2,6 +2,7 @@
 // The verbs on a fused team, whose blocks are host threads here: element types, operators, hooks, views, and what is
 // refused. The kernels' own code runs; exec/device_test.cpp has the steps and the waiting.
 // collx-test: sanitize=nightly
+#include <collx/algo/hierarchical.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/comm/fused_team.hpp>
 
@@ -183,4 +184,58 @@ TEST_CASE("a fused team says what is wrong with its buffers") {
     CHECK_THROWS_AS(team.broadcast(two, two, 2), invalid_argument);
     const std::vector<contiguous_view<float>> nulls(2, contiguous_view<float>(nullptr, 10));
     CHECK_THROWS_WITH(all_reduce(team, nulls), Catch::Contains("the input buffer is null"));
+}
+
+namespace {
+
+// Scratch for five ranks only, and more of it than there are chunks.
+struct late_scratch {
+    static constexpr const char* name = "late scratch";
+    static constexpr collective op = collective::broadcast;
+    static constexpr int chunks(int) { return 1; }
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
+        if (n != 5) return ex.template step<sched::copy>(sched::in(0), sched::out(0));
+        ex.template step<sched::copy>(sched::in(0), sched::tmp(0));
+        ex.template step<sched::copy>(sched::tmp(0), sched::out(0));
+    }
+};
+struct wide_scratch : late_scratch {
+    static constexpr int tmp_chunks(int) { return 3; }
+};
+
+// What a team says of a text before it launches anything.
+template <class A>
+std::string refusal(const A& a, int ranks) {
+    auto team = make_team(ranks);
+    using view = contiguous_view<float>;
+    using types = device::call_types<view, view, device::move_only>;
+    try {
+        static_cast<void>(team.ranks().template prepare<types, device::simple_protocol>(
+            a, device::even_cuts(), [](int) { return device::rank_operands<types>(); }));
+    } catch (const error& e) {
+        return std::string(name_of(e.code())) + ": " + e.what();
+    }
+    return "";
+}
+
+} // namespace
+
+TEST_CASE("texts that a kernel has no memory for are refused") {
+    using Catch::Contains;
+    CHECK(refusal(late_scratch{}, 2) == "");
+    CHECK_THAT(refusal(late_scratch{}, 5), Contains("unsupported: ") &&
+                                               Contains("compiled without scratch, which it uses for 5 ranks") &&
+                                               Contains("use scratch (tmp) for 2, 3 or 4 ranks too"));
+    CHECK_THAT(refusal(wide_scratch{}, 2),
+               Contains("unsupported: ") && Contains("scratch has 3 chunks, its buffers 1"));
+    const node_map two({0, 0, 1, 1}), one({7, 7, 7, 7}), alone({0, 1, 2, 3});
+    algo::hierarchical_all_reduce<> a;
+    for (const node_view& v : {node_view(), node_view(one), node_view(alone)}) { // which the kernel does not look up
+        a.nodes = v;
+        CHECK(refusal(a, 4) == "");
+    }
+    a.nodes = two;
+    CHECK_THAT(refusal(a, 4),
+               Contains("unsupported: ") && Contains("a map of 2 nodes, which lies in the host's memory"));
 }

@@ -302,6 +302,260 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
     }
 }
 
+// Sums of `ranks` inputs in which rank r has r + i: of element i.
+int sum_of(int ranks, std::size_t i) { return ranks * (ranks - 1) / 2 + ranks * static_cast<int>(i); }
+
+TEST_CASE("collectives of a group that follow one another and are of one kind are one kernel") {
+    constexpr int ranks = 3;
+    fake_gpus g;
+    std::atomic<int>& launches = g.fused_launches;
+    on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        const int me = w.rank();
+        std::vector<std::unique_ptr<memory>> x;
+        const auto fill_all = [&] {
+            for (const auto& m : x)
+                for (std::size_t i = 0; i < m->collx_buffer().size(); ++i) (*m)[i] = me + static_cast<int>(i);
+        };
+        // 20 short ones, of other lengths (none too), which use one lane or two.
+        for (std::size_t k = 0; k < 20; ++k) x.push_back(std::make_unique<memory>(g, me, k * 97));
+        fill_all();
+        const auto kernels_of = [&](auto&& f) { // of all ranks
+            barrier(w);
+            const int before = launches.load();
+            barrier(w);
+            f();
+            synchronize(c);
+            barrier(w);
+            return launches.load() - before;
+        };
+        device_group group(c);
+        const int few = kernels_of([&] {
+            for (const auto& m : x) group.all_reduce(*m);
+            group.launch();
+        });
+        EXPECT(few == 2 * ranks); // 16 and 4
+        for (const auto& m : x)
+            for (std::size_t i = 0; i < m->collx_buffer().size(); ++i) EXPECT_AT(i, (*m)[i] == sum_of(ranks, i));
+
+        // Another kind in between, another length (words with flags end at 64 KiB), another operator.
+        x.clear();
+        for (const std::size_t n : {10u, 20u, 20'000u, 30'000u, 40u, 5u, 6u})
+            x.push_back(std::make_unique<memory>(g, me, n));
+        fill_all();
+        const int kinds = kernels_of([&] {
+            group.all_reduce(*x[0]), group.all_reduce(*x[1]);
+            group.all_reduce(*x[2]), group.all_reduce(*x[3]);
+            group.all_reduce(*x[4], collx::max{});
+            group.broadcast(*x[5], 2), group.broadcast(*x[6], 1);
+            group.launch();
+        });
+        EXPECT(kinds == 4 * ranks);
+        for (const int k : {0, 1, 2, 3})
+            for (std::size_t i = 0; i < x[static_cast<std::size_t>(k)]->collx_buffer().size(); ++i)
+                EXPECT_AT(i, (*x[static_cast<std::size_t>(k)])[i] == sum_of(ranks, i));
+        EXPECT((*x[4])[39] == ranks - 1 + 39);
+        EXPECT((*x[5])[4] == 2 + 4 && (*x[6])[5] == 1 + 5);
+
+        // What one call writes and another one uses keeps its order, on one rank or on all.
+        x.clear();
+        for (int k = 0; k < 3; ++k) x.push_back(std::make_unique<memory>(g, me, 5000));
+        fill_all();
+        memory whole(g, me, 15'000), again(g, me, 45'000);
+        const int in_order = kernels_of([&] {
+            group.all_reduce(*x[0]), group.all_reduce(*x[0]);
+            group.all_reduce(*x[me == 0 ? 0 : 1]), group.all_reduce(*x[2]);
+            group.all_gather(*x[0], whole), group.all_gather(whole, again);
+            group.launch();
+        });
+        EXPECT(in_order == 4 * ranks + 1);
+        for (std::size_t i = 0; i < 5000; ++i) {
+            const int once = sum_of(ranks, i), twice = ranks * once;
+            // Rank 0 gave its sums to the third call, the others what they had.
+            const int third = twice + 1 + 2 + 2 * static_cast<int>(i);
+            EXPECT_AT(i, (*x[0])[i] == (me == 0 ? third : twice));
+            EXPECT_AT(i, (*x[1])[i] == (me == 0 ? static_cast<int>(i) : third));
+            EXPECT_AT(i, (*x[2])[i] == once);
+            for (std::size_t part_of_it = 0; part_of_it < 9; ++part_of_it)
+                EXPECT_AT(i, again[part_of_it * 5000 + i] == (part_of_it % 3 == 0 ? third : twice));
+        }
+    });
+    CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("groups in a graph, on their way by the host, and by a bound algorithm") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r}, algo::ring_all_reduce{});
+            use_device(c, small(by_host));
+            const int me = w.rank();
+            device::fake_stream s(me);
+            memory x(g, me, 4000, 1), y(g, me, 300, 2), in(g, me, 2000, 3), out(g, me, 1000), all(g, me, 2000);
+            fake_runtime::begin_capture(s);
+            device_group group(c);
+            group.all_reduce(x), group.all_reduce(y);
+            group.reduce_scatter(in, out), group.all_to_all(in, all);
+            group.launch({.stream = &s});
+            const auto graph = fake_runtime::end_capture(s);
+            if (!by_host) EXPECT(graph.size() == 3);
+            for (int k = 0; k < 3; ++k) fake_runtime::launch(graph, s);
+            synchronize(c, {.stream = &s});
+            EXPECT(x[3999] == 8 && y[299] == 16 && out[999] == 6 && all[1999] == 3);
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("errors of a group name the call and the rank, and calls before it are made") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        const int me = w.rank();
+        memory x(g, me, 10, 1), y(g, me, 10, 1), z(g, me, 10, 1);
+        int on_the_host = 0;
+        device_group group(c);
+        group.all_reduce(x), group.all_reduce(y), group.broadcast(device_view<int>(&on_the_host, 1), 0);
+        const auto e = thrown<invalid_argument>(w, [&] { group.launch(); });
+        EXPECT(says(e, "call 3 of the group: the input buffer lies in the host's memory") && e.rank() == me);
+        synchronize(c);
+        EXPECT(x[9] == 2 && y[9] == 2);
+        barrier(w);
+        g.busy = g.what().processors;
+        barrier(w);
+        group.all_reduce(x), group.all_reduce(y), group.broadcast(z, 1);
+        const auto full = thrown<error>(w, [&] { group.launch(); });
+        EXPECT(full.code() == errc::resource && says(full, "calls 1 to 2 of the group: launching a fused kernel"));
+        barrier(w);
+        g.busy = 0;
+        barrier(w);
+        if (me == 1) return; // and makes no call
+        group.all_reduce(x), group.all_reduce(y), group.all_reduce(z);
+        group.launch({.timeout = std::chrono::milliseconds(300)});
+        const auto late = thrown<timed_out>(w, [&] { synchronize(c); });
+        EXPECT(says(late, "call 1 of the group: a kernel waited too long for") && late.peer() == 1);
+    });
+}
+
+TEST_CASE("kernels of calls that are not checked find out that ranks are in different ones") {
+    fake_gpus g;
+    const auto cut = [](memory& m, std::size_t n) { return device_view<int>(m.data(), n); };
+    const auto disagree = [&](const char* what, int ranks, auto&& odd_call, auto&& call,
+                              std::vector<const char*> texts) {
+        on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            use_device(c, small());
+            w.set_timeout(std::chrono::seconds(40));
+            const int me = w.rank();
+            memory x(g, me, 6000, 1), y(g, me, 6000, 1), z(g, me, 18'000);
+            struct drained { // before memory goes that kernels use
+                fake_runtime& runtime;
+                ~drained() { runtime.synchronize(nullptr); }
+            } const last{r};
+            at("%s, %d ranks", what, ranks);
+            const std::int64_t began = now_ns();
+            const auto e = thrown<mismatch>(w, [&] {
+                all_reduce(c, x), all_gather(c, cut(y, 500), cut(z, 500 * static_cast<std::size_t>(ranks))); // right
+                synchronize(c);
+                if (me == 1) odd_call(c, x, y, z);
+                else call(c, x, y, z);
+                synchronize(c);
+                barrier(c, device_call_options{}); // what only sends may hear of it in the next call
+                synchronize(c);
+            });
+            at("%s: rank %d: %s", what, me, e.what());
+            bool found = false;
+            for (const char* t : texts) found = found || says(e, t);
+            EXPECT(found);
+            EXPECT(e.peer() >= 0 && e.peer() < ranks && now_ns() - began < 30'000'000'000);
+            EXPECT(thrown<mismatch>(w, [&] { all_reduce(c, x); }).peer() >= 0); // it stays ended
+        });
+    };
+    const auto reduces = [&](std::size_t n) {
+        return [=](auto& c, auto& x, auto&, auto&) { all_reduce(c, cut(x, n)); };
+    };
+    const auto others = {"are in different calls", "of another size"};
+    const auto with = [&](std::vector<const char*> t) {
+        t.insert(t.end(), others.begin(), others.end());
+        return t;
+    };
+    for (const int ranks : {2, 3}) {
+        disagree("few, packets", ranks, reduces(20), reduces(10),
+                 with({"count is 20 on rank 1 and 10 on this", "count is 10 on rank"}));
+        disagree("in packets of one length", ranks, reduces(1001), reduces(1000),
+                 with({"count is 1001 on rank 1", "count is 1000 on rank"}));
+        disagree(
+            "another operator", ranks, [](auto& c, auto& x, auto&, auto&) { all_reduce(c, x, collx::max{}); },
+            [](auto& c, auto& x, auto&, auto&) { all_reduce(c, x); }, with({"element type, operator"}));
+        disagree(
+            "another type", ranks,
+            [](auto& c, auto& x, auto&, auto&) {
+                broadcast(c, device_view<float>(reinterpret_cast<float*>(x.data()), 100));
+            },
+            [&](auto& c, auto& x, auto&, auto&) { broadcast(c, cut(x, 100)); }, with({"element type, operator"}));
+        disagree(
+            "another verb", ranks, [&](auto& c, auto& x, auto&, auto&) { broadcast(c, cut(x, 100)); }, reduces(100),
+            with({"rank 1 is in broadcast and this rank in all_reduce", "is in all_reduce and this rank in broad"}));
+        disagree(
+            "another root", ranks, [&](auto& c, auto& x, auto&, auto&) { broadcast(c, cut(x, 5000), {.root = 1}); },
+            [&](auto& c, auto& x, auto&, auto&) { broadcast(c, cut(x, 5000)); },
+            with({"the root is 1 on rank 1 and 0 on this rank", "the root is 0 on rank"}));
+        disagree(
+            "one lane and two", ranks,
+            [&](auto& c, auto& x, auto& y, auto&) { reduce_scatter(c, cut(x, 5400), cut(y, 5400 / ranks)); },
+            [&](auto& c, auto& x, auto& y, auto&) { reduce_scatter(c, cut(x, 6), cut(y, 6 / ranks)); },
+            with({"in reduce_scatter the count is"}));
+        disagree(
+            "a verb whose parts are messages", ranks,
+            [&](auto& c, auto& x, auto& y, auto&) { gather(c, cut(x, 10), cut(y, 10 * ranks), {.root = 1}); },
+            reduces(100), with({"is in gather and this rank in all_reduce", "in all_reduce and this rank in gather"}));
+        disagree(
+            "a group", ranks,
+            [&](auto& c, auto& x, auto& y, auto&) {
+                device_group group(c);
+                group.all_reduce(cut(x, 50)), group.all_reduce(cut(y, 49)), group.launch();
+            },
+            [&](auto& c, auto& x, auto& y, auto&) {
+                device_group group(c);
+                group.all_reduce(cut(x, 50)), group.all_reduce(cut(y, 50)), group.launch();
+            },
+            with({"count is 49 on rank 1", "count is 50 on rank"}));
+    }
+    const auto exchange = [&](std::size_t out, std::size_t in) {
+        return [=](auto& c, auto& x, auto& y, auto&) {
+            all_to_all_v(c, x, std::vector{out, std::size_t{5}, std::size_t{5}}, y,
+                         std::vector{in, std::size_t{5}, std::size_t{5}});
+        };
+    };
+    disagree(
+        "a part of another length", 3,
+        [&](auto& c, auto& x, auto& y, auto&) {
+            all_to_all_v(c, x, std::vector{60, 5, 5}, y, std::vector{5, 5, 5});
+        },
+        exchange(5, 5), with({"rank 1 sends 240 bytes, and this rank receives 20"}));
+    disagree(
+        "a part that is not sent", 3,
+        [&](auto& c, auto& x, auto& y, auto&) {
+            all_to_all_v(c, x, std::vector{0, 5, 5}, y, std::vector{5, 5, 5});
+        },
+        exchange(5, 5), with({"rank 1 sends 0 bytes, and this rank receives 20"}));
+    disagree(
+        "a message of another length", 2, [&](auto& c, auto& x, auto&, auto&) { collx::send(c, cut(x, 3000), 0); },
+        [&](auto& c, auto& x, auto&, auto&) { collx::recv(c, cut(x, 300), 1); },
+        with({"rank 1 sends 12000 bytes, and this rank receives 1200"}));
+    disagree(
+        "a message that nobody receives", 2,
+        [&](auto& c, auto& x, auto& y, auto&) {
+            collx::send(c, cut(x, 3), 0);
+            gather(c, cut(x, 3), cut(y, 6), {.root = 0});
+        },
+        [&](auto& c, auto& x, auto& y, auto&) { gather(c, cut(x, 3), cut(y, 6), {.root = 0}); },
+        with({"sent 12 bytes in another call than the one that receives 12"}));
+    CHECK(g.fused_launches > 0);
+}
+
 TEST_CASE("parts in a graph, replayed, and barriers of streams") {
     for (const bool by_host : {false, true}) {
         fake_gpus g;

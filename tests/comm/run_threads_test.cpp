@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <set>
 #include <string>
@@ -41,6 +42,25 @@ TEST_CASE("the exception of the lowest rank that failed by itself comes out") {
                                          }),
                       "rank 2");
     CHECK_THROWS_AS(collx::run_threads(2, [](collx::communicator&) { throw 5; }), int);
+}
+
+TEST_CASE("a thread that fails before it makes the next communicator is named by those who wait for it") {
+    std::atomic<int> right{0};
+    try {
+        collx::run_threads(3, [&](collx::communicator& w) {
+            if (w.rank() == 0) throw std::runtime_error("of the program");
+            const std::int64_t begun = collx::now_ns();
+            try {
+                const collx::communicator another;
+            } catch (const collx::peer_failed& e) {
+                right += e.peer() == 0 && collx::now_ns() - begun < 30'000'000'000;
+                throw;
+            }
+        });
+    } catch (const std::runtime_error& e) {
+        right += std::string(e.what()) == "of the program";
+    }
+    CHECK(right == 3);
 }
 
 TEST_CASE("when not all threads can be started, those that were end, and the error says so") {

@@ -502,6 +502,53 @@ TEST_CASE("ranks of several hosts meet in a store and tell each other where they
 
 namespace {
 
+// No descriptor for whoever stands at the door of this thread's rank; no way for what it sends.
+thread_local bool is_full = false, is_stuck = false;
+constexpr collx::socket_calls narrow_calls{
+    ::socket,
+    ::connect,
+    [](int fd, sockaddr* a, socklen_t* bytes, int flags) {
+        return is_full ? (errno = EMFILE, -1) : ::accept4(fd, a, bytes, flags);
+    },
+    [](int fd, const msghdr* m, int flags) { return is_stuck ? (errno = EAGAIN, -1) : ::sendmsg(fd, m, flags); },
+    ::recvmsg,
+    ::epoll_wait};
+
+} // namespace
+
+TEST_CASE("a rank that has no descriptor for the others, or no way to them, says so while addresses are exchanged") {
+    constexpr int n = 3;
+    for (const bool full : {true, false}) {
+        collx::memory_store store;
+        collx::detail::plain_face<collx::memory_store> face(store);
+        std::vector<std::thread> threads;
+        std::vector<std::string> said(n);
+        for (int r = 0; r < n; ++r)
+            threads.emplace_back([&, r] {
+                auto h = collx::describe_host();
+                h.id = "host" + std::to_string(r);
+                is_full = full && r == 0, is_stuck = !full && r == 0;
+                const std::int64_t limit_ns = full ? 20'000'000'000 : r == 0 ? 3'000'000'000 : 6'000'000'000;
+                try {
+                    (void)collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face), limit_ns, h,
+                                                       narrow_calls);
+                } catch (const collx::error& e) {
+                    const bool is_right = r != 0 ? e.peer() == 0
+                                          : full ? e.peer() == 0 && e.code() == errc::resource && says(e, "ulimit -n")
+                                                 : e.peer() > 0 && e.code() == errc::timeout;
+                    said[static_cast<std::size_t>(r)] = (is_right ? "" : "not as expected: ") + std::string(e.what());
+                }
+            });
+        for (auto& t : threads) t.join();
+        for (const std::string& what : said) {
+            INFO(what);
+            CHECK((!what.empty() && what.find("not as expected") == std::string::npos));
+        }
+    }
+}
+
+namespace {
+
 // What lies in a directory.
 std::vector<std::string> files_in(const std::string& directory) {
     std::vector<std::string> names;

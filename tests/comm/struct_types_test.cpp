@@ -76,5 +76,23 @@ TEST_CASE("an element larger than a slot is refused with a sentence") {
         const auto e = thrown<collx::error>(
             w, [&] { collx::gather(w.with(collx::algo::linear_gather{}), x, std::vector<huge>(2)); });
         EXPECT(e.code() == collx::errc::unsupported && says(e, "does not fit a slot"));
+        // Messages too: a few would find room in the ring, and more of them overwrite each other.
+        std::vector<huge> y(1);
+        const int peer = 1 - w.rank();
+        const auto is_refused = [&](auto&& f) {
+            const auto sent = thrown<collx::error>(w, f);
+            EXPECT(sent.code() == collx::errc::unsupported && says(sent, "does not fit a slot"));
+        };
+        is_refused([&] { w.rank() == 0 ? collx::send(w, x, peer) : collx::recv(w, x, peer); });
+        is_refused([&] { collx::sendrecv(w, x, peer, y, peer); });
+        is_refused([&] {
+            collx::group g(w);
+            g.send(x, peer);
+            g.recv(y, peer);
+            g.launch();
+        });
+        int alive = 1;
+        collx::all_reduce(w, collx::value(alive));
+        EXPECT(alive == 2);
     });
 }

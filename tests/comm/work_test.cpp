@@ -5,12 +5,29 @@
 #include "support.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <optional>
 #include <thread>
 
 using namespace collx_test;
 using namespace std::chrono_literals;
+
+TEST_CASE("a time is what std::chrono says, in nanoseconds, and turns into it") {
+    using collx::duration;
+    STATIC_REQUIRE(duration(5s).count() == 5'000'000'000);
+    STATIC_REQUIRE(duration(2min) == duration(120s));
+    STATIC_REQUIRE(duration(7us).count() == 7'000);
+    STATIC_REQUIRE(duration().count() == 0);
+    STATIC_REQUIRE(duration(std::chrono::hours::max()).count() == INT64_MAX);
+    STATIC_REQUIRE(duration(std::chrono::hours::min()).count() == INT64_MIN);
+    STATIC_REQUIRE(collx::call_options{.timeout = 3ms}.timeout == duration::from_ns(3'000'000));
+    STATIC_REQUIRE(std::chrono::nanoseconds(duration(-1ms)) == -1ms);
+    // What would be rounded must be said in whole units.
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<std::chrono::duration<double>, duration>);
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<std::chrono::duration<int, std::pico>, duration>);
+    STATIC_REQUIRE_FALSE(std::is_convertible_v<int, duration>);
+}
 
 TEST_CASE("work is done when test() says so, while the program computes") {
     for (const int n : {1, 2, 4})

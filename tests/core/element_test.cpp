@@ -6,6 +6,7 @@
 #include <complex>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <Eigen/Core>
 #include <catch2/catch.hpp>
@@ -114,6 +115,27 @@ TEST_CASE("a type's name is what the compiler calls it") {
     CHECK(collx::type_name<std::pair<int, char>>() == "std::pair<int, char>");
     CHECK(std::string(collx::type_name<particle>()).find("particle") != std::string::npos);
     STATIC_REQUIRE(collx::type_name<double>() == "double");
+}
+
+TEST_CASE("a name is searched, cut and turned into a standard string") {
+    using collx::name_view;
+    constexpr name_view name = "std::__1::plus<int>";
+    STATIC_REQUIRE(name.find("::") == 3);
+    STATIC_REQUIRE(name.substr(5).find("::") == 3);
+    STATIC_REQUIRE(name.find("minus") == name.size());
+    STATIC_REQUIRE(name.find(name) == 0);
+    STATIC_REQUIRE(name.rfind(':') == 9);
+    STATIC_REQUIRE(name.rfind('!') == name.size());
+    STATIC_REQUIRE(name.starts_with("std"));
+    STATIC_REQUIRE_FALSE(name_view("st").starts_with("std"));
+    STATIC_REQUIRE(name.substr(10, 4) == "plus");
+    STATIC_REQUIRE(name.substr(15, 100) == "int>");
+    STATIC_REQUIRE(name.substr(name.size()).empty());
+    STATIC_REQUIRE_FALSE(name == "std::__1::plus<int> ");
+    const std::string text = name;
+    CHECK(text == "std::__1::plus<int>");
+    CHECK(name_view(text) == name);
+    CHECK(std::string_view(name) == text);
 }
 
 TEST_CASE("hashes tell types apart, and not the spellings of one number") {

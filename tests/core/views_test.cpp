@@ -214,6 +214,17 @@ TEST_CASE("a computed input evaluates when it is read, and only then") {
     STATIC_REQUIRE(std::is_same_v<decltype(collx::input(v.data(), 3)), collx::contiguous_view<const int>>);
 }
 
+TEST_CASE("a walk over a strided view is its numbering, from wherever it begins") {
+    auto v = numbers(60);
+    for (const auto& view : {collx::strided(v.data() + 1, 9, 3), collx::strided(v.data() + 50, 9, -4),
+                             collx::strided2d(v.data(), 4, 5, 12), collx::strided2d(v.data() + 59, 3, 4, -10, -2),
+                             collx::strided2d(v.data(), 7, 1, 5), collx::strided2d(v.data() + 1, 3, 4, 8, 2)})
+        for (std::size_t first = 0; first < view.size(); ++first) {
+            auto walker = view.walk(first);
+            for (std::size_t i = first; i < view.size(); ++i) REQUIRE(&walker.next() == view.pointer(i));
+        }
+}
+
 TEST_CASE("view and value") {
     auto v = numbers(3);
     STATIC_REQUIRE(std::is_same_v<decltype(collx::view(v.data(), 3)), collx::contiguous_view<int>>);

@@ -234,6 +234,50 @@ TEST_CASE("ranks in launches of their own wait for the last call's readers") {
     CHECK(a.wrong() + b.wrong() + c.wrong() == 0);
 }
 
+namespace {
+
+// Memory that takes its time to be written.
+struct slow_view {
+    using value_type = float;
+    static constexpr bool is_contiguous = false, is_output = true, is_window = false;
+    float* p;
+    std::size_t n;
+    bool is_slow;
+    std::size_t size() const { return n; }
+    float& operator[](std::size_t i) const {
+        if (is_slow) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        return p[i];
+    }
+};
+
+} // namespace
+
+// The root of a broadcast may be three pieces ahead of a reader when its call ends. The next one's first pieces go
+// where those are, and nothing in the text asks whether they are read.
+TEST_CASE("a window that is still read is not written over by the next call") {
+    twin_machine machine(1, true);
+    auto s = small_shape(2, 1);
+    s.stages = 4;
+    team<twin_machine> t(machine, s);
+    constexpr std::size_t n = 192;
+    std::vector<float> in[2], out[2];
+    using types = device::call_types<floats, slow_view, device::move_only>;
+    const auto l = chunk_layout::blocks(n, 1);
+    for (int call = 0; call < 2; ++call) {
+        in[call].assign(n, static_cast<float>(call + 1)), out[call].assign(n, 0.0f);
+        t.run<types, simple_protocol>(
+            algo::one_shot_broadcast{}, l, l,
+            [&](int r) {
+                return device::rank_operands<types>{
+                    {in[call].data(), n}, {r == 1 ? out[call].data() : in[call].data(), n, r == 1}, {}};
+            },
+            {.timeout_ns = 60'000'000'000, .piece_bytes = 128}); // six pieces
+    }
+    machine.synchronize();
+    REQUIRE_NOTHROW(t.check());
+    for (int call = 0; call < 2; ++call) CHECK(out[call] == in[call]);
+}
+
 // Rank 0 pushes three long pieces while rank 1 answers with empty words from one thread: the other threads of rank 0
 // hear of nobody, and only the barrier at the end of a piece keeps them from pushing the third over the first.
 TEST_CASE("words with flags are not pushed over words that are still to be read") {

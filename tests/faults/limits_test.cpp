@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "faults/support.hpp"
@@ -161,6 +162,42 @@ TEST_CASE("shared memory ends at any moment: no signal, no wait for the time-out
         }
     }
     CHECK(failed_rounds >= 9);
+}
+
+TEST_CASE("shared memory that ends in the middle of a vector is given back") {
+    processes all;
+    const std::string job = new_job();
+    for (int r = 0; r < 2; ++r)
+        all.start(r, [&, r] {
+            collx::communicator world(join(job, r, 2));
+            use(world);
+            collx::barrier(world);
+            if (r == 0) {
+                const collx::arena& memory = *world.membership()->memory;
+                const auto taken = [&] {
+                    std::uint64_t free_bytes = 0;
+                    for (int i = 0; i < memory.header().free_count; ++i) free_bytes += memory.header().free[i].bytes;
+                    struct stat s {};
+                    ::fstat(memory.fd(), &s);
+                    return std::pair(free_bytes, s.st_blocks);
+                };
+                const auto before = taken();
+                fallocate_fails_at = 3;
+                try {
+                    (void)collx::make_shared_vector<int>(world, std::size_t{2} << 20, 1); // 8 MiB
+                    return 2;
+                } catch (const collx::error& e) {
+                    if (e.code() != errc::resource || taken() != before) return 3;
+                }
+            }
+            collx::barrier(world);
+            return 0;
+        });
+    all.wait();
+    for (int r = 0; r < 2; ++r) {
+        INFO("rank " << r << ": " << all[r].what);
+        CHECK(all[r].is_ok());
+    }
 }
 
 TEST_CASE("the size of /dev/shm does not matter") {

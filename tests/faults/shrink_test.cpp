@@ -8,6 +8,7 @@
 #include <collx/comm/survival_word.hpp>
 
 #include <poll.h>
+#include <sys/resource.h>
 
 #include "faults/hosts.hpp"
 #include "support/skip.hpp"
@@ -252,6 +253,49 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
             CHECK(all[me].is_ok());
         }
     }
+}
+
+TEST_CASE("who may open no more files says so and takes nobody for dead, and may come again") {
+#if defined(__SANITIZE_ADDRESS__)
+    return skip("the undefined-behaviour sanitizer needs a pipe to look at an exception");
+#else
+    const cell c{.n = 3, .ranks_per_host = 1, .timeout_ms = 8000};
+    for (const int full : {0, 1}) { // the one that hears the others, and one that goes to it
+        store_directory dir;
+        processes all;
+        for (int me = 0; me < c.n; ++me)
+            all.start(me, [&, me] {
+                auto world = world_of(c, dir, me);
+                collx::barrier(world);
+                if (me == 2) abort_within_calls(world);
+                run_into_failure(world);
+                if (me == full) {
+                    rlimit usual{};
+                    ::getrlimit(RLIMIT_NOFILE, &usual);
+                    const rlimit low{3, usual.rlim_max};
+                    ::setrlimit(RLIMIT_NOFILE, &low);
+                    const std::int64_t begun = collx::now_ns();
+                    try {
+                        (void)world.shrink();
+                        throw std::runtime_error("shrink() did not throw");
+                    } catch (const collx::error& e) {
+                        expect(e.code() == errc::resource && std::strstr(e.what(), "ulimit -n") != nullptr, e.what());
+                    }
+                    expect(collx::now_ns() - begun < 3'000 * ms, "at once");
+                    ::setrlimit(RLIMIT_NOFILE, &usual);
+                }
+                world = world.shrink();
+                expect(world.size() == c.n && world.rank() == me, "size");
+                check_works(world, 10);
+                return 0;
+            });
+        all.wait();
+        for (int me = 0; me < c.n; ++me) {
+            INFO("rank " << me << ", full " << full << ": " << all[me].what);
+            CHECK(all[me].is_ok());
+        }
+    }
+#endif
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +22,8 @@
 #include <thrust/iterator/transform_iterator.h>
 #include <thrust/iterator/zip_iterator.h>
 
+#include "support.hpp"
+
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/collx.hpp>
 #include <collx/comm/device_group.hpp>
@@ -31,23 +34,10 @@ using device::require_cuda;
 
 namespace {
 
-int failures = 0, checks = 0;
-
-void expect(bool holds, const std::string& what) {
-    ++checks;
-    if (holds) return;
-    ++failures;
-    std::printf("FAILED: %s\n", what.c_str());
-}
-
 struct stream {
     cudaStream_t s = nullptr;
     stream() { require_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream"); }
     ~stream() { cudaStreamDestroy(s); }
-};
-
-struct seventh {
-    COLLX_HD float operator()(long long i) const { return static_cast<float>(i % 7); }
 };
 
 // Sums of `ranks` equal inputs: what was i % 7 is ranks * (i % 7).
@@ -106,7 +96,8 @@ void parts(communicator& w, const char* what, std::size_t n) {
     for (int r = 0; r < ranks; ++r) counts.push_back(static_cast<std::size_t>(r + 1) * n), total += counts.back();
     const std::size_t mine = counts[static_cast<std::size_t>(me)], from_last = counts[static_cast<std::size_t>(last)];
     from_me[static_cast<std::size_t>(next)] = mine, to_me[static_cast<std::size_t>(last)] = from_last;
-    auto one = sevenths(n), part = sevenths(mine), scanned = sevenths(n), before = sevenths(n), sums = sevenths(total);
+    auto one = sevenths(n), two = sevenths(n + 1), part = sevenths(mine), scanned = sevenths(n), before = sevenths(n),
+         sums = sevenths(total);
     thrust::device_vector<float> gathered(n * all), back(n), whole(total), root_whole(total), root_back(mine),
         moved(from_last), sent(from_last), in_group(from_last), reduced(mine);
     require_cuda(cudaDeviceSynchronize(), "filling");
@@ -121,7 +112,8 @@ void parts(communicator& w, const char* what, std::size_t n) {
     all_to_all_v(w, part, from_me, moved, to_me, {.stream = s.s});
     sendrecv(w, part, next, sent, last, {.stream = s.s});
     device_group g(w);
-    g.send(part, next), g.recv(in_group, last), g.all_reduce(one);
+    g.send(part, next), g.recv(in_group, last);
+    g.all_reduce(one), g.all_reduce(two), g.all_reduce(two); // the third uses what the second writes
     g.launch({.stream = s.s});
     barrier(w, device_call_options{.stream = s.s});
     synchronize(w, {.stream = s.s});
@@ -131,6 +123,7 @@ void parts(communicator& w, const char* what, std::size_t n) {
     expect_sums(root_back, 1, label + " gather_v, scatter_v");
     for (const auto* x : {&moved, &sent, &in_group}) expect_sums(*x, 1, label + " all_to_all_v, sendrecv, group");
     expect_sums(one, ranks, label + " all_reduce in a group");
+    expect_sums(two, ranks * ranks, label + " twice in a group");
     const std::vector<float> h(whole.begin(), whole.end()), r(reduced.begin(), reduced.end());
     std::size_t wrong = 0, at = 0, begin = 0;
     for (int k = 0; k < ranks; ++k) {
@@ -305,8 +298,7 @@ int main(int argc, char** argv) {
             int status = 0;
             waitpid(p, &status, 0);
             if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-                std::printf("SKIPPED: no GPU\n");
-                return 77;
+                return skip();
             }
         }
         run_ranks(argv[0], 2, "host", 60);
@@ -320,9 +312,7 @@ int main(int argc, char** argv) {
         graphs(world, "alone");
         errors(world);
     } catch (const std::exception& e) {
-        std::printf("FAILED: %s\n", e.what());
-        ++failures;
+        return finish(e.what());
     }
-    std::printf("%d checks, %d failed\n", checks, failures);
-    return failures == 0 ? 0 : 1;
+    return finish();
 }

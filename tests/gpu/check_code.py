@@ -57,7 +57,7 @@ def judge(report):
 
 def kernels(nvcc, include, source, *arches):
     arches = arches or ("80", "90", "100")
-    expected = len(re.findall(r"^KERNEL\(", pathlib.Path(source).read_text(), re.M)) * len(arches)
+    expected = len(re.findall(r"^KERNEL\w*\(", pathlib.Path(source).read_text(), re.M)) * len(arches)
     with tempfile.TemporaryDirectory() as folder:
         report = report_of(nvcc, include, source, arches, folder)
         ptx = "".join(p.read_text() for p in pathlib.Path(folder).glob("*.ptx"))

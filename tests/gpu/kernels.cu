@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One fused kernel of each kind, for check_code.py: it compiles them for all architectures and reads what the assembler
 // says of registers and stacks.
+#include <collx/exec/device/cuda_runtime.cuh>
 #include <collx/exec/fused.cuh>
 
 #include <collx/algo/multicast.hpp>
@@ -14,6 +15,12 @@ template <class T>
 using plain = device::call_types<contiguous_view<T>, contiguous_view<T>, plus>;
 // Every second column of a matrix goes in, and 16 bits travel.
 using mixed = device::call_types<strided_view<float>, contiguous_view<float>, collx::max, bf16>;
+
+// Kernels of texts without scratch have no code for it. (nvcc 13 once found these texts' constants to be none.)
+static_assert(!device::may_use_scratch_v<algo::ring_all_reduce> &&
+              !device::may_use_scratch_v<algo::two_shot_all_reduce>);
+static_assert(!device::may_use_scratch_v<algo::one_shot_all_reduce>);
+static_assert(!device::may_use_scratch_v<algo::zero_copy_all_reduce>);
 
 #define KERNEL(protocol, groups, algorithm, types)                                                   \
     template __global__ void device::fused_kernel<device::protocol, groups, algo::algorithm, types>( \
@@ -34,3 +41,14 @@ KERNEL(simple_protocol, 1, zero_copy_all_to_all, pairs);
 KERNEL(multicast_protocol, 1, zero_copy_all_reduce, plain<bf16>);
 using moved = device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only>;
 KERNEL(multicast_protocol, 1, multicast_all_gather, moved);
+
+// Of a communicator: a group's calls of one kind, as many as there are.
+template <class T>
+using mine = device::call_types<contiguous_view<T>, contiguous_view<T>, plus, T, device::even_cuts, true>;
+#define KERNEL_OF_CALLS(protocol, algorithm, types)                                                                  \
+    template __global__ void                                                                                         \
+    device::fused_array_kernel<device::call_array<device::fused_call<device::protocol, 1, algo::algorithm, types>>>( \
+        const __grid_constant__ device::call_array<device::fused_call<device::protocol, 1, algo::algorithm, types>>)
+
+KERNEL_OF_CALLS(packet_protocol, one_shot_all_reduce, mine<bf16>);
+KERNEL_OF_CALLS(simple_protocol, two_shot_all_reduce, mine<float>);

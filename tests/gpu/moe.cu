@@ -11,6 +11,8 @@
 #include <cub/device/device_scan.cuh>
 #include <thrust/device_vector.h>
 
+#include "support.hpp"
+
 #include <collx/comm/gpu_team.cuh>
 
 using collx::device::cuda_check;
@@ -119,22 +121,16 @@ int wrong_tokens(int tokens) {
 } // namespace
 
 int main(int argc, char** argv) {
-    int devices = 0, failures = 0, checks = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-        std::printf("SKIPPED: no GPU\n");
-        return 77;
-    }
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
     const bool is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
     try {
         for (const int tokens : is_short ? std::vector<int>{1, 100} : std::vector<int>{1, 100, 5000}) {
             const int wrong = wrong_tokens(tokens);
-            ++checks, failures += wrong != 0;
-            if (wrong != 0) std::printf("FAILED: %d tokens per rank: %d wrong\n", tokens, wrong);
+            expect(wrong == 0, std::to_string(tokens) + " tokens per rank: " + std::to_string(wrong) + " wrong");
         }
     } catch (const collx::error& e) {
-        std::printf("FAILED: %s\n", e.what());
-        ++failures;
+        return finish(e.what());
     }
-    std::printf("%d checks, %d failed\n", checks, failures);
-    return failures == 0 ? 0 : 1;
+    return finish();
 }

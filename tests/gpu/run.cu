@@ -11,6 +11,8 @@
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
 
+#include "support.hpp"
+
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/comm/gpu_team.cuh>
@@ -21,15 +23,6 @@ using device::cuda_check;
 namespace {
 
 bool is_short = false;
-int failures = 0, checks = 0;
-
-void expect(bool holds, const std::string& what) {
-    ++checks;
-    if (holds) return;
-    ++failures;
-    std::printf("FAILED: %s\n", what.c_str());
-}
-
 // One buffer per rank in device memory; offset elements before each view begins, so that views may be unaligned.
 template <class T>
 class device_buffers {
@@ -191,10 +184,6 @@ void hooks_and_views() {
         expect(wrong == 0, label("mean of squares of every third element", n, size));
     }
 }
-
-struct seventh {
-    __host__ __device__ float operator()(long long i) const { return static_cast<float>(i % 7); }
-};
 
 // Inputs that are computed as they are read, outputs that own themselves.
 void thrust_families() {
@@ -398,10 +387,7 @@ void deadlines() {
 int main(int argc, char** argv) {
     is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-        std::printf("SKIPPED: no GPU\n");
-        return 77;
-    }
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
     try {
         all_reduces<float>("all_reduce float");
         all_reduces<bf16>("all_reduce bf16");
@@ -426,9 +412,7 @@ int main(int argc, char** argv) {
         refusals();
         deadlines();
     } catch (const error& e) {
-        std::printf("FAILED: %s\n", e.what());
-        ++failures;
+        return finish(e.what());
     }
-    std::printf("%d checks, %d failed\n", checks, failures);
-    return failures == 0 ? 0 : 1;
+    return finish();
 }

@@ -155,4 +155,20 @@ TEST_CASE("few steps between hosts: halving among 2^k ranks up to half a MiB, sh
     CHECK(casts(four, 16 * 1024) == &four.cache.bind(algo::linear_broadcast{.root = 2}, 0));
     CHECK(casts(four, 64 * 1024) == &four.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
     CHECK(casts(five, 16 * 1024) == &five.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
+    CHECK(casts(four, 512 * 1024) == &four.cache.bind(algo::binomial_broadcast{.root = 2}, 0));
+    CHECK(casts(four, 512 * 1024 + 1) == &four.cache.bind(algo::double_tree_broadcast{.root = 2}, 0));
+}
+
+TEST_CASE("few hosts gather up to half a MiB straight from each other") {
+    rank two(1, 2), four(1, 4), five(1, 5);
+    const auto gathers = [](rank& me, std::size_t bytes) {
+        return &collx::select<collective::all_gather>(me.cache,
+                                                      {.bytes = bytes, .ranks = me.net.size(), .windows = false});
+    };
+    CHECK(gathers(four, 128 * 1024) == &four.cache.bind(algo::bruck_all_gather{}, 0));
+    CHECK(gathers(four, 128 * 1024 + 16) == &four.cache.bind(algo::pairwise_all_gather{}, 0));
+    CHECK(gathers(four, 512 * 1024) == &four.cache.bind(algo::pairwise_all_gather{}, 0));
+    CHECK(gathers(four, 512 * 1024 + 16) == &four.cache.bind(algo::ring_all_gather{}, 0));
+    CHECK(gathers(five, 256 * 1024) == &five.cache.bind(algo::ring_all_gather{}, 0));
+    CHECK(gathers(two, 256 * 1024) == &two.cache.bind(algo::ring_all_gather{}, 0));
 }

@@ -12,3 +12,5 @@ COLLX_PROVE_ROOTED(linear_broadcast);
 COLLX_PROVE_ROOTED(linear_reduce);
 COLLX_PROVE_ROOTED(linear_gather);
 COLLX_PROVE_ROOTED(linear_scatter);
+COLLX_PROVE(linear_reduce_scatter);
+COLLX_PROVE(linear_all_reduce);

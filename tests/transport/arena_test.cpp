@@ -93,6 +93,24 @@ TEST_CASE("what was given back is zero when it is taken again") {
     }
 }
 
+// Their pages are not given back on advice.
+TEST_CASE("what was given back is zero also in programs that lock their memory") {
+    for (const bool is_memfd : {false, true}) {
+        auto a = is_memfd ? join_shm(nullptr, 0, 1, {}, small) : make_memory_arena(1, small);
+        const auto at = a->take(2 * page_bytes);
+        a->reserve(at, 2 * page_bytes);
+        if (::mlock(a->at(at), page_bytes) != 0) return skip("this system locks no memory for users (ulimit -l)");
+        std::memset(a->at(at), 7, 2 * page_bytes);
+        a->give_back(at, 2 * page_bytes);
+        const auto again = a->take(2 * page_bytes);
+        CHECK(again == at);
+        for (std::size_t i = 0; i < 2 * page_bytes; i += 97) REQUIRE(*a->at(again + i) == std::byte{0});
+        std::memset(a->at(again), 1, 2 * page_bytes);
+        a->give_back(again, 2 * page_bytes);
+        CHECK(a->header().free_count == 1);
+    }
+}
+
 TEST_CASE("what does not fit is an error, and the arena is as before") {
     auto a = make_memory_arena(1, small);
     const std::size_t all = free_bytes(*a);

@@ -542,6 +542,8 @@ TEST_CASE("a dead rank is found, the right one, and only then") {
             ::kill(a->header().pid[2].load(), SIGSTOP);
             ::usleep(20'000);
             if (watch.find_dead() != -1) return 3; // stopped is not dead
+            const rlimit few{2, usual.rlim_max};   // fewer than peers
+            ::setrlimit(RLIMIT_NOFILE, &few);
             ::kill(a->header().pid[2].load(), SIGKILL);
             const std::int64_t begin = now_ns();
             while (watch.find_dead() == -1)

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "support/faulty_sockets.hpp"
+#include "support/processes.hpp"
 #include "support/skip.hpp"
 #include "transport/channel_contract.hpp"
 
@@ -189,6 +190,48 @@ TEST_CASE("a sender fills its own slots and those of the receiver, and no more u
     int more = 0;
     while (tx.try_acquire(500) != nullptr) tx.commit(500), ++more, carry();
     CHECK(more == 2);
+}
+
+TEST_CASE("both ends use the memory again that was used last, and none that is still in use") {
+    constexpr channel_shape shape{.depth = 4, .slot_bytes = 1024};
+    tcp4 world(shape);
+    auto tx = world.left.tx(1);
+    auto rx = world.right.rx(1);
+    const auto carry = [&] {
+        for (int i = 0; i < 200; ++i) world.left.move(), world.right.move();
+    };
+    int sent = 0, seen = 0;
+    const auto send = [&](std::size_t bytes) {
+        std::byte* const at = tx.try_acquire(bytes);
+        std::memset(at, ++sent, bytes);
+        tx.commit(bytes);
+        return at;
+    };
+    const auto is_next = [&](std::size_t bytes) {
+        const std::vector<std::byte> expected(bytes, std::byte(++seen));
+        return rx.has_message() && std::memcmp(rx.peek(bytes), expected.data(), bytes) == 0;
+    };
+    const std::byte* const first = send(500);
+    carry();
+    const std::byte* const place = rx.peek(500);
+    for (int i = 0; i < 9; ++i) { // never more than one: always the same memory
+        REQUIRE(is_next(500));
+        CHECK(rx.peek(500) == place);
+        rx.release(500);
+        CHECK(send(500) == first);
+        carry();
+    }
+    send(100), send(600), carry(); // one that is not taken keeps its memory, a short one has none
+    REQUIRE(is_next(500));
+    rx.release(500);
+    REQUIRE(is_next(100));
+    rx.release(100);
+    CHECK(rx.peek(600) != place);
+    send(700), send(800), send(1024), carry(); // behind one, in front of another and between them
+    for (std::size_t bytes : {600, 700, 800, 1024}) {
+        REQUIRE(is_next(bytes));
+        rx.release(bytes);
+    }
 }
 
 TEST_CASE("ports do not wait for each other") {
@@ -742,6 +785,142 @@ TEST_CASE("a rank comes through a unix door with a long queue, and a closed one 
         CHECK(failed.load() == 0);
         links.say_bye();
     }
+}
+
+TEST_CASE("a child that fork() made ends without a word to others and leaves the door") {
+    char directory[] = "/tmp/collx-door-XXXXXX";
+    REQUIRE(::mkdtemp(directory) != nullptr);
+    socket_address at = detail::unix_address(directory, detail::new_unix_name());
+    const char* const file = reinterpret_cast<const sockaddr_un&>(at.address).sun_path;
+    descriptor door = socket_hub::listen_on(at);
+    {
+        auto hub = make_counted<socket_hub>(std::move(door), a_token, std::vector{at}, 20'000'000'000);
+        auto [here, there] = connection(AF_UNIX);
+        auto left = make_sole<stream>(system_socket_calls, small_shape, 1);
+        left->open(std::move(here), nullptr, false);
+        sending_end tx = left->tx(0);
+        for (int i = 0; i < small_shape.depth; ++i) {
+            REQUIRE(tx.try_acquire(8) != nullptr);
+            tx.commit(8);
+        }
+        left->push();
+        REQUIRE(tx.try_acquire(8) != nullptr); // waits for room at the other end
+        tx.commit(8);
+        left->say_bye();
+        hub->linger(std::move(left));
+        processes p;
+        p.start(0, [&] {
+            hub = {}; // as the end of the program would
+            return 0;
+        });
+        p.wait();
+        CHECK(p[0].exit_code == 0);
+        CHECK(p[0].took_ns < 10'000'000'000);
+        CHECK(::access(file, F_OK) == 0);
+        hub->shorten_linger(0);
+    }
+    CHECK(::access(file, F_OK) != 0);
+    ::rmdir(directory);
+}
+
+namespace {
+
+// A process that has no memory, or no descriptor, for who stands at its door.
+struct narrow_door {
+    static inline int throws_after = 0;
+    static inline bool is_full = false;
+    static int accept4(int fd, sockaddr* a, socklen_t* bytes, int flags) {
+        if (throws_after > 0 && --throws_after == 0) throw std::bad_alloc();
+        return is_full ? (errno = EMFILE, -1) : ::accept4(fd, a, bytes, flags);
+    }
+};
+constexpr socket_calls narrow_calls{::socket, ::connect, narrow_door::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
+
+} // namespace
+
+TEST_CASE("an exception while connections are moved on keeps nobody out for ever") {
+    processes p; // so that a hang ends
+    p.start(0, [] {
+        socket_address at[2] = {loopback(false), loopback(false)};
+        descriptor door = socket_hub::listen_on(at[0]), other_door = socket_hub::listen_on(at[1]);
+        auto hub = make_counted<socket_hub>(std::move(door), a_token, std::vector{at[0], at[1]}, 0, narrow_calls);
+        collx::atomic<std::uint64_t> failed{0}, other_failed{0};
+        remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+        remote_links other(hub, {.id = 2, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+        links.begin(failed), other.begin(other_failed);
+        (void)links.rx(0, 1);                          // looks at the door at every move
+        for (remote_links* mover : {&links, &other}) { // by itself, and helped by the other
+            narrow_door::throws_after = 1;
+            bool has_thrown = false;
+            for (int i = 0; i < 100 && !has_thrown; ++i) {
+                try {
+                    (void)mover->move();
+                } catch (const std::bad_alloc&) {
+                    has_thrown = true;
+                }
+            }
+            if (!has_thrown) return 2;
+            (void)links.connections(), (void)other.connections();
+        }
+        links.say_bye(), other.say_bye();
+        return 0;
+    });
+    p.wait(20'000);
+    CHECK(p[0].exit_code == 0);
+}
+
+TEST_CASE("a rank that may open no more files says so, and blames nobody who stands at its door") {
+    socket_address mine = loopback(false);
+    descriptor door = socket_hub::listen_on(mine);
+    // Where the other listens is not known yet, as when addresses are exchanged.
+    auto hub = make_counted<socket_hub>(std::move(door), a_token, std::vector{mine, socket_address()}, 0, narrow_calls);
+    collx::atomic<std::uint64_t> failed{0};
+    remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+    links.begin(failed);
+    narrow_door::is_full = true;
+    for (int i = 0; i < 1000; ++i) (void)links.move();
+    CHECK(failed.load() == 0); // it waits for nobody
+    (void)links.rx(0, 1);
+    (void)links.move();
+    narrow_door::is_full = false;
+    CHECK(failed.load() == failure(errc::resource, 0).word);
+    links.say_bye();
+}
+
+TEST_CASE("who has said goodbye is helped no more: its connections are the hub's, its word may be another's") {
+    socket_address at[3] = {loopback(false), loopback(false), loopback(false)};
+    descriptor doors[3];
+    for (int r = 0; r < 3; ++r) doors[r] = socket_hub::listen_on(at[r]);
+    const std::vector<socket_address> peers(at, at + 3);
+    counted_ptr<socket_hub> hubs[3];
+    for (int r = 0; r < 3; ++r) hubs[r] = make_counted<socket_hub>(std::move(doors[r]), a_token, peers, 0);
+    collx::atomic<std::uint64_t> failed[4]{};
+    const auto of = [](std::uint64_t id, int rank) {
+        return far_members{.id = id, .rank = rank, .ranks = {0, 1, 2}, .shape = small_shape, .ports = 1};
+    };
+    remote_links zero(hubs[0], of(1, 0)), one(hubs[1], of(1, 1)), leaving(hubs[2], of(1, 2)),
+        staying(hubs[2], of(2, 2));
+    zero.begin(failed[0]), one.begin(failed[1]), leaving.begin(failed[2]), staying.begin(failed[3]);
+    sending_end tx[2] = {leaving.tx(0, 0), leaving.tx(0, 1)}, back = zero.tx(0, 2);
+    (void)one.rx(0, 2);
+    REQUIRE(wait_until([&] {
+        (void)zero.move(), (void)one.move(), (void)leaving.move();
+        return zero.connections() == 1 && one.connections() == 1 && leaving.connections() == 2;
+    }));
+    // One message more than the others make room for, so that the goodbye has to wait.
+    for (int i = 0; i <= small_shape.depth; ++i) {
+        REQUIRE(wait_until([&] { return leaving.move(), tx[0].try_acquire(8) != nullptr; }));
+        tx[0].commit(8);
+    }
+    leaving.say_bye();
+    REQUIRE(back.try_acquire(8) != nullptr);
+    back.commit(8); // and something to read
+    REQUIRE(wait_until([&] { return zero.move(), zero.find_unflushed(-1) < 0; }));
+    failed[2].store(7);
+    for (int i = 0; i < 3000; ++i) (void)staying.move();
+    CHECK(leaving.connections() == 0);
+    CHECK(failed[2].load() == 7);
+    zero.say_bye(), one.say_bye(), staying.say_bye();
 }
 
 TEST_CASE("lanes that come too early, twice, from the wrong side or with a number that there is not do no harm") {

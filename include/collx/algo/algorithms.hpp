@@ -43,9 +43,9 @@ using algorithms = typename algorithms_of<C>::type;
 
 template <>
 struct algorithms_of<collective::all_reduce> {
-    using type =
-        algorithm_list<ring_all_reduce, recursive_doubling_all_reduce, halving_doubling_all_reduce, binomial_all_reduce,
-                       double_tree_all_reduce, one_shot_all_reduce, two_shot_all_reduce, zero_copy_all_reduce>;
+    using type = algorithm_list<ring_all_reduce, linear_all_reduce, recursive_doubling_all_reduce,
+                                halving_doubling_all_reduce, binomial_all_reduce, double_tree_all_reduce,
+                                one_shot_all_reduce, two_shot_all_reduce, zero_copy_all_reduce>;
 };
 template <>
 struct algorithms_of<collective::reduce> {
@@ -64,8 +64,9 @@ struct algorithms_of<collective::all_gather> {
 };
 template <>
 struct algorithms_of<collective::reduce_scatter> {
-    using type = algorithm_list<ring_reduce_scatter, pairwise_reduce_scatter, halving_reduce_scatter,
-                                one_shot_reduce_scatter, direct_reduce_scatter, zero_copy_reduce_scatter>;
+    using type =
+        algorithm_list<ring_reduce_scatter, linear_reduce_scatter, pairwise_reduce_scatter, halving_reduce_scatter,
+                       one_shot_reduce_scatter, direct_reduce_scatter, zero_copy_reduce_scatter>;
 };
 template <>
 struct algorithms_of<collective::gather> {

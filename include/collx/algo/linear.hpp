@@ -46,15 +46,67 @@ struct linear_reduce {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (n == 1) return ex.template step<copy>(in(0), out(0));
         if (r != root || root > 1) ex.template step<send>(to(root), in(0));
-        if (r != root) return;
-        const auto next = [&](int k) { return k == n - 1 ? out(0) : tmp(0); };
-        if (root == 0) ex.template step<recv | reduce_after | copy>(from(1), in(0), next(1));
-        if (root == 1) ex.template step<recv | reduce | copy>(from(0), in(0), next(1));
+        if (r == root) take_in_turn(ex, root, n, 0);
+    }
+
+    // The root takes the operands of a chunk one by one; its own stands in `in` if it is among the first two, else it
+    // has sent it to itself.
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD static constexpr void take_in_turn(Ex& ex, int root, int n, int chunk) {
+        const auto next = [&](int k) { return k == n - 1 ? out(chunk) : tmp(chunk); };
+        if (root == 0) ex.template step<recv | reduce_after | copy>(from(1), in(chunk), next(1));
+        if (root == 1) ex.template step<recv | reduce | copy>(from(0), in(chunk), next(1));
         if (root > 1) {
-            ex.template step<recv | copy>(from(0), tmp(0));
-            ex.template step<recv | reduce_after | copy>(from(1), tmp(0), next(1));
+            ex.template step<recv | copy>(from(0), tmp(chunk));
+            ex.template step<recv | reduce_after | copy>(from(1), tmp(chunk), next(1));
         }
-        for (int k = 2; k < n; ++k) ex.template step<recv | reduce_after | copy>(from(k), tmp(0), next(k));
+        for (int k = 2; k < n; ++k) ex.template step<recv | reduce_after | copy>(from(k), tmp(chunk), next(k));
+    }
+};
+
+// Every rank is the root of its chunk.
+// Shape: n chunks; rank r keeps chunk r.
+// Cost: n - 1 messages of one chunk per rank, and one more to itself if r > 1; scratch n chunks if n > 2, of which one
+// is used; slots >= 1.
+// Order: as a sequential loop would, whatever the rank.
+struct linear_reduce_scatter {
+    static constexpr collective op = collective::reduce_scatter;
+    static constexpr const char* name = "linear";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    COLLX_HD static constexpr int chunks(int n) { return n; }
+    static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), in((r + i) % n));
+        if (r > 1) ex.template step<send>(to(r), in(r));
+        linear_reduce::take_in_turn(ex, r, n, r);
+    }
+};
+
+// The same, and everybody sends its chunk of the result to everybody.
+// Shape: n chunks.
+// Cost: 2 (n - 1) messages of one chunk per rank, and one more to itself if r > 1;
+// scratch n chunks if n > 2, of which one is used; slots >= 1.
+// Order: as a sequential loop would: what deterministic{} asks for where ranks do not share memory.
+struct linear_all_reduce {
+    static constexpr collective op = collective::all_reduce;
+    static constexpr const char* name = "linear";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = false;
+    COLLX_HD static constexpr int chunks(int n) { return n; }
+    static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        linear_reduce_scatter{}(ex, r, n);
+        for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), out(r));
+        for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((r + n - i) % n), out((r + n - i) % n));
     }
 };
 

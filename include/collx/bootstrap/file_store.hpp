@@ -103,16 +103,18 @@ private:
         for (std::size_t done = 0; done < content.size();) {
             const ssize_t n =
                 detail::without_eintr([&] { return ::write(fd.get(), content.data() + done, content.size() - done); });
-            if (n <= 0) {
-                const int reason = errno;
-                ::unlinkat(directory_.get(), aside, 0);
-                errno = reason;
-                fail_at("write", aside);
-            }
+            if (n <= 0) give_up("write", aside);
             done += static_cast<std::size_t>(n);
         }
-        fd.close();
-        if (::renameat(directory_.get(), aside, directory_.get(), file.c_str()) != 0) fail_at("rename", aside);
+        // Network file systems say only here that there was no room. (After EINTR it is closed all the same.)
+        if (::close(fd.release()) != 0 && errno != EINTR) give_up("write", aside);
+        if (::renameat(directory_.get(), aside, directory_.get(), file.c_str()) != 0) give_up("rename", aside);
+    }
+    [[noreturn, gnu::cold]] void give_up(const char* what, const char* aside) const {
+        const int reason = errno;
+        ::unlinkat(directory_.get(), aside, 0);
+        errno = reason;
+        fail_at(what, aside);
     }
 
     bool read(const std::string& file, std::string_view key, std::string& value) const {

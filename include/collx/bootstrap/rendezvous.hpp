@@ -199,6 +199,7 @@ private:
             if (count++ == 0) first = r;
             if (late.size() < 100) late = joined({late, late.empty() ? "" : ", ", r});
         }
+        if (count == 0 && silent < 0) return "t-1 the ranks came to the store, the last of them when the time was over";
         if (count == 0) return joined({"t", silent, " rank ", silent, " came to the store and says no more"});
         return joined({"t", first, " ", count, " of ", size_, " ranks did not come to the store: ", late,
                        late.size() < 100 ? "" : " and more"});

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
 
 #include <collx/bootstrap/detail/host_id.hpp>
 #include <collx/core/config.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/name_view.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -28,7 +28,7 @@ struct unique_id {
     // For ranks of this host.
     static unique_id make_here();
     // Errors: invalid_argument for what is no id.
-    static unique_id from_text(std::string_view text) {
+    static unique_id from_text(name_view text) {
         unique_id id;
         if (text.size() >= most_bytes) fail_no_id();
         std::memcpy(id.bytes, text.data(), text.size());
@@ -38,21 +38,22 @@ struct unique_id {
     const char* text() const { return check(), bytes; }
 
     // Where the store of an id for several hosts is: address and port; an empty address: there is none.
-    std::string_view address() const {
-        const std::string_view all = check_behind();
-        return all.substr(0, all.rfind(':') != std::string_view::npos ? all.rfind(':') : 0);
+    name_view address() const {
+        const name_view all = check_behind();
+        return all.substr(0, all.rfind(':') != all.size() ? all.rfind(':') : 0);
     }
     int port() const {
-        const std::string_view all = check_behind();
+        const name_view all = check_behind();
+        const std::size_t colon = all.rfind(':');
         int n = 0;
-        for (const char c : all.substr(all.rfind(':') + 1))
+        for (const char c : all.substr(colon == all.size() ? 0 : colon + 1))
             n = n < 65536 && c >= '0' && c <= '9' ? n * 10 + c - '0' : n;
         return n;
     }
 
     // What all ranks call their job. Errors: invalid_argument when bytes were lost on the way · unsupported when the id
     // was made on another host.
-    std::string_view job(int rank) const {
+    name_view job(int rank) const {
         check();
         char here[17];
         std::snprintf(here, sizeof here, "%016llx", static_cast<unsigned long long>(detail::host_id()));
@@ -74,10 +75,10 @@ private:
         fail(errc::invalid_argument, -1, -1, "make it with unique_id::make() and ship all of its bytes",
              "this is no unique id");
     }
-    std::string_view check_behind() const {
+    name_view check_behind() const {
         check();
         const char* at = bytes + text_bytes;
-        return *at == '@' ? std::string_view(at + 1) : std::string_view();
+        return *at == '@' ? name_view(at + 1) : name_view("");
     }
     void check() const {
         bool is_good = std::memcmp(bytes, prefix, prefix_bytes) == 0 && bytes[most_bytes - 1] == '\0';

@@ -70,13 +70,14 @@ private:
 
 template <class Mode>
 struct all_gather_v_fn {
-    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts,
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
               class Offsets = std::vector<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::all_gather>(comm, in, out, no_op{}, o, part_counts(counts, offsets));
     }
-    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list,
+              class Offsets = std::vector<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();

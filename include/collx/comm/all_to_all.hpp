@@ -70,28 +70,30 @@ template <class Comm>
 
 template <class Mode>
 struct all_to_all_v_fn {
-    template <Communicates Comm, Buffer In, CountList SendCounts, DeviceBuffer Out, CountList RecvCounts>
+    template <Communicates Comm, Buffer In, CountList SendCounts = count_list, DeviceBuffer Out,
+              CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
                     const device_call_options& o = {}) const {
         const std::vector<std::size_t> packed;
         return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
     }
-    template <Communicates Comm, Buffer In, CountList SendCounts, CountList SendOffsets, DeviceBuffer Out,
-              CountList RecvCounts, CountList RecvOffsets>
+    template <Communicates Comm, Buffer In, CountList SendCounts = count_list, CountList SendOffsets = count_list,
+              DeviceBuffer Out, CountList RecvCounts = count_list, CountList RecvOffsets = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
                     const RecvCounts& recv_counts, const RecvOffsets& recv_offsets,
                     const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::all_to_all>(
             comm, in, out, no_op{}, o, part_counts(send_counts, send_offsets), part_counts(recv_counts, recv_offsets));
     }
-    template <Communicates Comm, Buffer In, CountList SendCounts, HostBuffer Out, CountList RecvCounts>
+    template <Communicates Comm, Buffer In, CountList SendCounts = count_list, HostBuffer Out,
+              CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
                     const call_options& o = {}) const {
         const std::vector<std::size_t> packed;
         return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
     }
-    template <Communicates Comm, Buffer In, CountList SendCounts, CountList SendOffsets, HostBuffer Out,
-              CountList RecvCounts, CountList RecvOffsets>
+    template <Communicates Comm, Buffer In, CountList SendCounts = count_list, CountList SendOffsets = count_list,
+              HostBuffer Out, CountList RecvCounts = count_list, CountList RecvOffsets = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
                     const RecvCounts& recv_counts, const RecvOffsets& recv_offsets, const call_options& o = {}) const {
         require_output<Out>();

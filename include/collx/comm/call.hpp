@@ -132,7 +132,6 @@ inline void require_root(const communicator::core& c, int root) {
 
 template <class R>
 R result_of(const counted_ptr<held_operation<R>>&);
-
 // The tables of a v-variant: an outstanding call has its own, blocking ones reuse the communicator's, so that they
 // allocate nothing.
 template <class Mode>
@@ -333,8 +332,8 @@ private:
                                                                           .oversubscribed = core_.is_oversubscribed(),
                                                                           .windows = core_.net.is_one_host(),
                                                                           .hosts = core_.net.crowded_hosts()});
-            constexpr bool is_ordered =
-                mover_type::reduces && (Policies::rank_order || !is_commutative_v<Op, element_of<In>>);
+            constexpr bool serial = mover_type::reduces && Policies::rank_order,
+                           ordered = serial || (mover_type::reduces && !is_commutative_v<Op, element_of<In>>);
             if constexpr ((C == collective::scan || C == collective::exclusive_scan) &&
                           has_post_v<Op, typename mover_type::acc_type>)
                 if (!core_.net.is_one_host())
@@ -348,7 +347,8 @@ private:
                                                .zero_copy = zero_copy && core_.net.size() > 1,
                                                .oversubscribed = core_.is_oversubscribed(),
                                                .windows = core_.net.is_one_host(),
-                                               .ordered = is_ordered,
+                                               .ordered = ordered,
+                                               .serial = serial,
                                                .hosts = core_.net.crowded_hosts()});
         }
     }

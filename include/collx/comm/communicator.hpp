@@ -31,11 +31,11 @@ public:
     explicit communicator(counted_ptr<job> j) : core_(make_sole<communicator_core>(std::move(j))) {}
     // An exchange of one's own: `store` models Store; include collx/bootstrap/store.hpp.
     template <class Store>
-    communicator(int rank, int size, Store& store, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
+    communicator(int rank, int size, Store& store, duration timeout = duration::from_ns(60'000'000'000),
                  const transports& over = {})
         : communicator(detail::join_by_store(rank, size, store, timeout.count(), over)) {}
     // Ranks that have shipped a unique_id among themselves; each id makes one communicator.
-    communicator(const unique_id& id, int rank, int size, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
+    communicator(const unique_id& id, int rank, int size, duration timeout = duration::from_ns(60'000'000'000),
                  const transports& over = {})
         : communicator(detail::join_by_id(id, rank, size, timeout.count(), over)) {}
 
@@ -47,7 +47,7 @@ public:
 
     // How long a call may stand still, nothing arriving and nothing leaving, before it throws timed_out. A call's own
     // .timeout is for the call as a whole.
-    void set_timeout(std::chrono::nanoseconds t) { live().settings.timeout_ns = t.count(); }
+    void set_timeout(duration t) { live().settings.timeout_ns = t.count(); }
     // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a
     // hang). Collective.
     void set_checked(bool on) { live().settings.checked = on; }

@@ -12,15 +12,19 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
+inline const char* called(const signature& s) {
+    return s.made_by == signature::split ? "split" : s.made_by == signature::group ? "group" : name_of(s.what);
+}
+
 // The first field in which two calls differ, in words; nullptr if none. `a` and `b` receive the two values.
 inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
     const auto numbers = [&](long long p, long long q) {
         std::snprintf(a, sizeof a, "%lld", p);
         std::snprintf(b, sizeof b, "%lld", q);
     };
-    if (x.what != y.what) {
-        std::snprintf(a, sizeof a, "%s", name_of(x.what));
-        std::snprintf(b, sizeof b, "%s", name_of(y.what));
+    if (x.what != y.what || x.made_by != y.made_by) {
+        std::snprintf(a, sizeof a, "%s", called(x));
+        std::snprintf(b, sizeof b, "%s", called(y));
         return "collective";
     }
     if (x.root != y.root) return numbers(x.root, y.root), "root";
@@ -68,7 +72,7 @@ inline const char* difference(const signature& x, const signature& y, char (&a)[
         fail(errc::mismatch, c.net.rank(), culprit,
              "all ranks must make the same calls with the same arguments in the same order",
              "in call %llu (%s here) rank 0 differs from rank %s: %s is %s on rank 0 and %s on rank %d",
-             static_cast<unsigned long long>(c.sequence), name_of(mine.what), ranks, field, a, b, culprit);
+             static_cast<unsigned long long>(c.sequence), called(mine), ranks, field, a, b, culprit);
 }
 
 } // namespace detail

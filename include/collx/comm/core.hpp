@@ -66,7 +66,7 @@ struct communicator_core {
         backoff wait(settings.waiting);
         std::int64_t until = 0;
         for (;;) {
-            const task_state p = op.advance();
+            const task_state p = advance(op);
             if (p == task_state::done) return flush(op.at_port, timeout_ns);
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
@@ -75,6 +75,22 @@ struct communicator_core {
             else if (carried) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
         }
+    }
+
+    // What the program's own code throws in a call (an operator, an iterator) ends the communicator: this rank's part
+    // will never be done, and what it sends next would be taken for the rest of it.
+    template <class Operation>
+    task_state advance(Operation& op) {
+        try {
+            return op.advance();
+        } catch (...) {
+            abandon();
+            throw;
+        }
+    }
+    [[gnu::cold, gnu::noinline]] void abandon() {
+        net.report(failure(errc::aborted, net.rank()));
+        net.announce_failure();
     }
 
     // Waits until the system has what was sent to other hosts on a port: this rank may not call again for a long time.
@@ -109,6 +125,10 @@ struct communicator_core {
         if (until > 0 && timeout_ns <= 0) until = counts_again;
     }
     static constexpr std::int64_t counts_again = -1;
+    // However long that is: nanoseconds::max() means for ever.
+    static constexpr std::int64_t later(std::int64_t now, std::int64_t ns) {
+        return ns < INT64_MAX - now ? now + ns : INT64_MAX;
+    }
 
     // The slow questions of a wait; `until` begins as 0.
     void check(std::int64_t& until, std::int64_t timeout_ns, int waiting_for) {
@@ -117,7 +137,7 @@ struct communicator_core {
             if (const failure f = other->net.failed()) give_up(failure(f.code(), rank_of(*other, f.rank())), -1);
         const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
         if (until == 0) next_watch_ns = 0, suspect = -1;
-        if (until <= 0) until = now + limit;
+        if (until <= 0) until = later(now, limit);
         if (now >= next_watch_ns) look_around(now, limit, waiting_for);
         if (now < until) return;
         const int late = find_late(now, limit, waiting_for);
@@ -190,7 +210,13 @@ struct communicator_core {
             bool is_first = true;
             for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
             operation& op = *pending[i].op;
-            if (is_first) op.state = op.advance();
+            try {
+                if (is_first) op.state = advance(op);
+            } catch (...) { // whoever waits for it, later, hears that this rank gave up
+                op.state = task_state::failed, op.error = failure(errc::aborted, net.rank());
+                pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+                throw;
+            }
             moves += is_first && op.state != task_state::blocked;
             if (op.state == task_state::failed) net.report(op.error);
             if (op.state == task_state::done || op.state == task_state::failed)
@@ -212,7 +238,7 @@ struct communicator_core {
     // Waits for an operation that was started before.
     bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
         backoff wait(settings.waiting);
-        const std::int64_t end = may_fail ? 0 : now_ns() + timeout_ns;
+        const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
         for (looking l;;) {
             progress_pending();
             if (op.state == task_state::done) return flush(op.at_port, timeout_ns), true;

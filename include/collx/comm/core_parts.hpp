@@ -42,6 +42,9 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
 COLLX_ONCE communicator_core::~communicator_core() {
     if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
     device = sole_ptr<detail::device_part>();          // it uses what follows
+    for (auto& p : pending)                            // their handles may live on
+        p.op->state = task_state::failed, p.op->error = failure(errc::aborted, net.rank()), p.op->is_left = true;
+    if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // nobody will move them on
     if (!home->mark.is_child()) leave();
     else if (net.remote() != nullptr) net.remote()->forget();
 }
@@ -141,6 +144,10 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
                  "give both sides the same counts, types and order of calls; set_checked(true) says more",
                  "rank %d sent a message of another size than this call expects (call %llu)",
                  who < 0 ? waiting_for : who, call);
+        case errc::resource:
+            fail(errc::resource, me, who,
+                 "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output",
+                 "rank %d has no descriptor or no memory left (call %llu)", who, call);
         case errc::unsupported:
             fail(errc::unsupported, me, who,
                  "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",

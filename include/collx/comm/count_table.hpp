@@ -14,12 +14,14 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Anything that lists one count per rank: vector, array, span, braces.
+// Anything that lists one count per rank: vector, std::array, span, braces.
 template <class X>
 concept CountList = requires(const X& x) {
     { x.size() } -> std::convertible_to<std::size_t>;
     { *x.data() } -> std::convertible_to<std::size_t>;
 };
+
+using count_list = std::vector<std::size_t>; // what braces mean
 
 // Counts and where each part begins. Parts lie one after the other unless offsets are given.
 class count_table {

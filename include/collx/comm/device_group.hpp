@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // device_group: several calls on device memory at once, like group for the host's. All messages of a group are under
-// way together, so rings and exchanges of groups do not lock; its collectives follow, one after the other.
+// way together, so rings and exchanges of groups do not lock; its collectives follow, in order, those of one kind in
+// one kernel.
 //
 //   collx::device_group g(world);
 //   g.send(mine, next), g.recv(theirs, last);
@@ -14,15 +15,17 @@
 #include <utility>
 #include <vector>
 
-#include <collx/comm/gpu/calls.hpp>
+#include <collx/comm/gpu/group_calls.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 // Of a communicator, or of one with policies bound. Buffers must stay in place until the stream is done.
 // Every rank adds the same collectives in the same order; the messages between two ranks are added by both, to one
 // group each, in the same order.
-// Cost: one kernel for all first messages of a group to each peer, one for all second ones, and so on; one call for
-// each collective. Errors: as of the calls by themselves.
+// Cost: one kernel for all first messages of a group to each peer, one for all second ones, and so on. Collectives that
+// follow one another and differ only in buffers, counts and roots are one kernel, up to 16; a call that uses memory
+// which one before it writes begins another one.
+// Errors: as of the calls by themselves, with the call's number in the group. Calls before it are made.
 template <class Comm>
 class device_group {
 public:
@@ -32,19 +35,27 @@ public:
 
     template <DeviceBuffer X, class Op = plus>
     void all_reduce(X&& x, Op op = {}) {
-        add(x, [op](Comm& c, auto v, const device_call_options& o) { collx::all_reduce(c, v, op, o); });
+        add<collective::all_reduce>(x, x, op, true);
     }
     template <DeviceBuffer X, class Op = plus>
     void reduce(X&& x, int root, Op op = {}) {
-        add(x, [op, root](Comm& c, auto v, device_call_options o) { o.root = root, collx::reduce(c, v, op, o); });
+        add<collective::reduce>(x, x, op, true, root);
     }
     template <DeviceBuffer X>
     void broadcast(X&& x, int root) {
-        add(x, [root](Comm& c, auto v, device_call_options o) { o.root = root, collx::broadcast(c, v, o); });
+        add<collective::broadcast>(x, x, no_op{}, true, root);
     }
     template <DeviceBuffer In, DeviceBuffer Out>
     void all_gather(In&& in, Out&& out) {
-        add(out, [a = buffer(in)](Comm& c, auto v, const device_call_options& o) { collx::all_gather(c, a, v, o); });
+        add<collective::all_gather>(in, out, no_op{}, false);
+    }
+    template <DeviceBuffer In, DeviceBuffer Out, class Op = plus>
+    void reduce_scatter(In&& in, Out&& out, Op op = {}) {
+        add<collective::reduce_scatter>(in, out, op, false);
+    }
+    template <DeviceBuffer In, DeviceBuffer Out>
+    void all_to_all(In&& in, Out&& out) {
+        add<collective::all_to_all>(in, out, no_op{}, false);
     }
     template <DeviceBuffer X>
     void send(X&& x, int peer) {
@@ -62,8 +73,17 @@ public:
         const auto calls = std::exchange(calls_, {});
         const auto messages = std::exchange(messages_, {});
         Comm& c = comm();
-        detail::with_device_calls<detail::blocking>(c, [&](auto on_device) { on_device.messages(c, messages, o); });
-        for (const auto& call : calls) call(c, o);
+        detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
+            detail::device_group_calls<Runtime>::messages(c, messages, o);
+        });
+        detail::kernel_batch batch;
+        unsigned number = 0;
+        try {
+            for (const auto& call : calls) batch.begin_call(++number), call(c, o, batch);
+        } catch (const error& e) {
+            batch.end(e);
+        }
+        batch.flush();
     }
 
 private:
@@ -72,10 +92,16 @@ private:
         if constexpr (is_bound) return comm_;
         else return *comm_;
     }
-    template <class X, class F>
-    void add(X& x, F f) {
-        require_output<X>();
-        calls_.push_back([v = buffer(x), f](Comm& c, const device_call_options& o) { f(c, v, o); });
+    template <collective C, class In, class Out, class Op>
+    void add(In& in, Out& out, const Op& op, bool is_in_place, int root = 0) {
+        require_output<Out>();
+        calls_.push_back([a = buffer(in), b = buffer(out), op, is_in_place, root](Comm& c, device_call_options o,
+                                                                                  detail::kernel_batch& batch) {
+            if constexpr (C == collective::reduce || C == collective::broadcast) o.root = root;
+            detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
+                detail::device_group_calls<Runtime>::template collective_of<C>(c, a, b, op, o, is_in_place, batch);
+            });
+        });
     }
     template <class View>
     static detail::device_message message(const View& v, int peer, bool outgoing) {
@@ -85,7 +111,7 @@ private:
     }
 
     std::conditional_t<is_bound, Comm, communicator*> comm_;
-    std::vector<std::function<void(Comm&, const device_call_options&)>> calls_;
+    std::vector<std::function<void(Comm&, const device_call_options&, detail::kernel_batch&)>> calls_;
     std::vector<detail::device_message> messages_;
 };
 device_group(communicator&)->device_group<communicator>;

@@ -56,7 +56,7 @@ public:
     ends net;
 
     template <class Condition>
-    void wait_until(Condition&& holds, std::int64_t, int peer, door_meeting* = nullptr) {
+    void wait_until(Condition&& holds, std::int64_t, const int& peer, door_meeting* = nullptr) {
         for (backoff wait(wait_policy{.spins = 4}); !holds();) {
             if (net.links.move()) {
                 wait.reset();
@@ -94,6 +94,9 @@ public:
         if (first.code() == errc::security)
             fail(errc::security, me, who, security_remedy,
                  "rank %d did not prove to have this job's key while addresses were exchanged", who);
+        if (first.code() == errc::resource)
+            fail(errc::resource, me, who, "raise its limit of open files (ulimit -n)",
+                 "rank %d has no descriptor left for a connection while addresses were exchanged", who);
         fail(first.code(), me, who, "see the output of that rank", "rank %d failed while addresses were exchanged",
              who);
     }

@@ -260,7 +260,8 @@ private:
                  const call_options& o) {
         auto& c = comm_->internals();
         if (c.settings.checked == 0) return;
-        signature s{.count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .zero_copy = 2};
+        signature s{
+            .count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .made_by = signature::group};
         for (std::size_t i = first; i < last; ++i) calls[i]->sign(s);
         detail::compare_signatures(c, s, o.timeout.count());
     }
@@ -278,7 +279,12 @@ private:
         std::vector<std::byte> all(n * bytes);
         detail::group_mover operands(calls, first, last);
         const contiguous_view<std::byte> mine(all.data() + me * bytes, bytes);
-        operands.load(mine.data(), sched::place::in, 0, bytes);
+        try {
+            operands.load(mine.data(), sched::place::in, 0, bytes);
+        } catch (...) {
+            comm_->internals().abandon();
+            throw;
+        }
         detail::all_gather_fn<Mode>{}(*comm_, mine, all, o);
         std::vector<const std::byte*> ranks;
         for (std::size_t r = 0; r < n; ++r) ranks.push_back(all.data() + r * bytes);

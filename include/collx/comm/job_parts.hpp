@@ -51,7 +51,7 @@ COLLX_ONCE std::uint64_t job::agree_on_world(const deadline& until) {
     for (backoff b(settings.waiting); line.number.load(memory_order::acquire) != number + 1;) {
         if (!b.pause()) continue;
         // Twice: its number may have come after our last look.
-        if (watch.find_dead([=](int r) { return r == leader; }) == leader && ++looks_at_the_dead == 2)
+        if (is_gone(leader) && ++looks_at_the_dead == 2)
             fail(errc::peer_failed, rank, leader, "see its output", "rank %d ended before it made communicator %llu",
                  leader, static_cast<unsigned long long>(number));
         if (until.passed())

@@ -13,7 +13,7 @@ COLLX_BEGIN_NAMESPACE
 struct call_options {
     // How long the call may take as a whole, from its first wait on, whatever moves meanwhile. 0: as long as something
     // moves, see communicator::set_timeout().
-    std::chrono::nanoseconds timeout{0};
+    duration timeout{};
     // For rooted collectives.
     int root = 0;
 };
@@ -23,7 +23,7 @@ struct call_options {
 struct device_call_options {
     void* stream = nullptr; // a cudaStream_t; null: the default stream of the current device
     // Of one wait inside a kernel. 0: the communicator's.
-    std::chrono::nanoseconds timeout{0};
+    duration timeout{};
     int root = 0;
 };
 

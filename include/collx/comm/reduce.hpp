@@ -43,6 +43,7 @@ struct reduce_fn {
             if (c.net.rank() == o.root) {
                 require_apart(c, a, b);
                 require_size(c, "output", b.size(), a.size());
+                require_memory(c, b, "output");
             }
             return run(comm, a, b, op, o);
         });

@@ -68,13 +68,13 @@ private:
 
 template <class Mode>
 struct reduce_scatter_v_fn {
-    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts, class Op = plus>
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::reduce_scatter>(comm, in, out, op, o,
                                                                 part_counts(counts, std::vector<std::size_t>()));
     }
-    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts, class Op = plus>
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const call_options& o = {}) const {
         require_output<Out>();

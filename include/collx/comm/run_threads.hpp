@@ -79,6 +79,8 @@ void run_thread_jobs(std::vector<counted_ptr<job>> jobs, F&& f) {
             std::rethrow_exception(r.error);
         } catch (const peer_failed&) {
             if (!first) first = r.error; // a consequence: keep looking for the cause
+        } catch (const aborted&) {       // likewise, of what an operator threw, or a handle that was dropped
+            if (!first) first = r.error;
         } catch (...) {
             first = r.error;
             break;

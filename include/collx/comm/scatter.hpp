@@ -46,13 +46,14 @@ struct scatter_fn {
 template <class Mode>
 struct scatter_v_fn {
     // The root's table decides; the other ranks may pass an empty one.
-    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts,
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
               class Offsets = std::vector<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::scatter>(comm, in, out, no_op{}, o, part_counts(counts, offsets));
     }
-    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts, class Offsets = std::vector<std::size_t>>
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list,
+              class Offsets = std::vector<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();

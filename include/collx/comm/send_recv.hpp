@@ -16,6 +16,14 @@ inline void require_peer(const communicator_core& c, int peer) {
         fail(errc::invalid_argument, c.net.rank(), peer, "peers are ranks of this communicator", "peer %d of %d ranks",
              peer, c.net.size());
 }
+template <class View>
+void require_message(const communicator_core& c, const View& v, int peer, bool outgoing) {
+    require_peer(c, peer);
+    require_memory(c, v, outgoing ? "send" : "receive");
+    if (sizeof(element_of<View>) > c.net.slot_bytes())
+        fail(errc::unsupported, c.net.rank(), -1, "use smaller elements",
+             "one element of %zu bytes does not fit a slot", sizeof(element_of<View>));
+}
 // Messages of one direction to one peer keep their order.
 inline int message_queue(int peer, bool outgoing) { return port::count + 2 * peer + (outgoing ? 1 : 0); }
 
@@ -66,8 +74,7 @@ struct message_fn {
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
             c.require_alive();
-            require_peer(c, peer);
-            require_memory(c, v, Outgoing ? "send" : "receive");
+            require_message(c, v, peer, Outgoing);
             const int queue = message_queue(peer, Outgoing);
             using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
             if constexpr (std::is_same_v<Mode, nonblocking>) {
@@ -105,18 +112,23 @@ struct sendrecv_fn {
                     const call_options& o = {}) const {
         auto& c = base_of(comm).internals();
         const auto sent = buffer(outgoing);
-        require_apart(c, sent, buffer(incoming), SIZE_MAX);
+        const auto received = buffer(incoming);
+        require_output<In>();
+        c.require_alive();
+        require_message(c, sent, to_rank, true); // of both before anything leaves
+        require_message(c, received, from_rank, false);
+        require_apart(c, sent, received, SIZE_MAX);
         message_fn<blocking, true> send;
         message_fn<blocking, false> receive;
         // A short message that finds room is on its way at once.
-        if (is_short_message(c, sent) && to_rank >= 0 && to_rank < c.net.size() &&
-            !c.is_queued(message_queue(to_rank, true)) && c.net.tx(port::messages, to_rank).has_room()) {
+        if (is_short_message(c, sent) && !c.is_queued(message_queue(to_rank, true)) &&
+            c.net.tx(port::messages, to_rank).has_room()) {
             send(comm, sent, to_rank, o);
-            return receive(comm, incoming, from_rank, o);
+            return receive(comm, received, from_rank, o);
         }
         message_fn<nonblocking, true, false> start; // everybody receives, so nobody need wait for that
         auto sending = start(comm, sent, to_rank, o);
-        receive(comm, incoming, from_rank, o);
+        receive(comm, received, from_rank, o);
         sending.wait();
     }
 };

@@ -30,7 +30,12 @@ public:
     T* allocate(std::size_t n) {
         const std::size_t bytes = n <= SIZE_MAX / sizeof(T) ? n * sizeof(T) : SIZE_MAX;
         const std::uint64_t at = memory_->take(bytes);
-        memory_->reserve(at, bytes);
+        try {
+            memory_->reserve(at, bytes);
+        } catch (const error&) { // what there was of it is somebody else's now
+            memory_->give_back(at, bytes);
+            throw;
+        }
         return reinterpret_cast<T*>(memory_->at(at));
     }
     void deallocate(T* p, std::size_t n) noexcept { memory_->give_back(memory_->offset_of(p), n * sizeof(T)); }

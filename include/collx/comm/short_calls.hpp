@@ -43,7 +43,12 @@ private:
 
 [[gnu::noinline]] inline void run_short(communicator_core& c, bound_schedule& plan, const short_call& call,
                                         std::int64_t timeout_ns) {
-    collx::run_short(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns));
+    try {
+        collx::run_short(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns));
+    } catch (...) { // see communicator_core::advance()
+        c.abandon();
+        throw;
+    }
 }
 
 // Messages of one piece that are never lent. `tag`: see pieces::transfer_tag.

@@ -32,7 +32,8 @@ public:
     far_survivors(communicator_core& c, std::uint32_t round)
         : core_(&c), hub_(static_cast<remote_door&>(*c.home->door).hub()), n_(c.net.size()), me_(c.net.rank()),
           peers_(static_cast<std::size_t>(n_)), shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)},
-          limit_ns_(c.settings.timeout_ns), begun_ns_(now_ns()) {
+          limit_ns_(c.settings.timeout_ns < INT64_MAX / 2 ? c.settings.timeout_ns : INT64_MAX / 2),
+          begun_ns_(now_ns()) {
         const std::uint64_t origin[] = {c.id, round};
         id_ = hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 13) | 1;
     }
@@ -150,6 +151,11 @@ private:
              "rank %d lives, but did not come to shrink the communicator", late);
     }
 
+    [[noreturn, gnu::cold]] void fail_full() const {
+        fail(errc::resource, me_, -1, "raise the limit of open files (ulimit -n), and call shrink() again",
+             "no descriptor is left for a connection to another rank");
+    }
+
     // ------------------------------------------------------------------ following
     // True when rank k has said what holds; false when it is gone.
     bool follow(int k) {
@@ -196,6 +202,7 @@ private:
         p.connected_ns = now_ns();
         if (p.connection && door_probe::is_closed_by(p.connection->error())) return false;
         descriptor s = hub_->connect_to(job_rank(k));
+        if (!s.is_open() && (errno == EMFILE || errno == ENFILE)) fail_full(); // that says nothing of the other rank
         if (!s.is_open()) return !door_probe::is_closed_by(errno);
         stream_hello h = hub_->hello(id_, me_, k, shape_);
         h.from_side = stream_hello::side::higher; // nobody waits for a welcome here
@@ -259,13 +266,14 @@ private:
     // The connection that came last counts: an earlier one was cut or given up.
     bool take_guests() {
         bool came = false;
-        hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
+        const bool has_room = hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
             if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
                 h.depth != static_cast<std::uint32_t>(shape_.depth))
                 return;
             open(h.from, std::move(s), nullptr, session);
             came = true;
         });
+        if (!has_room && !is_decided_) fail_full();
         return came;
     }
     bool attend(int r, const members& proposal) {
@@ -345,7 +353,8 @@ private:
         for (int r = 0; r < n_; ++r) part(r);
     }
     void help() override {
-        if (!turn_.try_take()) return;
+        const turn_tried here(turn_);
+        if (!here) return;
         (void)take_guests();
         for (int r = 0; r < n_; ++r) {
             if (!at(r).connection) continue;
@@ -358,7 +367,6 @@ private:
                 }
             if (!is_connected(r)) at(r).connection = nullptr;
         }
-        turn_.give();
     }
 
     communicator_core* core_; // until it is decided

@@ -12,6 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 
 struct signature {
+    enum form : std::uint8_t { call, group, split };
     std::uint64_t count = 0;       // elements per rank, as the collective counts them
     std::uint64_t counts_hash = 0; // of the table of a v-variant that all ranks must share
     std::uint32_t sequence = 0;
@@ -21,6 +22,7 @@ struct signature {
     std::uint32_t policy_hash = 0;
     collective what = collective::barrier;
     std::uint8_t zero_copy = 0;
+    form made_by = call;
 };
 static_assert(sizeof(signature) <= signal_line::inline_bytes);
 

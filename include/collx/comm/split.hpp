@@ -3,6 +3,7 @@
 #pragma once
 
 #include <collx/comm/communicator.hpp>
+#include <collx/comm/signature.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -21,6 +22,7 @@ inline communicator communicator::split(int color, int key) {
     auto& c = live();
     c.begin_collective();
     const int n = size(), me = rank();
+    if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
     std::vector<detail::split_request> all(static_cast<std::size_t>(n));
     const detail::split_request mine{color, key};
     c.exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {

@@ -18,6 +18,7 @@ COLLX_BEGIN_NAMESPACE
 
 // R is the buffer that was moved into the call and comes back from wait(), or void where the program kept it.
 // Destroying the handle of an unfinished call aborts the communicator, because the buffers may be gone: wait() first.
+// So does destroying the communicator before its calls are done; their handles then throw aborted.
 template <class R>
 class [[nodiscard]] work {
 public:
@@ -40,7 +41,7 @@ public:
     // True once the call is done. Never waits. Throws what ended the call: a peer that died and time that has run out
     // are noticed here as in wait().
     bool test() {
-        if (op_ == nullptr || op_->state == task_state::done) return true;
+        if (is_done()) return true;
         core_->progress_pending();
         if (op_->state == task_state::failed) core_->give_up(op_->error, op_->waiting_for);
         if (op_->state != task_state::done) core_->look(look_, timeout_ns_, op_->waiting_for);
@@ -49,18 +50,24 @@ public:
     // Waits until the call is done and returns the buffer, if the call owns it. Throws what ended the call, or
     // timed_out.
     R wait() {
-        if (op_ != nullptr && op_->state != task_state::done) core_->wait_for(*op_, timeout_ns_, true);
+        if (!is_done()) core_->wait_for(*op_, timeout_ns_, true);
         op_ = nullptr;
         if constexpr (!std::is_void_v<R>) return std::move(held_->held);
     }
     // Waits at most this long. True once the call is done.
-    bool wait_for(std::chrono::nanoseconds limit) {
-        return op_ == nullptr || op_->state == task_state::done || core_->wait_for(*op_, limit.count(), false);
-    }
+    bool wait_for(duration limit) { return is_done() || core_->wait_for(*op_, limit.count(), false); }
 
 private:
+    // Throws if there is no communicator any more that could move the call on.
+    bool is_done() const {
+        if (op_ == nullptr || op_->state == task_state::done) return true;
+        if (op_->is_left)
+            fail(errc::aborted, op_->error.rank(), op_->error.rank(), "wait for calls before that",
+                 "the communicator was destroyed here while this call was under way");
+        return false;
+    }
     void leave() noexcept {
-        if (core_ == nullptr || op_ == nullptr || op_->state == task_state::done) return;
+        if (core_ == nullptr || op_ == nullptr || op_->state == task_state::done || op_->is_left) return;
         core_->drop(op_.get());
         core_->net.report(failure(errc::aborted, core_->net.rank()));
     }

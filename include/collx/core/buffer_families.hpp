@@ -6,7 +6,11 @@
 #pragma once
 
 #include <cstddef>
-#include <string_view> // also brings std::iterator_traits and std::contiguous_iterator, a third of <iterator>'s cost
+#if __has_include(<bits/stl_iterator_base_types.h>)
+#include <bits/stl_iterator_base_types.h> // std::iterator_traits and std::contiguous_iterator, a tenth of <iterator>
+#else
+#include <iterator>
+#endif
 #include <type_traits>
 #include <utility>
 
@@ -22,7 +26,10 @@ namespace detail {
 // ------------------------------------------------------------------------------------------------- ranges
 // <ranges> costs 0.4 s, so begin and size are found here: array, member, or a function beside the type.
 namespace adl {
-using std::begin;
+template <class X, std::size_t N>
+constexpr X* begin(X (&x)[N]) {
+    return x;
+}
 template <class X>
 concept has_free_begin = requires(X& x) {
     begin(x);

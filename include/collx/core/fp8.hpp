@@ -57,90 +57,81 @@ COLLX_HD constexpr float float_from_fp8_bits(std::uint8_t bits, int mantissa, in
 #define COLLX_FP8_HARDWARE 1
 namespace detail::hardware {
 
-// Two at once: the first argument's bits are the lower ones.
-__device__ inline std::uint16_t two_e4m3(float low, float high) {
-    std::uint16_t bits;
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
-    return bits;
-}
-__device__ inline std::uint16_t two_e5m2(float low, float high) {
-    std::uint16_t bits;
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
-    return bits;
-}
 // Exact: every 8-bit number is one of 16 bits.
 __device__ inline float from_f16_bits(std::uint16_t bits) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
     return x;
 }
-__device__ inline std::uint32_t two_f16_from_e4m3(std::uint16_t bits) {
-    std::uint32_t both;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(bits));
-    return both;
-}
-__device__ inline std::uint32_t two_f16_from_e5m2(std::uint16_t bits) {
-    std::uint32_t both;
-    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(both) : "h"(bits));
-    return both;
-}
 
 } // namespace detail::hardware
 #endif
 
+// How the numbers of a format are encoded and decoded; where a device has instructions for that, two at a time, the
+// first number's bits the lower ones, and decoded to 16 bits each.
 struct e4m3_format {
-    COLLX_HD static constexpr std::uint8_t bits_from_float(float x) noexcept {
-#if defined(COLLX_FP8_HARDWARE)
-        if (!__builtin_is_constant_evaluated()) return static_cast<std::uint8_t>(detail::hardware::two_e4m3(x, 0.0f));
-#endif
+    COLLX_HD static constexpr std::uint8_t encode(float x) noexcept {
         return detail::fp8_bits_from_float(x, 3, 7, 0x7eu);
     }
-    COLLX_HD static constexpr float float_from_bits(std::uint8_t b) noexcept {
-#if defined(COLLX_FP8_HARDWARE)
-        if (!__builtin_is_constant_evaluated())
-            return detail::hardware::from_f16_bits(static_cast<std::uint16_t>(detail::hardware::two_f16_from_e4m3(b)));
-#endif
+    COLLX_HD static constexpr float decode(std::uint8_t b) noexcept {
         return (b & 0x7fu) == 0x7fu ? __builtin_nanf("") : detail::float_from_fp8_bits(b, 3, 7);
     }
-    COLLX_HD static void two_from_floats(std::uint8_t (&bits)[2], float low, float high) noexcept {
 #if defined(COLLX_FP8_HARDWARE)
-        const std::uint16_t both = detail::hardware::two_e4m3(low, high);
-        bits[0] = static_cast<std::uint8_t>(both), bits[1] = static_cast<std::uint8_t>(both >> 8);
-#else
-        bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
-#endif
+    __device__ static std::uint16_t encode_two(float low, float high) {
+        std::uint16_t bits;
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+        return bits;
     }
-    COLLX_HD static void floats_from_two(float (&x)[2], std::uint8_t low, std::uint8_t high) noexcept {
-#if defined(COLLX_FP8_HARDWARE)
-        const std::uint32_t both =
-            detail::hardware::two_f16_from_e4m3(static_cast<std::uint16_t>(low | static_cast<unsigned>(high) << 8));
-        x[0] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both));
-        x[1] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both >> 16));
-#else
-        x[0] = float_from_bits(low), x[1] = float_from_bits(high);
-#endif
+    __device__ static std::uint32_t decode_two(std::uint16_t bits) {
+        std::uint32_t both;
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(bits));
+        return both;
     }
+#endif
 };
 
 struct e5m2_format {
-    COLLX_HD static constexpr std::uint8_t bits_from_float(float x) noexcept {
-#if defined(COLLX_FP8_HARDWARE)
-        if (!__builtin_is_constant_evaluated()) return static_cast<std::uint8_t>(detail::hardware::two_e5m2(x, 0.0f));
-#endif
+    COLLX_HD static constexpr std::uint8_t encode(float x) noexcept {
         return detail::fp8_bits_from_float(x, 2, 15, 0x7bu);
     }
-    COLLX_HD static constexpr float float_from_bits(std::uint8_t b) noexcept {
-#if defined(COLLX_FP8_HARDWARE)
-        if (!__builtin_is_constant_evaluated())
-            return detail::hardware::from_f16_bits(static_cast<std::uint16_t>(detail::hardware::two_f16_from_e5m2(b)));
-#endif
+    COLLX_HD static constexpr float decode(std::uint8_t b) noexcept {
         if ((b & 0x7fu) > 0x7cu) return __builtin_nanf("");
         if ((b & 0x7fu) == 0x7cu) return (b & 0x80u) != 0u ? -__builtin_inff() : __builtin_inff();
         return detail::float_from_fp8_bits(b, 2, 15);
     }
+#if defined(COLLX_FP8_HARDWARE)
+    __device__ static std::uint16_t encode_two(float low, float high) {
+        std::uint16_t bits;
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+        return bits;
+    }
+    __device__ static std::uint32_t decode_two(std::uint16_t bits) {
+        std::uint32_t both;
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(both) : "h"(bits));
+        return both;
+    }
+#endif
+};
+
+// Conversions of one number and of two, by whatever the processor has.
+template <class Numbers>
+struct fp8_format {
+    COLLX_HD static constexpr std::uint8_t bits_from_float(float x) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        if (!__builtin_is_constant_evaluated()) return static_cast<std::uint8_t>(Numbers::encode_two(x, 0.0f));
+#endif
+        return Numbers::encode(x);
+    }
+    COLLX_HD static constexpr float float_from_bits(std::uint8_t b) noexcept {
+#if defined(COLLX_FP8_HARDWARE)
+        if (!__builtin_is_constant_evaluated())
+            return detail::hardware::from_f16_bits(static_cast<std::uint16_t>(Numbers::decode_two(b)));
+#endif
+        return Numbers::decode(b);
+    }
     COLLX_HD static void two_from_floats(std::uint8_t (&bits)[2], float low, float high) noexcept {
 #if defined(COLLX_FP8_HARDWARE)
-        const std::uint16_t both = detail::hardware::two_e5m2(low, high);
+        const std::uint16_t both = Numbers::encode_two(low, high);
         bits[0] = static_cast<std::uint8_t>(both), bits[1] = static_cast<std::uint8_t>(both >> 8);
 #else
         bits[0] = bits_from_float(low), bits[1] = bits_from_float(high);
@@ -149,7 +140,7 @@ struct e5m2_format {
     COLLX_HD static void floats_from_two(float (&x)[2], std::uint8_t low, std::uint8_t high) noexcept {
 #if defined(COLLX_FP8_HARDWARE)
         const std::uint32_t both =
-            detail::hardware::two_f16_from_e5m2(static_cast<std::uint16_t>(low | static_cast<unsigned>(high) << 8));
+            Numbers::decode_two(static_cast<std::uint16_t>(low | static_cast<unsigned>(high) << 8));
         x[0] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both));
         x[1] = detail::hardware::from_f16_bits(static_cast<std::uint16_t>(both >> 16));
 #else
@@ -162,25 +153,25 @@ struct e5m2_format {
 // What e4m3 and e5m2 share; as basic_half does, a float converts implicitly, any other arithmetic type by name only.
 template <class Format>
 struct basic_fp8 {
-    using format = Format;
+    using format = fp8_format<Format>;
     std::uint8_t bits;
 
     basic_fp8() = default;
 
     template <class Float>
     requires std::is_same_v<Float, float> COLLX_HD constexpr basic_fp8(Float value) noexcept
-        : bits(Format::bits_from_float(value)) {}
+        : bits(format::bits_from_float(value)) {}
     template <class Number>
     requires(std::is_arithmetic_v<Number> && !std::is_same_v<Number, float>)
         COLLX_HD constexpr explicit basic_fp8(Number value) noexcept
-        : bits(Format::bits_from_float(static_cast<float>(value))) {}
+        : bits(format::bits_from_float(static_cast<float>(value))) {}
 
     COLLX_HD static constexpr basic_fp8 from_bits(std::uint8_t pattern) noexcept {
         basic_fp8 x{};
         x.bits = pattern;
         return x;
     }
-    COLLX_HD constexpr operator float() const noexcept { return Format::float_from_bits(bits); }
+    COLLX_HD constexpr operator float() const noexcept { return format::float_from_bits(bits); }
 };
 
 using e4m3 = basic_fp8<e4m3_format>;

@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -49,16 +48,16 @@ namespace detail {
 
 // std::plus and its like are known by name: <functional>, where they live, costs 0.3 s, and a structure that is enough
 // to tell plus from minus they do not have. Both `std::plus<void>` and `std::__1::plus<int>` are read.
-constexpr bool names_std_op(std::string_view name, std::string_view op) noexcept {
-    if (name.substr(0, 5) != "std::" || name.back() != '>') return false;
-    name.remove_prefix(5);
-    if (name.substr(0, 2) == "__") name.remove_prefix(name.find("::") + 2);
-    return name.size() > op.size() + 1 && name.substr(0, op.size()) == op && name[op.size()] == '<';
+constexpr bool names_std_op(name_view name, name_view op) noexcept {
+    if (!name.starts_with("std::") || name[name.size() - 1] != '>') return false;
+    name = name.substr(5);
+    if (name.starts_with("__") && name.find("::") != name.size()) name = name.substr(name.find("::") + 2);
+    return name.size() > op.size() + 1 && name.starts_with(op) && name[op.size()] == '<';
 }
 
 template <class Op>
 constexpr auto op_source_type() {
-    constexpr std::string_view name = type_name<Op>();
+    constexpr name_view name = type_name<Op>();
     if constexpr (!requires { typename op_traits<Op>::unspecialised; }) return std::type_identity<op_traits<Op>>{};
     else if constexpr (names_std_op(name, "plus")) return std::type_identity<plus>{};
     else if constexpr (names_std_op(name, "multiplies")) return std::type_identity<multiplies>{};
@@ -187,11 +186,10 @@ constexpr void require_commutative() {
 
 // What messages call an operator, and a number that two ranks can compare to see whether they mean the same one.
 template <class Op>
-constexpr std::string_view op_name() noexcept {
-    std::string_view name = type_name<std::remove_cvref_t<Op>>();
-    for (std::string_view prefix : {"collx::", "v0::"})
-        if (name.substr(0, prefix.size()) == prefix) name.remove_prefix(prefix.size());
-    return name;
+constexpr name_view op_name() noexcept {
+    name_view name = type_name<std::remove_cvref_t<Op>>();
+    if (name.starts_with("collx::")) name = name.substr(7);
+    return name.starts_with("v0::") ? name.substr(4) : name;
 }
 template <class Op>
 constexpr std::uint64_t op_hash() noexcept {

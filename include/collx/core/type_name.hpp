@@ -8,10 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
 #include <collx/core/config.hpp>
+#include <collx/core/name_view.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -19,7 +19,7 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class T>
-constexpr std::string_view pretty_function() noexcept {
+constexpr name_view pretty_function() noexcept {
 #if defined(_MSC_VER) && !defined(__clang__)
     return __FUNCSIG__;
 #else
@@ -34,32 +34,32 @@ struct name_frame {
 };
 
 constexpr name_frame measure_name_frame() noexcept {
-    constexpr std::string_view text = pretty_function<double>();
+    constexpr name_view text = pretty_function<double>();
     constexpr std::size_t at = text.find("double");
-    static_assert(at != std::string_view::npos, "collx::type_name: this compiler's function names hold no type.");
+    static_assert(at != text.size(), "collx::type_name: this compiler's function names hold no type.");
     return {at, text.size() - at - 6};
 }
 
 template <class T>
-constexpr std::string_view spelled_name() noexcept {
+constexpr name_view spelled_name() noexcept {
     constexpr name_frame frame = measure_name_frame();
-    constexpr std::string_view text = pretty_function<T>();
+    constexpr name_view text = pretty_function<T>();
     return text.substr(frame.before, text.size() - frame.before - frame.after);
 }
 
 template <class T>
-constexpr std::string_view arithmetic_name() noexcept {
-    constexpr std::string_view names[3][5] = {
+constexpr name_view arithmetic_name() noexcept {
+    constexpr name_view names[3][5] = {
         {"i8", "i16", "i32", "i64", "i128"}, {"u8", "u16", "u32", "u64", "u128"}, {"f8", "f16", "f32", "f64", "f128"}};
     constexpr int row = std::is_floating_point_v<T> ? 2 : (std::is_unsigned_v<T> ? 1 : 0);
     constexpr int column = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : sizeof(T) == 8 ? 3 : 4;
-    return std::is_same_v<T, bool> ? std::string_view("bool") : names[row][column];
+    return std::is_same_v<T, bool> ? name_view("bool") : names[row][column];
 }
 
 } // namespace detail
 
 // 64-bit FNV-1a. Source: G. Fowler, L. C. Noll, K.-P. Vo, D. Eastlake, RFC 9923.
-constexpr std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325u) noexcept {
+constexpr std::uint64_t fnv1a(name_view text, std::uint64_t hash = 0xcbf29ce484222325u) noexcept {
     for (char c : text) {
         hash ^= static_cast<unsigned char>(c);
         hash *= 0x100000001b3u;
@@ -69,7 +69,7 @@ constexpr std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 0xcbf2
 
 // The compiler's spelling of T, for messages. Two lambdas of one function may share it.
 template <class T>
-constexpr std::string_view type_name() noexcept {
+constexpr name_view type_name() noexcept {
     return detail::spelled_name<T>();
 }
 

@@ -72,6 +72,7 @@ struct bound_schedule {
     static constexpr char stays = 1; // what the step has put into `out` is not written again
     static constexpr char alone = 2; // it is the only one to touch what it stores, and to receive from its peer
     std::vector<std::vector<char>> far;
+    bool uses_results = false;      // between hosts: what steps put into `out` is sent on or read again
     bound_window* window = nullptr; // null where channels alone are used
     std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;

@@ -47,7 +47,7 @@ protected:
     channel_steps(Links& links, bound_schedule& plan, const Mover& mover, const pieces& cuts)
         : links_(links), plan_(plan), mover_(mover), cuts_(cuts) {
         if constexpr (Mover::plain)
-            if (!links.is_one_host()) mover_.stay_in_caches();
+            if (plan.uses_results || (!Mover::reduces && !links.is_one_host())) mover_.stay_in_caches();
     }
 
     // -------------------------------------------------------------- channels

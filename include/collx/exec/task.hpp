@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The host reading of a schedule: one cursor per strand over the recorded steps, moved on by advance() as far as
 // messages and signals allow. Nothing blocks in here, so many operations can be under way; nothing throws either,
-// errors are kept for whoever waits.
+// errors are kept for whoever waits. (What an operator of the program throws goes through.)
 #pragma once
 
 #include <cerrno>

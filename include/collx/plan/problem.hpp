@@ -19,6 +19,7 @@ struct problem {
     bool oversubscribed = false;
     bool windows = true;             // all ranks share memory
     bool ordered = false;            // operands must be combined in rank order
+    bool serial = false;             // and one after the other, as a loop would
     const node_map* hosts = nullptr; // several hosts of which some have several ranks
 };
 

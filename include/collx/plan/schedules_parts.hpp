@@ -68,8 +68,10 @@ inline void find_far(bound_schedule& b) {
         for (const auto& s : strand) {
             add(before, s.dst);
             char flags = 0;
-            if ((s.what & sched::send) != 0 &&
-                all_are((s.what & sched::recv) != 0 ? s.dst : s.src, before, [&](std::size_t c) { return writes[c]; }))
+            const sched::ref& held = (s.what & sched::recv) != 0 ? s.dst : s.src;
+            const bool is_sent = (s.what & sched::send) != 0 && held.where == sched::place::out;
+            b.uses_results |= is_sent || s.src.where == sched::place::out;
+            if (is_sent && all_are(held, before, [&](std::size_t c) { return writes[c]; }))
                 flags |= bound_schedule::stays;
             if (s.what == (sched::recv | sched::copy) && from[static_cast<std::size_t>(s.peer_from)] == 1 &&
                 all_are(s.dst, touches, [](std::size_t) { return 1; }))

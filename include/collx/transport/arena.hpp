@@ -118,10 +118,7 @@ public:
     // Gives a range back, its pages too.
     void give_back(std::uint64_t offset, std::size_t bytes) noexcept {
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
-        if (fd_ >= 0)
-            (void)::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                              static_cast<off_t>(bytes));
-        else (void)::madvise(at(offset), bytes, MADV_DONTNEED);
+        if (!clear(offset, bytes)) return; // whoever takes it next counts on zeros
         auto& h = header();
         if (!acquire(h)) return; // leaks address space
         int i = 0;
@@ -173,6 +170,16 @@ public:
     }
 
 private:
+    // The pages of a range are given to the system, so that they are zero when they are met again.
+    bool clear(std::uint64_t offset, std::size_t bytes) noexcept {
+        if (fd_ >= 0)
+            return ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                               static_cast<off_t>(bytes)) == 0;
+        if (::madvise(at(offset), bytes, MADV_DONTNEED) == 0) return true;
+        // Of programs that lock their memory (mlockall) the system keeps the pages, but not against other ones.
+        return ::mmap(at(offset), bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+    }
     [[noreturn, gnu::cold]] static void fail_full(std::size_t bytes) {
         fail(errc::resource, -1, -1, "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES",
              "no %zu bytes of shared address space left", bytes);

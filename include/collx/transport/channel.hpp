@@ -100,10 +100,28 @@ struct channel_memory {
     std::size_t place(std::size_t position, std::size_t bytes) const {
         return position + bytes > shape.ring_bytes() ? 0 : position;
     }
-    // Between hosts both ends of the memory are in one process, where it had better be reused as soon as possible: each
-    // slot has its place.
-    std::byte* own_place(std::uint64_t i) const {
-        return ring() + static_cast<std::size_t>(i % static_cast<std::uint64_t>(shape.depth)) * shape.slot_bytes;
+    // Between hosts both ends of the memory are in one process, where it had better be reused as soon as possible: a
+    // message that is neither short nor lent takes the first place that no message from `oldest` on has, so that one
+    // taken before the next comes finds it in the cache. Its slot keeps which.
+    void take_place(std::uint64_t i, std::uint64_t oldest) const {
+        std::uint32_t at = 0;
+        while (is_taken(at, i, oldest)) ++at;
+        std::memcpy(slot(i).payload, &at, sizeof at);
+    }
+    std::byte* own_place(std::uint64_t i) const { return ring() + std::size_t{place_of(i)} * shape.slot_bytes; }
+    std::uint32_t place_of(std::uint64_t i) const {
+        std::uint32_t at;
+        std::memcpy(&at, slot(i).payload, sizeof at);
+        return at;
+    }
+    bool is_taken(std::uint32_t place, std::uint64_t i, std::uint64_t oldest) const {
+        for (; oldest != i; ++oldest) {
+            const std::uint32_t bytes = slot(oldest).bytes;
+            const bool has_place =
+                (bytes & slot_header::lent_bit) == 0 && (bytes & ~slot_header::landed_bit) > slot_header::inline_bytes;
+            if (has_place && place_of(oldest) == place) return true;
+        }
+        return false;
     }
     std::size_t end_of(std::size_t place, std::size_t bytes) const {
         return place + spaced_bytes(bytes, shape.slot_bytes);
@@ -135,7 +153,10 @@ public:
     std::byte* try_acquire(std::size_t bytes) {
         if (!has_room()) return nullptr;
         if (bytes <= slot_header::inline_bytes) return memory_.slot(next_).payload;
-        if (is_far_) return memory_.own_place(next_);
+        if (is_far_) {
+            memory_.take_place(next_, memory_.taken().load(memory_order::acquire));
+            return memory_.own_place(next_);
+        }
         return memory_.ring() + memory_.place(position_, bytes);
     }
     void commit(std::size_t bytes, std::uint32_t tag = 0) {

@@ -60,7 +60,8 @@ public:
     int find_dead(Counts&& counts) {
         if (peers_.empty()) return -1;
         const turn mine(asking_.flag);
-        (void)::poll(polled_.data(), polled_.size(), 0); // after EINTR: the next question finds it
+        if (::poll(polled_.data(), polled_.size(), 0) < 0 && errno != EINTR) // after that the next question finds it
+            for (pollfd& p : polled_) (void)::poll(&p, 1, 0); // more peers than this process may now open files
         for (std::size_t i = 0; i < peers_.size(); ++i) {
             peer& p = peers_[i];
             if (!p.is_dead)

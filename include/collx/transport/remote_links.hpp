@@ -46,10 +46,11 @@ public:
     }
 
     bool move() override {
-        if (!turn_.try_take()) return false;
-        const bool moved = move_all();
-        const bool helps = !moved && (++idle_turns_ & 7) == 0;
-        turn_.give();
+        bool moved = false, helps = false;
+        if (const detail::turn_tried here(turn_); here && failed_ != nullptr) {
+            moved = move_all();
+            helps = !moved && (++idle_turns_ & 7) == 0;
+        }
         if (helps) hub_->help_others(*this);
         return moved;
     }
@@ -99,7 +100,10 @@ public:
         const detail::turn_taken here(turn_);
         settle_all();
     }
+    // Nobody helps from here on: the failure's word may become another communicator's, connections are the hub's.
     [[gnu::cold]] void say_bye() override {
+        if (failed_ == nullptr) return;
+        hub_->leave(*this);
         const detail::turn_taken here(turn_);
         const bool has_failed = failed_->load(memory_order::acquire) != 0;
         if (has_failed) settle_all();
@@ -112,6 +116,8 @@ public:
         for (const int p : greeting_) peers_[static_cast<std::size_t>(p)].greeting = nullptr;
         greeting_.clear();
         lanes_.stop();
+        poll_.close();
+        failed_ = nullptr;
     }
     void forget() override {
         failed_ = nullptr;
@@ -139,9 +145,7 @@ private:
     static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
 
     void help() override {
-        if (!turn_.try_take()) return;
-        (void)move_all();
-        turn_.give();
+        if (const detail::turn_tried here(turn_); here) (void)move_all();
     }
     [[gnu::cold]] void settle_all() {
         for (auto& p : peers_)
@@ -276,9 +280,8 @@ private:
         const std::uint64_t failed = failed_->load(memory_order::acquire);
         const bool is_thorough = (++looks_ & 127) == 0;
         if (!wanted_.empty() || !greeting_.empty() || is_thorough) {
-            hub_->look(id_, [&](const detail::stream_hello& h, descriptor s, const detail::secret& session) {
-                adopt(h, std::move(s), session);
-            });
+            const auto take = [&](auto& h, descriptor s, const auto& session) { adopt(h, std::move(s), session); };
+            if (!hub_->look(id_, take) && !wanted_.empty()) report(failure(errc::resource, rank_));
             if (const int p = hub_->take_odd(id_); p >= 0 && p < static_cast<int>(peers_.size()) && p != rank_)
                 report(failure(errc::security, p));
             knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
@@ -360,7 +363,6 @@ private:
             if (!stream_to(p).has_said_failure()) return false;
         return greeting_.empty();
     }
-
     bool is_wanting() {
         const detail::turn_taken here(turn_);
         return !wanted_.empty();

@@ -47,6 +47,20 @@ public:
 private:
     turn& turn_;
 };
+// The same for who has something better to do than to wait. Given back also when what is done in it throws.
+class turn_tried {
+public:
+    explicit turn_tried(turn& t) : turn_(t), is_taken_(t.try_take()) {}
+    turn_tried(const turn_tried&) = delete;
+    ~turn_tried() {
+        if (is_taken_) turn_.give();
+    }
+    explicit operator bool() const { return is_taken_; }
+
+private:
+    turn& turn_;
+    bool is_taken_;
+};
 
 // What the hub moves on for others while one of them waits.
 struct helped {
@@ -82,8 +96,8 @@ public:
     [[gnu::cold]] socket_hub(descriptor listener, std::string token, std::vector<socket_address> peers,
                              std::int64_t linger_ns, const socket_calls& calls = system_socket_calls,
                              job_protection by = {})
-        : listener_(std::move(listener)), peers_(std::move(peers)), linger_ns_(linger_ns), calls_(&calls),
-          protection_(std::move(by)) {
+        : owner_(::getpid()), listener_(std::move(listener)), peers_(std::move(peers)), linger_ns_(linger_ns),
+          calls_(&calls), protection_(std::move(by)) {
         detail::stream_hello h;
         h.set_token(token.data(), token.size());
         std::memcpy(token_, h.token, sizeof token_);
@@ -93,6 +107,7 @@ public:
     // Waits while the system still holds bytes that nobody has received: a socket closed over unread answers would
     // throw them away. They were sent by calls that have returned, so their receivers are on their way to them.
     [[gnu::cold]] ~socket_hub() {
+        if (::getpid() != owner_) forget();
         if (is_unix_ && !is_forgotten_) detail::remove_unix_file(listener_.get());
         listener_.close();
         for (const deadline until = deadline::in_ns(told_limit_ns); tell_guests() && !until.passed();)
@@ -160,11 +175,12 @@ public:
         return s;
     }
 
-    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session).
+    // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session). False when
+    // nobody can come in, because this process may open no more files.
     template <class Take>
-    void look(std::uint64_t communicator, Take&& take) {
+    bool look(std::uint64_t communicator, Take&& take) {
         const detail::turn_taken here(turn_);
-        accept_all();
+        const bool has_room = accept_all();
         greet_guests();
         drain();
         for (std::size_t i = 0; i < parked_.size();) {
@@ -179,6 +195,7 @@ public:
             parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
             take(g.hello, std::move(g.socket), g.session(protection_.key));
         }
+        return has_room;
     }
 
     // A connection whose communicator has gone: it still has to say goodbye, and the system to send what it has.
@@ -199,10 +216,11 @@ public:
             if (helped_[i] == &h) return void(helped_.erase(helped_.begin() + static_cast<std::ptrdiff_t>(i)));
     }
     void help_others(const detail::helped& but) {
-        if (helped_count() < 2 || !helping_.try_take()) return;
+        if (helped_count() < 2) return;
+        const detail::turn_tried here(helping_);
+        if (!here) return;
         for (detail::helped* h : helped_)
             if (h != &but) h->help();
-        helping_.give();
     }
 
 private:
@@ -221,11 +239,12 @@ private:
     // Half-open guests are few, so that strangers cannot use up the descriptors.
     std::size_t most_guests() const { return 64 + peers_.size(); }
 
-    [[gnu::cold]] void accept_all() {
+    // False when there is no descriptor for who stands at the door, and none that a stranger will soon give back.
+    [[gnu::cold]] bool accept_all() {
         for (int turn = 0; turn < 256; ++turn) {
             descriptor s(detail::without_eintr(
                 [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
-            if (!s.is_open()) return;
+            if (!s.is_open()) return (errno != EMFILE && errno != ENFILE) || !guests_.empty();
             if (is_unix_ && detail::peer_of(s.get()).uid != ::geteuid()) continue;
             // A rank says its hello at once, so whoever has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) greet_guests();
@@ -233,6 +252,7 @@ private:
             const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
             guests_.emplace_back(std::move(s), now_ns() + hello_limit_ns + turns_ns, *calls_);
         }
+        return true;
     }
     [[gnu::cold]] void greet_guests() {
         for (std::size_t i = 0; i < guests_.size();) {
@@ -306,6 +326,7 @@ private:
         return a;
     }
 
+    pid_t owner_;
     descriptor listener_;
     bool is_unix_ = false, is_forgotten_ = false;
     int lanes_ = 1;

@@ -16,6 +16,18 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
+// What all ranks say of a call and compare: verb, root, count and the hash of all else. Not: messages.
+struct call_sign {
+    collective what;
+    std::size_t count = 0;
+    std::uint64_t hash = 0;
+    bool is_for_each = false; // the count, which then is the kernel's to say
+    bool is_compared = true;
+
+    // Of kernels that not all ranks launch: the two ends of each part compare it.
+    static constexpr call_sign of_parts() { return {collective::send_recv, 0, 0, true, false}; }
+};
+
 struct by_kernel {
     // Parts of one size.
     template <collective C, class Call, class In, class Out, class Op>
@@ -27,7 +39,8 @@ struct by_kernel {
         };
         const bool is_short = s.count * sizeof(wire) <= short_bytes;
         choose<C, Op, element_of<In>>(policies_of(call.comm), is_short, [&](auto protocol, auto algorithm) {
-            launch<device::call_types<In, Out, Op, wire>>(protocol, algorithm, call, in, out, op, cuts);
+            launch<device::call_types<In, Out, Op, wire, device::even_cuts, true>>(
+                protocol, algorithm, call, in, out, op, cuts, {C, s.count, hash_for<Op, Out, wire>()});
         });
     }
     // Parts of any sizes, which all ranks know: of the input where in_whole, else of the output.
@@ -36,7 +49,7 @@ struct by_kernel {
                           bool in_whole) {
         if (call.core().settings.checked != 0) compare<C, Op, element_of<Out>>(call, 0, t.hash());
         using wire = wire_for<typename Call::policies, Op, Out>;
-        using types = device::call_types<In, Out, Op, wire, device::table_cuts>;
+        using types = device::call_types<In, Out, Op, wire, device::table_cuts, true>;
         const auto cuts = [&](int) {
             device::table_cuts u;
             for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k)
@@ -44,24 +57,32 @@ struct by_kernel {
             return u;
         };
         choose<C, Op, element_of<In>>(policies_of(call.comm), false, [&](auto protocol, auto algorithm) {
-            launch<types>(protocol, algorithm, call, in, out, op, cuts);
+            launch<types>(protocol, algorithm, call, in, out, op, cuts,
+                          {C, t.total(), hash_for<Op, Out, wire>() ^ t.hash()});
         });
     }
     template <class Types, class Protocol, class A, class Call, class In, class Out, class Op, class Cuts>
     static void launch(Protocol, A algorithm, const Call& call, const In& in, const Out& out, const Op& op,
-                       const Cuts& cuts, std::size_t piece_bytes = 0) {
+                       const Cuts& cuts, const call_sign& sign, std::size_t piece_bytes = 0) {
         const int n = call.g.size();
         if constexpr (requires { algorithm.root; }) algorithm.root = call.o.root;
         if (device::usage_of(algorithm, n).peers_buffers)
             fail(errc::unsupported, call.g.rank(), -1, "use it on a collx::gpu_team, or another algorithm",
                  "algorithm %s reads the buffers of other ranks, which are not mapped here", A::name);
         if (piece_bytes == 0) piece_bytes = policies_of(call.comm).piece_bytes;
-        call.g.team().template run<Types, Protocol>(
-            algorithm, cuts(algorithm.chunks(n)),
-            [&](int) {
-                return device::rank_operands<Types>{in, out, op};
-            },
-            {call.o.stream, call.timeout_ns(), 0, static_cast<std::uint32_t>(piece_bytes)});
+        device::fused_options with{call.o.stream, call.timeout_ns(), 0, static_cast<std::uint32_t>(piece_bytes)};
+        static constexpr std::uint64_t name = hash_bytes(A::name, __builtin_strlen(A::name), 3);
+        std::uint64_t hash = sign.hash ^ name ^ piece_bytes;
+        if constexpr (requires { algorithm.parameter_bits(); }) hash ^= algorithm.parameter_bits();
+        if (sign.is_compared)
+            with.words = device::call_words::of(sign.what, call.o.root, hash, sign.count, sign.is_for_each);
+        call.put(device::fused_call<Protocol, 1, A, Types>{call.g.team().template prepare<Types, Protocol>(
+                     algorithm, cuts(algorithm.chunks(n)),
+                     [&](int) {
+                         return device::rank_operands<Types>{in, out, op};
+                     },
+                     with)},
+                 with, in, out);
     }
 
     // Checked calls: nothing on the device would notice.
@@ -78,6 +99,10 @@ struct by_kernel {
     }
 
 private:
+    template <class Op, class Out, class Wire>
+    static constexpr std::uint64_t hash_for() {
+        return type_hash<element_of<Out>>() + 3 * op_hash<Op>() + 5 * type_hash<Wire>();
+    }
     template <class Policies, class Op, class Out>
     using wire_for = std::conditional_t<std::is_same_v<Op, device::move_only>, element_of<Out>, wire_of<Policies, Out>>;
 

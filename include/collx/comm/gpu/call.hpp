@@ -25,11 +25,16 @@ struct device_started {
     using group = gpu_group<Runtime>;
     using policies = std::remove_cvref_t<decltype(policies_of(std::declval<Comm&>()))>;
 
-    device_started(Comm& x, const device_call_options& opts, bool is_collective = true)
+    device_started(Comm& x, const device_call_options& opts, bool is_collective = true, bool waits = true)
         : comm(x), c(base_of(x)), o(opts), g(group::of(c, runtime_of<policies>::make(policies_of(x)), opts.stream)),
-          stream(g.begin(c, opts, is_collective)) {}
+          stream(g.begin(c, opts, is_collective, waits)) {}
     communicator_core& core() const { return c.internals(); }
     std::int64_t timeout_ns() const { return timeout_of(c, o); }
+    // A kernel that is ready; in and out are what it uses.
+    template <class Call, class In, class Out>
+    void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
+        g.team().run(call, with);
+    }
     void end() const { g.end(o, stream); }
 
     Comm& comm;

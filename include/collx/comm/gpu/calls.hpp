@@ -21,13 +21,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Of a device_group: bytes from or for one peer.
-struct device_message {
-    int peer;
-    bool outgoing;
-    std::uintptr_t address;
-    std::size_t bytes;
-};
+template <class Runtime>
+struct device_group_calls;
 
 template <class Runtime>
 struct device_calls {
@@ -37,8 +32,9 @@ struct device_calls {
     template <collective C, class Comm, class In, class Out, class Op>
     static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o, bool is_in_place) {
         if constexpr (C == collective::gather || C == collective::scatter) equal_parts<C>(comm, in, out, o);
-        else if constexpr (std::is_same_v<Op, no_op>) call<C>(comm, in, out, device::move_only{}, o, is_in_place);
-        else call<C>(comm, in, out, op, o, is_in_place);
+        else if constexpr (std::is_same_v<Op, no_op>)
+            call<C>(started<Comm>(comm, o), in, out, device::move_only{}, is_in_place);
+        else call<C>(started<Comm>(comm, o), in, out, op, is_in_place);
     }
     // all_gather_v, gather_v, scatter_v, reduce_scatter_v.
     template <collective C, class Comm, class In, class Out, class Op, class Counts, class Offsets>
@@ -92,55 +88,15 @@ struct device_calls {
         one_part(c.internals().tables.second, me, n, receives ? from : -1, received.size());
         exchange<collective::send_recv>(call, sent, received);
     }
-    // Of a device_group: the k-th message to and from each peer, together.
-    template <class Comm>
-    static void messages(Comm& comm, const std::vector<device_message>& all, const device_call_options& o) {
-        communicator& c = base_of(comm);
-        const auto n = static_cast<std::size_t>(c.size());
-        if (all.empty()) return;
-        for (const auto& m : all) require_peer(c.internals(), m.peer);
-        require_set_up(c, all[0].peer);
-        for (std::size_t round = 0;; ++round) {
-            const started<Comm> call(comm, o, false);
-            message_side sides[2] = {message_side(n), message_side(n)};
-            std::vector<std::size_t> seen[2] = {std::vector<std::size_t>(n), std::vector<std::size_t>(n)};
-            bool is_last = true;
-            for (const auto& m : all) {
-                std::size_t& number = seen[m.outgoing ? 0 : 1][static_cast<std::size_t>(m.peer)];
-                if (number == round) {
-                    call.g.require_memory(device_view<const char>(reinterpret_cast<const char*>(m.address), m.bytes),
-                                          "group's");
-                    sides[m.outgoing ? 0 : 1].add(m);
-                }
-                is_last = is_last && number++ <= round;
-            }
-            const std::size_t me = static_cast<std::size_t>(c.rank());
-            if (sides[0].bytes[me] != sides[1].bytes[me])
-                fail(errc::invalid_argument, c.rank(), c.rank(), "what a rank sends itself it also receives",
-                     "a group sends %zu bytes to its own rank and receives %zu", sides[0].bytes[me],
-                     sides[1].bytes[me]);
-            count_tables& t = c.internals().tables;
-            t.first.assign(c.rank(), c.size(), sides[0].bytes, sides[0].offsets(), "group's");
-            t.second.assign(c.rank(), c.size(), sides[1].bytes, sides[1].offsets(), "group's");
-            // One view on all buffers of a side, from the first to the end of the last.
-            exchange<collective::send_recv>(
-                call, device_view<const std::uint8_t>(sides[0].template first<const std::uint8_t>(), t.first.end()),
-                device_view<std::uint8_t>(sides[1].template first<std::uint8_t>(), t.second.end()), n);
-            if (is_last) return;
-        }
-    }
     template <class Comm>
     static void barrier(Comm& comm, const device_call_options& o) {
         using nothing = contiguous_view<char>;
-        using types = device::call_types<nothing, nothing, device::move_only>;
+        using types = device::call_types<nothing, nothing, device::move_only, char, device::even_cuts, true>;
         const started<Comm> call(comm, o);
         if (call.g.is_direct()) {
-            call.g.team().template run<types, device::simple_protocol>(
-                algo::flag_barrier{}, device::even_cuts(),
-                [](int) {
-                    return device::rank_operands<types>{{}, {}, {}};
-                },
-                {o.stream, call.timeout_ns()});
+            by_kernel::launch<types>(device::simple_protocol{}, algo::flag_barrier{}, call, nothing(), nothing(),
+                                     device::move_only{}, [](int) { return device::even_cuts(); },
+                                     {collective::barrier});
         } else if (!two_level::try_barrier(call)) {
             staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
             pieces.template put<char>(nothing(), device::staging_range(),
@@ -153,46 +109,24 @@ struct device_calls {
     }
 
 private:
-    // What goes to each peer, or comes from it: at most one buffer each.
-    struct message_side {
-        std::vector<std::size_t> bytes;
-        std::vector<std::uintptr_t> address;
-        explicit message_side(std::size_t ranks) : bytes(ranks), address(ranks) {}
-        void add(const device_message& m) {
-            bytes[static_cast<std::size_t>(m.peer)] = m.bytes, address[static_cast<std::size_t>(m.peer)] = m.address;
-        }
-        std::uintptr_t lowest() const {
-            std::uintptr_t least = UINTPTR_MAX;
-            for (std::size_t k = 0; k < bytes.size(); ++k)
-                if (bytes[k] != 0 && address[k] < least) least = address[k];
-            return least;
-        }
-        template <class T>
-        T* first() const {
-            return lowest() == UINTPTR_MAX ? nullptr : reinterpret_cast<T*>(lowest());
-        }
-        std::vector<std::size_t> offsets() const {
-            std::vector<std::size_t> at(bytes.size());
-            for (std::size_t k = 0; k < bytes.size(); ++k)
-                if (bytes[k] != 0) at[k] = address[k] - lowest();
-            return at;
-        }
-    };
+    template <class R>
+    friend struct device_group_calls;
+
     static void require_set_up(communicator& c, int peer) {
         if (c.internals().device == nullptr)
             fail(errc::invalid_argument, c.rank(), peer, "call collx::use_device(comm) on all ranks before",
                  "the first call on device memory sets things up on all ranks, and a message is between two");
     }
 
-    template <collective C, class Comm, class In, class Out, class Op>
-    static void call(Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
-                     bool is_in_place) {
+    // What all have that is no exchange of parts. Started: a call by itself, or one of a group.
+    template <collective C, class Started, class In, class Out, class Op>
+    static void call(const Started& call, const In& in, const Out& out, const Op& op, bool is_in_place) {
+        const device_call_options& o = call.o;
         if constexpr (!std::is_same_v<Op, device::move_only>) require_reduce_op<Op, element_of<In>>();
         if constexpr (C == collective::scan || C == collective::exclusive_scan)
             static_assert(
                 !has_post_v<Op, accumulator_t<element_of<In>>>,
                 "collx: a result of a scan is an operand of the next rank, so that no post hook applies to it");
-        const started<Comm> call(comm, o);
         auto& g = call.g;
         communicator_core& core = call.core();
         require_root(core, o.root);
@@ -317,7 +251,10 @@ private:
         }
         if (core.settings.checked != 0)
             compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()));
-        const exchange_parts x{core.tables.first, core.tables.second, parts};
+        // Ranks need not know the other counts, but those of a pair agree.
+        call_sign sign = call_sign::of_parts();
+        if (C != collective::send_recv) sign = {C, 0, type_hash<element_of<Out>>(), true};
+        const exchange_parts x{core.tables.first, core.tables.second, parts, sign};
         device_exchange::run(call, in, out, x);
         call.end();
     }
@@ -325,7 +262,7 @@ private:
     template <collective C, class Comm>
     static void compare_parts(const started<Comm>& call, std::uint32_t type) {
         communicator_core& core = call.core();
-        const call_options o{.timeout = std::chrono::nanoseconds(call.timeout_ns())};
+        const call_options o{.timeout = duration::from_ns(call.timeout_ns())};
         if constexpr (C == collective::send_recv) {
             if (!call.g.is_direct() && call.g.domains() == nullptr) return;
             staged_exchange x{.timeout = o.timeout};

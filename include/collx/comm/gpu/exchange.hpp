@@ -27,6 +27,7 @@ struct exchange_parts {
     const count_table& received;
     // Pieces are cut alike at both ends of every part, so by what all ranks know: how many parts may share a buffer.
     std::size_t parts = 1;
+    call_sign sign = call_sign::of_parts();
 };
 
 // One piece by way of the host: where parts lie in the staging buffers.
@@ -37,7 +38,7 @@ struct staged_exchange {
     };
     std::vector<part> sent, received;
     bool is_first = false;
-    std::chrono::nanoseconds timeout{0};
+    duration timeout{};
 };
 
 // Both ends say how long a part is before its first piece: else one that is longer by whole pieces would be found out
@@ -120,7 +121,7 @@ struct device_exchange {
     // The view of a rank that sends or receives nothing is not looked at.
     template <class Call, class In, class Out>
     static void run(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
-        if (call.g.is_direct()) over_links(call, in, out, cuts_of(x, call.g.size(), [](int k) { return k; }));
+        if (call.g.is_direct()) over_links(call, in, out, cuts_of(x, call.g.size(), [](int k) { return k; }), x.sign);
         else if (call.g.domains() != nullptr) in_domains(call, in, out, x);
         else
             over_host(
@@ -129,17 +130,18 @@ struct device_exchange {
     // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels;
     // bytes in fours where nothing begins or ends between.
     template <class Call, class In, class Out>
-    static void over_links(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts) {
+    static void over_links(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
+                           const call_sign& sign) {
         using T = element_of<Out>;
         if constexpr (In::is_contiguous && Out::is_contiguous && std::is_same_v<element_of<In>, T>) {
             const auto* from = reinterpret_cast<const std::byte*>(in.data());
             auto* to = reinterpret_cast<std::byte*>(const_cast<T*>(static_cast<const T*>(out.data())));
             constexpr std::size_t unit = unit_bytes_v<T>;
             if constexpr (unit == 1)
-                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4));
-            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1));
+                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4), sign);
+            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1), sign);
         } else {
-            launch(call, in, out, cuts);
+            launch(call, in, out, cuts, sign);
         }
     }
 
@@ -163,7 +165,8 @@ private:
         over_host(
             call, in, out, x, [&](int peer) { return map.node_of(peer) != d.node(); },
             [&] {
-                if (cuts.largest(0, d.size()) != 0) over_links(inside_call<Call>(call), in, out, cuts);
+                if (cuts.largest(0, d.size()) != 0)
+                    over_links(inside_call<Call>(call), in, out, cuts, call_sign::of_parts());
             });
     }
 
@@ -181,19 +184,21 @@ private:
         return cuts;
     }
     template <std::size_t Bytes, class Call>
-    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts) {
+    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts,
+                             const call_sign& sign) {
         using unit = unit_of<Bytes>;
         launch(call, device_view<const unit>(reinterpret_cast<const unit*>(from), 0),
-               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts);
+               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts, sign);
     }
     template <class Call, class In, class Out>
-    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts) {
-        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts>;
+    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
+                       const call_sign& sign) {
+        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts, true>;
         // Of a length that does not depend on the counts.
         const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
         by_kernel::launch<types>(
             device::simple_protocol{}, algo::pairwise_all_to_all{}, call, in, out, device::move_only{},
-            [&](int) { return cuts; }, wanted != 0 && wanted < slot ? wanted : slot);
+            [&](int) { return cuts; }, sign, wanted != 0 && wanted < slot ? wanted : slot);
     }
 
     // ------------------------------------------------------------------------------------------ by way of the host

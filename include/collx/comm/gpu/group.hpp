@@ -68,7 +68,7 @@ public:
         if (!may_free) {
             communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
             try {
-                const call_options two_seconds{.timeout = std::chrono::seconds(2)};
+                const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
                 barrier(mapped, two_seconds);
                 may_free = true;
             } catch (const error& e) {
@@ -115,7 +115,9 @@ public:
     }
 
     // Before each call: throws what ended the group, and what is wrong with stream and device.
-    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective = true) {
+    // waits: in its stream, for the last call; not where that is in this stream.
+    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective, bool waits) {
+        check_agreement(c);
         proxy_->check();
         if (is_collective) c.internals().begin_collective();
         else c.internals().require_alive();
@@ -134,7 +136,7 @@ public:
                  "the stream's capture was made invalid by an earlier call");
         // Two calls of one communicator must not overlap. Who captures orders its streams itself.
         // (Streams are not told apart by their addresses: one may be gone and another in its place.)
-        if (!f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
+        if (waits && !f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
         return f;
     }
     // After the kernels of a call.
@@ -247,16 +249,31 @@ private:
         if (team_ != nullptr) team_->abort();
         if (staging_.words != nullptr) runtime_.store_host(&staging_.words->abort, 1);
     }
-    // Kernels inside a domain count its ranks only.
-    void check_team() {
+    // What kernels of this rank found says more than what others report.
+    void check_agreement(communicator& c) {
         try {
-            team_->check();
+            if (team_ != nullptr) in_my_numbers([&] { team_->check_agreement(); });
+        } catch (const error& e) {
+            end(c, e);
+        }
+    }
+    [[noreturn]] void end(communicator& c, const error& e) {
+        c.internals().net.report(failure(e.code(), e.peer()));
+        proxy_->end(e);
+        raise(e);
+    }
+    // Kernels inside a domain count its ranks only.
+    template <class F>
+    void in_my_numbers(F&& f) {
+        try {
+            f();
         } catch (const error& e) {
             if (domains_ == nullptr) throw;
-            if (!has_timed_out()) listen(); // a kernel or a result beside this rank's gave up
+            if (e.code() != errc::mismatch && !has_timed_out())
+                listen(); // a kernel or a result beside this rank's gave up
             const int peer = domains_->rank_of(e.peer());
             fail(e.code(), rank(), peer, "is every rank in the same call?",
-                 "a kernel gave up waiting for rank %d (in the numbers of its domain: %s)", peer, e.what());
+                 "a kernel gave up on rank %d (in the numbers of its domain: %s)", peer, e.what());
         }
     }
     bool has_timed_out() const {
@@ -281,15 +298,14 @@ private:
     }
     // What kernels gave up for. The others hear of it, too.
     void check_kernels(communicator& c) {
+        check_agreement(c);
         proxy_->check();
         try {
-            if (team_ != nullptr) check_team();
+            if (team_ != nullptr) in_my_numbers([&] { team_->check(); });
             if (staging_.words != nullptr) check_staging();
         } catch (const error& e) {
-            proxy_->check(); // it may know better
-            c.internals().net.report(failure(e.code(), e.peer()));
-            proxy_->end(e);
-            throw;
+            if (e.code() != errc::mismatch) proxy_->check(); // it may know better
+            end(c, e);
         }
     }
 

@@ -30,7 +30,8 @@ struct two_level {
         using nothing = contiguous_view<char>;
         const nothing none;
         const device_shape s;
-        two_level_call<Call, nothing, nothing, device::move_only>(call, none, none, {}, s).barrier();
+        two_level_call<Call, nothing, nothing, device::move_only>(collective::barrier, call, none, none, {}, s)
+            .barrier();
         return true;
     }
 
@@ -65,7 +66,7 @@ private:
             t.second.assign(call.g.rank(), call.g.size(), counts, "all_to_all");
             device_exchange::run(call, in, out, {t.first, t.second, counts.size()});
         } else {
-            two_level_call<Call, In, Out, Op> x(call, in, out, op, s);
+            two_level_call<Call, In, Out, Op> x(C, call, in, out, op, s);
             if constexpr (C == collective::all_reduce) x.all_reduce();
             else if constexpr (C == collective::reduce_scatter) x.reduce_scatter();
             else if constexpr (C == collective::all_gather) x.all_gather();

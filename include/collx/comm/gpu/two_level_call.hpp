@@ -13,7 +13,6 @@
 // Order: ranks of a domain in the order of ranks, then the domains in the order of their first ranks.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -37,9 +36,9 @@ class two_level_call {
     using out_type = element_of<Out>;
 
 public:
-    two_level_call(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s)
-        : call_(call), in_(in), out_(out), op_(op), s_(s), d_(*call.g.domains()), map_(d_.map()), before_(call),
-          after_(call, true),
+    two_level_call(collective what, const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s)
+        : what_(what), call_(call), in_(in), out_(out), op_(op), s_(s), d_(*call.g.domains()), map_(d_.map()),
+          before_(call), after_(call, true),
           pieces_(call.g, call.o.stream, call.stream.is_capturing, call.timeout_ns() + rail_patience_ns) {}
 
     void all_reduce() {
@@ -185,9 +184,9 @@ public:
     void barrier() {
         const auto wait_inside = [&](const inside_call<Call>& inside) {
             if (d_.size() > 1)
-                by_kernel::launch<device::call_types<In, Out, device::move_only>>(
+                by_kernel::launch<device::call_types<In, Out, device::move_only, char, device::even_cuts, true>>(
                     device::simple_protocol{}, algo::flag_barrier{}, inside, in_, out_, device::move_only{},
-                    [](int) { return device::even_cuts(); });
+                    [](int) { return device::even_cuts(); }, {collective::barrier});
         };
         wait_inside(before_);
         if (local() == 0) {
@@ -299,7 +298,7 @@ private:
     static void receive(device::own_cuts& cuts, int k, piece p) { cuts.sizes[1][k] = p.count, cuts.at[1][k] = p.at; }
     template <class A, class B>
     static void move(const A& from, const B& to, const device::own_cuts& cuts, const inside_call<Call>& inside) {
-        device_exchange::over_links(inside, from, to, cuts);
+        device_exchange::over_links(inside, from, to, cuts, call_sign::of_parts());
     }
     device_view<in_type> gone() const { return {d_.template outgoing<in_type>(), d_.room_bytes() / sizeof(in_type)}; }
     // Each rail's part of the operands of this domain, to what goes between domains.
@@ -307,9 +306,10 @@ private:
         const auto op = beginning_of<in_type>(op_, map_.ranks());
         using view = device_view<in_type>;
         using types = device::call_types<In, view, std::remove_const_t<decltype(op)>, wire_of<policies, view>,
-                                         device::table_cuts>;
+                                         device::table_cuts, true>;
         by_kernel::launch<types>(device::simple_protocol{}, algo::one_shot_reduce_scatter{}, before_, in_, gone(), op,
-                                 [&](int) { return cuts; });
+                                 [&](int) { return cuts; },
+                                 {what_, s_.count, type_hash<in_type>() + 3 * op_hash<Op>()});
     }
     auto completing(const staging_blocks& numbers) const { return completion_of<in_type>(op_, map_.ranks(), numbers); }
     static device::staging_range range(piece p) { return {.at = p.at, .count = p.count}; }
@@ -319,9 +319,8 @@ private:
     template <class Sent, class F>
     gpu_proxy::order on_rail(std::size_t in_count, std::size_t out_count, F f) {
         using bound = std::remove_cvref_t<decltype(on_side(call_.comm, call_.c))>;
-        using nanoseconds = std::chrono::nanoseconds;
-        const nanoseconds own = call_.o.timeout;
-        const call_options with{.timeout = own.count() > 0 ? own + nanoseconds(rail_patience_ns) : own};
+        const std::int64_t own_ns = call_.o.timeout.count();
+        const call_options with{.timeout = duration::from_ns(own_ns > 0 ? own_ns + rail_patience_ns : own_ns)};
         const std::int64_t limit = call_.core().settings.timeout_ns + rail_patience_ns;
         return [d = &d_, bound_to = bound(on_side(call_.comm, call_.c)), f, with, in_count, out_count,
                 limit](communicator& side, const std::byte* in, std::byte* out) {
@@ -334,6 +333,7 @@ private:
         };
     }
 
+    const collective what_;
     const Call& call_;
     const In& in_;
     const Out& out_;

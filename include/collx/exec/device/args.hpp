@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <collx/exec/device/call_words.hpp>
 #include <collx/exec/device/control.hpp>
 #include <collx/exec/device/cuts.hpp>
 #include <collx/exec/device/operands.hpp>
@@ -57,17 +58,26 @@ struct fused_args {
     bool is_one_launch = true;  // they are all ranks: what a launch ends has ended everywhere
     bool skips_signals = false; // peers' buffers are ready when the launch begins and free when it ends
     std::uint32_t piece_elems = 1;
+    std::uint16_t call = 0;       // its number in a group, from 1 on; 0: alone
     std::uint64_t timeout_ns = 0; // of one wait
+    call_words words;             // what the ranks compare
     std::byte* exchange[max_ranks] = {};
     const std::byte* multicast_in = nullptr; // all ranks' inputs at one address, where a switch reduces
     std::byte* multicast_out = nullptr;
     host_control* host = nullptr;
     std::uint64_t* reports = nullptr; // [rank][lane][group]
-    // Views and operators need no default value, so this is room for max_ranks of them.
-    alignas(rank_operands<Types>) std::byte operands[max_ranks * sizeof(rank_operands<Types>)];
+    // Views and operators need no default value, so this is room for them.
+    static constexpr int operand_count = Types::own_only ? 1 : max_ranks;
+    alignas(rank_operands<Types>) std::byte operands[operand_count * sizeof(rank_operands<Types>)];
 
     COLLX_HD const rank_operands<Types>& rank(int r) const {
-        return reinterpret_cast<const rank_operands<Types>*>(operands)[r];
+        return reinterpret_cast<const rank_operands<Types>*>(operands)[Types::own_only ? 0 : r];
+    }
+    // What rank r says to a peer, or expects of it.
+    COLLX_HD std::uint64_t count_for(bool is_expected, int r, int peer) const {
+        if constexpr (Types::cuts_type::is_private)
+            if (words.are_for_each()) return cuts.size(is_expected, r, peer) * sizeof(typename Types::wire_type);
+        return words.count;
     }
     COLLX_HD std::byte* lane_of(int rank, int lane) const {
         return exchange[rank] + sizeof(rank_control) + static_cast<unsigned>(lane) * places.lane_bytes;
@@ -88,6 +98,9 @@ struct block_state {
     std::uint64_t sent[max_ranks], received[max_ranks];
     std::uint64_t drained[max_ranks]; // messages of mine known to have left the slots: saves looking at `head`
     std::uint64_t iterations, packets, calls;
+    std::uint64_t number;                   // of this call, among those that are compared
+    bool is_stopped;                        // by an earlier call
+    bool told[max_ranks], heard[max_ranks]; // by lane 0, of this call's parts
 };
 
 } // namespace device

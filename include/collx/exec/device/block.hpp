@@ -51,6 +51,8 @@ protected:
                 failed};
     }
     COLLX_HD lane_control* control(int rank) const { return args_.control(rank, lane_); }
+    COLLX_HD static rank_control* rank_words(std::byte* exchange) { return reinterpret_cast<rank_control*>(exchange); }
+    COLLX_HD rank_control& my_words() const { return *rank_words(args_.exchange[rank_]); }
     COLLX_HD int ranks() const { return args_.shape.ranks; }
 
     // ------------------------------------------------------------------------------------------ begin and end
@@ -62,13 +64,17 @@ protected:
             shared_.sent[k] = c.sent[k];
             shared_.received[k] = c.received[k];
             shared_.drained[k] = 0;
+            shared_.told[k] = shared_.heard[k] = false;
         }
         if (t == 0) {
+            if (lane_ == 0) shared_.number = my_words().calls + (args_.words.are_compared() ? 1 : 0);
+            shared_.is_stopped = is_in_disagreement(Env::load_relaxed(&my_words().abort));
             shared_.iterations = c.iterations;
             shared_.packets = c.packets;
             shared_.calls = c.calls;
         }
         env_.sync_block();
+        stopped_ = shared_.is_stopped;
     }
     COLLX_HD void keep_counts(std::uint64_t iterations, std::uint64_t packets) {
         env_.sync_block();
@@ -82,7 +88,54 @@ protected:
         if (t != 0) return;
         c.iterations = shared_.iterations + iterations;
         c.packets = shared_.packets + packets;
+        if (lane_ == 0) my_words().calls = shared_.number;
     }
+
+    // ------------------------------------------------------------------------------------------ the same call
+    // By the blocks of lane 0, of which every rank has one in every call: each tells all peers what it is in, and waits
+    // for nobody.
+    COLLX_HD void say_call() {
+        if (lane_ != 0 || !args_.words.are_compared()) return;
+        COLLX_ROLLED
+        for (unsigned k = env_.index_in_block(); k < static_cast<unsigned>(ranks()); k += env_.threads_in_block()) {
+            const unit16 words =
+                args_.words.numbered(shared_.number, args_.count_for(false, rank_, static_cast<int>(k)));
+            Env::store_line(said_by(static_cast<int>(k), rank_, shared_.number), words);
+        }
+    }
+    // When the call is done: whoever this rank had data from has said its words before. Words with flags may come
+    // before them, so there (waits) they are waited for. What a rank says too late is compared in the next call.
+    COLLX_HD void compare_calls(bool waits) {
+        if (lane_ != 0 || !args_.words.are_compared() || stopped_) return;
+        COLLX_ROLLED
+        for (unsigned k = env_.index_in_block(); k < static_cast<unsigned>(ranks()); k += env_.threads_in_block()) {
+            const int peer = static_cast<int>(k);
+            auto* unheard = reinterpret_cast<unit16*>(my_words().unheard[k]);
+            const unit16 expected = expected_of(peer), before = *unheard;
+            if (waits)
+                poll(waits_for::words, peer, [&] {
+                    return call_words::are_of_one_call(Env::load_line(said_by(rank_, peer, shared_.number)), expected);
+                });
+            const bool is_heard = has_said(peer, expected);
+            if (before.low != 0 && call_words::number_of(before) != call_words::number_of(expected))
+                has_said(peer, before);
+            *unheard = is_heard ? unit16{} : expected;
+        }
+    }
+    // False: what `from` sends as its first message of a part is what this rank receives. early: what the word was when
+    // this rank began to wait, so that a look that finds the right one costs no time of its own.
+    COLLX_HD bool is_other_part(int from, std::uint64_t message, std::uint64_t early, std::uint64_t bytes) {
+        const std::uint64_t expected = part_word::of(message, call_number(), bytes);
+        if (early == expected) return false;
+        const std::uint64_t word = Env::load_relaxed(part_of(rank_, from, message));
+        if (word == expected) return false;
+        disagree(from, {word, part_word::mark}, {expected, part_word::mark});
+        return true;
+    }
+    COLLX_HD std::uint64_t* part_of(int at, int from, std::uint64_t message) const {
+        return &rank_words(args_.exchange[at])->parts[from][message & (args_.shape.slots - 1)];
+    }
+    COLLX_HD std::uint64_t call_number() const { return args_.words.are_compared() ? shared_.number : 0; }
 
     // Neighbours in launches of their own may still be in the last call when this one begins, reading my window. The
     // next text has other signals, by which I would not hear of it.
@@ -160,23 +213,25 @@ protected:
 private:
     static constexpr unsigned polls_per_look = 64, looks_per_question = 16, long_wait = 1u << 14;
 
-    COLLX_HD static rank_control* rank_words(std::byte* exchange) { return reinterpret_cast<rank_control*>(exchange); }
-
     COLLX_HD bool may_go_on(waits_for what, int peer, unsigned polls, std::uint64_t& began, bool& reported) {
-        bool aborted = Env::load_relaxed(&rank_words(args_.exchange[rank_])->abort) != 0;
+        const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);
+        bool aborted = stopped != 0;
+        is_in_disagreement(stopped);
         // A look at the host's memory goes over the bus.
         if (polls % (polls_per_look * looks_per_question) == 0)
             aborted = aborted || Env::load_relaxed(&args_.host->abort) != 0;
         if (aborted) {
+            // The host ended this kernel in the middle, so the next one would begin where no peer is.
+            if (stopped == 0) Env::store_relaxed(&my_words().abort, stop_word::deadline);
             report(wait_state::aborted, what, peer);
             return false;
         }
+        if (lane_ == 0 && args_.words.are_compared()) has_said(peer, expected_of(peer)); // stops all if it is another
         const std::uint64_t now = Env::now_ns();
         if (began == 0) began = now;
         if (now - began > args_.timeout_ns) {
             report(wait_state::timed_out, what, peer);
-            COLLX_ROLLED
-            for (int k = 0; k < ranks(); ++k) Env::store_relaxed(&rank_words(args_.exchange[k])->abort, 1);
+            stop_all(stop_word::deadline);
             return false;
         }
         if (polls == long_wait) {
@@ -185,9 +240,43 @@ private:
         }
         return true;
     }
+    // Tells the host, too.
+    COLLX_HD bool is_in_disagreement(std::uint64_t stopped) {
+        if (!stop_word::is_disagreement(stopped)) return false;
+        Env::store_relaxed(&args_.host->disagreement, stopped);
+        return true;
+    }
+    COLLX_HD void stop_all(std::uint64_t why) {
+        COLLX_ROLLED
+        for (int k = 0; k < ranks(); ++k) Env::store_relaxed(&rank_words(args_.exchange[k])->abort, why);
+    }
+
+    COLLX_HD unit16* said_by(int at, int who, std::uint64_t number) const {
+        return reinterpret_cast<unit16*>(rank_words(args_.exchange[at])->said[number % said_calls][who]);
+    }
+    COLLX_HD unit16 expected_of(int peer) const {
+        return args_.words.numbered(shared_.number, args_.count_for(true, rank_, peer));
+    }
+    // Whether a peer has said its words of the call that `expected` is of. Not right ones are the end.
+    COLLX_HD bool has_said(int peer, const unit16& expected) {
+        const unit16 theirs = Env::load_line(said_by(rank_, peer, call_words::number_of(expected)));
+        if (!call_words::are_of_one_call(theirs, expected)) return false;
+        if (theirs.low != expected.low || theirs.high != expected.high) disagree(peer, theirs, expected);
+        return true;
+    }
+    COLLX_HD void disagree(int peer, const unit16& theirs, const unit16& expected) {
+        std::uint64_t* d = args_.host->differs[peer];
+        Env::store_relaxed(d, theirs.low), Env::store_relaxed(d + 1, theirs.high);
+        Env::store_relaxed(d + 2, expected.low), Env::store_relaxed(d + 3, expected.high);
+        const std::uint64_t why = stop_word::disagreement(rank_, peer);
+        Env::store_release(&args_.host->disagreement, why);
+        stop_all(why);
+    }
     COLLX_HD void report(wait_state state, waits_for what, int peer) {
-        const wait_report r{state, what, peer, step_, turn_};
-        Env::store_relaxed(args_.report(rank_, lane_, env_.group()), r.pack());
+        std::uint64_t* word = args_.report(rank_, lane_, env_.group());
+        // A later call must not hide why an earlier one gave up.
+        if (wait_report::unpack(Env::load_relaxed(word)).has_given_up()) return;
+        Env::store_relaxed(word, wait_report{state, what, peer, step_, turn_, args_.call}.pack());
     }
 };
 

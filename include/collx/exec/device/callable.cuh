@@ -83,5 +83,11 @@ __device__ void require_device_code(const Operands& r, const typename Types::acc
     readable<typename Types::in_view>::iterator_must_be_device_code(r.in);
 }
 
+// The same for the arguments of a launch.
+template <template <class, class> class Args, class Algorithm, class Types>
+__device__ void require_device_code_of(const Args<Algorithm, Types>& a) {
+    require_device_code<Types>(a.rank(0), typename Types::acc_type{});
+}
+
 } // namespace device
 COLLX_END_NAMESPACE

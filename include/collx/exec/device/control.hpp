@@ -39,13 +39,27 @@ struct alignas(line_bytes) lane_control {
     std::uint64_t calls;
 };
 
-// One per rank. abort: nonzero once anybody gave up. Written by any rank's block: relaxed, system; read by mine:
-// relaxed.
+inline constexpr unsigned max_slots = 64;
+inline constexpr unsigned said_calls = 8; // more than any rank is ahead of one that hears of it: see call_words.hpp
+
+// One per rank. What follows abort is used by the blocks of lane 0.
 struct alignas(line_bytes) rank_control {
+    // Nonzero once anybody gave up, and why (stop_word). Written by any rank's block: relaxed, system; read by mine:
+    // relaxed.
     std::uint64_t abort;
+    // What rank k said of call c, at c modulo said_calls: two words at once. Written by rank k: relaxed, system; read
+    // by me: relaxed.
+    alignas(line_bytes) std::uint64_t said[said_calls][max_ranks][2];
+    // Of message m of rank k, at m modulo the slots. Written by rank k before tail: relaxed, system; read by me:
+    // relaxed.
+    std::uint64_t parts[max_ranks][max_slots];
+    // My own, as in lane_control: calls that are compared, and what I expect of a rank that had not said it when the
+    // call ended, for the last such call.
+    std::uint64_t calls;
+    alignas(line_bytes) std::uint64_t unheard[max_ranks][2];
 };
 
-enum class waits_for : unsigned char { nothing, message, room, signal, packet, neighbours };
+enum class waits_for : unsigned char { nothing, message, room, signal, packet, neighbours, words };
 enum class wait_state : unsigned char { idle, waiting, timed_out, aborted };
 
 // What a block waits for, in one word, so that the host may read it while the kernel runs.
@@ -56,16 +70,20 @@ struct wait_report {
     int peer = 0;
     unsigned step = 0;  // of the text, counted from 1 in each piece
     unsigned piece = 0; // of this lane, modulo 65536
+    unsigned call = 0;  // of a group, from 1 on, modulo 256; 0: alone
 
+    COLLX_HD constexpr bool has_given_up() const {
+        return state == wait_state::timed_out || state == wait_state::aborted;
+    }
     COLLX_HD constexpr std::uint64_t pack() const {
         return static_cast<std::uint64_t>(state) | static_cast<std::uint64_t>(what) << 8 |
-               static_cast<std::uint64_t>(peer & 0xff) << 16 | static_cast<std::uint64_t>(step & 0xffffu) << 32 |
-               static_cast<std::uint64_t>(piece & 0xffffu) << 48;
+               static_cast<std::uint64_t>(peer & 0xff) << 16 | static_cast<std::uint64_t>(call & 0xffu) << 24 |
+               static_cast<std::uint64_t>(step & 0xffffu) << 32 | static_cast<std::uint64_t>(piece & 0xffffu) << 48;
     }
-    static constexpr wait_report unpack(std::uint64_t w) {
+    COLLX_HD static constexpr wait_report unpack(std::uint64_t w) {
         return {static_cast<wait_state>(w & 0xff), static_cast<waits_for>(w >> 8 & 0xff),
-                static_cast<int>(w >> 16 & 0xff), static_cast<unsigned>(w >> 32 & 0xffff),
-                static_cast<unsigned>(w >> 48)};
+                static_cast<int>(w >> 16 & 0xff),  static_cast<unsigned>(w >> 32 & 0xffff),
+                static_cast<unsigned>(w >> 48),    static_cast<unsigned>(w >> 24 & 0xff)};
     }
 };
 
@@ -73,8 +91,12 @@ inline constexpr int max_groups = 4; // strands of a block that run side by side
 
 // Memory of the host that the device maps; one block of reports per rank and lane.
 // abort: written by the host, release; read by waiting blocks, relaxed, once in about a thousand polls.
+// disagreement: a stop_word once ranks were found in different calls; differs: of each peer, what it said and what this
+// rank expected. Written by blocks: differs relaxed, then disagreement, release. Read by the host: acquire.
 struct alignas(line_bytes) host_control {
     std::uint64_t abort;
+    std::uint64_t disagreement;
+    std::uint64_t differs[max_ranks][4];
 };
 
 // How large everything is; the same on all ranks, fixed when the team is made.

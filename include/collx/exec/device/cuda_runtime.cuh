@@ -29,6 +29,15 @@ __global__ void __launch_bounds__(block_threads) lanes_kernel(const __grid_const
     body(env, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
 }
 
+// Several calls of one kernel in one launch (exec/device/group.hpp).
+template <class Calls>
+__global__ void __launch_bounds__(block_threads, 1) fused_array_kernel(const __grid_constant__ Calls calls) {
+    if (false) require_device_code_of(calls[0]);
+    __shared__ block_state shared;
+    cuda_env<1> env;
+    run_calls(env, calls, shared, calls.first_rank + static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
+}
+
 class cuda_runtime {
 public:
     int count() const {
@@ -176,13 +185,11 @@ public:
 
     template <class Protocol, int Groups, class Algorithm, class Types>
     void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* stream) const {
-        static_assert(sizeof(a) <= 32764, "collx: views and operators of 16 ranks must fit a kernel's parameters");
-        void* parameters[] = {const_cast<fused_args<Algorithm, Types>*>(&a)};
-        const dim3 grid(static_cast<unsigned>(a.lanes), static_cast<unsigned>(ranks));
-        require_cuda(cudaLaunchCooperativeKernel(
-                         reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>), grid,
-                         dim3(block_threads), parameters, 0, static_cast<cudaStream_t>(stream)),
-                     "launching a fused kernel");
+        launch_resident(&fused_kernel<Protocol, Groups, Algorithm, Types>, a, a.lanes, ranks, stream);
+    }
+    template <class Call>
+    void launch_array(const call_array<Call>& calls, int ranks, void* stream) const {
+        launch_resident(&fused_array_kernel<call_array<Call>>, calls, calls.lanes, ranks, stream);
     }
     template <class Body>
     void launch_lanes(const Body& body, int lanes, void* stream) const {
@@ -194,6 +201,16 @@ public:
     }
 
 private:
+    template <class Args>
+    static void launch_resident(void (*kernel)(Args), const std::type_identity_t<Args>& a, int lanes, int ranks,
+                                void* stream) {
+        static_assert(sizeof(a) <= 32764, "collx: views and operators must fit a kernel's parameters");
+        void* parameters[] = {const_cast<std::remove_const_t<Args>*>(&a)};
+        const dim3 grid(static_cast<unsigned>(lanes), static_cast<unsigned>(ranks));
+        require_cuda(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), grid, dim3(block_threads),
+                                                 parameters, 0, static_cast<cudaStream_t>(stream)),
+                     "launching a fused kernel");
+    }
     // Only the driver knows contexts.
     static bool is_of_another_context(const void* p) {
         using get_attribute = CUresult (*)(void*, CUpointer_attribute, CUdeviceptr);

@@ -19,6 +19,8 @@ namespace device {
 // Chunks of equal size, alike on all ranks: no table.
 class even_cuts {
 public:
+    static constexpr bool is_private = false; // whether ranks know their own numbers only
+
     even_cuts() = default;
     // Errors: invalid_argument for layouts with tables, which are memory of the host.
     even_cuts(const chunk_layout& in, const chunk_layout& out) : in_(in), out_(out) {
@@ -55,6 +57,7 @@ private:
 // Counts per rank, the same tables on all ranks: chunk c has sizes[c] elements, from in_at[c] on in every input (0
 // where a rank's input holds only its own chunk) and from out_at[c] on in every output.
 struct table_cuts {
+    static constexpr bool is_private = false;
     std::size_t sizes[max_ranks] = {}, in_at[max_ranks] = {}, out_at[max_ranks] = {};
 
     COLLX_HD constexpr std::size_t size(bool, int, int chunk) const { return sizes[chunk]; }
@@ -71,6 +74,7 @@ struct table_cuts {
 // Counts per pair of ranks: rank r sends sizes[r][d] elements to rank d, from in_at[r][d] of its input on; they land at
 // out_at[d][r] of d's output.
 struct pair_cuts {
+    static constexpr bool is_private = false;
     std::size_t sizes[max_ranks][max_ranks] = {}, in_at[max_ranks][max_ranks] = {}, out_at[max_ranks][max_ranks] = {};
 
     COLLX_HD constexpr std::size_t size(bool is_out, int rank, int chunk) const {
@@ -91,6 +95,7 @@ struct pair_cuts {
 // output. Only for texts whose every message goes straight from a sender to a receiver: the two sizes must agree, and
 // both ends must cut pieces of one length that is given.
 struct own_cuts {
+    static constexpr bool is_private = true;
     std::size_t sizes[2][max_ranks] = {}, at[2][max_ranks] = {};
 
     COLLX_HD constexpr std::size_t size(bool is_out, int, int chunk) const { return sizes[is_out ? 1 : 0][chunk]; }

@@ -45,6 +45,8 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     static constexpr bool words = Protocol::flags_words, lines = Protocol::flags_lines;
     static constexpr bool flagged = words || lines; // data and flags arrive together
     static constexpr bool multicasts = Protocol::multicasts;
+    // The two ends of a message compare its part's length.
+    static constexpr bool compares_parts = Types::cuts_type::is_private && !flagged;
     static constexpr bool has_windows = requires { Algorithm::signals; };
     // Bytes of a pack in slots and windows.
     static constexpr std::size_t stride = words ? packet_stride<wire_type, V> : wire_pack::bytes;
@@ -71,7 +73,8 @@ public:
         const bool has_neighbours = has_windows && !flagged && !args_.is_one_launch;
         this->take_counts();
         base_ = flagged ? shared_.packets : shared_.iterations;
-        if (has_neighbours) this->wait_for_neighbours();
+        this->say_call();
+        if (has_neighbours && !this->has_stopped()) this->wait_for_neighbours();
         unsigned turn = 0;
         for (piece_ = static_cast<unsigned>(lane_); piece_ < args_.piece_count;
              piece_ += static_cast<unsigned>(args_.lanes)) {
@@ -81,6 +84,7 @@ public:
             if constexpr (flagged) stop_if(env_.any(failed_));
             ++turn;
         }
+        this->compare_calls(flagged && has_windows);
         this->keep_counts(flagged || !has_windows ? 0 : turn, flagged && has_windows ? turn : 0);
         if (has_neighbours) this->tell_neighbours();
     }
@@ -285,6 +289,9 @@ private:
     COLLX_HD std::uint32_t move(const chunk_move& m);
     COLLX_HD bool has_elements(const sched::ref& r) const;
     COLLX_HD bool enter(const chunk_move& m);
+    COLLX_HD std::uint64_t part_bytes(bool is_out, int peer) const {
+        return args_.cuts.size(is_out, rank_, peer) * sizeof(wire_type);
+    }
     COLLX_HD void leave(const chunk_move& m, std::uint32_t at);
     COLLX_HD unsigned second_thread() const { return env_.threads() > 32 ? 32 : env_.threads() - 1; }
     COLLX_HD transfer plan(const chunk_move& m) const;

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include <collx/core/error.hpp>
-#include <collx/exec/device/executor.hpp>
+#include <collx/exec/device/group.hpp>
 #include <collx/exec/device/twin_env.hpp>
 #include <collx/transport/gpu_runtime.hpp>
 #include <collx/transport/peer_file.hpp>
@@ -213,6 +213,7 @@ public:
     std::atomic<int> granted{0}; // devices that were given access to memory of this process
     std::atomic<int> busy{0};    // multiprocessors that other kernels hold
     std::atomic<int> enabled{0}; // calls that enabled peer access
+    std::atomic<int> fused_launches{0};
 
 private:
     struct piece {
@@ -332,18 +333,14 @@ public:
     template <class Protocol, int Groups, class Algorithm, class Types>
     void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* s) const {
         static_assert(Groups == 1, "collx: the fake runtime runs one thread per block");
-        if (a.lanes * ranks > gpus_->what().processors - gpus_->busy.load())
-            fail(errc::resource, -1, -1, "use fewer lanes (device_settings), or leave room beside other kernels",
-                 "launching a fused kernel: %d blocks cannot be resident together", a.lanes * ranks);
-        stream_of(s).put([a, ranks] {
-            blocks(ranks * a.lanes, [&a](int b) {
-                block_state shared{};
-                twin_barrier mine(1), block(1);
-                twin_env env(0, 1, 0, 1, mine, block);
-                executor<twin_env, Algorithm, Types, Protocol, 1>(env, a, shared, a.first_rank + b / a.lanes,
-                                                                  b % a.lanes)
-                    .run();
-            });
+        launch_blocks(a.lanes, ranks, s, [a](twin_env& env, block_state& shared, int rank, int lane) {
+            executor<twin_env, Algorithm, Types, Protocol, 1>(env, a, shared, a.first_rank + rank, lane).run();
+        });
+    }
+    template <class Call>
+    void launch_array(const call_array<Call>& calls, int ranks, void* s) const {
+        launch_blocks(calls.lanes, ranks, s, [calls](twin_env& env, block_state& shared, int rank, int lane) {
+            run_calls(env, calls, shared, calls.first_rank + rank, lane);
         });
     }
     template <class Body>
@@ -365,6 +362,22 @@ public:
     }
 
 private:
+    // body(env, shared, rank of the launch, lane) on each block.
+    template <class Body>
+    void launch_blocks(int lanes, int ranks, void* s, const Body& body) const {
+        if (lanes * ranks > gpus_->what().processors - gpus_->busy.load())
+            fail(errc::resource, -1, -1, "use fewer lanes (device_settings), or leave room beside other kernels",
+                 "launching a fused kernel: %d blocks cannot be resident together", lanes * ranks);
+        gpus_->fused_launches.fetch_add(1);
+        stream_of(s).put([body, lanes, ranks] {
+            blocks(ranks * lanes, [&](int b) {
+                block_state shared{};
+                twin_barrier mine(1), block(1);
+                twin_env env(0, 1, 0, 1, mine, block);
+                body(env, shared, b / lanes, b % lanes);
+            });
+        });
+    }
     template <class F>
     static void blocks(int count, F&& f) {
         std::vector<std::thread> threads;

@@ -3,6 +3,8 @@
 // a group must not depend on one another: their buffers' doors are the launch's beginning and end.
 #pragma once
 
+#include <new>
+
 #include <collx/exec/device/executor.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -39,15 +41,57 @@ call_list<First, Rest...> list_of(const First& first, const Rest&... rest) {
 
 } // namespace detail
 
+// Several calls of one kernel; how many is known when they are made. By a rank whose launch is its own.
+template <class Call>
+class call_array {
+public:
+    using args_type = decltype(Call::args);
+    using call_type = Call;
+    // What a launch copies, however few calls there are.
+    static constexpr std::size_t bytes = 16 * 1024;
+    static constexpr int most = sizeof(args_type) * 16 <= bytes ? 16
+                                : sizeof(args_type) <= bytes    ? static_cast<int>(bytes / sizeof(args_type))
+                                                                : 1;
+    int lanes = 1, first_rank = 0;
+
+    COLLX_HD int size() const { return size_; }
+    COLLX_HD const args_type& operator[](int i) const { return reinterpret_cast<const args_type*>(args_)[i]; }
+    void add(const Call& call) {
+        static_assert(Call::groups == 1, "collx: the calls of a group run with one group of threads per block");
+        auto* a =
+            ::new (static_cast<void*>(args_ + static_cast<unsigned>(size_++) * sizeof(args_type))) args_type(call.args);
+        a->is_one_launch = false; // what follows in this launch must hear of neighbours that still read
+        lanes = a->lanes > lanes ? a->lanes : lanes;
+    }
+
+private:
+    int size_ = 0;
+    alignas(args_type) std::byte args_[most * sizeof(args_type)];
+};
+
+// By all threads of the block. False: the block has given up, and makes no further call.
+template <class Call, class Env>
+COLLX_HD bool run_call(Env& env, const decltype(Call::args)& args, block_state& shared, int rank, int lane) {
+    bool goes_on = true;
+    if (lane < args.lanes) {
+        typename Call::template executor_on<Env> call(env, args, shared, rank, lane);
+        call.run();
+        goes_on = !call.has_stopped();
+    }
+    env.sync_block(); // the next call takes over the counts
+    return goes_on;
+}
 template <class Env>
 COLLX_HD void run_calls(Env&, const call_list<>&, block_state&, int, int) {}
-// By all threads of the block.
 template <class Env, class First, class... Rest>
 COLLX_HD void run_calls(Env& env, const call_list<First, Rest...>& l, block_state& shared, int rank, int lane) {
-    if (lane < l.first.args.lanes)
-        typename First::template executor_on<Env>(env, l.first.args, shared, rank, lane).run();
-    env.sync_block(); // the next call takes over the counts
-    run_calls(env, l.rest, shared, rank, lane);
+    if (run_call<First>(env, l.first.args, shared, rank, lane)) run_calls(env, l.rest, shared, rank, lane);
+}
+template <class Env, class Call>
+COLLX_HD void run_calls(Env& env, const call_array<Call>& l, block_state& shared, int rank, int lane) {
+    COLLX_ROLLED
+    for (int i = 0; i < l.size(); ++i)
+        if (!run_call<Call>(env, l[i], shared, rank, lane)) return;
 }
 
 } // namespace device

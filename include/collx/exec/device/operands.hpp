@@ -85,9 +85,9 @@ COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
 } // namespace detail
 
 // What the kernel of one kind of call is made for. In and Out are views (core/views.hpp), Wire is what travels, Cuts
-// says where chunks lie (cuts.hpp).
+// says where chunks lie (cuts.hpp). OwnOnly: a launch is given the buffers of its own rank and no others'.
 template <class In, class Out, class Op, class Wire = std::remove_cv_t<typename Out::value_type>,
-          class Cuts = even_cuts>
+          class Cuts = even_cuts, bool OwnOnly = false>
 struct call_types {
     using in_view = In;
     using out_view = Out;
@@ -96,6 +96,7 @@ struct call_types {
     using cuts_type = Cuts;
     using in_type = std::remove_cv_t<typename In::value_type>;
     using out_type = std::remove_cv_t<typename Out::value_type>;
+    static constexpr bool own_only = OwnOnly;
     static constexpr bool reduces = !std::is_same_v<Op, move_only>;
     using acc_type = std::conditional_t<reduces, accumulator_t<in_type>, in_type>;
     static constexpr int elems = detail::pack_elems(sizeof(Wire), sizeof(acc_type)); // of a pack

@@ -29,6 +29,7 @@ public:
     std::uint64_t load_host(const std::uint64_t* p) { return runtime_.load_host(p); }
     void store_host(std::uint64_t* p, std::uint64_t x) { runtime_.store_host(p, x); }
     int lanes(const exchange_shape& s) const { return lanes_ < s.lanes ? lanes_ : s.lanes; }
+    int rank() const { return rank_; }
     bool is_one_launch() const { return false; }
     void synchronize(const fused_options& o) { runtime_.synchronize(o.stream); }
 
@@ -36,6 +37,12 @@ public:
     void launch(fused_args<Algorithm, Types> a, const fused_options& o) {
         a.first_rank = rank_;
         runtime_.template launch_fused<Protocol, Groups>(a, 1, o.stream);
+    }
+
+    template <class Call>
+    void launch_array(call_array<Call> calls, const fused_options& o) {
+        calls.first_rank = rank_;
+        runtime_.launch_array(calls, 1, o.stream);
     }
 
 private:

@@ -98,11 +98,17 @@ COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::enter(const chu
         const std::uint64_t number = for_room ? shared_.sent[peer] : shared_.received[peer];
         if (for_room && number < shared_.drained[peer] + args_.shape.slots) continue;
         const lane_control& mine = *control(rank_);
-        std::uint64_t found = 0;
+        std::uint64_t found = 0, early = 0;
+        const bool is_first = compares_parts && lane_ == 0 && !for_room && !shared_.heard[peer];
+        if (is_first) early = Env::load_relaxed(this->part_of(rank_, peer, number)); // on its way beside the count
         failed = !wait_until(for_room ? waits_for::room : waits_for::message, peer,
                              for_room ? &mine.head[peer] : &mine.tail[peer],
                              for_room ? number + 1 - args_.shape.slots : number + 1, found);
         if (for_room && !failed) shared_.drained[peer] = found;
+        if (is_first && !failed) {
+            shared_.heard[peer] = true;
+            failed = this->is_other_part(peer, number, early, part_bytes(true, peer));
+        }
     }
     stop_if(env_.any(failed));
     return !this->has_stopped();
@@ -120,6 +126,12 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chu
     if (m.has(sched::recv) && env_.index() == 0)
         Env::store_release(&control(m.peer_from)->head[rank_], ++shared_.received[m.peer_from]);
     if (m.has(sched::send) && env_.index() == second_thread()) {
+        if (compares_parts && lane_ == 0 && !shared_.told[m.peer_to]) {
+            const std::uint64_t number = shared_.sent[m.peer_to];
+            Env::store_relaxed(this->part_of(m.peer_to, rank_, number),
+                               part_word::of(number, this->call_number(), part_bytes(false, m.peer_to)));
+            shared_.told[m.peer_to] = true;
+        }
         const std::uint64_t sent = ++shared_.sent[m.peer_to];
         if constexpr (!flagged) Env::store_release(&control(m.peer_to)->tail[rank_], sent);
     }

@@ -86,12 +86,6 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             if (ToAll) fast = fast && access::out_is_aligned(args_.rank(k), to.at);
         }
         const std::size_t window_offset = from_window ? this->window_offset(sched::segment_of(s.src.where), chunk) : 0;
-        // Operand k where both places hold the same: one kind of access. A template, since other views have no data().
-        const auto address = [&](auto k) {
-            const auto* p = this->args_.rank(k).in.data() + in_at;
-            if (!from_window || (k == this->rank_ && s.own == place::in)) return p;
-            return reinterpret_cast<decltype(p)>(this->args_.lane_of(k, this->lane_) + window_offset);
-        };
         // Operand k as it lies in memory, and as it is reduced.
         const auto fetch = [&](auto w, int k, unsigned p, unsigned m) -> fold_pack<decltype(w)> {
             using W = decltype(w);
@@ -164,7 +158,10 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             };
             const auto ask = [&](fold_pack<W>(&x)[U], int k) {
                 if constexpr (access::is_wire_in && !flagged) {
-                    const auto* from = address(k);
+                    // Both places hold the same: one kind of access.
+                    const wire_type* from = this->args_.rank(k).in.data() + in_at;
+                    if (from_window && !(k == this->rank_ && s.own == place::in))
+                        from = reinterpret_cast<const wire_type*>(this->args_.lane_of(k, this->lane_) + window_offset);
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u)
                         x[u] = access::template read_raw<W>(from + std::size_t{nth(u)} * W::n, m);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <new>
 #include <utility>
 
@@ -23,14 +24,15 @@ struct fused_options {
     std::int64_t timeout_ns = 10'000'000'000; // of one wait inside the kernel
     int lanes = 0;                            // 0: as many as the machine has room for and the message needs
     std::uint32_t piece_bytes = 0;            // of the wire, per chunk; 0: what fits the slots or stages
+    call_words words = {};                    // what ranks whose launches are their own compare
     // For multicast_protocol: where element 0 of all ranks' inputs and outputs is in a multicast object.
     const void* multicast_in = nullptr;
     void* multicast_out = nullptr;
 };
 
 inline const char* name_of(waits_for w) {
-    constexpr const char* names[] = {"nothing",  "a message", "room for a message",
-                                     "a signal", "words",     "the last call"};
+    constexpr const char* names[] = {"nothing", "a message",     "room for a message", "a signal",
+                                     "words",   "the last call", "what the call is"};
     return names[static_cast<int>(w)];
 }
 
@@ -93,6 +95,13 @@ public:
         machine_.template launch<Protocol, Groups>(call.args, o);
     }
 
+    // The same for calls of one kernel.
+    template <class Call>
+    void run_array(const call_array<Call>& calls, const fused_options& o) {
+        check();
+        machine_.launch_array(calls, o);
+    }
+
     // The arguments of a launch, without one.
     template <class Types, class Protocol, int Groups = 1, class Algorithm, class Operands>
     fused_args<Algorithm, Types> prepare(Algorithm algorithm, const typename Types::cuts_type& cuts,
@@ -119,6 +128,14 @@ public:
                 fail(errc::unsupported, -1, -1, "use another algorithm: the ranks of a team are one node",
                      "this algorithm's scratch has %d chunks, its buffers %d, and kernels have room for as many", kept,
                      a.chunks);
+        if constexpr (requires { algorithm.nodes.by_node(); }) {
+            const auto& n = algorithm.nodes;
+            if (n.by_node() != nullptr && n.nodes() != 1 && n.largest() != 1)
+                fail(
+                    errc::unsupported, -1, -1, "use its inner algorithm: the ranks of a team are one node",
+                    "algorithm %s asks a map of %d nodes, which lies in the host's memory, where no kernel can read it",
+                    Algorithm::name, n.nodes());
+        }
         const usage u = usage_of(algorithm, shape_.ranks);
         if (u.scratch && !may_use_scratch_v<Algorithm>)
             fail(errc::unsupported, -1, -1,
@@ -127,11 +144,13 @@ public:
         a.is_one_launch = machine_.is_one_launch();
         a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
         cut_pieces<Types, Protocol>(a, u, cuts.largest(shape_.ranks, a.chunks), o);
+        a.words = o.words;
         a.timeout_ns = static_cast<std::uint64_t>(o.timeout_ns);
         for (int r = 0; r < shape_.ranks; ++r) {
             a.exchange[r] = exchange_[r];
-            ::new (static_cast<void*>(a.operands + static_cast<unsigned>(r) * sizeof(rank_operands<Types>)))
-                rank_operands<Types>(operands(r));
+            if (r < a.operand_count)
+                ::new (static_cast<void*>(a.operands + static_cast<unsigned>(r) * sizeof(rank_operands<Types>)))
+                    rank_operands<Types>(operands(r));
         }
         a.host = reinterpret_cast<host_control*>(mapped_);
         a.reports = reinterpret_cast<std::uint64_t*>(mapped_ + sizeof(host_control));
@@ -154,6 +173,7 @@ public:
     // Throws what made a kernel give up: timeout with the ranks, the step and the piece, or aborted. Call it when the
     // stream has been waited for; calls do it before they launch.
     void check() const {
+        check_agreement();
         for (const wait_state worst : {wait_state::timed_out, wait_state::aborted})
             for (int r = 0; r < shape_.ranks; ++r)
                 for (int l = 0; l < shape_.lanes; ++l)
@@ -161,9 +181,30 @@ public:
                         if (const wait_report w = report(r, l, g); w.state == worst) blame(r, l, w);
     }
 
+    // Throws mismatch where kernels found ranks in different calls.
+    void check_agreement() const {
+        const auto* h = reinterpret_cast<const host_control*>(host_memory_);
+        const std::uint64_t found = machine_.load_host(&h->disagreement);
+        if (found == 0) return;
+        const int rank = stop_word::rank(found), peer = stop_word::peer(found); // whoever found it
+        int mine_is = -1;
+        if constexpr (requires { machine_.rank(); }) mine_is = machine_.rank();
+        for (int k = 0; k < shape_.ranks; ++k) {
+            std::uint64_t theirs[2], mine[2];
+            for (int i = 0; i < 2; ++i)
+                theirs[i] = machine_.load_host(&h->differs[k][i]), mine[i] = machine_.load_host(&h->differs[k][2 + i]);
+            if ((mine[0] | mine[1]) != 0) fail_for_words(mine_is, k, theirs, mine);
+        }
+        fail(errc::mismatch, mine_is, mine_is == rank ? peer : rank,
+             "give all ranks the same counts, types and order of calls", "ranks %d and %d are in different calls", rank,
+             peer);
+    }
+
 private:
     // Who waits is waited for by others in turn: the one to name is at the end of the chain.
     [[noreturn]] void blame(int rank, int lane, wait_report found) const {
+        char call[32] = "";
+        if (found.call != 0) std::snprintf(call, sizeof call, "call %u of the group: ", found.call);
         for (int hops = 0; hops < shape_.ranks; ++hops) {
             wait_report next;
             for (int g = 0; g < max_groups && next.state == wait_state::idle; ++g) next = report(found.peer, lane, g);
@@ -172,11 +213,11 @@ private:
         }
         if (found.state == wait_state::aborted && is_aborted())
             fail(errc::aborted, rank, found.peer, "make a new team",
-                 "a kernel gave up waiting for %s from rank %d, for the team was aborted", name_of(found.what),
+                 "%sa kernel gave up waiting for %s from rank %d, for the team was aborted", call, name_of(found.what),
                  found.peer);
         fail(errc::timeout, rank, found.peer, "did all ranks of the team make the call? make a new team",
-             "a kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", name_of(found.what),
-             found.peer, found.step, found.piece, lane);
+             "%sa kernel waited too long for %s from rank %d, at step %u of piece %u on lane %d", call,
+             name_of(found.what), found.peer, found.step, found.piece, lane);
     }
     bool is_aborted() const {
         return machine_.load_host(&reinterpret_cast<const host_control*>(host_memory_)->abort) != 0;
@@ -188,7 +229,7 @@ private:
         ((most = calls.args.lanes > most ? calls.args.lanes : most), ...);
         return most;
     }
-    static bool is_ring(unsigned n) { return n >= 2 && n <= 64 && (n & (n - 1)) == 0; }
+    static bool is_ring(unsigned n) { return n >= 2 && n <= max_slots && (n & (n - 1)) == 0; }
     static void require(bool holds, const char* text) {
         if (!holds) fail(errc::invalid_argument, -1, -1, "see collx::device::exchange_shape", "%s", text);
     }

@@ -165,6 +165,7 @@ protected:
         slot.bytes = f.bytes;
         slot.tag = f.tag;
         payload_at_ = slot.payload;
+        if (f.bytes > slot_header::inline_bytes) memory.take_place(i.put, memory_.taken(f.at_port));
         is_landing_ = f.bytes >= least_landed_bytes && is_wanted(f);
         if (f.bytes >= least_landed_bytes) i.lands = is_landing_;
         if (is_landing_) {
