@@ -269,7 +269,8 @@ private:
             f();
         } catch (const error& e) {
             if (domains_ == nullptr) throw;
-            if (!has_timed_out()) listen(); // a kernel or a result beside this rank's gave up
+            if (e.code() != errc::mismatch && !has_timed_out())
+                listen(); // a kernel or a result beside this rank's gave up
             const int peer = domains_->rank_of(e.peer());
             fail(e.code(), rank(), peer, "is every rank in the same call?",
                  "a kernel gave up on rank %d (in the numbers of its domain: %s)", peer, e.what());

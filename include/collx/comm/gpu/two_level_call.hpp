@@ -13,7 +13,6 @@
 // Order: ranks of a domain in the order of ranks, then the domains in the order of their first ranks.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -320,9 +319,8 @@ private:
     template <class Sent, class F>
     gpu_proxy::order on_rail(std::size_t in_count, std::size_t out_count, F f) {
         using bound = std::remove_cvref_t<decltype(on_side(call_.comm, call_.c))>;
-        using nanoseconds = std::chrono::nanoseconds;
-        const nanoseconds own = call_.o.timeout;
-        const call_options with{.timeout = own.count() > 0 ? own + nanoseconds(rail_patience_ns) : own};
+        const std::int64_t own_ns = call_.o.timeout.count();
+        const call_options with{.timeout = duration::from_ns(own_ns > 0 ? own_ns + rail_patience_ns : own_ns)};
         const std::int64_t limit = call_.core().settings.timeout_ns + rail_patience_ns;
         return [d = &d_, bound_to = bound(on_side(call_.comm, call_.c)), f, with, in_count, out_count,
                 limit](communicator& side, const std::byte* in, std::byte* out) {

@@ -221,6 +221,8 @@ private:
         if (polls % (polls_per_look * looks_per_question) == 0)
             aborted = aborted || Env::load_relaxed(&args_.host->abort) != 0;
         if (aborted) {
+            // The host ended this kernel in the middle, so the next one would begin where no peer is.
+            if (stopped == 0) Env::store_relaxed(&my_words().abort, stop_word::deadline);
             report(wait_state::aborted, what, peer);
             return false;
         }
