@@ -21,8 +21,14 @@
 #include <vector>
 
 #include <collx/algo/dissemination.hpp>
+#include <collx/comm/all_gather.hpp>
+#include <collx/comm/all_reduce.hpp>
+#include <collx/comm/barrier.hpp>
+#include <collx/comm/broadcast.hpp>
 #include <collx/comm/gpu/between.hpp>
 #include <collx/comm/gpu/exchange.hpp>
+#include <collx/comm/reduce.hpp>
+#include <collx/comm/reduce_scatter.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
