@@ -5,7 +5,8 @@
 // waited for but the bytes. One thread per process sends what fits and receives what is there, in turn. The options,
 // samples and columns of `collx_perf --ops`, so that collx may be put beside it; --write, --read, --buffer, --pace,
 // --congestion, --lanes, --split, --zerocopy, --uring and --uring-waits say how the sockets are used. --works also does
-// what a collective must do with the bytes (ring_by_hand.hpp); --stage: how many it adds at once.
+// what a collective must do with the bytes (ring_by_hand.hpp); --stage: how many it adds at once. Each
+// process keeps to a core of its own, as far as there are cores; with --unbound to none.
 #include <time.h> // which the next one needs and does not include
 
 #include <linux/errqueue.h>
@@ -44,7 +45,8 @@ struct settings {
     int ranks = 2, lanes = 1;
     bool zero_copy = false, split = false, header = true;
     bool uring = false, uring_waits = false;
-    bool works = false;
+    bool works = false, unbound = false; // unbound: on whichever core the system likes
+    cpu_set_t allowed;
     std::size_t stage_bytes = std::size_t{512} << 10;
     sampling_rules rules;
 };
@@ -218,6 +220,7 @@ void measure(forked& by, const settings& s, operation op, std::size_t bytes) {
     for (int k = 0; k < (s.ranks == 2 ? 1 : s.ranks) * s.lanes; ++k) links.push_back(connected(s));
     auto* const shared = pages(harness::bytes(s.ranks), true);
     by.run(s.ranks, [&](shared_words&, int me) {
+        if (s.unbound) ::sched_setaffinity(0, sizeof s.allowed, &s.allowed);
         harness meeting(shared, me, s.ranks, by.cores());
         sampler sample(meeting, s.rules, [&] { meeting.barrier(); });
         const auto take = [&](auto&& ring) { return sample.measure(ring, 1.0); };
@@ -263,11 +266,13 @@ void read_option(settings& s, const std::string& word, const std::string& value)
 
 settings read_settings(int argc, char** argv) {
     settings s;
+    ::sched_getaffinity(0, sizeof s.allowed, &s.allowed);
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
         if (word == "--zerocopy") s.zero_copy = true;
         else if (word == "--split") s.split = true;
         else if (word == "--works") s.works = true;
+        else if (word == "--unbound") s.unbound = true;
         else if (word == "--uring") s.uring = true;
         else if (word == "--uring-waits") s.uring = s.uring_waits = true;
         else if (word == "--no-header") s.header = false;

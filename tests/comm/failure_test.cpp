@@ -206,15 +206,23 @@ TEST_CASE("an exception on one rank reaches the others as peer_failed, and the c
 }
 
 TEST_CASE("what an operator or an iterator throws ends the communicator for all, and is thrown here as itself") {
+    // Across hosts the thrower may have ended before its news come, and is found gone.
     const auto fails = [](collx::communicator& w, auto&& call) {
+        const auto is_told = [&](const collx::error& e) {
+            return e.code() == collx::errc::aborted ||
+                   (e.code() == collx::errc::peer_failed && !w.internals().net.is_one_host());
+        };
         w.set_checked(false);
-        if (w.rank() == 1) (void)thrown<std::runtime_error>(w, call);
-        else
-            EXPECT(thrown<collx::aborted>(w, [&] {
-                       for (;;) call(); // a call may be done before the news come
-                   }).peer() == 1);
+        if (w.rank() == 1) {
+            (void)thrown<std::runtime_error>(w, call);
+        } else {
+            const auto e = thrown<collx::error>(w, [&] {
+                for (;;) call(); // a call may be done before the news come
+            });
+            EXPECT(e.peer() == 1 && is_told(e));
+        }
         int x = 1; // would be taken for the rest of the call that was left
-        (void)thrown<collx::aborted>(w, [&] { collx::all_reduce(w, collx::value(x)); });
+        EXPECT(is_told(thrown<collx::error>(w, [&] { collx::all_reduce(w, collx::value(x)); })));
     };
     for (const std::vector<int>& host_of : {std::vector<int>{0, 0, 0}, {0, 1, 2}})
         for (const std::size_t n : {3u, 400'000u}) {

@@ -164,6 +164,21 @@ TEST_CASE("messages of any size between hosts: from and to the user's memory or 
         });
 }
 
+TEST_CASE("what no step reads again goes past the caches, what is sent on from where it lies does not") {
+    on_hosts(3, each_alone, [](collx::communicator& w) {
+        auto& schedules = w.internals().schedules;
+        EXPECT(!schedules.bind(collx::algo::ring_reduce_scatter{}, 0).uses_results);
+        EXPECT(!schedules.bind(collx::algo::pairwise_all_to_all{}, 0).uses_results);
+        EXPECT(schedules.bind(collx::algo::ring_all_reduce{}, 0).uses_results);
+        constexpr std::size_t m = 700'003; // of the output: large enough for that
+        const auto mine = samples(w.rank(), 3 * m);
+        std::vector<int> part(m);
+        collx::reduce_scatter(w, mine, part);
+        const std::size_t first = static_cast<std::size_t>(w.rank()) * m;
+        for (std::size_t i = 0; i < m; i += 101) EXPECT_AT(i, part[i] == folded(first + i, 0, 3));
+    });
+}
+
 TEST_CASE("more lanes are made when large messages come, and only then") {
     for (const spread& s :
          {spread{.ranks_per_host = 1, .lanes = 4}, spread{.ranks_per_host = 1, .bad_day = true, .lanes = 2},

@@ -68,9 +68,11 @@ struct pieces {
     // Iterations that have elements of a chunk of this step, at least one.
     std::size_t count_for(const sched::step& s) const {
         std::size_t most = 1;
-        for (const sched::ref& r : {s.src, s.dst})
+        const auto look = [&](const sched::ref& r) {
             for (int i = 0; r.where != sched::place::none && i < r.chunks.count; ++i)
                 if (const std::size_t n = size(r.where, chunk(r.chunks, i)); n > most) most = n;
+        };
+        look(s.src), look(s.dst);
         return (most - 1) / elems + 1;
     }
     // Elements of the whole transfer, all pieces: ranks that disagree on a count find out at the first message. Of

@@ -50,11 +50,13 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     static constexpr bool has_windows = requires { Algorithm::signals; };
     // Bytes of a pack in slots and windows.
     static constexpr std::size_t stride = words ? packet_stride<wire_type, V> : wire_pack::bytes;
-    // Packs that a thread has under way: four loads of 16 bytes, fewer where accumulators are wide.
+    // Packs that a thread has under way: four loads of 16 bytes, fewer where accumulators are wide, one where a hook
+    // then works on elements that were wider than their wire: with two of those sm_100 runs out of registers.
     // Bytes wait in registers of their own.
+    static constexpr bool widens_for_hook = access::has_post && sizeof(typename Types::in_type) > sizeof(wire_type);
     static constexpr int unroll = flagged                                           ? 1
                                   : sizeof(acc_pack) <= 16 && sizeof(acc_type) != 1 ? 4
-                                  : sizeof(acc_pack) <= 32                          ? 2
+                                  : sizeof(acc_pack) <= 32 && !widens_for_hook      ? 2
                                                                                     : 1;
 
 public:
