@@ -68,7 +68,10 @@ protected:
         }
         if (t == 0) {
             if (lane_ == 0) shared_.number = my_words().calls + (args_.words.are_compared() ? 1 : 0);
-            shared_.is_stopped = is_in_disagreement(Env::load_relaxed(&my_words().abort));
+            // What was ended in the middle is not gone on with: counts of messages and calls are no longer the peers'.
+            const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);
+            if (stopped != 0 && !is_in_disagreement(stopped)) report(wait_state::aborted, waits_for::nothing, rank_);
+            shared_.is_stopped = stopped != 0;
             shared_.iterations = c.iterations;
             shared_.packets = c.packets;
             shared_.calls = c.calls;
