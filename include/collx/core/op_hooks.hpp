@@ -61,10 +61,10 @@ COLLX_HD constexpr X apply_post(const Op& op, const X& x, [[maybe_unused]] hook_
     else return x;
 }
 
-// Holds an operator and answers as it does. (No [[no_unique_address]]: nvcc cannot pass such an empty object to a
-// kernel.) The wrappers below derive from it and change one answer each.
+// Holds an operator and answers as it does, but for its hooks. (No [[no_unique_address]]: nvcc cannot pass such an empty
+// object to a kernel.)
 template <class Op>
-struct op_wrapper {
+struct bare_op {
     Op op;
 
     template <class T>
@@ -85,6 +85,13 @@ struct op_wrapper {
     operator()(const A& a, const B& b) const {
         return op(a, b);
     }
+};
+
+// With its hooks. The wrappers below derive from it and change one answer each.
+template <class Op>
+struct op_wrapper : bare_op<Op> {
+    using bare_op<Op>::op;
+
     COLLX_EXEC_CHECK_DISABLE
     template <class X>
     requires detail::has_plain_pre<Op, X> COLLX_HD constexpr decltype(auto) pre(const X& x) const { return op.pre(x); }
@@ -136,7 +143,7 @@ struct with_post_op : op_wrapper<Op> {
 // Declares that op(a, b) equals op(b, a): algorithms may then reorder operands.
 template <class Op>
 COLLX_HD constexpr commutative_op<Op> commutative(Op op) {
-    return {{static_cast<Op&&>(op)}};
+    return {{{static_cast<Op&&>(op)}}};
 }
 
 // op, with f applied to each contribution, before op's own pre hook if it has one.
@@ -144,13 +151,13 @@ COLLX_HD constexpr commutative_op<Op> commutative(Op op) {
 // Example: with_pre(plus{}, [](float x) { return x * x; })  sums squares.
 template <class Op, class F>
 COLLX_HD constexpr with_pre_op<Op, F> with_pre(Op op, F f) {
-    return {{static_cast<Op&&>(op)}, static_cast<F&&>(f)};
+    return {{{static_cast<Op&&>(op)}}, static_cast<F&&>(f)};
 }
 
 // op, with f applied to each result, after op's own post hook if it has one.
 template <class Op, class F>
 COLLX_HD constexpr with_post_op<Op, F> with_post(Op op, F f) {
-    return {{static_cast<Op&&>(op)}, static_cast<F&&>(f)};
+    return {{{static_cast<Op&&>(op)}}, static_cast<F&&>(f)};
 }
 
 COLLX_END_NAMESPACE

@@ -26,29 +26,6 @@ struct staging_blocks {
     COLLX_HD std::size_t index(std::size_t i) const { return rank[i / count] * pitch + at + i % count; }
 };
 
-// An operator without its hooks.
-template <class Op>
-struct bare_op {
-    Op op;
-
-    template <class T>
-    static constexpr bool is_commutative_for = is_commutative_v<Op, T>;
-    template <class T>
-    static constexpr bool is_associative_for = is_associative_v<Op, T>;
-    template <class T>
-    static constexpr bool is_exact_for = is_exact_v<Op, T>;
-    template <class T>
-    static constexpr bool is_vectorisable_for = is_vectorisable_v<Op, T>;
-    template <class T>
-    requires has_identity_v<Op, T> COLLX_HD static constexpr T identity() { return collx::identity<Op, T>(); }
-
-    COLLX_EXEC_CHECK_DISABLE
-    template <class A, class B>
-    requires std::is_invocable_v<const Op&, const A&, const B&> COLLX_HD constexpr decltype(auto)
-    operator()(const A& a, const B& b) const {
-        return op(a, b);
-    }
-};
 template <class Op>
 struct beginning_op : bare_op<Op> {
     int ranks;
