@@ -61,8 +61,8 @@ COLLX_HD constexpr X apply_post(const Op& op, const X& x, [[maybe_unused]] hook_
     else return x;
 }
 
-// Holds an operator and answers as it does, but for its hooks. (No [[no_unique_address]]: nvcc cannot pass such an empty
-// object to a kernel.)
+// Holds an operator and answers as it does, but for its hooks. (No [[no_unique_address]]: nvcc cannot pass such an
+// empty object to a kernel.)
 template <class Op>
 struct bare_op {
     Op op;
