@@ -26,6 +26,7 @@ struct staging_blocks {
     COLLX_HD std::size_t index(std::size_t i) const { return rank[i / count] * pitch + at + i % count; }
 };
 
+// An operator inside a domain, whose results are partial: with its pre hook only.
 template <class Op>
 struct beginning_op : bare_op<Op> {
     int ranks;
@@ -37,6 +38,7 @@ struct beginning_op : bare_op<Op> {
         return apply_pre(this->op, x, c);
     }
 };
+// The same operator between domains, whose operands have met the pre hook: with its post hook only.
 template <class Op>
 struct completing_op : bare_op<Op> {
     int ranks;

@@ -18,9 +18,10 @@ namespace device {
 
 // A collective as its ranks must agree on it; nothing where they need not (messages, a team's one launch).
 struct call_words {
-    std::uint64_t what =
-        0; // 40 bits: verb + 1 (6), root (6), whether count is for each peer (1), hash of the rest (27)
-    std::uint64_t count = 0; // 48 bits: elements; where it is for each peer, bytes, and the kernel knows them
+    // 40 bits: verb + 1 (6), root (6), whether count is for each peer (1), hash of the rest (27).
+    std::uint64_t what = 0;
+    // 48 bits: elements; where it is for each peer, bytes, and the kernel knows them.
+    std::uint64_t count = 0;
 
     static constexpr call_words of(collective verb, int root, std::uint64_t hash, std::size_t count,
                                    bool each = false) {
