@@ -69,10 +69,10 @@ void calls(collx::communicator& world) {
     const auto n = static_cast<std::size_t>(world.size());
     std::vector<float> x(10, 1), in(10, 1), out(10);
     // [doc:call_shape]
-    collx::all_reduce(world, x);                                 // in place, sum
-    collx::all_reduce(world, in, out, collx::max{});             // from in to out, another operator
-    collx::broadcast(world, x, {.root = 1});                     // options by name, any subset
-    collx::all_reduce(world, x, collx::plus{}, {.timeout = 5s}); // a deadline for this call
+    collx::all_reduce(world, x);                     // in place, sum
+    collx::all_reduce(world, in, out, collx::max{}); // from in to out, another operator
+    collx::broadcast(world, x, {.root = 1});         // options by name, any subset
+    collx::all_reduce(world, x, {.timeout = 5s});    // a deadline for this call
     // [doc:end]
     expect(out[3] == 1 && x[3] == static_cast<float>(n * n));
 
