@@ -75,6 +75,26 @@ TEST_CASE("every verb on device memory, by kernels and by way of the host") {
         }
 }
 
+TEST_CASE("a program tries its calls where there is no GPU") {
+    std::atomic<int> right{0};
+    // [doc:fake]
+    collx::device::fake_gpus devices; // four of them
+    collx::run_threads(2, [&](collx::communicator& world) {
+        collx::device::fake_runtime runtime(devices);
+        runtime.use(world.rank()); // as cudaSetDevice
+        collx::device::fake_stream stream(world.rank());
+        auto* p = static_cast<float*>(devices.allocate(1000 * sizeof(float), world.rank()));
+        for (int i = 0; i < 1000; ++i) p[i] = 1; // the host may look into this memory
+        auto gpu = world.with(collx::gpus{runtime});
+        collx::all_reduce(gpu, collx::device_view<float>(p, 1000), {.stream = &stream});
+        collx::synchronize(gpu, {.stream = &stream});
+        right += p[999] == 2;
+        devices.free(p);
+    });
+    // [doc:end]
+    CHECK(right == 2);
+}
+
 TEST_CASE("long calls, other types and views, bound policies") {
     for (const bool by_host : {false, true}) {
         fake_gpus g;
@@ -436,6 +456,7 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
             use_device(c, small(by_host));
             device_memory<float> x(g, w.rank(), 100, 1.0f);
             if (w.rank() == 0) {
+                checks_of_peers = 1; // use_device has returned here, too
                 const std::int64_t began = now_ns();
                 const auto e = thrown<error>(w, [&] {
                     all_reduce(c, x); // it may have been heard of already
@@ -445,10 +466,14 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                 EXPECT(e.code() == errc::aborted);
                 EXPECT(now_ns() - began < 40'000'000'000); // not the deadline of 50 s
             } else {
+                for (const deadline limit = deadline::in_ns(60'000'000'000);
+                     checks_of_peers.load() == 0 && !limit.passed();)
+                    sched_yield();
                 w.abort();
                 EXPECT(x[0] == 1.0f);
             }
         });
+        checks_of_peers = 0;
         CHECK_THROWS_WITH(run_threads(2,
                                       [&](communicator& w) { // fails
                                           fake_runtime r(g);
