@@ -547,7 +547,9 @@ TEST_CASE("a forked child that ends its copies of handles, buffers and communica
                     right += is_forked([&] { work.wait(); }) + is_forked([&] { (void)work.wait_for(1s); });
                     right += is_forked([&] { (void)w.progress(); }) + is_forked([&] { w.abort(); });
                     right += is_forked([&] { v.resize(100'000); });
-                    const auto ends = [](auto one, auto two, auto three) { return one.test() && two.empty() && three.size(); };
+                    const auto ends = [](auto one, auto two, auto three) {
+                        return one.test() && two.empty() && three.size();
+                    };
                     right += is_forked([&] { (void)ends(std::move(work), std::move(v), std::move(w)); });
                     ::_exit(right);
                 }
