@@ -51,8 +51,8 @@ struct unique_id {
         return n;
     }
 
-    // What all ranks call their job. Errors: invalid_argument when bytes were lost on the way · unsupported when the id
-    // was made on another host.
+    // What all ranks call their job.
+    // Errors: invalid_argument when bytes were lost on the way · unsupported when the id was made on another host.
     name_view job(int rank) const {
         check();
         char here[17];

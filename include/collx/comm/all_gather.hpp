@@ -109,9 +109,12 @@ struct all_gather_v_fn : refusals<> {
 
 } // namespace detail
 
+// Collects the parts of all ranks on every rank.
 // Shape: `in` has the same number of elements m on every rank, `out` has n m; rank r's part is out[r m, (r + 1) m). One
-// buffer: in place. Cost: every rank writes its part to shared memory once and reads the n - 1 others. Errors: as
-// all_reduce. Example: collx::all_gather(world, mine, everybodys);
+//     buffer: in place.
+// Cost: every rank writes its part to shared memory once and reads the n - 1 others.
+// Errors: as all_reduce.
+// Example: collx::all_gather(world, mine, everybodys);
 inline constexpr detail::all_gather_fn<detail::blocking> all_gather{};
 namespace async {
 inline constexpr detail::all_gather_fn<detail::nonblocking> all_gather{};
@@ -120,8 +123,11 @@ namespace try_ {
 inline constexpr detail::all_gather_fn<detail::tried> all_gather{};
 }
 
+// The same with parts of different sizes.
 // Shape: rank r contributes counts[r] elements (the same table on every rank); they land at offsets[r], by default one
-// part after the other. Counts may be zero. Errors: as all_reduce; mismatch (checked) if the tables differ.
+//     part after the other. Counts may be zero.
+// Errors: as all_reduce; mismatch (checked) if the tables differ.
+// Example: collx::all_gather_v(world, mine, everybodys, counts);
 inline constexpr detail::all_gather_v_fn<detail::blocking> all_gather_v{};
 namespace async {
 inline constexpr detail::all_gather_v_fn<detail::nonblocking> all_gather_v{};

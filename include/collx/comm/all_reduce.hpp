@@ -82,10 +82,12 @@ private:
 // Reduces x over all ranks, in place, or from `in` to `out`.
 // Shape: the same number of elements on every rank.
 // Cost: one synchronisation up to 4 to 16 KiB, two above; 2(n - 1)/n of the buffer staged (docs/algorithms.md). No
-// allocation after the first call. Order: the default algorithms combine operands in rank order, so any associative
-// operator works and all ranks hold the same bits. Errors: invalid_argument (null, overlapping, sizes), mismatch
-// (checked), peer_failed, timed_out, aborted. Example: collx::all_reduce(world, gradient);   collx::all_reduce(world,
-// in, out, collx::max{}, {.timeout = 5s});
+//     allocation after the first call.
+// Order: the default algorithms combine operands in rank order, so any associative operator is right. All ranks hold
+//     the same bits.
+// Errors: invalid_argument (null, overlapping, sizes), mismatch (checked), peer_failed, timed_out, aborted.
+// Example: collx::all_reduce(world, gradient);
+//     collx::all_reduce(world, in, out, collx::max{}, {.timeout = 5s});
 inline constexpr detail::all_reduce_fn<detail::blocking> all_reduce{};
 namespace async {
 inline constexpr detail::all_reduce_fn<detail::nonblocking> all_reduce{};

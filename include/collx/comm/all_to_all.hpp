@@ -130,9 +130,12 @@ struct all_to_all_v_fn : refusals<> {
 
 } // namespace detail
 
+// Sends a part to every rank and receives one from every rank.
 // Shape: `in` and `out` have n m elements; part d of `in` goes to rank d, part k of `out` comes from rank k. Not in
-// place. Cost: n - 1 messages of m elements per rank. Errors: as all_reduce. Example: collx::all_to_all(world,
-// outgoing, incoming);
+//     place.
+// Cost: n - 1 messages of m elements per rank.
+// Errors: as all_reduce.
+// Example: collx::all_to_all(world, outgoing, incoming);
 inline constexpr detail::all_to_all_fn<detail::blocking> all_to_all{};
 namespace async {
 inline constexpr detail::all_to_all_fn<detail::nonblocking> all_to_all{};
@@ -141,13 +144,14 @@ namespace try_ {
 inline constexpr detail::all_to_all_fn<detail::tried> all_to_all{};
 }
 
-// Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k; only a rank itself knows its counts,
-// zero is legal everywhere. Optional offsets say where each part begins; by default one part after the other. Errors:
-// as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (the rank that
-// passes its parts on, where messages are aggregated and calls are not checked). Cost: n - 1 messages per rank. Across
-// hosts that several ranks share, parts up to a length of which both ends know go through one rank of each host, N - 1
-// messages of each host, and longer ones one by one; bound to aggregated_all_to_all N - 1 messages of each rank leave
-// its host. Short messages inside bring whoever passes parts on their counts.
+// The same with parts of different sizes.
+// Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k. A rank knows only its own counts; zero
+//     is a count. Optional offsets say where each part begins; by default one part follows the other.
+// Cost: n - 1 messages per rank. Across N hosts that have several ranks each, short parts go through one rank of each
+//     host (N - 1 messages per host) and long ones directly; bound to aggregated_all_to_all, N - 1 messages of each
+//     rank leave its host. Whoever passes parts on learns their counts by short messages inside the host.
+// Errors: as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (where
+//     messages are aggregated and calls are not checked, the rank that passes the parts on).
 // Example: collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);
 inline constexpr detail::all_to_all_v_fn<detail::blocking> all_to_all_v{};
 namespace async {

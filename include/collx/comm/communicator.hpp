@@ -2,8 +2,8 @@
 // A group of ranks that call collectives together. Movable, not copyable; made by all its ranks together, destroyed by
 // each alone without waiting.
 //
-//   collx::communicator world;                       // alone, under collx_run, under COLLX_* variables, inside
-//   run_threads auto rows = world.split(world.rank() / 4);       // everybody with the same colour, ordered by rank
+//   collx::communicator world;                   // alone, under a launcher, or inside run_threads
+//   auto row = world.split(world.rank() / 4);    // all ranks with the same colour, in their order
 //
 // Order: all ranks call the collectives of one communicator in the same order. Different communicators are independent.
 // One communicator belongs to one thread at a time.
@@ -25,8 +25,9 @@ public:
     // All ranks of the job. Throws error (environment, timeout, peer_failed, …) when they do not come together.
     communicator() : communicator(detail::this_job()) {}
     // The same over these transports only: collx::communicator world(collx::per_peer{collx::sockets{}}). All ranks name
-    // the same. Errors: as above · unsupported where they do not reach some rank · invalid_argument in a job that was
-    // joined over others.
+    // the same.
+    // Errors: as above · unsupported where they do not reach some rank · invalid_argument in a job that was joined over
+    //     others.
     explicit communicator(const transports& over) : communicator(detail::this_job(&over)) {}
     explicit communicator(counted_ptr<job> j) : core_(make_sole<communicator_core>(std::move(j))) {}
     // An exchange of one's own: `store` models Store; include collx/bootstrap/store.hpp.
@@ -76,15 +77,15 @@ public:
     // and wait() of each then throw.
     std::size_t progress() { return live().progress(); }
 
-    // Messages and bytes through channels so far (what goes over windows is none), to all or to one rank.
-    // What this rank has moved so far, as facts_of() derives it from the schedules that ran.
+    // What this rank has moved so far: messages and bytes through channels, bytes written to and read from windows.
     links::traffic sent() const {
         links::traffic t = live().net.sent();
         live().schedules.add_moved(t);
         return t;
     }
+    // Messages and bytes through channels to one rank.
     links::traffic sent_to(int peer) const { return live().net.sent_to(peer); }
-    std::uint64_t sequence() const { return live().sequence; }
+    std::uint64_t sequence() const { return live().sequence; } // number of the last call
     counted_ptr<const job> membership() const { return live().home; }
 
     // The same communicator with policies bound: all_reduce(comm.with(ring_all_reduce{}), x).

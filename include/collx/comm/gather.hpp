@@ -93,9 +93,13 @@ struct gather_v_fn : refusals<> {
 
 } // namespace detail
 
+// Collects the parts of all ranks at the root.
 // Shape: `in` has the same number of elements m on every rank; the root's `out` has n m, other ranks may pass an empty
-// one. Cost: n - 1 messages to the root. Errors: as all_reduce; invalid_argument for a root that is no rank; mismatch
-// where a rank sends another count than the root expects. Example: collx::gather(world, mine, all, {.root = 0});
+//     one.
+// Cost: n - 1 messages to the root.
+// Errors: as all_reduce; invalid_argument for a root that is no rank; mismatch where a rank sends another count than
+//     the root expects.
+// Example: collx::gather(world, mine, all, {.root = 0});
 inline constexpr detail::gather_fn<detail::blocking> gather{};
 namespace async {
 inline constexpr detail::gather_fn<detail::nonblocking> gather{};
@@ -104,7 +108,10 @@ namespace try_ {
 inline constexpr detail::gather_fn<detail::tried> gather{};
 }
 
-// Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other.
+// The same with parts of different sizes.
+// Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other. The
+//     root's tables count; the other ranks may pass empty ones.
+// Errors: as gather.
 inline constexpr detail::gather_v_fn<detail::blocking> gather_v{};
 namespace async {
 inline constexpr detail::gather_v_fn<detail::nonblocking> gather_v{};

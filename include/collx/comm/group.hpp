@@ -157,10 +157,11 @@ struct grouped_all_gather final : grouped_call {
 // Collects calls; launch() runs them all. Every rank adds the same collectives in the same order; the transfers between
 // two ranks are added by both, to one group each, in the same order. Buffers must stay in place until launch() returns.
 // Cost: of collectives, one synchronisation for up to 1 MiB of operands per rank on one host, across hosts one
-// all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run by themselves, in order. Of sends and
-// receives, one message for all that goes to one peer, up to a slot (512 KiB across hosts for few ranks); larger ones
-// go by themselves in their turn. All are under way at once, so rings and exchanges of groups do not lock. Errors: as
-// all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
+//     all_gather for up to 64 KiB per rank (256 KiB of all ranks); larger ones run by themselves, in order. Of sends
+//     and receives, one message for all that goes to one peer, up to a slot (512 KiB across hosts for few ranks);
+//     larger ones go by themselves in their turn. All are under way at once, so rings and exchanges of groups do not
+//     lock.
+// Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
 class group {
 public:
     explicit group(communicator& c) : comm_(&c) {}

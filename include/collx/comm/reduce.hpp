@@ -72,9 +72,11 @@ private:
 } // namespace detail
 
 // Reduces the ranks' buffers into the root's, in place (one buffer) or from `in` to the root's `out` (which the other
-// ranks may leave empty). Shape: the same number of elements on every rank. Order: rank order by default; any
-// associative operator. In place, the other ranks' buffers keep their contents. Errors: as all_reduce; invalid_argument
-// for a root that is no rank. Example: collx::reduce(world, losses, totals, {.root = 0});
+// ranks may leave empty). In place, the other ranks' buffers keep their contents.
+// Shape: the same number of elements on every rank.
+// Order: rank order by default; any associative operator.
+// Errors: as all_reduce; invalid_argument for a root that is no rank.
+// Example: collx::reduce(world, losses, totals, {.root = 0});
 inline constexpr detail::reduce_fn<detail::blocking> reduce{};
 namespace async {
 inline constexpr detail::reduce_fn<detail::nonblocking> reduce{};

@@ -106,9 +106,12 @@ struct reduce_scatter_v_fn : refusals<> {
 
 } // namespace detail
 
+// Reduces the ranks' buffers and gives each rank a part of the result.
 // Shape: `in` has n m elements on every rank, `out` has m; rank r receives the reduction of part r. One buffer: in
-// place, at part r. Cost: n - 1 parts written to shared memory per rank, as many read. Order: rank order by default;
-// any associative operator. Errors: as all_reduce; invalid_argument where the size does not divide by the ranks.
+//     place, at part r.
+// Cost: n - 1 parts written to shared memory per rank, as many read.
+// Order: rank order by default; any associative operator.
+// Errors: as all_reduce; invalid_argument where the size does not divide by the ranks.
 // Example: collx::reduce_scatter(world, gradient, my_shard);
 inline constexpr detail::reduce_scatter_fn<detail::blocking> reduce_scatter{};
 namespace async {
@@ -118,8 +121,10 @@ namespace try_ {
 inline constexpr detail::reduce_scatter_fn<detail::tried> reduce_scatter{};
 }
 
+// The same with parts of different sizes.
 // Shape: rank r receives counts[r] elements of the reduction (the same table on every rank); parts lie one after the
-// other in `in`.
+//     other in `in`.
+// Errors: as all_reduce; mismatch (checked) if the tables differ.
 inline constexpr detail::reduce_scatter_v_fn<detail::blocking> reduce_scatter_v{};
 namespace async {
 inline constexpr detail::reduce_scatter_v_fn<detail::nonblocking> reduce_scatter_v{};

@@ -106,6 +106,7 @@ private:
 
 } // namespace detail
 
+// Reduces over the ranks up to this one.
 // Shape: the same number of elements on every rank. Element i of rank r becomes x0[i] op x1[i] op … op xr[i].
 // Order: rank order; any associative operator.
 // Errors: as all_reduce.
@@ -118,7 +119,7 @@ namespace try_ {
 inline constexpr detail::scan_fn<detail::tried> scan{};
 }
 
-// As scan without the rank's own operand. Rank 0 has no predecessor: its output keeps what it held.
+// As scan, without the rank's own operand. Rank 0 has nobody before it: its output keeps what it held.
 // Example: collx::exclusive_scan(world, collx::value(count), collx::value(offset)); // where my part begins
 inline constexpr detail::exclusive_scan_fn<detail::blocking> exclusive_scan{};
 namespace async {

@@ -93,6 +93,7 @@ struct scatter_v_fn : refusals<> {
 
 } // namespace detail
 
+// Gives every rank its part of the root's buffer.
 // Shape: the root's `in` has n m elements, `out` has m on every rank; other ranks may pass an empty `in`.
 // Cost: n - 1 messages from the root.
 // Errors: as gather.
@@ -105,7 +106,10 @@ namespace try_ {
 inline constexpr detail::scatter_fn<detail::tried> scatter{};
 }
 
-// Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other.
+// The same with parts of different sizes.
+// Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other. The
+//     root's tables count; the other ranks may pass empty ones.
+// Errors: as gather.
 inline constexpr detail::scatter_v_fn<detail::blocking> scatter_v{};
 namespace async {
 inline constexpr detail::scatter_v_fn<detail::nonblocking> scatter_v{};

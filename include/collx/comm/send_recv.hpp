@@ -141,10 +141,12 @@ struct sendrecv_fn : refusals<true> {
 } // namespace detail
 
 // Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again; small messages are
-// on their way by then, those of 32 KiB and more have been taken. Cost: one message per 64 KiB, through shared memory
-// or, where that is cheaper at the moment, read by the receiver through the kernel (docs/design/lending.md). Errors: as
-// all_reduce; mismatch if the receiver expects another size. Example: if (world.rank() == 0) collx::send(world, x, 1);
-// else if (world.rank() == 1) collx::recv(world, x, 0);
+// on their way by then, those of 32 KiB and more have been taken.
+// Cost: one message per 64 KiB, through shared memory or, where that is cheaper at the moment, read by the receiver
+//     through the kernel (docs/design/lending.md).
+// Errors: as all_reduce; mismatch if the receiver expects another size.
+// Example: if (world.rank() == 0) collx::send(world, x, 1);
+//     else if (world.rank() == 1) collx::recv(world, x, 0);
 inline constexpr detail::message_fn<detail::blocking, true> send{};
 inline constexpr detail::message_fn<detail::blocking, false> recv{};
 // Sends to one rank while receiving from another (or the same): safe in rings, where everybody sending first would wait

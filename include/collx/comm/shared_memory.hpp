@@ -20,7 +20,8 @@
 COLLX_BEGIN_NAMESPACE
 
 // A standard allocator over the job's shared arena. Local: allocating does not involve the other ranks, only using the
-// memory in a collective does. Errors: error (resource) when shared memory is exhausted.
+// memory in a collective does.
+// Errors: error (resource) when shared memory is exhausted.
 template <class T>
 class shared_allocator {
 public:

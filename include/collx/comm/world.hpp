@@ -25,8 +25,8 @@ template <class S>
 struct face_of; // of a Store: in bootstrap/store.hpp, which a program with a store includes
 
 // The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
-// come and go. over: null: what it was joined over, or all transports. Errors: invalid_argument when it was joined over
-// others.
+// come and go. over: null: what it was joined over, or all transports.
+// Errors: invalid_argument when it was joined over others.
 COLLX_ONCE counted_ptr<job> this_job(const transports* over = nullptr);
 
 COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,

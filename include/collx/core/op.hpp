@@ -4,9 +4,9 @@
 // user classes with the operator in question, and the compiler's short vectors (element by element, same rules).
 // Rules that hold for all of them, so that every rank can rely on them:
 //   integers   wrap around, signed ones too;
-//   min, max   a NaN wins and comes out as the one quiet NaN of its type; -0 is less than +0. So the result has the
-//   same
-//              bits in whatever order and grouping it was computed. (Under -ffast-math the compiler drops both rules.)
+//   min, max   a NaN wins and comes out as the one quiet NaN of its type; -0 is less than +0. So the result has
+//              the same bits in whatever order and grouping it was computed. (Under -ffast-math the compiler drops both
+//              rules.)
 //   plus, ...  of floating-point numbers round, so their bits depend on the grouping; NaN payloads on the order too.
 // It must not know about buffers or algorithms; what an algorithm may ask of an operator is in op_traits.hpp.
 #pragma once

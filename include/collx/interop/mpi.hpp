@@ -105,9 +105,11 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
 } // namespace detail
 
 // Collective over `mpi`, which must stay unused by other threads meanwhile and is not needed afterwards. Rank numbers
-// are the same. Errors: environment when MPI is not initialised or fails, or when hosts cannot reach each other · those
-// of communicator. Cost: a gathering of 8 bytes a rank and a broadcast of 128 bytes; on several hosts a gathering of
-// 112 bytes a rank more.
+// are the same.
+// Errors: environment when MPI is not initialised or fails, or when hosts cannot reach each other · those of
+//     communicator.
+// Cost: a gathering of 8 bytes a rank and a broadcast of 128 bytes; on several hosts a gathering of 112 bytes a rank
+//     more.
 inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = std::chrono::seconds(60),
                              const transports& over = {}) {
     int is_ready = 0, is_over = 0, rank = -1, size = 0;
