@@ -2,6 +2,7 @@
 // all_gather, all_gather_v: every rank receives the parts of all ranks, in rank order.
 #pragma once
 
+#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
@@ -11,11 +12,13 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Mode>
-struct all_gather_fn {
+struct all_gather_fn : refuses_buffers {
+    using refuses_buffers::operator();
     // In place: this rank's part already lies at its place in x.
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
@@ -30,6 +33,7 @@ struct all_gather_fn {
     template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -69,7 +73,8 @@ private:
 };
 
 template <class Mode>
-struct all_gather_v_fn {
+struct all_gather_v_fn : refuses_buffers {
+    using refuses_buffers::operator();
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
               class Offsets = std::vector<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
@@ -81,6 +86,7 @@ struct all_gather_v_fn {
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

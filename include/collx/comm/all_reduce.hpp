@@ -2,6 +2,7 @@
 // all_reduce: every rank receives the reduction of all ranks' buffers.
 #pragma once
 
+#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/rank_buffers.hpp>
 
@@ -10,7 +11,8 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Mode>
-struct all_reduce_fn {
+struct all_reduce_fn : refuses_buffers {
+    using refuses_buffers::operator();
     template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
@@ -26,6 +28,7 @@ struct all_reduce_fn {
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

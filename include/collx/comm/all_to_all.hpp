@@ -2,6 +2,7 @@
 // all_to_all, all_to_all_v: every rank sends a part of its own to every rank.
 #pragma once
 
+#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
@@ -11,7 +12,8 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Mode>
-struct all_to_all_fn {
+struct all_to_all_fn : refuses_buffers {
+    using refuses_buffers::operator();
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
     requires std::is_same_v<Mode, blocking>
@@ -25,6 +27,7 @@ struct all_to_all_fn {
     template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -69,7 +72,8 @@ template <class Comm>
 }
 
 template <class Mode>
-struct all_to_all_v_fn {
+struct all_to_all_v_fn : refuses_first_buffer {
+    using refuses_first_buffer::operator();
     template <Communicates Comm, Buffer In, CountList SendCounts = count_list, DeviceBuffer Out,
               CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
@@ -89,6 +93,7 @@ struct all_to_all_v_fn {
               CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
                     const call_options& o = {}) const {
+        require_staying<Mode, In, Out>(); // here one still sees what is a temporary
         const std::vector<std::size_t> packed;
         return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
     }
@@ -97,6 +102,7 @@ struct all_to_all_v_fn {
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
                     const RecvCounts& recv_counts, const RecvOffsets& recv_offsets, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

@@ -2,6 +2,7 @@
 // broadcast: every rank receives the root's buffer.
 #pragma once
 
+#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
@@ -11,7 +12,8 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Mode>
-struct broadcast_fn {
+struct broadcast_fn : refuses_first_buffer {
+    using refuses_first_buffer::operator();
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
     requires std::is_same_v<Mode, blocking>
@@ -25,6 +27,7 @@ struct broadcast_fn {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();

@@ -2,6 +2,7 @@
 // gather, gather_v: the root receives the parts of all ranks, in rank order.
 #pragma once
 
+#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 
@@ -10,7 +11,8 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Mode>
-struct gather_fn {
+struct gather_fn : refuses_buffers {
+    using refuses_buffers::operator();
     template <Communicates Comm, Buffer In, DeviceBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::gather>(comm, in, out, no_op{}, o, false);
@@ -18,6 +20,7 @@ struct gather_fn {
     template <Communicates Comm, Buffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -44,7 +47,8 @@ struct gather_fn {
 };
 
 template <class Mode>
-struct gather_v_fn {
+struct gather_v_fn : refuses_buffers {
+    using refuses_buffers::operator();
     // The root's table decides; the other ranks may pass an empty one.
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
               class Offsets = std::vector<std::size_t>>
@@ -57,6 +61,7 @@ struct gather_v_fn {
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

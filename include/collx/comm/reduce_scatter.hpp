@@ -2,6 +2,7 @@
 // reduce_scatter, reduce_scatter_v: the reduction of all ranks' buffers, each rank receives its part.
 #pragma once
 
+#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
@@ -11,17 +12,20 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Mode>
-struct reduce_scatter_fn {
+struct reduce_scatter_fn : refuses_buffers {
+    using refuses_buffers::operator();
     // In place: the result lies at this rank's part of x.
     template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o, false); });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -67,7 +71,8 @@ private:
 };
 
 template <class Mode>
-struct reduce_scatter_v_fn {
+struct reduce_scatter_v_fn : refuses_buffers {
+    using refuses_buffers::operator();
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const device_call_options& o = {}) const {
@@ -78,6 +83,7 @@ struct reduce_scatter_v_fn {
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         require_reduce_op<Op, element_of<decltype(a)>>();

@@ -2,6 +2,7 @@
 // scan, exclusive_scan: rank r receives the reduction of the buffers of ranks 0 … r, or 0 … r - 1.
 #pragma once
 
+#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 
@@ -10,7 +11,8 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Mode>
-struct scan_fn {
+struct scan_fn : refuses_buffers {
+    using refuses_buffers::operator();
     template <Communicates Comm, DeviceBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::scan>(comm, x, x, op, o, true);
@@ -22,12 +24,14 @@ struct scan_fn {
     template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -55,7 +59,8 @@ private:
 };
 
 template <class Mode>
-struct exclusive_scan_fn {
+struct exclusive_scan_fn : refuses_buffers {
+    using refuses_buffers::operator();
     template <Communicates Comm, DeviceBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::exclusive_scan>(comm, x, x, op, o, true);
@@ -67,12 +72,14 @@ struct exclusive_scan_fn {
     template <Communicates Comm, HostBuffer X, class Op = plus>
     requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

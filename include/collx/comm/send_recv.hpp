@@ -4,6 +4,7 @@
 #pragma once
 
 #include <collx/algo/message.hpp>
+#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 
@@ -58,7 +59,8 @@ auto make_message(communicator_core& c, const View& v, const Algorithm& a, bool 
 }
 
 template <class Mode, bool Outgoing, bool UntilTaken = Outgoing>
-struct message_fn {
+struct message_fn : refuses_first_buffer {
+    using refuses_first_buffer::operator();
     template <Communicates Comm, DeviceBuffer X>
     auto operator()(Comm&& comm, X&& x, int peer, const device_call_options& o = {}) const {
         if constexpr (!Outgoing) require_output<X>();
@@ -70,6 +72,7 @@ struct message_fn {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, int peer, const call_options& o = {}) const {
         if constexpr (!Outgoing) require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
@@ -100,7 +103,8 @@ private:
     }
 };
 
-struct sendrecv_fn {
+struct sendrecv_fn : refuses_first_buffer {
+    using refuses_first_buffer::operator();
     template <Communicates Comm, DeviceBuffer Out, DeviceBuffer In>
     void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const device_call_options& o = {}) const {
