@@ -19,6 +19,7 @@ struct all_gather_fn : refusals<> {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
@@ -33,6 +34,7 @@ struct all_gather_fn : refusals<> {
     template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -86,6 +88,7 @@ struct all_gather_v_fn : refusals<> {
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

@@ -29,6 +29,7 @@ struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

@@ -28,6 +28,7 @@ struct all_to_all_fn : refusals<> {
     template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -94,6 +95,7 @@ struct all_to_all_v_fn : refusals<> {
               CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
                     const call_options& o = {}) const {
+        require_staying<Mode, In, Out>(); // here one still sees what is a temporary
         const std::vector<std::size_t> packed;
         return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
     }
@@ -102,6 +104,7 @@ struct all_to_all_v_fn : refusals<> {
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
                     const RecvCounts& recv_counts, const RecvOffsets& recv_offsets, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

@@ -28,6 +28,7 @@ struct broadcast_fn : refusals<> {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();

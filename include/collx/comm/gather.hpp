@@ -21,6 +21,7 @@ struct gather_fn : refusals<> {
     template <Communicates Comm, Buffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -62,6 +63,7 @@ struct gather_v_fn : refusals<> {
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

@@ -18,6 +18,7 @@
 #include <collx/comm/broadcast.hpp>
 #include <collx/comm/grouped_messages.hpp>
 #include <collx/comm/reduce.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -169,23 +170,27 @@ public:
     template <Buffer X, class Op = plus>
     void all_reduce(X&& x, Op op = {}) {
         require_output<X>();
+        detail::require_staying<detail::nonblocking, X>();
         add<detail::grouped_all_reduce<buffer_t<X>, Op>>(checked(buffer(x)), op, -1);
     }
     template <Buffer X, class Op = plus>
     void reduce(X&& x, int root, Op op = {}) {
         require_output<X>();
+        detail::require_staying<detail::nonblocking, X>();
         detail::require_root(comm_->internals(), root);
         add<detail::grouped_all_reduce<buffer_t<X>, Op>>(checked(buffer(x)), op, root);
     }
     template <Buffer X>
     void broadcast(X&& x, int root) {
         require_output<X>();
+        detail::require_staying<detail::nonblocking, X>();
         detail::require_root(comm_->internals(), root);
         add<detail::grouped_broadcast<buffer_t<X>>>(checked(buffer(x)), root);
     }
     template <Buffer In, Buffer Out>
     void all_gather(In&& in, Out&& out) {
         require_output<Out>();
+        detail::require_staying<detail::nonblocking, In, Out>();
         const auto a = checked(buffer(in));
         const auto b = checked(buffer(out));
         auto& c = comm_->internals();
@@ -195,13 +200,28 @@ public:
     }
     template <Buffer X>
     void send(X&& x, int peer) {
+        detail::require_staying<detail::nonblocking, X>();
         add_transfer<true>(checked(buffer(x)), peer);
     }
     template <Buffer X>
     void recv(X&& x, int peer) {
         require_output<X>();
+        detail::require_staying<detail::nonblocking, X>();
         add_transfer<false>(checked(buffer(x)), peer);
     }
+    // What is no buffer: collx::buffer says why.
+    template <class X, class... Rest>
+    requires(!Buffer<X>) void all_reduce(X&& x, const Rest&...) { (void)buffer(x); }
+    template <class X, class... Rest>
+    requires(!Buffer<X>) void reduce(X&& x, const Rest&...) { (void)buffer(x); }
+    template <class X>
+    requires(!Buffer<X>) void broadcast(X&& x, int) { (void)buffer(x); }
+    template <class X, class Y>
+    requires(!Buffer<X> || !Buffer<Y>) void all_gather(X&& x, Y&& y) { (void)buffer(x), (void)buffer(y); }
+    template <class X>
+    requires(!Buffer<X>) void send(X&& x, int) { (void)buffer(x); }
+    template <class X>
+    requires(!Buffer<X>) void recv(X&& x, int) { (void)buffer(x); }
     std::size_t size() const { return calls_.size() + transfers_.size(); }
 
     // A template, so that programs without groups do not compile what groups need.

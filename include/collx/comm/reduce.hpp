@@ -18,6 +18,7 @@ struct reduce_fn : sums_by_default<reduce_fn<Mode>> {
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
     }
@@ -39,6 +40,7 @@ struct reduce_fn : sums_by_default<reduce_fn<Mode>> {
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {

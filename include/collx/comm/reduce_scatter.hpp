@@ -19,12 +19,14 @@ struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o, false); });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         return in_mode<Mode>([&] {
@@ -83,6 +85,7 @@ struct reduce_scatter_v_fn : refusals<> {
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const call_options& o = {}) const {
         require_output<Out>();
+        require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
         require_reduce_op<Op, element_of<decltype(a)>>();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a verb says to arguments that it cannot take. Without these overloads the compiler would list every form of the
-// verb and why each does not fit; with them the error is the sentence that collx::buffer has for such a type. Each is
-// viable only where no form of the verb is. They must not know what a verb does.
+// What a verb says to arguments that it cannot take: what is no tensor, and temporaries that would be gone before the
+// call is done. Without the overloads of `refusals` the compiler would list every form of the verb and why each does
+// not fit; with them the error is the sentence that collx::buffer has for such a type. Each is viable only where no
+// form of the verb is. They must not know what a verb does.
 #pragma once
 
+#include <string_view> // <ranges>' least costly neighbour: it declares std::ranges::enable_borrowed_range
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +16,28 @@
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
+
+// Whether what is seen of an X stays when the X goes. Of types with traits or members of their own nobody can tell.
+template <class X>
+constexpr bool stays_behind() {
+    using plain = std::remove_cvref_t<X>;
+    constexpr seen_as kind = how_seen_v<std::remove_reference_t<X>>;
+    if constexpr (std::is_lvalue_reference_v<X>) return true;
+    else if constexpr (kind == seen_as::matrix && requires { typename plain::PlainObject; })
+        return !std::is_same_v<typename plain::PlainObject, plain>; // a Map or a Block of some other's memory
+    else if constexpr (kind == seen_as::wrapped || kind == seen_as::contiguous || kind == seen_as::computed)
+        return std::ranges::enable_borrowed_range<plain>;
+    else return true;
+}
+
+// Refuses, with a sentence, buffers that are gone before a call that is not done at once. X: as deduced for X&&.
+template <class Mode, class... X>
+constexpr void require_staying() {
+    if constexpr (std::is_same_v<Mode, nonblocking>)
+        static_assert((stays_behind<X>() && ...),
+                      "collx: this call goes on after its line, until wait() or launch(), and one of its buffers is a "
+                      "temporary that is gone by then. Keep it in a variable, or pass a view of memory that stays.");
+}
 
 template <class X>
 inline constexpr bool is_function_v = std::is_function_v<std::remove_pointer_t<std::remove_cvref_t<X>>>;

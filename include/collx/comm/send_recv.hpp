@@ -73,6 +73,7 @@ struct message_fn : refusals<true> {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, int peer, const call_options& o = {}) const {
         if constexpr (!Outgoing) require_output<X>();
+        require_staying<Mode, X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] {
             auto& c = base_of(comm).internals();
