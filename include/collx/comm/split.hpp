@@ -58,8 +58,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     });
     if (color < 0) return {};
     if (failed >= 0) { // on whichever host
-        if (place.offset != job::no_place)
-            c.home->memory->give_back(place.offset, c.home->layout_of(members).bytes());
+        if (place.offset != job::no_place) c.home->memory->give_back(place.offset, c.home->layout_of(members).bytes());
         job::fail_no_place(me, failed);
     }
 
