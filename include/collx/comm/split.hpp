@@ -62,8 +62,9 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         job::fail_no_place(me, failed);
     }
 
-    // The same on all ranks of the group, and on no other communicator.
-    const std::uint64_t origin[] = {c.id, c.sequence, static_cast<std::uint64_t>(color)};
+    // The same on all ranks of the group, and on no other communicator. (Not the number of calls so far: one that
+    // failed on a rank, before the others heard of it, may count there alone.)
+    const std::uint64_t origin[] = {c.id, c.splits, static_cast<std::uint64_t>(color)};
     const std::uint64_t id = hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12) | 1;
     const int n_there = static_cast<int>(members.size());
     auto made = make_sole<communicator_core>(c.home, offset, rank_there, n_there, std::move(members), &c, true, id);
@@ -77,6 +78,7 @@ inline communicator communicator::split(int color, int key) {
     auto& c = live();
     c.begin_collective();
     try {
+        ++c.splits;
         if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
         return communicator(detail::split(c, color, key));
     } catch (const error&) {
