@@ -7,6 +7,7 @@
 #include "gpu_support.hpp"
 
 #include <collx/algo/ring.hpp>
+#include <collx/comm/device_group.hpp>
 
 namespace {
 
@@ -357,6 +358,22 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         synchronize(c);
         EXPECT(x[0] == 2.0f);
         g.free(pinned), g.free(foreign);
+        w.set_checked(true); // nor does what is wrong on one rank alone
+        const auto calls = w.sequence();
+        if (me == 0) {
+            says("the input buffer is null", [&] { all_reduce(c, device_view<float>(nullptr, 10)); });
+            says("has 10 elements and needs 20", [&] { all_gather(c, x, x); });
+            says("the stream is of device", [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+            says("overlap", [&] { reduce_scatter(c, x, device_view<float>(x.data() + 1, 5)); });
+            says("1 numbers for 2 ranks", [&] { all_to_all_v(c, x, std::vector{1}, x, std::vector{1}); });
+            says("null", [&] {
+                device_group group(c);
+                group.all_reduce(device_view<float>(nullptr, 10)), group.launch();
+            });
+        }
+        all_reduce(c, x);
+        synchronize(c);
+        EXPECT(x[0] == 4.0f && w.sequence() == calls + 1);
     });
     on_gpus(2, g, [&](communicator& w, fake_runtime r) {
         auto s = small();

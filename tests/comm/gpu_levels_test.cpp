@@ -322,6 +322,27 @@ TEST_CASE("what did not come along one rail is not taken for a result on another
     });
 }
 
+TEST_CASE("a time limit that is for ever is that on both ways, for kernels, rails and the results of proxies") {
+    for (const bool by_host : {false, true})
+        for (const bool of_call : {false, true}) {
+            fake_gpus g;
+            on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, device_settings s) {
+                at("by_host=%d of_call=%d", by_host, of_call);
+                device_call_options o;
+                if (of_call) o.timeout = std::chrono::nanoseconds::max();
+                else w.set_timeout(std::chrono::nanoseconds::max());
+                s.by_host = by_host;
+                const auto c = w.with(gpus{r});
+                use_device(c, s);
+                memory x(g, w.rank(), 1000, 1);
+                if (w.rank() == 3) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+                all_reduce(c, x, plus{}, o);
+                synchronize(c);
+                EXPECT(x[999] == 4);
+            });
+        }
+}
+
 TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies on all hosts") {
     static std::atomic<int> done{0};
     for (const int root_cause : {0, 1}) { // aborts; does not come

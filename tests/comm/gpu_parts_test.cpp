@@ -556,6 +556,44 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
     CHECK(g.fused_launches > 0);
 }
 
+// Two ranks that only send: the first is done before the other begins.
+TEST_CASE("what a rank says too late for a call is compared in the next one") {
+    fake_gpus g;
+    std::atomic<bool> is_done{false};
+    for (const std::size_t odd : {0u, 4u}) {
+        is_done = false;
+        on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+            at("%zu elements for rank 0", odd);
+            const auto c = w.with(gpus{r});
+            use_device(c, small());
+            const int me = w.rank();
+            memory x(g, me, 100, me), y(g, me, 100);
+            const std::vector<std::size_t> none(3), from_all{5, 5, 0};
+            if (me == 1)
+                for (const deadline limit = deadline::in_ns(40'000'000'000); !is_done && !limit.passed();)
+                    sched_yield();
+            all_to_all_v(c, x, me == 2 ? none : std::vector<std::size_t>{me == 1 ? odd : 0, 0, 5}, y,
+                         me == 2 ? from_all : none);
+            if (me == 0) synchronize(c), is_done = true;
+            const auto next = [&] {
+                barrier(c, device_call_options{});
+                synchronize(c);
+            };
+            if (odd == 0) {
+                next();
+                EXPECT(me != 2 || (y[0] == 0 && y[9] == 1));
+                return;
+            }
+            const auto e = thrown<mismatch>(w, [&] {
+                next();
+                if (me != 0) next(); // others may be through before rank 0 finds out
+            });
+            at("rank %d: %s", me, e.what());
+            EXPECT(me != 0 || (e.peer() == 1 && says(e, "rank 1 sends 16 bytes, and this rank receives 0")));
+        });
+    }
+}
+
 TEST_CASE("parts in a graph, replayed, and barriers of streams") {
     for (const bool by_host : {false, true}) {
         fake_gpus g;

@@ -88,6 +88,16 @@ TEST_CASE("a call that is done waits for no message of another call") {
         });
 }
 
+TEST_CASE("groups of several hosts find together whatever calls have failed on one rank alone") {
+    on_hosts(3, each_alone, [](collx::communicator& w) {
+        if (w.rank() == 1) w.internals().begin_collective(); // and something like no memory
+        auto c = w.split(0);
+        int x = 1;
+        collx::all_reduce(c.with(collx::algo::ring_all_reduce{}), collx::value(x));
+        EXPECT(x == 3);
+    });
+}
+
 TEST_CASE("split: groups of one host share memory, others do not") {
     on_hosts(6, two_a_host, [](collx::communicator& w) {
         EXPECT(!is_here(w));

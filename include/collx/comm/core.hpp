@@ -309,7 +309,7 @@ struct communicator_core {
     sole_ptr<detail::device_part> device; // made by the first call on device memory
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
-    std::uint64_t exchanges = 0, sequence = 0, asyncs = 0;
+    std::uint64_t exchanges = 0, sequence = 0, asyncs = 0, splits = 0;
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;
     std::int64_t next_watch_ns = 0, died_since_ns = 0;

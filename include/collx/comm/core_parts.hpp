@@ -16,14 +16,14 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
                                                 std::uint64_t id_)
     : home(std::move(j)), offset(at), id(id_), settings(home->settings),
       net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
-    if (members.empty())
-        for (int r = 0; r < n; ++r) members.push_back(r);
-    if (!home->is_threads && net.is_one_host()) {
-        std::vector<int> pids;
-        for (int r : members) pids.push_back(home->process_of(r));
-        net.set_processes(std::move(pids), settings.lend);
-    }
     try {
+        if (members.empty())
+            for (int r = 0; r < n; ++r) members.push_back(r);
+        if (!home->is_threads && net.is_one_host()) {
+            std::vector<int> pids;
+            for (int r : members) pids.push_back(home->process_of(r));
+            net.set_processes(std::move(pids), settings.lend);
+        }
         if (net.is_one_host())
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
         if (waits) attach(parent);
@@ -32,7 +32,7 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
             home->settle_cores();
             settings.waiting = home->settings.waiting, settings.oversubscribed = home->settings.oversubscribed;
         }
-    } catch (const error&) {
+    } catch (...) {                               // memory may run out anywhere
         net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
         leave();
         throw;

@@ -12,8 +12,9 @@
 COLLX_BEGIN_NAMESPACE
 
 [[gnu::cold]] COLLX_ONCE links job::make_links(std::uint64_t at, int my_rank, int n, const std::vector<int>& members,
-                                               std::uint64_t& id) const {
+                                               std::uint64_t& id) const try {
     if (id == 0) id = detail::hash_bytes(reinterpret_cast<const char*>(&communicators_made), 8, 11) | 1;
+    if (hosts.rank_at.empty()) return links(*memory, at, my_rank, n);
     const auto here = places_among(members);
     if (here.count == n) return links(*memory, at, my_rank, n);
     std::vector<int> ranks = members;
@@ -23,6 +24,11 @@ COLLX_BEGIN_NAMESPACE
     for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
     return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
                  door->open({id, my_rank, std::move(ranks), layout.channel, port::count}));
+} catch (...) { // those who did attach must not wait for this rank
+    std::uint64_t none = 0;
+    reinterpret_cast<links_control*>(memory->at(at))
+        ->failed.compare_exchange_strong(none, failure(errc::aborted, my_rank).word, memory_order::acq_rel);
+    throw;
 }
 
 [[gnu::cold]] COLLX_ONCE links_layout job::layout_of(const std::vector<int>& members) const {
@@ -40,7 +46,7 @@ COLLX_ONCE std::uint64_t job::agree_on_world(const deadline& until) {
         line.offset = no_place;
         try {
             line.offset = take_links(*memory, layout_of({}));
-        } catch (const error&) {
+        } catch (...) {
             line.number.store(number + 1, memory_order::release);
             throw;
         }

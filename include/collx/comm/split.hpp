@@ -14,17 +14,13 @@ struct split_request {
 };
 struct split_place {
     std::uint64_t offset;
+    std::uint32_t has_failed; // the first of a group on a host found no place
 };
 
-} // namespace detail
-
-inline communicator communicator::split(int color, int key) {
-    auto& c = live();
-    c.begin_collective();
-    const int n = size(), me = rank();
-    if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
-    std::vector<detail::split_request> all(static_cast<std::size_t>(n));
-    const detail::split_request mine{color, key};
+inline sole_ptr<communicator_core> split(communicator_core& c, int color, int key) {
+    const int n = c.net.size(), me = c.net.rank();
+    std::vector<split_request> all(static_cast<std::size_t>(n));
+    const split_request mine{color, key};
     c.exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
         std::memcpy(&all[static_cast<std::size_t>(r)], line, sizeof mine);
     });
@@ -46,25 +42,51 @@ inline communicator communicator::split(int color, int key) {
     }
     // The first of each group on a host takes the place and shows it to all.
     const bool leads = color >= 0 && leader == me;
-    detail::split_place place{job::no_place};
+    split_place place{job::no_place, 0};
     std::uint64_t offset = job::no_place;
+    int failed = -1;
     try {
         if (leads) place.offset = job::take_links(*c.home->memory, c.home->layout_of(members));
-    } catch (const error&) { // all of the group hear of it below
+    } catch (...) { // all of the group hear of it below
+        place.has_failed = 1;
     }
     c.exchange(&place, sizeof place, [&](int r, const std::byte* line) {
-        if (color >= 0 && r == leader) std::memcpy(&offset, line, sizeof offset);
+        split_place theirs;
+        std::memcpy(&theirs, line, sizeof theirs);
+        if (r == leader) offset = theirs.offset;
+        if (theirs.has_failed != 0 && failed < 0 && all[static_cast<std::size_t>(r)].color == color) failed = r;
     });
-    if (color < 0) return communicator(sole_ptr<communicator_core>());
-    if (offset == job::no_place) job::fail_no_place(me, leader);
+    if (color < 0) return {};
+    if (failed >= 0) { // on whichever host
+        if (place.offset != job::no_place) c.home->memory->give_back(place.offset, c.home->layout_of(members).bytes());
+        job::fail_no_place(me, failed);
+    }
 
-    // The same on all ranks of the group, and on no other communicator.
-    const std::uint64_t origin[] = {c.id, c.sequence, static_cast<std::uint64_t>(color)};
-    const std::uint64_t id = detail::hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12) | 1;
+    // The same on all ranks of the group, and on no other communicator. (Not the number of calls so far: one that
+    // failed on a rank, before the others heard of it, may count there alone.)
+    const std::uint64_t origin[] = {c.id, c.splits, static_cast<std::uint64_t>(color)};
+    const std::uint64_t id = hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12) | 1;
     const int n_there = static_cast<int>(members.size());
     auto made = make_sole<communicator_core>(c.home, offset, rank_there, n_there, std::move(members), &c, true, id);
     made->settings = c.settings;
-    return communicator(std::move(made));
+    return made;
+}
+
+} // namespace detail
+
+inline communicator communicator::split(int color, int key) {
+    auto& c = live();
+    c.begin_collective();
+    try {
+        ++c.splits;
+        if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
+        return communicator(detail::split(c, color, key));
+    } catch (const error&) {
+        throw;
+    } catch (...) { // no memory: what this rank says next would be taken for its part in this
+        c.abandon();
+        throw;
+    }
 }
 
 COLLX_END_NAMESPACE

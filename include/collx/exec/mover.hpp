@@ -35,6 +35,10 @@ public:
     static constexpr bool plain = In::is_contiguous && Out::is_contiguous && std::is_same_v<in_type, out_type> &&
                                   std::is_same_v<in_type, Wire> && std::is_same_v<in_type, acc_type> && !hooked;
 
+    static_assert(!reduces || (alignof(Wire) <= 64 && alignof(acc_type) <= 64),
+                  "collx: operands lie at multiples of 64 bytes, and this element type is aligned to more. Reduce "
+                  "elements of a type that is aligned to 64 bytes or less.");
+
     mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {
         if constexpr (plain) streams_moves_ = streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes(ranks);
     }

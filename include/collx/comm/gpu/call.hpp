@@ -27,7 +27,11 @@ struct device_started {
 
     device_started(Comm& x, const device_call_options& opts, bool is_collective = true, bool waits = true)
         : comm(x), c(base_of(x)), o(opts), g(group::of(c, runtime_of<policies>::make(policies_of(x)), opts.stream)),
-          stream(g.begin(c, opts, is_collective, waits)) {}
+          stream(g.begin(c, opts, is_collective, waits)), is_counted_(is_collective) {}
+    device_started(const device_started&) = delete;
+    ~device_started() {
+        if (is_counted_) --c.internals().sequence; // refused: no call that the other ranks know of
+    }
     communicator_core& core() const { return c.internals(); }
     std::int64_t timeout_ns() const { return timeout_of(c, o); }
     // A kernel that is ready; in and out are what it uses.
@@ -35,13 +39,20 @@ struct device_started {
     void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
         g.team().run(call, with);
     }
-    void end() const { g.end(o, stream); }
+    void end() const {
+        made();
+        g.end(o, stream);
+    }
+    void made() const { is_counted_ = false; }
 
     Comm& comm;
     communicator& c;
     const device_call_options& o;
     group& g;
     device::stream_facts stream;
+
+private:
+    mutable bool is_counted_; // among the calls of the communicator, though it may still be refused
 };
 
 // How many elements, and how a rank's buffers fall into parts.

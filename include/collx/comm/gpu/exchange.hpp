@@ -103,8 +103,9 @@ struct inside_call {
     // after_rails: peers may have waited for other domains meanwhile.
     explicit inside_call(const Call& x, bool after_rails = false)
         : comm(x.comm), o(x.o), g{x.g},
-          limit_ns(after_rails ? 2 * (x.timeout_ns() + rail_patience_ns) + 1'000'000'000 : x.timeout_ns()) {}
+          limit_ns(after_rails ? longer(longer(on_rails(x), on_rails(x)), 1'000'000'000) : x.timeout_ns()) {}
     std::int64_t timeout_ns() const { return limit_ns; }
+    static std::int64_t on_rails(const Call& x) { return longer(x.timeout_ns(), rail_patience_ns); }
     // At once, also in a group: what is staged comes before and after it.
     template <class Kernel, class In, class Out>
     void put(const Kernel& kernel, const device::fused_options& with, const In&, const Out&) const {

@@ -119,8 +119,7 @@ public:
     device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective, bool waits) {
         check_agreement(c);
         proxy_->check();
-        if (is_collective) c.internals().begin_collective();
-        else c.internals().require_alive();
+        c.internals().require_alive();
         last_timeout_ns_ = c.internals().settings.timeout_ns;
         check_kernels(c);
         const int now = runtime_.current();
@@ -137,6 +136,7 @@ public:
         // Two calls of one communicator must not overlap. Who captures orders its streams itself.
         // (Streams are not told apart by their addresses: one may be gone and another in its place.)
         if (waits && !f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
+        if (is_collective) ++c.internals().sequence;
         return f;
     }
     // After the kernels of a call.

@@ -61,6 +61,7 @@ struct device_in_group : device_started<Runtime, Comm> {
             [g = &this->g, with, facts = this->stream] { g->end(device_call_options{.stream = with.stream}, facts); });
     }
     void end() const {
+        this->made();
         if (!this->g.is_direct()) base::end();
     }
     kernel_batch& batch;

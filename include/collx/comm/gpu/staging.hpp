@@ -13,6 +13,11 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
+// A time limit and some more. What is for ever stays so.
+constexpr std::int64_t longer(std::int64_t ns, std::int64_t more_ns) {
+    return ns < INT64_MAX - more_ns ? ns + more_ns : INT64_MAX;
+}
+
 // A buffer is filled while the one before it is on its way: after put() for a piece comes take() for the one before.
 // The stream orders the rest: what fills a buffer comes after what took the result of its last use.
 template <class Runtime>
@@ -20,7 +25,7 @@ class staged_pieces {
 public:
     staged_pieces(gpu_group<Runtime>& g, void* stream, bool is_in_graph, std::int64_t timeout_ns)
         : group_(g), stream_(stream), is_in_graph_(is_in_graph),
-          timeout_ns_(static_cast<std::uint64_t>(2 * timeout_ns) + 1'000'000'000) {}
+          timeout_ns_(static_cast<std::uint64_t>(longer(longer(timeout_ns, timeout_ns), 1'000'000'000))) {}
 
     // Elements of `bytes` that fit a buffer.
     std::size_t room(std::size_t bytes) const {

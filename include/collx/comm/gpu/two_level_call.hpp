@@ -45,7 +45,7 @@ public:
     two_level_call(collective what, const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s)
         : what_(what), call_(call), in_(in), out_(out), op_(op), s_(s), d_(*call.g.domains()), map_(d_.map()),
           before_(call), after_(call, true),
-          pieces_(call.g, call.o.stream, call.stream.is_capturing, call.timeout_ns() + rail_patience_ns) {}
+          pieces_(call.g, call.o.stream, call.stream.is_capturing, longer(call.timeout_ns(), rail_patience_ns)) {}
 
     void all_reduce() {
         each_piece(
@@ -326,8 +326,8 @@ private:
     gpu_proxy::order on_rail(std::size_t in_count, std::size_t out_count, F f) {
         using bound = std::remove_cvref_t<decltype(on_side(call_.comm, call_.c))>;
         const std::int64_t own_ns = call_.o.timeout.count();
-        const call_options with{.timeout = duration::from_ns(own_ns > 0 ? own_ns + rail_patience_ns : own_ns)};
-        const std::int64_t limit = call_.core().settings.timeout_ns + rail_patience_ns;
+        const call_options with{.timeout = duration::from_ns(own_ns > 0 ? longer(own_ns, rail_patience_ns) : own_ns)};
+        const std::int64_t limit = longer(call_.core().settings.timeout_ns, rail_patience_ns);
         return [d = &d_, bound_to = bound(on_side(call_.comm, call_.c)), f, with, in_count, out_count,
                 limit](communicator& side, const std::byte* in, std::byte* out) {
             d->on_rail(side, [&](communicator& rail) {
