@@ -100,6 +100,12 @@ private:
     }
 };
 
+// Between hosts a large message lands where it is wanted, if that is said before it comes: such a receive goes first.
+template <class View>
+bool is_wanted_first(communicator_core& c, const View& v, int from_rank) {
+    return v.size() * sizeof(element_of<View>) >= least_far_bytes && c.net.rx(port::messages, from_rank).is_far();
+}
+
 struct sendrecv_fn {
     template <Communicates Comm, DeviceBuffer Out, DeviceBuffer In>
     void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
@@ -125,6 +131,13 @@ struct sendrecv_fn {
             c.net.tx(port::messages, to_rank).has_room()) {
             send(comm, sent, to_rank, o);
             return receive(comm, received, from_rank, o);
+        }
+        if (is_wanted_first(c, received, from_rank)) {
+            message_fn<nonblocking, false> start_receiving;
+            message_fn<blocking, true, false> send_all;
+            auto receiving = start_receiving(comm, received, from_rank, o);
+            send_all(comm, sent, to_rank, o);
+            return receiving.wait();
         }
         message_fn<nonblocking, true, false> start; // everybody receives, so nobody need wait for that
         auto sending = start(comm, sent, to_rank, o);
