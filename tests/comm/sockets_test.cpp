@@ -29,6 +29,19 @@ namespace {
 const spread each_alone{1}, two_a_host{2}, over_unix{1, false, false, true};
 
 bool is_here(collx::communicator& w) { return w.internals().net.is_one_host(); }
+// Counts the bytes that the system puts where this thread, a rank, watches.
+struct watched {
+    static inline thread_local const char *begin = nullptr, *end = nullptr;
+    static inline thread_local std::size_t bytes = 0;
+    static ssize_t recvmsg(int fd, msghdr* m, int flags) {
+        const ssize_t got = ::recvmsg(fd, m, flags);
+        const auto* const at = static_cast<const char*>(m->msg_iov[0].iov_base);
+        if (got > 0 && at >= begin && at < end) bytes += std::min(static_cast<std::size_t>(got), m->msg_iov[0].iov_len);
+        return got;
+    }
+};
+constexpr collx::socket_calls watched_calls{::socket, ::connect, ::accept4, ::sendmsg, watched::recvmsg, ::epoll_wait};
+
 int connections(collx::communicator& w) { return w.internals().net.remote()->connections(); }
 
 collx::host_description host_from(std::vector<const char*> variables) {
@@ -199,6 +212,39 @@ TEST_CASE("messages of any size between hosts: from and to the user's memory or 
                 EXPECT(here == sum);
                 second.wait();
                 for (std::size_t i = 0; i < m; i += 101) EXPECT_AT(i, all[i] == n * sample(0, i));
+            }
+        });
+}
+
+TEST_CASE("large messages of sendrecv and of calls beside others are received where they are wanted") {
+    const std::vector keys(2, collx::job_protection());
+    collx::detail::run_thread_jobs(
+        collx::detail::thread_jobs({0, 1}, watched_calls, keys.data(), "127.0.0.1", 1), [](collx::communicator& w) {
+            w.set_timeout(std::chrono::seconds(50));
+            const int me = w.rank(), other = 1 - me;
+            for (const std::size_t m : {16'384u, 1'000'003u}) { // one message, several
+                const auto mine = samples(me, m), theirs = samples(other, m);
+                std::vector<int> got(m);
+                watched::begin = reinterpret_cast<const char*>(got.data());
+                watched::end = watched::begin + m * sizeof(int);
+                const auto check_share = [&](auto&& call) {
+                    call(); // the first one says that such messages are wanted here
+                    watched::bytes = 0;
+                    for (int i = 0; i < 8; ++i) {
+                        std::fill(got.begin(), got.end(), -1);
+                        call();
+                        EXPECT(got == theirs);
+                    }
+                    at("%zu of %zu bytes", watched::bytes, 8 * m * sizeof(int));
+                    EXPECT(watched::bytes > 8 * m * sizeof(int) * 3 / 4); // all but what comes with the heads
+                };
+                check_share([&] { collx::sendrecv(w, mine, other, got, other); });
+                check_share([&] {
+                    auto sending = collx::async::send(w, mine, other);
+                    collx::recv(w, got, other);
+                    sending.wait();
+                });
+                watched::begin = watched::end = nullptr;
             }
         });
 }

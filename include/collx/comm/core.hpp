@@ -69,8 +69,7 @@ struct communicator_core {
             const task_state p = advance(op);
             if (p == task_state::done) return;
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
-            if (!pending.empty()) progress_pending();
-            const bool carried = net.move(); // bytes from and to other hosts; what is said beside them is no progress
+            progress_or_move();
             if (p == task_state::moved) wait.reset(), note_progress(until, timeout_ns);
             else if (carried) wait.reset();
             else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
@@ -100,9 +99,9 @@ struct communicator_core {
                                   communicator_core* parent = nullptr) {
         std::int64_t until = 0;
         for (backoff wait(settings.waiting); !holds();) {
-            if (!pending.empty()) progress_pending();
+            progress_or_move();
             if (parent != nullptr && !parent->pending.empty()) parent->progress_pending();
-            if (net.move()) {
+            if (carried) {
                 wait.reset();
             } else if (wait.pause()) {
                 if (parent != nullptr) parent->require_alive();
@@ -213,6 +212,12 @@ struct communicator_core {
     };
     // Moves everything on that may move; operations of one queue keep their order. Returns how many are left.
     std::size_t progress_pending() {
+        advance_pending();
+        carried = net.move();
+        return pending.size();
+    }
+    // The same without what other hosts send and are sent.
+    void advance_pending() {
         for (std::size_t i = 0; i < pending.size();) {
             bool is_first = true;
             for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
@@ -230,8 +235,12 @@ struct communicator_core {
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
             else ++i;
         }
-        (void)net.move();
-        return pending.size();
+    }
+    // Bytes from and to other hosts (what is said beside them is no progress), once for each turn of all operations: a
+    // large message waits for its receiver to look, but not for long (docs/design/sockets.md).
+    void progress_or_move() {
+        if (pending.empty()) carried = net.move();
+        else progress_pending();
     }
     bool is_queued(int queue) const {
         for (const auto& p : pending)
@@ -247,10 +256,13 @@ struct communicator_core {
         backoff wait(settings.waiting);
         const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
         for (looking l;;) {
-            progress_pending();
+            advance_pending();
+            // What comes next had better find the next call, which may say where it wants it.
+            const bool is_last = op.state == task_state::done && pending.empty();
+            carried = !is_last && net.move();
             if (op.state == task_state::done) return true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
-            if (moves != l.seen_moves) {
+            if (moves != l.seen_moves || carried) {
                 wait.reset();
                 l.note(moves, timeout_ns);
                 if (may_fail) continue;
@@ -310,6 +322,7 @@ struct communicator_core {
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
     std::uint64_t exchanges = 0, sequence = 0, asyncs = 0, splits = 0;
+    bool carried = false;    // whether the last look moved anything from or to other hosts
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;
     std::int64_t next_watch_ns = 0, died_since_ns = 0;

@@ -104,6 +104,12 @@ private:
     }
 };
 
+// Between hosts a large message lands where it is wanted, if that is said before it comes: such a receive goes first.
+template <class View>
+bool is_wanted_first(communicator_core& c, const View& v, int from_rank) {
+    return v.size() * sizeof(element_of<View>) >= least_far_bytes && c.net.rx(port::messages, from_rank).is_far();
+}
+
 struct sendrecv_fn : refusals<true> {
     using refusals<true>::operator();
 
@@ -131,6 +137,13 @@ struct sendrecv_fn : refusals<true> {
             c.net.tx(port::messages, to_rank).has_room()) {
             send(comm, sent, to_rank, o);
             return receive(comm, received, from_rank, o);
+        }
+        if (is_wanted_first(c, received, from_rank)) {
+            message_fn<nonblocking, false> start_receiving;
+            message_fn<blocking, true, false> send_all;
+            auto receiving = start_receiving(comm, received, from_rank, o);
+            send_all(comm, sent, to_rank, o);
+            return receiving.wait();
         }
         message_fn<nonblocking, true, false> start; // everybody receives, so nobody need wait for that
         auto sending = start(comm, sent, to_rank, o);

@@ -25,6 +25,7 @@ public:
     using stream_core::is_live;
     using stream_core::lanes;
     using stream_core::least_landed_bytes;
+    using stream_core::most_looks;
     using stream_core::most_ports;
     using stream_core::phase;
     using stream_core::write_bytes;

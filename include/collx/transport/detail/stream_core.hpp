@@ -22,6 +22,7 @@ public:
     // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
     static constexpr std::size_t write_bytes = 1024 * 1024;
     static constexpr std::size_t least_landed_bytes = 16 * 1024;
+    static constexpr int most_looks = 4; // for which such a message waits for a receiver that says where it wants it
 
     enum class phase : unsigned char {
         closed,  // no connection
@@ -78,7 +79,8 @@ protected:
     int payload_port_ = 0;
     std::uint64_t payload_striped_ = 0, led_ = 0; // numbers among the striped: this one; the last one led entirely
     bool is_landing_ = false;                     // the payload goes to the user's memory
-    bool is_held_ = false;                        // the frame in front waits for the receiver's next look
+    bool is_held_ = false;                        // the frame in front waits for the receiver to look
+    int looks_held_ = 0;                          // for which it has waited
     bool is_settled_ = false;
     // Of more lanes: null with one.
     sole_ptr<stream_lanes> lanes_;

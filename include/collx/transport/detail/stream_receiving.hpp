@@ -105,7 +105,11 @@ protected:
             if (staged_ - at < sizeof(stream_frame)) break;
             stream_frame f;
             std::memcpy(&f, stage_ + at, sizeof f);
-            if (is_held_ = !is_held_ && is_early(f); is_held_) break;
+            if (is_held_ = looks_held_ < most_looks && is_early(f); is_held_) {
+                ++looks_held_;
+                break;
+            }
+            looks_held_ = 0;
             at += sizeof f;
             if (!read_frame(f)) return false;
         }
@@ -113,8 +117,9 @@ protected:
         staged_ -= at;
         return true;
     }
-    // Whether to wait with a large message for one look of the receiver, who has had others land and will say where it
-    // wants this one.
+    // Whether to wait with a large message for the receiver, who has had others land and will say where it wants this
+    // one: a few looks, for between two of its looks this stream may be moved for others, too. They cost no system
+    // call.
     bool is_early(const stream_frame& f) {
         if ((f.what != kind::message && f.what != kind::striped) || f.bytes < least_landed_bytes || f.at_port >= ports_)
             return false;
