@@ -42,6 +42,17 @@ constexpr bool reduces(collective c) {
            c == collective::scan || c == collective::exclusive_scan;
 }
 
+namespace sched {
+
+// Whether an algorithm may change the order of operands for some n: what it declares, else yes if it reduces.
+template <class Algorithm>
+inline constexpr bool reorders_v = reduces(Algorithm::op);
+template <class Algorithm>
+requires requires { Algorithm::needs_commutative; }
+inline constexpr bool reorders_v<Algorithm> = Algorithm::needs_commutative;
+
+} // namespace sched
+
 // Whether `out` may be `in`, chunk c of the one being chunk c of the other. An exchange would overwrite what is still
 // to be sent.
 constexpr bool may_be_in_place(collective c) {

@@ -12,6 +12,7 @@
 #include <collx/algo/two_shot.hpp>
 #include <collx/comm/count_table.hpp>
 #include <collx/comm/gpu/call.hpp>
+#include <collx/sched/collective.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
