@@ -2,18 +2,20 @@
 // all_to_all, all_to_all_v: every rank sends a part of its own to every rank.
 #pragma once
 
-#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
+#include <collx/comm/staying.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct all_to_all_fn : refuses_buffers {
-    using refuses_buffers::operator();
+struct all_to_all_fn : refusals<> {
+    using refusals<>::operator();
+
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
     requires std::is_same_v<Mode, blocking>
@@ -72,8 +74,9 @@ template <class Comm>
 }
 
 template <class Mode>
-struct all_to_all_v_fn : refuses_first_buffer {
-    using refuses_first_buffer::operator();
+struct all_to_all_v_fn : refusals<> {
+    using refusals<>::operator();
+
     template <Communicates Comm, Buffer In, CountList SendCounts = count_list, DeviceBuffer Out,
               CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,

@@ -2,18 +2,20 @@
 // broadcast: every rank receives the root's buffer.
 #pragma once
 
-#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
+#include <collx/comm/staying.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct broadcast_fn : refuses_first_buffer {
-    using refuses_first_buffer::operator();
+struct broadcast_fn : refusals<> {
+    using refusals<>::operator();
+
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
     requires std::is_same_v<Mode, blocking>

@@ -2,17 +2,19 @@
 // gather, gather_v: the root receives the parts of all ranks, in rank order.
 #pragma once
 
-#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/refusals.hpp>
+#include <collx/comm/staying.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct gather_fn : refuses_buffers {
-    using refuses_buffers::operator();
+struct gather_fn : refusals<> {
+    using refusals<>::operator();
+
     template <Communicates Comm, Buffer In, DeviceBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::gather>(comm, in, out, no_op{}, o, false);
@@ -47,8 +49,9 @@ struct gather_fn : refuses_buffers {
 };
 
 template <class Mode>
-struct gather_v_fn : refuses_buffers {
-    using refuses_buffers::operator();
+struct gather_v_fn : refusals<> {
+    using refusals<>::operator();
+
     // The root's table decides; the other ranks may pass an empty one.
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
               class Offsets = std::vector<std::size_t>>

@@ -15,10 +15,10 @@
 #include <collx/algo/one_shot.hpp>
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
-#include <collx/comm/arguments.hpp>
 #include <collx/comm/broadcast.hpp>
 #include <collx/comm/grouped_messages.hpp>
 #include <collx/comm/reduce.hpp>
+#include <collx/comm/staying.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -42,7 +42,8 @@ void sign_call(signature& s, collective what, std::size_t bytes, int root = -1) 
     s.type_hash =
         (s.type_hash ^ static_cast<std::uint32_t>(type_hash<Element>()) ^ static_cast<std::uint32_t>(what)) * odd;
     s.op_hash = (s.op_hash ^ static_cast<std::uint32_t>(op_hash<Op>())) * odd;
-    if (root >= 0) s.root = static_cast<std::int32_t>(static_cast<std::uint32_t>(s.root) * 31 + static_cast<unsigned>(root));
+    if (root >= 0)
+        s.root = static_cast<std::int32_t>(static_cast<std::uint32_t>(s.root) * 31 + static_cast<unsigned>(root));
 }
 
 // What one_shot moves when it moves a group: bytes.

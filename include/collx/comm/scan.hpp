@@ -2,27 +2,29 @@
 // scan, exclusive_scan: rank r receives the reduction of the buffers of ranks 0 … r, or 0 … r - 1.
 #pragma once
 
-#include <collx/comm/arguments.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/refusals.hpp>
+#include <collx/comm/staying.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct scan_fn : refuses_buffers {
-    using refuses_buffers::operator();
-    template <Communicates Comm, DeviceBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+struct scan_fn : sums_by_default<scan_fn<Mode>> {
+    using sums_by_default<scan_fn<Mode>>::operator();
+
+    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::scan>(comm, x, x, op, o, true);
     }
     template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::scan>(comm, in, out, op, o, false);
     }
-    template <Communicates Comm, HostBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         require_staying<Mode, X>();
         const auto v = buffer(x);
@@ -59,18 +61,19 @@ private:
 };
 
 template <class Mode>
-struct exclusive_scan_fn : refuses_buffers {
-    using refuses_buffers::operator();
-    template <Communicates Comm, DeviceBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+struct exclusive_scan_fn : sums_by_default<exclusive_scan_fn<Mode>> {
+    using sums_by_default<exclusive_scan_fn<Mode>>::operator();
+
+    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::exclusive_scan>(comm, x, x, op, o, true);
     }
     template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::exclusive_scan>(comm, in, out, op, o, false);
     }
-    template <Communicates Comm, HostBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         require_staying<Mode, X>();
         const auto v = buffer(x);
@@ -121,7 +124,7 @@ inline constexpr detail::scan_fn<detail::tried> scan{};
 }
 
 // As scan without the rank's own operand. Rank 0 has no predecessor: its output keeps what it held.
-// Example: collx::exclusive_scan(world, count, offset);   // where my part begins
+// Example: collx::exclusive_scan(world, collx::value(count), collx::value(offset)); // where my part begins
 inline constexpr detail::exclusive_scan_fn<detail::blocking> exclusive_scan{};
 namespace async {
 inline constexpr detail::exclusive_scan_fn<detail::nonblocking> exclusive_scan{};
