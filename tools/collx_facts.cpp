@@ -9,10 +9,11 @@
 #include "support/facts_table.hpp"
 
 int main(int argc, char** argv) {
-    const int n = argc > 1 ? std::atoi(argv[1]) : collx::tools::facts_table_ranks;
-    if (n < 1 || n > 64 || argc > 2) {
+    char* end = nullptr;
+    const long n = argc > 1 ? std::strtol(argv[1], &end, 10) : collx::tools::facts_table_ranks;
+    if (n < 1 || n > 64 || argc > 2 || (end != nullptr && *end != '\0')) {
         std::fprintf(stderr, "usage: collx_facts [ranks, 1 to 64]\n");
         return 2;
     }
-    std::fputs(collx::tools::facts_tables(n).c_str(), stdout);
+    std::fputs(collx::tools::facts_tables(static_cast<int>(n)).c_str(), stdout);
 }

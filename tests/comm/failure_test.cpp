@@ -269,6 +269,19 @@ TEST_CASE("what an operator or an iterator throws ends the communicator for all,
                     g.launch();
                 });
             });
+            if (n == 3)
+                collx::run_threads(host_of, [&](collx::communicator& w) {
+                    int x = 1, y = 2;
+                    fails(w, [&, me = w.rank()] {
+                        const auto op = [me](int u, int v) {
+                            return me == 1 ? throw std::runtime_error("of the operator") : u + v;
+                        };
+                        collx::group g(w);
+                        g.all_reduce(collx::value(x), op);
+                        g.all_reduce(collx::value(y), op);
+                        g.launch();
+                    });
+                });
         }
     CHECK_THROWS_WITH(collx::run_threads(3,
                                          [](collx::communicator& w) {

@@ -45,6 +45,19 @@ void check_group(collx::communicator& w) {
 
 } // namespace
 
+TEST_CASE("the roots of many calls are compared, and their sum may be larger than a number") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(true);
+        std::vector<int> x(20, w.rank());
+        collx::group g(w);
+        for (int& v : x) g.broadcast(collx::value(v), 2);
+        g.launch(); // signed numbers would overflow: an error of UndefinedBehaviorSanitizer
+        EXPECT(x == std::vector<int>(20, 2));
+        for (int& v : x) g.broadcast(collx::value(v), &v == &x[3] && w.rank() == 1 ? 1 : 2);
+        EXPECT(std::string(thrown<collx::mismatch>(w, [&] { g.launch(); }).what()).find("root") != std::string::npos);
+    });
+}
+
 TEST_CASE("a group does what its calls would do one by one") {
     for (const int n : rank_counts) on_ranks(n, check_group);
     for (const spread& s : {spread{1}, spread{2}, spread{1, true}, spread{3, false, false, true}})

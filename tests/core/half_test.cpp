@@ -167,6 +167,14 @@ TEMPLATE_TEST_CASE("the limits are those of the format", "", collx::f16, collx::
     CHECK(limits::digits == format<TestType>::mantissa_bits + 1);
     CHECK(float(limits::max()) == std::ldexp(2.0f - limits::epsilon(), limits::max_exponent - 1));
     CHECK(std::isnan(float(limits::quiet_NaN())));
+    CHECK(std::isnan(float(limits::signaling_NaN())));
+    CHECK(limits::signaling_NaN().bits < limits::quiet_NaN().bits);
+    CHECK(std::pow(10.0, limits::max_exponent10) <= float(limits::max()));
+    CHECK(std::pow(10.0, limits::max_exponent10 + 1) > float(limits::max()));
+    CHECK(std::pow(10.0, limits::min_exponent10) >= float(limits::min()));
+    CHECK(std::pow(10.0, limits::min_exponent10 - 1) < float(limits::min()));
+    CHECK((limits::has_denorm == std::denorm_present && limits::round_style == std::round_to_nearest));
+    CHECK(float(limits::round_error()) == 0.5f);
     CHECK(bits_of(limits::quiet_NaN()) == bits_of(std::numeric_limits<float>::quiet_NaN()));
 }
 

@@ -249,6 +249,8 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"all_reduce --algo bruck", "None of these operations has an algorithm 'bruck'; they have ring"},
         {"all_reduce --algo ring -o max", "leave -d and -o out"},
         {"all_reduce -b 1M -e 8", "-b 1M is larger than -e 8"},
+        {"all_reduce -b 8 -e 1T -i 8", "From 8 to 1T these are more than 100000 sizes"},
+        {"all_reduce --sizes 8,16777215T", "sizes go up to 64T"},
         {"all_reduce -b 1KB", "decimal units are not accepted"},
         {"all_reduce -f 1", "-f must be above 1"},
         {"all_reduce --ranks 2 --threads 2", "give one of them"},

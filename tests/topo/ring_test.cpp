@@ -125,6 +125,16 @@ TEST_CASE("the ring through 0, 2, 4 and 6 is twice as wide through their neighbo
     CHECK(documented.str() == svg);
 }
 
+TEST_CASE("names of any length and letters are drawn whole") {
+    machine m;
+    const std::string name = "a<b>&" + std::string(300, 'x');
+    m.link(m.add(name), m.add("1"), 2.5);
+    const topo::ring r{{0, 1}, 2.5};
+    const std::string svg = topo::to_svg(m, r, {0, 1});
+    CHECK_THAT(svg, Catch::Contains(">a&lt;b&gt;&amp;" + std::string(300, 'x') + "</text>\n"));
+    CHECK_THAT(svg, Catch::Contains("stroke-width=\"1.5\"/>"));
+}
+
 TEST_CASE("no ring is wider, and none as wide is shorter") {
     machine m; // without cards
     const machine whole = topo::hybrid_cube_mesh();

@@ -55,6 +55,8 @@ void read_operations(const words& w, options& o) {
         throw std::invalid_argument("Name an operation, for example: collx_perf all_reduce. --list names all of them.");
 }
 
+constexpr std::size_t most_sizes = 100'000, most_bytes = std::size_t{1} << 46;
+
 void read_sizes(const words& w, options& o) {
     if (!w.sizes.empty()) {
         for (const auto& word : split_list(w.sizes)) o.sizes_bytes.push_back(parse_size(word));
@@ -70,15 +72,19 @@ void read_sizes(const words& w, options& o) {
             throw std::invalid_argument("-f must be above 1: sizes are multiplied by it.");
         for (std::size_t s = first == 0 ? 1 : first; s <= last;) {
             o.sizes_bytes.push_back(s);
-            const std::size_t next =
-                step != 0 ? s + step : static_cast<std::size_t>(std::ceil(static_cast<double>(s) * w.factor));
+            if (o.sizes_bytes.size() > most_sizes)
+                throw std::invalid_argument("From " + w.first + " to " + w.last + " these are more than " +
+                                            std::to_string(most_sizes) + " sizes; use a larger -i or -f.");
+            const double larger = std::ceil(static_cast<double>(s) * w.factor);
+            if (step == 0 && !(larger < 0x1p63)) break; // no number of bytes
+            const std::size_t next = step != 0 ? s + step : static_cast<std::size_t>(larger);
             if (next <= s) break;
             s = next;
         }
     }
-    if (o.sizes_bytes.size() > 100'000)
-        throw std::invalid_argument("These are " + std::to_string(o.sizes_bytes.size()) +
-                                    " sizes; use a larger -i or -f.");
+    for (const std::size_t s : o.sizes_bytes)
+        if (s > most_bytes) // a rank has three times as much, which must be a number
+            throw std::invalid_argument(std::to_string(s) + " bytes are more than any rank has; sizes go up to 64T.");
 }
 
 void read_ranks(const words& w, options& o) {

@@ -42,7 +42,8 @@ void sign_call(signature& s, collective what, std::size_t bytes, int root = -1) 
     s.type_hash =
         (s.type_hash ^ static_cast<std::uint32_t>(type_hash<Element>()) ^ static_cast<std::uint32_t>(what)) * odd;
     s.op_hash = (s.op_hash ^ static_cast<std::uint32_t>(op_hash<Op>())) * odd;
-    if (root >= 0) s.root = s.root * 31 + root;
+    if (root >= 0)
+        s.root = static_cast<std::int32_t>(static_cast<std::uint32_t>(s.root) * 31 + static_cast<unsigned>(root));
 }
 
 // What one_shot moves when it moves a group: bytes.
@@ -300,17 +301,24 @@ private:
         std::vector<std::byte> all(n * bytes);
         detail::group_mover operands(calls, first, last);
         const contiguous_view<std::byte> mine(all.data() + me * bytes, bytes);
+        user_code([&] { operands.load(mine.data(), sched::place::in, 0, bytes); });
+        detail::all_gather_fn<Mode>{}(*comm_, mine, all, o);
+        std::vector<const std::byte*> ranks;
+        for (std::size_t r = 0; r < n; ++r) ranks.push_back(all.data() + r * bytes);
+        user_code([&] {
+            operands.fold_ranks(ranks.data(), comm_->size(), comm_->rank(), sched::place::in, 0, sched::place::out, 0,
+                                nullptr, bytes);
+        });
+    }
+    // Iterators and operators: see communicator_core::advance().
+    template <class F>
+    void user_code(F&& f) {
         try {
-            operands.load(mine.data(), sched::place::in, 0, bytes);
+            f();
         } catch (...) {
             comm_->internals().abandon();
             throw;
         }
-        detail::all_gather_fn<Mode>{}(*comm_, mine, all, o);
-        std::vector<const std::byte*> ranks;
-        for (std::size_t r = 0; r < n; ++r) ranks.push_back(all.data() + r * bytes);
-        operands.fold_ranks(ranks.data(), comm_->size(), comm_->rank(), sched::place::in, 0, sched::place::out, 0,
-                            nullptr, bytes);
     }
 
     communicator* comm_;

@@ -258,11 +258,18 @@ struct std::numeric_limits<collx::basic_half<Format>> {
     static constexpr int radix = 2, digits = Format::digits, digits10 = (Format::digits - 1) * 30103 / 100000;
     static constexpr int max_digits10 = Format::digits * 30103 / 100000 + 2;
     static constexpr int max_exponent = Format::max_exponent, min_exponent = Format::min_exponent;
+    static constexpr int max_exponent10 = Format::max_exponent * 30103 / 100000;
+    static constexpr int min_exponent10 = (Format::min_exponent - 1) * 30103 / 100000;
+    static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+    static constexpr std::float_round_style round_style = std::round_to_nearest;
+    static constexpr bool has_denorm_loss = false, traps = false, tinyness_before = false;
     COLLX_HD static constexpr half min() noexcept { return half::from_bits(Format::min_bits); }
     COLLX_HD static constexpr half max() noexcept { return half::from_bits(Format::max_bits); }
     COLLX_HD static constexpr half lowest() noexcept { return -max(); }
     COLLX_HD static constexpr half epsilon() noexcept { return half::from_bits(Format::epsilon_bits); }
     COLLX_HD static constexpr half infinity() noexcept { return half::from_bits(Format::infinity_bits); }
     COLLX_HD static constexpr half quiet_NaN() noexcept { return half::from_bits(Format::quiet_nan_bits); }
+    COLLX_HD static constexpr half signaling_NaN() noexcept { return half::from_bits(Format::infinity_bits | 1); }
+    COLLX_HD static constexpr half round_error() noexcept { return half(0.5f); }
     COLLX_HD static constexpr half denorm_min() noexcept { return half::from_bits(1); }
 };

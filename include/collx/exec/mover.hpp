@@ -187,7 +187,7 @@ private:
 
     template <class F>
     static void in_blocks(std::size_t n, F&& f) {
-        alignas(64) std::byte room[block * sizeof(acc_type)];
+        alignas(alignof(acc_type) > 64 ? alignof(acc_type) : 64) std::byte room[block * sizeof(acc_type)];
         for (std::size_t i = 0; i < n; i += block)
             f(reinterpret_cast<acc_type*>(room), i, n - i < block ? n - i : block);
     }

@@ -141,9 +141,14 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
             return communicator(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts, over));
 
     unique_id id;
-    if (rank == 0) id = unique_id::make_here();
+    try {
+        if (rank == 0) id = unique_id::make_here();
+    } catch (...) { // the others wait in MPI; an id of zeros is none, and they will say so
+        trouble = std::current_exception();
+    }
     detail::check_mpi(MPI_Bcast(id.bytes, static_cast<int>(unique_id::most_bytes), MPI_CHAR, 0, mpi), rank,
                       "MPI_Bcast");
+    if (trouble) std::rethrow_exception(trouble);
     return communicator(id, rank, size, timeout, over);
 }
 

@@ -20,6 +20,13 @@ inline bool contains(const std::vector<int>& v, int x) {
     return false;
 }
 
+// Names are the caller's or the kernel's, and may hold anything.
+inline std::string escaped(const std::string& text) {
+    std::string s;
+    for (const char c : text) s += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+    return s;
+}
+
 // Processors on a circle, cards outside, in front of those they are linked to.
 inline std::vector<std::pair<double, double>> layout_of(const machine& m) {
     std::vector<std::pair<double, double>> at(static_cast<unsigned>(m.size()), {0, 0});
@@ -62,11 +69,14 @@ inline std::string to_svg(const machine& m, const ring& r, const std::vector<int
     const auto x = [&](int p) { return 200 + at[static_cast<unsigned>(p)].first; };
     const auto y = [&](int p) { return 200 + at[static_cast<unsigned>(p)].second; };
     char line[240];
+    // Not %.1f, whose point is a comma where the program's locale says so.
+    const auto tenths = [](double number) { return static_cast<long long>(number * 10 + 0.5); };
     std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 400 400\" font-family=\"sans-serif\">\n";
     const auto draw = [&](int a, int b, const char* colour, double thickness) {
         std::snprintf(line, sizeof line,
-                      "<line x1=\"%.0f\" y1=\"%.0f\" x2=\"%.0f\" y2=\"%.0f\" stroke=\"%s\" stroke-width=\"%.1f\"/>\n",
-                      x(a), y(a), x(b), y(b), colour, thickness);
+                      "<line x1=\"%.0f\" y1=\"%.0f\" x2=\"%.0f\" y2=\"%.0f\" stroke=\"%s\" "
+                      "stroke-width=\"%lld.%lld\"/>\n",
+                      x(a), y(a), x(b), y(b), colour, tenths(thickness) / 10, tenths(thickness) % 10);
         svg += line;
     };
     for (int p = 0; p < m.size(); ++p)
@@ -76,10 +86,9 @@ inline std::string to_svg(const machine& m, const ring& r, const std::vector<int
     for (int p = 0; p < m.size(); ++p) {
         std::snprintf(line, sizeof line,
                       "<circle cx=\"%.0f\" cy=\"%.0f\" r=\"16\" fill=\"%s\" stroke=\"#333\"/>"
-                      "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\" font-size=\"11\">%s</text>\n",
-                      x(p), y(p), detail::contains(members, p) ? "#ffd8a8" : "#ffffff", x(p), y(p) + 4,
-                      m.name(p).c_str());
-        svg += line;
+                      "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\" font-size=\"11\">",
+                      x(p), y(p), detail::contains(members, p) ? "#ffd8a8" : "#ffffff", x(p), y(p) + 4);
+        svg += line + detail::escaped(m.name(p)) + "</text>\n";
     }
     return svg + "</svg>\n";
 }
