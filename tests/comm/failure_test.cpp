@@ -427,7 +427,7 @@ TEST_CASE("errors know the number of their call") {
         const auto e = thrown<collx::aborted>(w, [&] {
             for (;;) collx::barrier(w);
         });
-        EXPECT(e.sequence() >= 6 && e.sequence() <= 7 && says(e, "(call "));
+        EXPECT(e.sequence() >= 6 && e.sequence() <= 7 && says(e, ": call "));
     });
 }
 
