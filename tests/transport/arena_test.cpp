@@ -289,7 +289,7 @@ TEST_CASE("a process that dies anywhere in the table leaves nobody memory that a
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     constexpr int stride = 97; // most are the sanitizer's own
 #else
-    constexpr int stride = 2;
+    constexpr int stride = 5;
 #endif
     int deaths = 0;
     for (int what = 0; what < 6; ++what)
