@@ -103,7 +103,9 @@ TEST_CASE("a call that is done waits for no message of another call") {
 
 TEST_CASE("groups of several hosts find together whatever calls have failed on one rank alone") {
     on_hosts(3, each_alone, [](collx::communicator& w) {
+        w.set_checked(false);
         if (w.rank() == 1) w.internals().begin_collective(); // and something like no memory
+        w.set_timeout(std::chrono::seconds(20));
         auto c = w.split(0);
         int x = 1;
         collx::all_reduce(c.with(collx::algo::ring_all_reduce{}), collx::value(x));

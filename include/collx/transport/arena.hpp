@@ -106,13 +106,10 @@ public:
             auto& f = h.free[i];
             if (f.bytes < bytes) continue;
             const std::uint64_t offset = f.offset;
-            f.offset += bytes;
             f.bytes -= bytes;
-            if (f.bytes == 0) {
-                std::memmove(&h.free[i], &h.free[i + 1],
-                             sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i - 1));
-                --h.free_count;
-            }
+            in_order();
+            f.offset += bytes;
+            if (f.bytes == 0) remove(h, i);
             release(h);
             return offset;
         }
@@ -131,22 +128,29 @@ public:
         const bool joins_left = i > 0 && h.free[i - 1].offset + h.free[i - 1].bytes == offset;
         const bool joins_right = i < h.free_count && offset + bytes == h.free[i].offset;
         if (joins_left) {
-            h.free[i - 1].bytes += bytes;
-            if (joins_right) {
-                h.free[i - 1].bytes += h.free[i].bytes;
-                std::memmove(&h.free[i], &h.free[i + 1],
-                             sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i - 1));
-                --h.free_count;
-            }
+            h.free[i - 1].bytes += bytes + (joins_right ? h.free[i].bytes : 0);
+            if (joins_right) remove(h, i);
         } else if (joins_right) {
-            h.free[i] = {offset, h.free[i].bytes + bytes};
+            h.free[i].offset = offset;
+            in_order();
+            h.free[i].bytes += bytes;
         } else if (h.free_count < arena_header::max_free) { // a full list leaks address space, nothing else
-            std::memmove(&h.free[i + 1], &h.free[i],
-                         sizeof(arena_header::range) * static_cast<std::size_t>(h.free_count - i));
-            h.free[i] = {offset, bytes};
-            ++h.free_count;
+            insert(h, i, {offset, bytes});
         }
         release(h);
+    }
+
+    // What somebody left who died holding the lock: see assign(). Done by who takes it over.
+    static void repair(arena_header& h) {
+        int kept = 0;
+        for (int k = 0; k < h.free_count; ++k) {
+            const arena_header::range r = h.free[k];
+            const std::uint64_t end = kept > 0 ? h.free[kept - 1].offset + h.free[kept - 1].bytes : 0;
+            if (r.bytes == 0 || r.offset < end) continue;
+            if (k != kept) assign(h.free[kept], r);
+            ++kept;
+        }
+        h.free_count = kept;
     }
 
     // Makes sure that the pages exist, so that a full machine is an error here and not a SIGBUS later.
@@ -190,6 +194,32 @@ private:
              "no %zu bytes of shared address space left", bytes);
     }
 
+    // ------------------------------------------------------------------ the table, so that its holder may die anywhere
+    // Stores go out in this order, and after each of them the table holds no byte that is in use, and each byte once
+    // when repair() has gone over it: entries of no bytes, and those that lie in one before them, do not count.
+    static void in_order() { asm volatile("" ::: "memory"); }
+    static void assign(arena_header::range& to, arena_header::range from) {
+        to.bytes = 0;
+        in_order();
+        to.offset = from.offset;
+        in_order();
+        to.bytes = from.bytes;
+        in_order();
+    }
+    static void remove(arena_header& h, int i) {
+        in_order();
+        for (int k = i; k + 1 < h.free_count; ++k) assign(h.free[k], h.free[k + 1]);
+        --h.free_count;
+    }
+    static void insert(arena_header& h, int i, arena_header::range r) {
+        for (int k = h.free_count; k > i; --k) {
+            assign(h.free[k], h.free[k - 1]);
+            if (k == h.free_count) ++h.free_count, in_order();
+        }
+        assign(h.free[i], r);
+        if (i == h.free_count) ++h.free_count;
+    }
+
     // False after ten seconds. Held for a few hundred instructions; after a second it is taken over from a holder that
     // died inside them.
     bool acquire(arena_header& h) const {
@@ -201,7 +231,7 @@ private:
             const std::int64_t waited_ns = now_ns() - begin;
             if (waited_ns > 10'000'000'000) return false;
             if (waited_ns < 1'000'000'000 || ((holder | me) & hidden) != 0 || !has_ended(holder)) continue;
-            if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return true;
+            if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return repair(h), true;
         }
     }
     // Also one that nobody has waited for yet.
