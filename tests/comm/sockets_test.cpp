@@ -224,7 +224,7 @@ TEST_CASE("large messages of sendrecv and of calls beside others are received wh
         collx::detail::thread_jobs({0, 1}, watched_calls, keys.data(), "127.0.0.1", 1), [](collx::communicator& w) {
             w.set_timeout(std::chrono::seconds(50));
             const int me = w.rank(), other = 1 - me;
-            for (const std::size_t m : {16'384u, 1'000'003u}) { // one message, several
+            for (const std::size_t m : {32'768u, 1'000'003u}) { // one message, several
                 const auto mine = samples(me, m), theirs = samples(other, m);
                 std::vector<int> got(m);
                 watched::begin = reinterpret_cast<const char*>(got.data());

@@ -521,7 +521,7 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     other.commit(0);
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
     REQUIRE(wait_until([&] { return world.right.move(); })); // sees its head
-    for (int looks = 1; looks < collx::stream::most_looks; ++looks) {
+    for (int looks = 1; looks < stream::most_looks; ++looks) {
         CHECK(world.right.move()); // something is on its way: nobody shall take a nap
         CHECK(!rx.has_message());
     }
@@ -536,6 +536,16 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
     CHECK(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
     CHECK((rx.has_message() && !rx.has_landed()));
+    rx.release(100'000);
+    for (const bool lands : {true, false}) { // one that waits and is all here: nothing more makes its socket readable
+        if (lands) rx.want_at(a.to.data(), stream::least_landed_bytes, 0);
+        tx.lend(a.from.data(), stream::least_landed_bytes, 0);
+        REQUIRE(wait_until([&] { return world.left.move(), tx.has_all_back(); }));
+        REQUIRE(wait_until([&] { return world.right.move(); }));
+        CHECK(wait_until([&] { return world.right.move(lands), rx.has_message(); }));
+        REQUIRE(rx.has_landed() == lands);
+        if (lands) rx.release_landed();
+    }
 }
 
 TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", "", tcp4, tcp_lanes) {

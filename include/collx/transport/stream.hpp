@@ -68,7 +68,7 @@ public:
     // Sends and receives what can be without waiting. True if anything moved.
     bool move(bool is_readable = true) {
         bool moved = send();
-        if (is_readable || wire_.has_unread()) moved = receive() || moved;
+        if (is_readable || is_held_ || wire_.has_unread()) moved = receive() || moved;
         if (lanes_) moved = move_lanes() || moved;
         return moved && (send(), true); // credits for what has come, at once
     }

