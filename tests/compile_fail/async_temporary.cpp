@@ -8,8 +8,9 @@
 // expect: detail::all_to_all_v_fn<Mode>::operator()(
 // expect: detail::all_reduce_fn<Mode>::operator()(
 // expect: detail::reduce_fn<Mode>::operator()(
-// expect: detail::scan_fn<Mode>::operator()(
-// expect: detail::exclusive_scan_fn<Mode>::operator()(
+// expect: detail::scan_fn<Mode, Kind>::operator()(
+// expect: Kind = collx::v0::collective::scan
+// expect: Kind = collx::v0::collective::exclusive_scan
 // expect: detail::reduce_scatter_fn<Mode>::operator()(
 // expect: detail::message_fn<Mode, Outgoing, UntilTaken>::operator()(
 // expect: group::broadcast(X&&

@@ -10,17 +10,18 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-template <class Mode>
-struct scan_fn : sums_by_default<scan_fn<Mode>> {
-    using sums_by_default<scan_fn<Mode>>::operator();
+// Both verbs; Kind says which.
+template <class Mode, collective Kind>
+struct scan_fn : sums_by_default<scan_fn<Mode, Kind>> {
+    using sums_by_default<scan_fn<Mode, Kind>>::operator();
 
     template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
-        return call_on_device<Mode, collective::scan>(comm, x, x, op, o, true);
+        return call_on_device<Mode, Kind>(comm, x, x, op, o, true);
     }
     template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
-        return call_on_device<Mode, collective::scan>(comm, in, out, op, o, false);
+        return call_on_device<Mode, Kind>(comm, in, out, op, o, false);
     }
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
@@ -51,60 +52,11 @@ private:
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
         const std::size_t n = in.size();
-        return run_call<Mode, collective::scan>(
-            comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
-                const auto l = chunk_layout::even(n, chunks, 16);
-                return std::pair(l, l);
-            });
-    }
-};
-
-template <class Mode>
-struct exclusive_scan_fn : sums_by_default<exclusive_scan_fn<Mode>> {
-    using sums_by_default<exclusive_scan_fn<Mode>>::operator();
-
-    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
-    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
-        return call_on_device<Mode, collective::exclusive_scan>(comm, x, x, op, o, true);
-    }
-    template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
-    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
-        return call_on_device<Mode, collective::exclusive_scan>(comm, in, out, op, o, false);
-    }
-    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
-    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
-        require_output<X>();
-        require_staying<Mode, X>();
-        const auto v = buffer(x);
-        return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
-    }
-    template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
-    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
-        require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
-        return in_mode<Mode>([&] {
-            auto& c = base_of(comm).internals();
-            require_apart(c, a, b);
-            require_size(c, "output", b.size(), a.size());
-            require_memory(c, b, "output");
-            return run(comm, a, b, op, o);
-        });
-    }
-
-private:
-    template <class Comm, class In, class Out, class Op>
-    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o) {
-        require_reduce_op<Op, element_of<In>>();
-        auto& c = base_of(comm).internals();
-        require_memory(c, in, "input");
-        const std::size_t n = in.size();
-        return run_call<Mode, collective::exclusive_scan>(
-            comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()}, [n](int chunks) {
-                const auto l = chunk_layout::even(n, chunks, 16);
-                return std::pair(l, l);
-            });
+        return run_call<Mode, Kind>(comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()},
+                                    [n](int chunks) {
+                                        const auto l = chunk_layout::even(n, chunks, 16);
+                                        return std::pair(l, l);
+                                    });
     }
 };
 
@@ -115,22 +67,22 @@ private:
 // Order: rank order; any associative operator.
 // Errors: as all_reduce.
 // Example: collx::scan(world, collx::value(count));
-inline constexpr detail::scan_fn<detail::blocking> scan{};
+inline constexpr detail::scan_fn<detail::blocking, collective::scan> scan{};
 namespace async {
-inline constexpr detail::scan_fn<detail::nonblocking> scan{};
+inline constexpr detail::scan_fn<detail::nonblocking, collective::scan> scan{};
 }
 namespace try_ {
-inline constexpr detail::scan_fn<detail::tried> scan{};
+inline constexpr detail::scan_fn<detail::tried, collective::scan> scan{};
 }
 
 // As scan, without the rank's own operand. Rank 0 has nobody before it: its output keeps what it held.
 // Example: collx::exclusive_scan(world, collx::value(count), collx::value(offset)); // where my part begins
-inline constexpr detail::exclusive_scan_fn<detail::blocking> exclusive_scan{};
+inline constexpr detail::scan_fn<detail::blocking, collective::exclusive_scan> exclusive_scan{};
 namespace async {
-inline constexpr detail::exclusive_scan_fn<detail::nonblocking> exclusive_scan{};
+inline constexpr detail::scan_fn<detail::nonblocking, collective::exclusive_scan> exclusive_scan{};
 }
 namespace try_ {
-inline constexpr detail::exclusive_scan_fn<detail::tried> exclusive_scan{};
+inline constexpr detail::scan_fn<detail::tried, collective::exclusive_scan> exclusive_scan{};
 }
 
 COLLX_END_NAMESPACE

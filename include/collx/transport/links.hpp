@@ -132,7 +132,6 @@ public:
     }
     arena& memory() const { return *arena_; }
     std::size_t slot_bytes() const { return layout_.channel.slot_bytes; }
-    int slot_depth() const { return layout_.channel.depth; }
 
     // The channel to a peer. Its memory is taken, and the way to it chosen, at first use.
     sending_end& tx(int at_port, int peer) {
