@@ -4,6 +4,7 @@
 
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/signature.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -23,7 +24,7 @@ inline communicator communicator::split(int color, int key) {
     c.begin_collective();
     const int n = size(), me = rank();
     if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
-    std::vector<detail::split_request> all(static_cast<std::size_t>(n));
+    detail::growing_array<detail::split_request> all(static_cast<std::size_t>(n));
     const detail::split_request mine{color, key};
     c.exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
         std::memcpy(&all[static_cast<std::size_t>(r)], line, sizeof mine);
