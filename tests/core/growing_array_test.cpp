@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -75,8 +76,12 @@ TEST_CASE("a growing array is copied, moved and swapped as a value") {
         a = std::move(same);
         growing_array<counted> d = std::move(a);
         CHECK(a.empty()); // NOLINT: that is what a moved-from one is
+        c.emplace_back(9);
         d.swap(c);
-        d.swap(c);
+        CHECK(numbers(d) == "1 2 5 9 ");
+        CHECK(numbers(c) == "1 2 5 ");
+        const std::vector<counted> all(c.begin(), c.end());
+        d = all;
         CHECK(numbers(d) == "1 2 5 ");
     }
     CHECK(alive == 0);

@@ -21,6 +21,10 @@ public:
     growing_array() = default;
     explicit growing_array(std::size_t size) { resize(size); }
     growing_array(std::initializer_list<T> all) { append(all.begin(), all.size()); }
+    // A copy of a std::vector<T>, say.
+    template <class List>
+    requires requires(const List& l) { l.data() + l.size(); }
+    growing_array(const List& all) { append(all.data(), all.size()); }
     growing_array(growing_array&& o) noexcept { swap(o); }
     growing_array(const growing_array& o) { append(o.at_, o.size_); }
     growing_array& operator=(growing_array o) noexcept { return swap(o), *this; }
