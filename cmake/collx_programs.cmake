@@ -147,6 +147,7 @@ function(collx_register name target prefix)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${timeout} LABELS "${labels}"
                                           ENVIRONMENT "${${prefix}_env}")
   if(serial)
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+    # They wait more than they compute, so tests of one process fill the other core. First, since they are the longest row.
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK machine COST 100)
   endif()
 endfunction()

@@ -25,6 +25,7 @@ void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string
         EXPECT(says(e, t.c_str()));
     }
     EXPECT(e.code() == collx::errc::mismatch && e.peer() == odd[0] && e.rank() == w.rank());
+    EXPECT(e.sequence() == w.sequence() && e.sequence() != 0);
     int one = 1; // nobody has begun, so all may go on
     collx::all_reduce(w, collx::value(one));
     EXPECT(one == w.size());

@@ -4,6 +4,7 @@
 // Ranks that do not come, throw, abort, or drop what they began: the others receive a typed error in bounded time.
 // Times are bounded from above generously, since the machine may be busy, and from below exactly.
 #include "every_verb.hpp"
+#include "faults/support.hpp"
 #include "support.hpp"
 
 #include <sys/wait.h>
@@ -426,7 +427,7 @@ TEST_CASE("errors know the number of their call") {
         const auto e = thrown<collx::aborted>(w, [&] {
             for (;;) collx::barrier(w);
         });
-        EXPECT(e.sequence() >= 6 && e.sequence() <= 7 && says(e, "(call "));
+        EXPECT(e.sequence() >= 6 && e.sequence() <= 7 && says(e, ": call "));
     });
 }
 
@@ -510,4 +511,65 @@ TEST_CASE("a forked child has no part in its parent's communicators") {
         collx::all_reduce(w, collx::value(x)); // the parent goes on
         EXPECT(x == 1);
     });
+}
+
+namespace {
+
+// Whether it throws forked.
+template <class F>
+bool is_forked(F&& f) {
+    try {
+        f();
+    } catch (const collx::error& e) {
+        return e.code() == collx::errc::forked;
+    }
+    return false;
+}
+
+} // namespace
+
+TEST_CASE("a forked child that ends its copies of handles, buffers and communicators takes nothing from the ranks") {
+    const std::string name = new_job();
+    shared_page<std::atomic<int>> has_ended;
+    processes p;
+    for (int r = 0; r < 2; ++r)
+        p.start(r, [&, r] {
+            auto j = join(name, r, 2);
+            collx::communicator w(j);
+            auto v = collx::make_shared_vector<int>(w, 5000, 7);
+            std::vector<int> x(100'000, r + 1);
+            if (r == 1 && !wait_until(*has_ended, 1)) return 2; // the other rank's call stays outstanding
+            auto work = collx::async::all_reduce(w, x);
+            if (r == 0) {
+                const pid_t child = ::fork();
+                if (child == 0) {
+                    int right = is_forked([&] { (void)work.test(); });
+                    right += is_forked([&] { work.wait(); }) + is_forked([&] { (void)work.wait_for(1s); });
+                    right += is_forked([&] { (void)w.progress(); }) + is_forked([&] { w.abort(); });
+                    right += is_forked([&] { v.resize(100'000); });
+                    const auto ends = [](auto one, auto two, auto three) {
+                        return one.test() && two.empty() && three.size();
+                    };
+                    right += is_forked([&] { (void)ends(std::move(work), std::move(v), std::move(w)); });
+                    ::_exit(right);
+                }
+                int status = -1;
+                while (::waitpid(child, &status, 0) < 0) {
+                }
+                has_ended->store(1);
+                if (!WIFEXITED(status) || WEXITSTATUS(status) != 7) return 3;
+            }
+            work.wait();
+            for (const int i : v)
+                if (i != 7) return 4;
+            for (const int i : x)
+                if (i != 3) return 5;
+            collx::barrier(w);
+            return 0;
+        });
+    p.wait();
+    for (int r = 0; r < 2; ++r) {
+        INFO("rank " << r << ": " << p[r].what);
+        CHECK(p[r].exit_code == 0);
+    }
 }

@@ -59,6 +59,35 @@ TEST_CASE("a rank connects to those it talks to and to no others") {
     });
 }
 
+// What is not theirs may have to wait for a receiver that waits for this very rank.
+TEST_CASE("a call that is done waits for no message of another call") {
+    const std::size_t many = 10'000'000; // more than slots and sockets hold
+    for (const bool is_one_peer : {false, true})
+        on_hosts(3, each_alone, [&](collx::communicator& w) {
+            at("one peer: %d", is_one_peer);
+            std::vector<int> large(w.rank() != 1 ? many : 0, w.rank());
+            int x = w.rank(), sum = 1;
+            if (w.rank() == 0) {
+                auto first = collx::async::send(w, collx::view(large.data(), is_one_peer ? 3'000'000 : 1), 2);
+                auto second = collx::async::send(w, large, 2);
+                if (is_one_peer) first.wait();
+                else collx::recv(w, collx::value(x), 1);
+                collx::all_reduce(w, collx::value(sum));
+                second.wait(), first.wait();
+            } else if (w.rank() == 1) {
+                if (!is_one_peer) collx::send(w, collx::value(x), 0);
+                collx::all_reduce(w, collx::value(sum));
+            } else {
+                if (is_one_peer) collx::recv(w, collx::view(large.data(), 3'000'000), 0);
+                collx::all_reduce(w, collx::value(sum));
+                if (!is_one_peer) collx::recv(w, collx::view(large.data(), 1), 0);
+                collx::recv(w, large, 0);
+                EXPECT(large[many - 1] == 0);
+            }
+            EXPECT(sum == 3 && x == (w.rank() == 0 && !is_one_peer ? 1 : w.rank()));
+        });
+}
+
 TEST_CASE("split: groups of one host share memory, others do not") {
     on_hosts(6, two_a_host, [](collx::communicator& w) {
         EXPECT(!is_here(w));

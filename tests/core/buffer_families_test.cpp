@@ -223,6 +223,18 @@ TEST_CASE("mdspan: a dense vector is contiguous, a strided one is not; rank 0 is
     CHECK(collx::buffer(nothing).size() == 0);
 }
 
+TEST_CASE("mdspan: an accessor that computes what it gives is not passed over") {
+    struct seen : mdspan<const float, strided_layout<1, true>> {
+        using reference = const float&;
+    };
+    struct scaled : mdspan<const float, strided_layout<1, true>> { // as std::linalg::scaled() makes them
+        using reference = float;
+    };
+    STATIC_REQUIRE(std::is_same_v<buffer_t<seen>, contiguous_view<const float>>);
+    STATIC_REQUIRE_FALSE(collx::Buffer<scaled>);
+    STATIC_REQUIRE(collx::detail::how_seen_v<scaled> == collx::detail::seen_as::unknown); // and no single element
+}
+
 TEST_CASE("wrapped pointers: device memory where they give proxies, host memory where they give references") {
     wrapped_vector<float, device_reference> device{numbers(3)};
     const auto view = collx::buffer(device);

@@ -53,6 +53,23 @@ TEST_CASE("8-bit floats round to nearest even and keep their sign") {
     CHECK(wrong_roundings<e5m2>() == 0);
 }
 
+TEMPLATE_TEST_CASE("a double is rounded once, not by way of float", "", e4m3, e5m2) {
+    const auto v = positive_values<TestType>();
+    int wrong = 0;
+    for (std::size_t i = 0; i + 1 < v.size(); ++i) {
+        const double middle = (double(v[i]) + v[i + 1]) / 2;
+        wrong += TestType(std::nextafter(middle, 0.0)).bits != i;
+        wrong += TestType(std::nextafter(middle, 1e9)).bits != i + 1;
+        wrong += TestType(-std::nextafter(middle, 1e9)).bits != i + 0x81;
+        wrong += TestType(std::nextafter(static_cast<long double>(middle), 1e9L)).bits != i + 1;
+    }
+    CHECK(wrong == 0);
+    CHECK(TestType(1e300).bits == TestType(1e30f).bits);
+    CHECK(TestType(-1e300).bits == TestType(-1e30f).bits);
+    CHECK(TestType(INT64_MIN).bits == TestType(-1e30f).bits);
+    CHECK(float(TestType(-3)) == -3.0f);
+}
+
 TEST_CASE("8-bit floats have the values of the standard") {
     CHECK(float(e4m3::from_bits(0x7e)) == 448.0f);
     CHECK(float(e4m3::from_bits(0x08)) == 0x1p-6f);

@@ -106,6 +106,13 @@ TEMPLATE_TEST_CASE("a double is rounded once, not by way of float", "", collx::f
     CHECK(TestType(1e-300).bits == 0);
     CHECK(TestType(-1e-300).bits == 0x8000);
     CHECK(std::isnan(float(TestType(std::nan("")))));
+    const long double wide_tie = tie, wide_above = wide_tie + std::ldexp(1.0L, -60);
+    CHECK(TestType(wide_tie).bits == TestType(1.0f).bits);
+    CHECK(TestType(wide_above).bits == TestType(1.0f).bits + 1);
+    CHECK(TestType(-wide_above).bits == ((TestType(1.0f).bits + 1) | 0x8000));
+    CHECK(TestType(1e3000L).bits == infinity_pattern<TestType>);
+    CHECK(TestType(-1e3000L).bits == (infinity_pattern<TestType> | 0x8000));
+    CHECK(std::isnan(float(TestType(-std::nanl("")))));
 }
 
 TEMPLATE_TEST_CASE("integers are rounded once too", "", collx::f16, collx::bf16) {

@@ -117,8 +117,8 @@ TEST_CASE("online_softmax: swapped operands, nothing, infinities and NaN") {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     const collx::online_softmax op;
     const state nothing = collx::identity<collx::online_softmax, state>();
-    for (const float a : {0.0f, 1.5f, -80.0f, 88.0f})
-        for (const float b : {0.0f, 2.5f, -3.0f, 100.0f}) {
+    for (const float a : {0.0f, 1.5f, -80.0f, 88.0f, -0.0f})
+        for (const float b : {0.0f, 2.5f, -3.0f, 100.0f, -0.0f}) {
             const state x = op(state::of(a), state::of(b)), y = op(state::of(b), state::of(a));
             CHECK(same_bits(x, y));
             CHECK(same_bits(op(x, nothing), x));

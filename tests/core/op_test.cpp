@@ -256,6 +256,11 @@ TEST_CASE("average divides once, at the end") {
     CHECK(collx::average{}.post(10.0, four) == 2.5);
     CHECK(collx::average{}.post(10, four) == 2);
     CHECK(collx::average{}.post(-10, four) == -2);
+#ifdef __SIZEOF_INT128__
+    __extension__ typedef __int128 wide; // an integer to the library's traits with -std=gnu++20 only
+    CHECK(bool(collx::average{}.post(wide(1) << 100, four) == wide(1) << 98));
+    CHECK(bool(collx::average{}.post(-(wide(1) << 100), four) == -(wide(1) << 98)));
+#endif
     CHECK(collx::average{}.post(std::uint64_t(1) << 63, four) == std::uint64_t(1) << 61);
     CHECK(collx::average{}.post(std::int8_t(100), {200, 0}) == 0); // 200 is not an int8
     CHECK(float(collx::average{}.post(collx::f16(10), four)) == 2.5f);

@@ -17,6 +17,7 @@
 #include <collx/algo/ring.hpp>
 #include <collx/collx.hpp>
 #include <collx/sched/facts.hpp>
+#include <collx/sched/verify.hpp>
 
 // [doc:op_traits]
 namespace theirs {
@@ -45,6 +46,28 @@ private:
 };
 // [doc:end]
 
+// [doc:flat]
+namespace mine {
+using collx::sched::copy, collx::sched::recv, collx::sched::send;
+using collx::sched::from, collx::sched::to, collx::sched::in, collx::sched::out;
+
+// Everybody sends its part to everybody: first to the rank after it.
+struct flat_all_gather {
+    static constexpr collx::collective op = collx::collective::all_gather;
+    static constexpr const char* name = "flat_all_gather";
+    static constexpr int chunks(int n) { return n; }
+
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const { // what rank r of n does
+        ex.template step<copy>(in(r), out(r));
+        for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), in(r));
+        for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((r + n - i) % n), out((r + n - i) % n));
+    }
+};
+static_assert(collx::sched::verify(flat_all_gather{}, 5).ok());
+} // namespace mine
+// [doc:end]
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -69,10 +92,10 @@ void calls(collx::communicator& world) {
     const auto n = static_cast<std::size_t>(world.size());
     std::vector<float> x(10, 1), in(10, 1), out(10);
     // [doc:call_shape]
-    collx::all_reduce(world, x);                                 // in place, sum
-    collx::all_reduce(world, in, out, collx::max{});             // from in to out, another operator
-    collx::broadcast(world, x, {.root = 1});                     // options by name, any subset
-    collx::all_reduce(world, x, collx::plus{}, {.timeout = 5s}); // a deadline for this call
+    collx::all_reduce(world, x);                     // in place, sum
+    collx::all_reduce(world, in, out, collx::max{}); // from in to out, another operator
+    collx::broadcast(world, x, {.root = 1});         // options by name, any subset
+    collx::all_reduce(world, x, {.timeout = 5s});    // a deadline for this call
     // [doc:end]
     expect(out[3] == 1 && x[3] == static_cast<float>(n * n));
 
@@ -92,6 +115,13 @@ void calls(collx::communicator& world) {
     collx::all_reduce(world, g);                                       // nothing is staged: read and written in place
     // [doc:end]
     expect(g[7] == static_cast<float>(n));
+
+    std::vector<int> part(3, world.rank()), whole(3 * n);
+    // [doc:flat_policy]
+    collx::all_gather(world.with(mine::flat_all_gather{}), part, whole);
+    // [doc:end]
+    expect(whole[0] == 0 && whole.back() == world.size() - 1 &&
+           collx::sched::misdeclared(mine::flat_all_gather{}, 5) == nullptr);
 
     // [doc:ring_policy]
     auto by_ring = world.with(collx::algo::ring_all_reduce{}, collx::piece{16 * 1024});

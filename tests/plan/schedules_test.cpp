@@ -3,6 +3,7 @@
 #include <collx/plan/schedules.hpp>
 
 #include <cstdint>
+#include <cstring>
 #include <set>
 
 #include <catch2/catch.hpp>
@@ -24,6 +25,13 @@ struct rank {
     collx::schedule_cache cache;
 };
 
+// One byte of parameter, three of padding, one word of parameter.
+struct padded_broadcast : algo::linear_broadcast {
+    char kind = 'a';
+    int turns = 7;
+    padded_broadcast() = default;
+};
+
 } // namespace
 
 TEST_CASE("the same algorithm on the same port is bound once; others are others") {
@@ -34,6 +42,36 @@ TEST_CASE("the same algorithm on the same port is bound once; others are others"
     CHECK(&me.cache.bind(algo::binomial_broadcast{.root = 0}, 1) != &a);
     CHECK(&me.cache.bind(algo::linear_broadcast{.root = 0}, 0) != static_cast<void*>(&a));
     CHECK(&me.cache.bind(algo::binomial_broadcast{.root = 0}, 0) == &a);
+}
+
+TEST_CASE("what lies between an algorithm's parameters is none of them") {
+    const auto filled = [](int with, char kind, int turns) {
+        alignas(padded_broadcast) unsigned char room[sizeof(padded_broadcast)];
+        std::memset(room, with, sizeof room);
+        auto& a = *reinterpret_cast<padded_broadcast*>(room);
+        a.root = 0, a.kind = kind, a.turns = turns;
+        return collx::detail::parameter_bits(a);
+    };
+    CHECK(filled(0, 'a', 7) == filled(0xff, 'a', 7));
+    CHECK(filled(0, 'a', 7) != filled(0, 'b', 7));
+    CHECK(filled(0, 'a', 7) != filled(0, 'a', 8));
+}
+
+TEST_CASE("windows that are not as deep as the proof asks, or deeper than a step can say, are refused") {
+    rank me(0, 3);
+    for (const int depth : {-1, 0, 1, 256, 1 << 30}) {
+        INFO(depth);
+        try {
+            (void)me.cache.bind(algo::one_shot_all_reduce{.depth = depth}, 0);
+            FAIL_CHECK("no error");
+        } catch (const collx::error& e) {
+            CHECK(e.code() == collx::errc::invalid_argument);
+            CHECK_THAT(e.what(), Catch::Contains("it works with 2 to 255"));
+        }
+    }
+    CHECK_THROWS_AS(me.cache.bind(algo::direct_broadcast{.depth = 0}, 0), collx::invalid_argument);
+    CHECK(me.cache.bind(algo::direct_broadcast{.depth = 1}, 0).window != nullptr);
+    CHECK(me.cache.bind(algo::one_shot_all_reduce{.depth = 2}, 0).window != nullptr);
 }
 
 TEST_CASE("what is bound is what the recorder says, single chunks looked up") {

@@ -245,6 +245,41 @@ TEST_CASE("a process that dies holding the lock does not lock out the others, on
     p.wait();
 }
 
+TEST_CASE("who died holding the lock has died also while nobody has waited for it") {
+    auto a = join_shm(nullptr, 0, 1, {}, small);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        a->header().lock.store(static_cast<std::uint32_t>(::getpid()));
+        ::_exit(0);
+    }
+    siginfo_t end{};
+    REQUIRE(::waitid(P_PID, static_cast<id_t>(child), &end, WEXITED | WNOWAIT) == 0);
+    REQUIRE(a->header().lock.load() == static_cast<std::uint32_t>(child));
+    CHECK(a->take(1) > 0);
+    REQUIRE(::waitpid(child, nullptr, 0) == child);
+}
+
+// Its number is nobody's, or another's, in the numbers of the other container.
+TEST_CASE("whether a holder lives is not asked by numbers that do not mean it") {
+    for (const bool is_hidden_here : {true, false}) {
+        auto a = join_shm(nullptr, 0, 1, {}, small);
+        if (is_hidden_here) a->hide_number();
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(0);
+        REQUIRE(::waitpid(child, nullptr, 0) == child);
+        a->header().lock.store(static_cast<std::uint32_t>(child) | (is_hidden_here ? 0 : 1u << 31));
+        std::atomic<bool> has_released{false};
+        std::thread holder([&] {
+            ::usleep(2'500'000);
+            has_released = true;
+            a->header().lock.store(0);
+        });
+        CHECK(a->take(1) > 0);
+        CHECK(has_released);
+        holder.join();
+    }
+}
+
 TEST_CASE("an address is inside only with all its bytes") {
     auto a = make_memory_arena(1, small);
     CHECK(a->contains(a->at(0), small));

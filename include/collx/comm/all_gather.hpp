@@ -5,13 +5,16 @@
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct all_gather_fn {
+struct all_gather_fn : refusals<> {
+    using refusals<>::operator();
+
     // In place: this rank's part already lies at its place in x.
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
@@ -69,7 +72,9 @@ private:
 };
 
 template <class Mode>
-struct all_gather_v_fn {
+struct all_gather_v_fn : refusals<> {
+    using refusals<>::operator();
+
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
               class Offsets = std::vector<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},

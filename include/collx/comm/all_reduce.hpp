@@ -4,15 +4,18 @@
 
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct all_reduce_fn {
-    template <Communicates Comm, HostBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
+    using sums_by_default<all_reduce_fn<Mode>>::operator();
+
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         if constexpr (std::is_same_v<Mode, nonblocking> && !std::is_lvalue_reference_v<X>) {
             auto held = make_counted<held_operation<X>>(held_operation<X>{std::move(x), {}});
@@ -36,8 +39,8 @@ struct all_reduce_fn {
             return run(comm, a, b, op, o, counted_ptr<held_operation<void>>());
         });
     }
-    template <Communicates Comm, DeviceBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::all_reduce>(comm, x, x, op, o, true);
     }
     template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>

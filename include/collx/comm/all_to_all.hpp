@@ -5,13 +5,16 @@
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct all_to_all_fn {
+struct all_to_all_fn : refusals<> {
+    using refusals<>::operator();
+
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
     requires std::is_same_v<Mode, blocking>
@@ -69,7 +72,9 @@ template <class Comm>
 }
 
 template <class Mode>
-struct all_to_all_v_fn {
+struct all_to_all_v_fn : refusals<> {
+    using refusals<>::operator();
+
     template <Communicates Comm, Buffer In, CountList SendCounts = count_list, DeviceBuffer Out,
               CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,

@@ -5,13 +5,16 @@
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct broadcast_fn {
+struct broadcast_fn : refusals<> {
+    using refusals<>::operator();
+
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
     requires std::is_same_v<Mode, blocking>

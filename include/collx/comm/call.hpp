@@ -291,12 +291,12 @@ private:
         if constexpr (Policies::template has_algorithm<C>) {
             auto algorithm = p.template algorithm<C>();
             using A = decltype(algorithm);
-            if constexpr (mover_type::reduces && A::needs_commutative) require_commutative<Op, element_of<In>>();
+            if constexpr (mover_type::reduces && sched::reorders_v<A>) require_commutative<Op, element_of<In>>();
             static_assert((C != collective::scan && C != collective::exclusive_scan) ||
                               !has_post_v<Op, typename mover_type::acc_type> || requires { A::signals; },
                           "collx: a scan over channels passes its results on as operands, so the operator may have no "
                           "post hook. Use the default algorithm.");
-            static_assert(!Policies::rank_order || !mover_type::reduces || !A::needs_commutative,
+            static_assert(!Policies::rank_order || !mover_type::reduces || !sched::reorders_v<A>,
                           "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
                           "of the two.");
             if constexpr (requires { algorithm.root; }) algorithm.root = f.root;

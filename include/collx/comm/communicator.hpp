@@ -67,6 +67,7 @@ public:
     // Ends the communicator for all ranks: every call under way or to come throws aborted. Local, immediate, from any
     // thread.
     void abort() {
+        live().require_own();
         live().net.report(failure(errc::aborted, rank()));
         (void)live().net.move();
     }

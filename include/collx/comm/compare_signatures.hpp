@@ -68,11 +68,15 @@ inline const char* difference(const signature& x, const signature& y, char (&a)[
                     std::snprintf(ranks + used, sizeof ranks - used, "%s%d", used != 0 ? ", " : "", r));
         },
         timeout_ns);
-    if (culprit >= 0)
-        fail(errc::mismatch, c.net.rank(), culprit,
-             "all ranks must make the same calls with the same arguments in the same order",
-             "in call %llu (%s here) rank 0 differs from rank %s: %s is %s on rank 0 and %s on rank %d",
-             static_cast<unsigned long long>(c.sequence), called(mine), ranks, field, a, b, culprit);
+    if (culprit < 0) return;
+    char text[400];
+    std::snprintf(text, sizeof text,
+                  "call %llu (%s here): rank 0 differs from rank %s: %s is %s on rank 0 and %s on rank %d",
+                  static_cast<unsigned long long>(c.sequence), called(mine), ranks, field, a, b, culprit);
+    mismatch e(errc::mismatch, c.net.rank(), culprit, text,
+               "all ranks must make the same calls with the same arguments in the same order");
+    e.set_sequence(c.sequence);
+    throw e;
 }
 
 } // namespace detail

@@ -67,7 +67,7 @@ struct communicator_core {
         std::int64_t until = 0;
         for (;;) {
             const task_state p = advance(op);
-            if (p == task_state::done) return flush(op.at_port, timeout_ns);
+            if (p == task_state::done) return;
             if (p == task_state::failed) give_up(op.error, op.waiting_for);
             if (!pending.empty()) progress_pending();
             const bool carried = net.move(); // bytes from and to other hosts; what is said beside them is no progress
@@ -93,14 +93,6 @@ struct communicator_core {
         net.announce_failure();
     }
 
-    // Waits until the system has what was sent to other hosts on a port: this rank may not call again for a long time.
-    void flush(int at_port, std::int64_t timeout_ns) {
-        if (!net.is_one_host()) flush_far(at_port, timeout_ns);
-    }
-    [[gnu::cold, gnu::noinline]] void flush_far(int at_port, std::int64_t timeout_ns) {
-        int late = -1;
-        wait_until([&] { return (late = net.remote()->find_unflushed(at_port)) < 0; }, timeout_ns, late);
-    }
     // Waits for something that is no operation, and moves on those that are outstanding meanwhile: whom this rank waits
     // for may wait for them.
     template <class Condition>
@@ -171,11 +163,15 @@ struct communicator_core {
         require_alive();
         ++sequence;
     }
-    // Before each call: a communicator that failed stays failed, and a forked child has none.
-    void require_alive() {
+    // A forked child has no communicator, nor anything of what is under way on its parent's.
+    void require_own() const {
         if (home->mark.is_child())
             fail(errc::forked, net.rank(), -1, "make a communicator in the child, or fork before the first one",
                  "this process is a fork() of the rank");
+    }
+    // Before each call: a communicator that failed stays failed.
+    void require_alive() {
+        require_own();
         if (const failure f = net.failed(); f) give_up(f, -1);
     }
 
@@ -183,6 +179,17 @@ struct communicator_core {
     // exchange proves that the one before has been read.
     template <class Visit>
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
+        try {
+            show_all(mine, bytes, visit, timeout_ns);
+        } catch (const error&) {
+            throw;
+        } catch (...) { // no memory: what this rank says next would be taken for its part in this
+            abandon();
+            throw;
+        }
+    }
+    template <class Visit>
+    void show_all(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns) {
         if (!net.is_one_host()) return detail::exchange_over_tree(*this, mine, bytes, visit, timeout_ns);
         const std::uint64_t i = exchanges++;
         auto& line = exchange_window.line(net.rank(), 0, i);
@@ -241,7 +248,7 @@ struct communicator_core {
         const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
         for (looking l;;) {
             progress_pending();
-            if (op.state == task_state::done) return flush(op.at_port, timeout_ns), true;
+            if (op.state == task_state::done) return true;
             if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
             if (moves != l.seen_moves) {
                 wait.reset();
@@ -269,6 +276,7 @@ struct communicator_core {
     }
     // progress_pending(), and the news of failures: after one, outstanding operations have failed too.
     std::size_t progress() {
+        require_own();
         if (progress_pending() == 0) return 0;
         try {
             look(progress_look, 0, pending.front().op->waiting_for);

@@ -128,35 +128,36 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
     switch (f.code()) {
         case errc::peer_failed:
             fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
-                 "rank %d died (call %llu)", who, call);
+                 "call %llu: rank %d died", call, who);
         case errc::timeout:
             if (who < 0)
                 fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one",
-                     "timed out waiting for several ranks (call %llu)", call);
+                     "call %llu: timed out waiting for several ranks", call);
             fail(errc::timeout, me, who,
                  "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer",
-                 "timed out waiting for rank %d (call %llu)", who, call);
+                 "call %llu: timed out waiting for rank %d", call, who);
         case errc::aborted:
-            fail(errc::aborted, me, who, "shrink() makes a new communicator of all ranks that live",
-                 "rank %d aborted the communicator (call %llu)", who, call);
+            fail(errc::aborted, me, who,
+                 "by abort(), a handle it dropped, or an operator that threw; shrink() makes a new communicator",
+                 "call %llu: rank %d aborted the communicator", call, who);
         case errc::mismatch:
             fail(errc::mismatch, me, who,
                  "give both sides the same counts, types and order of calls; set_checked(true) says more",
-                 "rank %d sent a message of another size than this call expects (call %llu)",
-                 who < 0 ? waiting_for : who, call);
+                 "call %llu: rank %d sent a message of another size than this call expects", call,
+                 who < 0 ? waiting_for : who);
         case errc::resource:
             fail(errc::resource, me, who,
                  "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output",
-                 "rank %d has no descriptor or no memory left (call %llu)", who, call);
+                 "call %llu: rank %d has no descriptor or no memory left", call, who);
         case errc::unsupported:
             fail(errc::unsupported, me, who,
                  "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
-                 "cannot read the memory of rank %d (call %llu)", who, call);
+                 "call %llu: cannot read the memory of rank %d", call, who);
         case errc::security:
             fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
-                 "rank %d did not prove to have this job's key, or its bytes were changed on the way (call %llu)", who,
-                 call);
-        default: fail(f.code(), me, who, "see the output of that rank", "rank %d failed (call %llu)", who, call);
+                 "call %llu: rank %d did not prove to have this job's key, or its bytes were changed on the way", call,
+                 who);
+        default: fail(f.code(), me, who, "see the output of that rank", "call %llu: rank %d failed", call, who);
     }
 }
 

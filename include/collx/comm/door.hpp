@@ -73,10 +73,6 @@ public:
                 give_up(failure(errc::timeout, peer), peer);
         }
     }
-    void flush(int at_port, std::int64_t) {
-        int p = -1;
-        wait_until([&] { return (p = net.links.find_unflushed(at_port)) < 0; }, 0, p);
-    }
     [[noreturn, gnu::cold]] void give_up(failure f, int) {
         std::uint64_t none = 0;
         failed_.compare_exchange_strong(none, f.word, memory_order::acq_rel);

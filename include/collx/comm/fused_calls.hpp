@@ -193,7 +193,7 @@ public:
         require_output<decltype(out[0])>();
         if constexpr (!std::is_same_v<Op, device::move_only>) {
             require_reduce_op<Op, element<In>>();
-            if constexpr (Algorithm::needs_commutative) require_commutative<Op, element<In>>();
+            if constexpr (sched::reorders_v<Algorithm>) require_commutative<Op, element<In>>();
         }
         using wire = std::conditional_t<std::is_void_v<Wire>, element<Out>, Wire>;
         using types = device::call_types<in_view, out_view, Op, wire, Cuts>;

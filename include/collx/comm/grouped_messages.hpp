@@ -68,10 +68,13 @@ public:
         const int peer = waiting_for = parts_[0]->peer;
         if (parts_[0]->outgoing) {
             auto& tx = net_.tx(port::messages, peer);
+            if (is_sent_) return tx.is_drained() ? task_state::done : task_state::blocked;
             std::byte* const to = tx.has_room() ? tx.try_acquire(bytes_) : nullptr;
             if (to == nullptr) return task_state::blocked;
             move_all(to);
             tx.commit(bytes_, tag_);
+            is_sent_ = true;
+            if (tx.is_far()) return task_state::moved;
         } else {
             auto& rx = net_.rx(port::messages, peer);
             if (!rx.has_message()) return task_state::blocked;
@@ -93,6 +96,7 @@ private:
     parts parts_;
     std::size_t bytes_ = 0;
     std::uint32_t tag_ = 0;
+    bool is_sent_ = false; // and to another host, the system may not have it yet
 };
 
 // Starts all transfers: those of one peer and direction packed into messages of up to a slot, larger ones by themselves

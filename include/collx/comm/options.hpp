@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a call may be told beside its data: designated initialisers, any subset, no template cost.
-//   collx::all_reduce(world, gradient, collx::plus{}, {.timeout = 5s});
+//   collx::all_reduce(world, gradient, {.timeout = 5s});
 #pragma once
 
 #include <collx/comm/duration.hpp>
@@ -19,7 +19,7 @@ struct call_options {
 };
 
 // The same for calls on device memory.
-//   collx::all_reduce(world, gradient, collx::plus{}, {.stream = stream});
+//   collx::all_reduce(world, gradient, {.stream = stream});
 struct device_call_options {
     void* stream = nullptr; // a cudaStream_t; null: the default stream of the current device
     // Of one wait inside a kernel. 0: the communicator's.

@@ -5,15 +5,18 @@
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct reduce_fn {
-    template <Communicates Comm, HostBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+struct reduce_fn : sums_by_default<reduce_fn<Mode>> {
+    using sums_by_default<reduce_fn<Mode>>::operator();
+
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
@@ -25,8 +28,8 @@ struct reduce_fn {
                     const team_options<Team>& o = {}) const {
         team.reduce(in, out, root, op, o);
     }
-    template <Communicates Comm, DeviceBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::reduce>(comm, x, x, op, o, true);
     }
     template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
@@ -71,7 +74,7 @@ private:
 // Reduces the ranks' buffers into the root's, in place (one buffer) or from `in` to the root's `out` (which the other
 // ranks may leave empty). Shape: the same number of elements on every rank. Order: rank order by default; any
 // associative operator. In place, the other ranks' buffers keep their contents. Errors: as all_reduce; invalid_argument
-// for a root that is no rank. Example: collx::reduce(world, loss, total, collx::plus{}, {.root = 0});
+// for a root that is no rank. Example: collx::reduce(world, losses, totals, {.root = 0});
 inline constexpr detail::reduce_fn<detail::blocking> reduce{};
 namespace async {
 inline constexpr detail::reduce_fn<detail::nonblocking> reduce{};

@@ -5,16 +5,19 @@
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct reduce_scatter_fn {
+struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
+    using sums_by_default<reduce_scatter_fn<Mode>>::operator();
+
     // In place: the result lies at this rank's part of x.
-    template <Communicates Comm, HostBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o, false); });
@@ -34,8 +37,8 @@ struct reduce_scatter_fn {
         });
     }
 
-    template <Communicates Comm, DeviceBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::reduce_scatter>(comm, x, x, op, o, true);
     }
     template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
@@ -67,7 +70,9 @@ private:
 };
 
 template <class Mode>
-struct reduce_scatter_v_fn {
+struct reduce_scatter_v_fn : refusals<> {
+    using refusals<>::operator();
+
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const device_call_options& o = {}) const {

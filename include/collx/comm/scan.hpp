@@ -4,23 +4,26 @@
 
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct scan_fn {
-    template <Communicates Comm, DeviceBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+struct scan_fn : sums_by_default<scan_fn<Mode>> {
+    using sums_by_default<scan_fn<Mode>>::operator();
+
+    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::scan>(comm, x, x, op, o, true);
     }
     template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::scan>(comm, in, out, op, o, false);
     }
-    template <Communicates Comm, HostBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
@@ -55,17 +58,19 @@ private:
 };
 
 template <class Mode>
-struct exclusive_scan_fn {
-    template <Communicates Comm, DeviceBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+struct exclusive_scan_fn : sums_by_default<exclusive_scan_fn<Mode>> {
+    using sums_by_default<exclusive_scan_fn<Mode>>::operator();
+
+    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::exclusive_scan>(comm, x, x, op, o, true);
     }
     template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::exclusive_scan>(comm, in, out, op, o, false);
     }
-    template <Communicates Comm, HostBuffer X, class Op = plus>
-    requires(!Buffer<Op>) auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         const auto v = buffer(x);
         return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
@@ -114,7 +119,7 @@ inline constexpr detail::scan_fn<detail::tried> scan{};
 }
 
 // As scan without the rank's own operand. Rank 0 has no predecessor: its output keeps what it held.
-// Example: collx::exclusive_scan(world, count, offset);   // where my part begins
+// Example: collx::exclusive_scan(world, collx::value(count), collx::value(offset)); // where my part begins
 inline constexpr detail::exclusive_scan_fn<detail::blocking> exclusive_scan{};
 namespace async {
 inline constexpr detail::exclusive_scan_fn<detail::nonblocking> exclusive_scan{};

@@ -4,13 +4,16 @@
 
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 template <class Mode>
-struct scatter_fn {
+struct scatter_fn : refusals<> {
+    using refusals<>::operator();
+
     template <Communicates Comm, Buffer In, DeviceBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::scatter>(comm, in, out, no_op{}, o, false);
@@ -44,7 +47,9 @@ struct scatter_fn {
 };
 
 template <class Mode>
-struct scatter_v_fn {
+struct scatter_v_fn : refusals<> {
+    using refusals<>::operator();
+
     // The root's table decides; the other ranks may pass an empty one.
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
               class Offsets = std::vector<std::size_t>>

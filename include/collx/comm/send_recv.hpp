@@ -6,6 +6,7 @@
 #include <collx/algo/message.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
+#include <collx/comm/refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -58,7 +59,9 @@ auto make_message(communicator_core& c, const View& v, const Algorithm& a, bool 
 }
 
 template <class Mode, bool Outgoing, bool UntilTaken = Outgoing>
-struct message_fn {
+struct message_fn : refusals<true> {
+    using refusals<true>::operator();
+
     template <Communicates Comm, DeviceBuffer X>
     auto operator()(Comm&& comm, X&& x, int peer, const device_call_options& o = {}) const {
         if constexpr (!Outgoing) require_output<X>();
@@ -100,7 +103,9 @@ private:
     }
 };
 
-struct sendrecv_fn {
+struct sendrecv_fn : refusals<true> {
+    using refusals<true>::operator();
+
     template <Communicates Comm, DeviceBuffer Out, DeviceBuffer In>
     void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const device_call_options& o = {}) const {

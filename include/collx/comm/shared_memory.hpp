@@ -7,6 +7,8 @@
 //   memory
 #pragma once
 
+#include <unistd.h>
+
 #include <collx/core/pointers.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +25,14 @@ template <class T>
 class shared_allocator {
 public:
     using value_type = T;
-    explicit shared_allocator(communicator& c) : memory_(c.internals().home->memory) {}
+    explicit shared_allocator(communicator& c) : memory_(c.internals().home->memory), owner_(::getpid()) {}
     template <class U>
-    shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()) {}
+    shared_allocator(const shared_allocator<U>& o) : memory_(o.memory()), owner_(o.owner()) {}
 
     T* allocate(std::size_t n) {
+        if (owner_ != ::getpid())
+            fail(errc::forked, -1, -1, "use memory of its own in the child",
+                 "shared memory is asked for in a fork() of the rank");
         const std::size_t bytes = n <= SIZE_MAX / sizeof(T) ? n * sizeof(T) : SIZE_MAX;
         const std::uint64_t at = memory_->take(bytes);
         try {
@@ -38,9 +43,13 @@ public:
         }
         return reinterpret_cast<T*>(memory_->at(at));
     }
-    void deallocate(T* p, std::size_t n) noexcept { memory_->give_back(memory_->offset_of(p), n * sizeof(T)); }
+    // A forked child ends its copy of a vector; the memory stays the parent's.
+    void deallocate(T* p, std::size_t n) noexcept {
+        if (owner_ == ::getpid()) memory_->give_back(memory_->offset_of(p), n * sizeof(T));
+    }
 
     const counted_ptr<arena>& memory() const { return memory_; }
+    pid_t owner() const { return owner_; }
     template <class U>
     bool operator==(const shared_allocator<U>& o) const {
         return memory_ == o.memory();
@@ -48,6 +57,7 @@ public:
 
 private:
     counted_ptr<arena> memory_;
+    pid_t owner_;
 };
 
 template <class T>

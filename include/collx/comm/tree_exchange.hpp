@@ -35,6 +35,11 @@ public:
             done += here;
         }
     }
+    // Waits until the system has what was sent to a peer: this rank may not call again for a long time.
+    void flush(int peer) {
+        auto& tx = core_.net.tx(port::blocking, peer);
+        core_.wait_until([&] { return tx.is_drained(); }, timeout_ns_, peer, parent_);
+    }
     void receive(int peer, std::byte* to, std::size_t bytes) {
         auto& rx = core_.net.rx(port::blocking, peer);
         for (std::size_t done = 0; done < bytes;) {
@@ -89,9 +94,11 @@ template <class Core, class Visit>
         messages.send(me - span, at(me), size(me, span));
         messages.receive(me - span, table.data(), table.size());
     }
-    for (span /= 2; span > 0; span /= 2)
+    const int below = span / 2;
+    for (span = below; span > 0; span /= 2)
         if (me + span < n) messages.send(me + span, table.data(), table.size());
-    c.flush(port::blocking, timeout_ns);
+    for (span = below; span > 0; span /= 2)
+        if (me + span < n) messages.flush(me + span);
     for (int r = 0; r < n; ++r) visit(r, at(r));
 }
 

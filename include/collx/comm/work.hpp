@@ -58,16 +58,18 @@ public:
     bool wait_for(duration limit) { return is_done() || core_->wait_for(*op_, limit.count(), false); }
 
 private:
-    // Throws if there is no communicator any more that could move the call on.
+    // Throws if there is no communicator, or none of this process, that could move the call on.
     bool is_done() const {
         if (op_ == nullptr || op_->state == task_state::done) return true;
         if (op_->is_left)
             fail(errc::aborted, op_->error.rank(), op_->error.rank(), "wait for calls before that",
                  "the communicator was destroyed here while this call was under way");
+        core_->require_own();
         return false;
     }
     void leave() noexcept {
         if (core_ == nullptr || op_ == nullptr || op_->state == task_state::done || op_->is_left) return;
+        if (core_->home->mark.is_child()) return; // the call is the parent's
         core_->drop(op_.get());
         core_->net.report(failure(errc::aborted, core_->net.rank()));
     }

@@ -82,6 +82,7 @@ constexpr seen_as how_seen() {
     else if constexpr (bit_vector<X>) return seen_as::bits;
     else if constexpr (matrix_like<X>) return seen_as::matrix;
     else if constexpr (mdspan_like<X>) return seen_as::mdspan;
+    else if constexpr (mdspan_shaped<X>) return seen_as::unknown;
     else if constexpr (untyped_tensor<X>) return seen_as::untyped;
     else if constexpr (fancy_vector<X>) return seen_as::wrapped;
     else if constexpr (contiguous_range<X>) return seen_as::contiguous;

@@ -168,11 +168,19 @@ constexpr auto matrix_view(X& x) {
 
 // ------------------------------------------------------------------------------------------------- mdspan
 template <class X>
-concept mdspan_like = requires(X& x) {
+concept mdspan_shaped = requires(X& x) {
     typename X::element_type;
+    x.data_handle();
+    x.mapping();
+    x.extents().extent(0);
+};
+
+// One whose accessor gives the elements themselves: what it scales or conjugates as it is read does not lie in memory.
+template <class X>
+concept mdspan_like = mdspan_shaped<X> && requires(X& x) {
     requires std::is_same_v < std::remove_cvref_t<decltype(x.data_handle())>,
     typename X::element_type* > ;
-    x.mapping();
+    requires(!requires { typename X::reference; } || std::is_same_v<typename X::reference, typename X::element_type&>);
     { x.extents().extent(0) } -> std::convertible_to<std::size_t>;
     { X::rank() } -> std::convertible_to<std::size_t>;
 };

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include <collx/core/config.hpp>
+#include <collx/core/half.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -164,7 +165,7 @@ struct basic_fp8 {
     template <class Number>
     requires(std::is_arithmetic_v<Number> && !std::is_same_v<Number, float>)
         COLLX_HD constexpr explicit basic_fp8(Number value) noexcept
-        : bits(format::bits_from_float(static_cast<float>(value))) {}
+        : bits(format::bits_from_float(rounded(value))) {}
 
     COLLX_HD static constexpr basic_fp8 from_bits(std::uint8_t pattern) noexcept {
         basic_fp8 x{};
@@ -172,6 +173,14 @@ struct basic_fp8 {
         return x;
     }
     COLLX_HD constexpr operator float() const noexcept { return format::float_from_bits(bits); }
+
+private:
+    // Once, not by way of the nearest float.
+    template <class Number>
+    COLLX_HD static constexpr float rounded(Number value) noexcept {
+        if constexpr (std::is_floating_point_v<Number>) return detail::round_to_odd(value);
+        else return detail::round_to_odd_integer(value);
+    }
 };
 
 using e4m3 = basic_fp8<e4m3_format>;

@@ -67,19 +67,22 @@ COLLX_HD constexpr float float_from_bf16_bits(std::uint16_t bits) noexcept {
     return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-// double -> float rounded to odd: the low bit remembers that something was cut off, so that a second rounding to fewer
-// bits gives what one rounding of the double would have given.
+// double or long double -> float rounded to odd: the low bit remembers that something was cut off, so that a second
+// rounding to fewer bits gives what one rounding of the double would have given.
 // Source: S. Boldo, G. Melquiond, "When double rounding is odd" (2005).
-COLLX_HD constexpr float round_to_odd(double value) noexcept {
+template <class Wide>
+COLLX_HD constexpr float round_to_odd(Wide value) noexcept {
     const bool is_nan = value != value;
     const bool is_huge = value >= 0x1.fffffep127 || value <= -0x1.fffffep127; // infinite in 16 bits either way
     if (is_nan || is_huge) {
         const float magnitude = is_nan ? __builtin_nanf("") : __builtin_inff();
-        const bool negative = (__builtin_bit_cast(std::uint64_t, value) >> 63) != 0u;
+        bool negative = false;
+        if constexpr (sizeof(Wide) == 8) negative = (__builtin_bit_cast(std::uint64_t, value) >> 63) != 0u;
+        else negative = __builtin_signbit(value) != 0;
         return negative ? -magnitude : magnitude;
     }
     const float near = static_cast<float>(value);
-    const double back = near;
+    const Wide back = near;
     if (back == value) return near;
     const bool away = value < 0 ? back < value : back > value;
     std::uint32_t bits = __builtin_bit_cast(std::uint32_t, near);
@@ -90,12 +93,18 @@ COLLX_HD constexpr float round_to_odd(double value) noexcept {
 template <class Integer>
 COLLX_HD constexpr float round_to_odd_integer(Integer value) noexcept {
     const bool negative = value < Integer(0);
-    std::uint64_t magnitude = static_cast<std::uint64_t>(value);
-    magnitude = negative ? std::uint64_t(0) - magnitude : magnitude;
     double scale = 1;
+    std::uint64_t magnitude = static_cast<std::uint64_t>(value);
+    if constexpr (sizeof(Integer) > 8) { // 128 bits, where the compiler counts them among the integers
+        auto all = static_cast<std::make_unsigned_t<Integer>>(value);
+        for (all = negative ? 0 - all : all; (all >> 64) != 0; scale *= 2) all = (all >> 1) | (all & 1);
+        magnitude = static_cast<std::uint64_t>(all);
+    } else {
+        magnitude = negative ? std::uint64_t(0) - magnitude : magnitude;
+    }
     if ((magnitude >> 53) != 0u) {
         magnitude = (magnitude >> 11) | ((magnitude & 0x7ffu) != 0u ? 1u : 0u);
-        scale = 2048;
+        scale *= 2048;
     }
     const double exact = static_cast<double>(magnitude) * scale;
     return round_to_odd(negative ? -exact : exact);
@@ -118,6 +127,9 @@ struct basic_half {
     requires std::is_same_v<Float, float> COLLX_HD constexpr basic_half(Float value) noexcept
         : bits(Format::bits_from_float(value)) {}
     COLLX_HD constexpr explicit basic_half(double value) noexcept
+        : bits(Format::bits_from_float(detail::round_to_odd(value))) {}
+    template <class Wide>
+    requires std::is_same_v<Wide, long double> COLLX_HD constexpr explicit basic_half(Wide value) noexcept
         : bits(Format::bits_from_float(detail::round_to_odd(value))) {}
     template <class Integer>
     requires std::is_integral_v<Integer> COLLX_HD constexpr explicit basic_half(Integer value) noexcept

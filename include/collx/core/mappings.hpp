@@ -23,14 +23,15 @@ public:
     // Adds a dimension inside of those added so far.
     // Ensures: false, and nothing added, where that would make more than max_rank that cannot be merged.
     COLLX_HD constexpr bool add(std::size_t extent, std::ptrdiff_t stride) {
-        size_ *= extent;
         if (extent == 1) return true;
         if (rank_ > 0 && strides_[rank_ - 1] == static_cast<std::ptrdiff_t>(extent) * stride) {
+            size_ *= extent;
             extents_[rank_ - 1] *= extent;
             strides_[rank_ - 1] = stride;
             return true;
         }
         if (rank_ == max_rank) return false;
+        size_ *= extent;
         extents_[rank_] = extent;
         strides_[rank_] = stride;
         ++rank_;

@@ -191,7 +191,8 @@ struct average : plus {
     requires requires(const T& a) { a + a; }
     COLLX_HD constexpr T post(const T& sum, hook_context context) const {
         if constexpr (std::is_integral_v<T>) {
-            using wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+            using word = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+            using wide = std::conditional_t<(sizeof(T) > sizeof(word)), T, word>;
             return static_cast<T>(static_cast<wide>(sum) / static_cast<wide>(context.nranks));
         } else if constexpr (is_short_vector_v<T>) {
             T quotient = sum;

@@ -83,7 +83,8 @@ COLLX_HD inline T exponential(T x) {
 struct online_softmax {
     template <class T>
     COLLX_HD softmax_state<T> operator()(const softmax_state<T>& a, const softmax_state<T>& b) const {
-        if (a.max == b.max) return {a.max, a.sum + b.sum}; // also where both are -infinity: no inf - inf
+        // Also where both are -infinity: no inf - inf. Zeros may differ in their signs.
+        if (a.max == b.max) return {detail::select_float<detail::larger>(a.max, b.max), a.sum + b.sum};
         if (a.max < b.max) return {b.max, b.sum + a.sum * detail::exponential(a.max - b.max)};
         if (b.max < a.max) return {a.max, a.sum + b.sum * detail::exponential(b.max - a.max)};
         constexpr T nan = detail::quiet_nan_v<T>;

@@ -217,7 +217,8 @@ protected:
         return true;
     }
 
-    bool is_back(sending_end& tx) const { return must_return_ ? tx.is_drained() : tx.has_all_back(); }
+    // To other hosts the system must have everything: this rank may not call again for a long time.
+    bool is_back(sending_end& tx) const { return must_return_ || tx.is_far() ? tx.is_drained() : tx.has_all_back(); }
 
     // A slot's header line is aligned for ordinary types only; short messages of wider ones go to the ring.
     static constexpr std::size_t framed(std::size_t bytes) {

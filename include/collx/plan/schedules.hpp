@@ -22,18 +22,30 @@ inline constexpr char algorithm_id = 0; // its address is the algorithm's identi
 
 // The parameters of an algorithm value (root, chunk count, depth) as bits; two values with equal bits record the same
 // steps. An algorithm that refers to something outside (a node map) says its bits itself: addresses differ between
-// processes and may come back with other content.
+// processes and may come back with other content. Padding is no parameter, and holds whatever was there before.
 template <class Algorithm>
 std::uint64_t parameter_bits(const Algorithm& a) {
     static_assert(std::is_trivially_copyable_v<Algorithm> && sizeof(Algorithm) <= 64,
                   "collx: an algorithm is a small value of plain parameters");
-    if constexpr (std::is_empty_v<Algorithm>) return 0;
-    if constexpr (requires { a.parameter_bits(); }) return a.parameter_bits();
-    unsigned char raw[sizeof(Algorithm)];
-    std::memcpy(raw, &a, sizeof raw);
-    std::uint64_t h = 0xcbf2'9ce4'8422'2325;
-    for (unsigned char c : raw) h = (h ^ c) * 0x0000'0100'0000'01b3;
-    return h;
+    if constexpr (std::is_empty_v<Algorithm>) {
+        return 0;
+    } else if constexpr (requires { a.parameter_bits(); }) {
+        return a.parameter_bits();
+    } else {
+        Algorithm plain = a;
+#if __has_builtin(__builtin_clear_padding)
+        __builtin_clear_padding(&plain);
+#else
+        static_assert(__has_unique_object_representations(Algorithm),
+                      "collx: this compiler cannot tell an algorithm's parameters from the padding between them. Give "
+                      "the algorithm a member std::uint64_t parameter_bits() const.");
+#endif
+        unsigned char raw[sizeof(Algorithm)];
+        std::memcpy(raw, &plain, sizeof raw);
+        std::uint64_t h = 0xcbf2'9ce4'8422'2325;
+        for (unsigned char c : raw) h = (h ^ c) * 0x0000'0100'0000'01b3;
+        return h;
+    }
 }
 
 template <class Algorithm>
@@ -42,6 +54,13 @@ constexpr int window_depth_of(const Algorithm& a) {
     else if constexpr (requires { Algorithm::window_depth; }) return Algorithm::window_depth;
     else return 0;
 }
+// How few stages the algorithm was proved with, and how many a step can count back.
+template <class Algorithm>
+constexpr int least_window_depth() {
+    if constexpr (requires { Algorithm::window_depth; }) return Algorithm::window_depth;
+    else return 1;
+}
+inline constexpr int most_window_depth = 255;
 template <class Algorithm>
 constexpr int tmp_chunks_of(const Algorithm& a, int n) {
     if constexpr (requires { a.tmp_chunks(n); }) return a.tmp_chunks(n);
@@ -143,9 +162,17 @@ private:
                      "make the node map or rank order for the ranks of this communicator, each once",
                      "algorithm %s was given a map or an order that is not one of these %d ranks", Algorithm::name, n);
         int signals = 0;
-        if constexpr (requires { Algorithm::signals; }) signals = Algorithm::signals;
+        const int depth = detail::window_depth_of(algorithm);
+        if constexpr (requires { Algorithm::signals; }) {
+            signals = Algorithm::signals;
+            constexpr int least = detail::least_window_depth<Algorithm>();
+            if (signals != 0 && (depth < least || depth > detail::most_window_depth))
+                fail(errc::invalid_argument, links_.rank(), -1, "leave .depth out, or give it a value in between",
+                     "algorithm %s with windows %d deep, and it works with %d to %d", Algorithm::name, depth, least,
+                     detail::most_window_depth);
+        }
         return make({&algorithm, &detail::algorithm_id<Algorithm>, &text<Algorithm>, algorithm.chunks(n),
-                     detail::tmp_chunks_of(algorithm, n), signals, detail::window_depth_of(algorithm)},
+                     detail::tmp_chunks_of(algorithm, n), signals, depth},
                     at_port);
     }
     sole_ptr<bound_schedule> make(const recipe& a, int at_port);

@@ -199,7 +199,11 @@ constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4)
         return n < tight_from ? declared < derived : declared != derived;
     };
     if (!f.ok) return "the schedule itself";
-    if (differs(Algorithm::min_depth, f.min_depth)) return "min_depth";
+    if constexpr (requires { Algorithm::min_depth; }) {
+        if (differs(Algorithm::min_depth, f.min_depth)) return "min_depth";
+    } else if (f.min_depth > 1) {
+        return "min_depth";
+    }
     if (reduces(Algorithm::op) && differs(needs_commutative_of(a, n), f.order != reduction_order::rank_order))
         return "needs_commutative";
     if constexpr (requires { Algorithm::signals; }) {

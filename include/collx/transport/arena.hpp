@@ -5,8 +5,10 @@
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +17,7 @@
 #include <cstring>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
 #include <collx/transport/wait.hpp>
 
@@ -38,7 +41,7 @@ struct arena_header {
     std::uint64_t bytes;
     std::int32_t ranks;
     alignas(64) atomic<std::uint32_t> arrived; // written by: each rank once; read by: all, acquire
-    alignas(64) atomic<std::uint32_t> lock;    // 0 free, else holder's pid
+    alignas(64) atomic<std::uint32_t> lock;    // 0 free, else holder's pid (see acquire())
     std::int32_t free_count;
     range free[max_free];                                         // sorted by offset; under lock
     static constexpr std::int32_t has_left = -2, has_failed = -3; // the second: a thread that ended with an exception
@@ -86,6 +89,8 @@ public:
         const int number = header().pid[r].load(memory_order::acquire);
         return number <= 0 || header().pid[me].load(memory_order::relaxed) == ::getpid() ? number : -1;
     }
+    // This process's number is not what the others call it: nobody may ask by it whether a holder of the lock lives.
+    void hide_number() { is_number_hidden_ = true; }
     std::size_t bytes() const { return bytes_; }
     int fd() const { return fd_; }
     std::byte* board() const { return header().board; }
@@ -187,23 +192,32 @@ private:
 
     // False after ten seconds. Held for a few hundred instructions; after a second it is taken over from a holder that
     // died inside them.
-    static bool acquire(arena_header& h) {
-        const auto me = static_cast<std::uint32_t>(::getpid());
+    bool acquire(arena_header& h) const {
+        const std::uint32_t me = static_cast<std::uint32_t>(::getpid()) | (is_number_hidden_ ? hidden : 0);
         for (const std::int64_t begin = now_ns();;) {
             std::uint32_t holder = 0;
             if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return true;
             sched_yield();
             const std::int64_t waited_ns = now_ns() - begin;
             if (waited_ns > 10'000'000'000) return false;
-            if (waited_ns < 1'000'000'000 || ::kill(static_cast<pid_t>(holder), 0) == 0 || errno != ESRCH) continue;
+            if (waited_ns < 1'000'000'000 || ((holder | me) & hidden) != 0 || !has_ended(holder)) continue;
             if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return true;
         }
+    }
+    // Also one that nobody has waited for yet.
+    static bool has_ended(std::uint32_t process) {
+        const descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0)));
+        if (!fd.is_open()) return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+        pollfd p{fd.get(), POLLIN, 0};
+        return ::poll(&p, 1, 0) > 0;
     }
     static void release(arena_header& h) { h.lock.store(0, memory_order::release); }
 
     std::byte* base_;
     std::size_t bytes_;
     int fd_;
+    static constexpr std::uint32_t hidden = 1u << 31; // in the lock: of a holder whose number means nothing to others
+    bool is_number_hidden_ = false;
 };
 
 COLLX_END_NAMESPACE

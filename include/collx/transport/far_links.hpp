@@ -23,9 +23,6 @@ public:
 
     // Moves everything on that can be without waiting. True if anything moved.
     virtual bool move() = 0;
-    // A peer for whom something lies here that was committed on a port (-1: on any) and that the system has not taken
-    // yet. -1: there is none. What other ports hold back until their receivers make room is not waited for.
-    virtual int find_unflushed(int at_port) = 0;
     // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
     // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
     // to end as well. -1: none.

@@ -55,13 +55,6 @@ public:
         if (helps) hub_->help_others(*this);
         return moved;
     }
-    int find_unflushed(int at_port) override {
-        const detail::turn_taken here(turn_);
-        for (const std::vector<int>* list : {&active_, &wanted_, &greeting_})
-            for (const int p : *list)
-                if (!stream_to(p).is_flushed(at_port)) return p;
-        return -1;
-    }
     int find_gone(int waiting_for, std::int64_t now) override {
         const detail::turn_taken here(turn_);
         for (const int p : lost_) {

@@ -48,7 +48,7 @@ public:
         socket_ = static_cast<descriptor&&>(socket);
         phase_ = wait_for_welcome ? phase::waiting : phase::open;
         queue_.clear();
-        staged_ = 0, error_ = 0, cannot_send_ = false;
+        staged_ = 0, accepted_ = 0, error_ = 0, cannot_send_ = false;
         words_.said_failure = 0; // said over a connection that was given up, it has reached nobody
         if (hello == nullptr) return;
         hello_ = *hello;
@@ -118,6 +118,7 @@ public:
         is_landing_ = false;
         if (queue_.own() && (!lanes_ || lanes_->settle())) return;
         cannot_send_ = true, error_ = ENOMEM; // better nothing more than what is no longer lent
+        accepted_ = 0;
         queue_.clear();
     }
     bool has_said_failure() const {
@@ -129,11 +130,9 @@ public:
     int heard_waiting() const { return words_.heard_waiting; }
     std::int64_t heard_waiting_at_ns() const { return words_.heard_waiting_at_ns; }
 
-    // Whether the system has everything that was committed on a port (-1: on any). What is owed to somebody who has
-    // left is nobody's loss.
-    bool is_flushed(int at_port = -1) const {
-        if (phase_ == phase::left || phase_ == phase::lost) return true;
-        return !has_unsent() && (at_port < 0 ? !has_messages() : (used_ >> at_port & 1) == 0 || !has_message(at_port));
+    // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
+    bool is_flushed() const {
+        return phase_ == phase::left || phase_ == phase::lost || (!has_unsent() && !has_messages());
     }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
 };

@@ -112,8 +112,8 @@ private:
         constexpr device::simple_protocol simple{};
         if constexpr (Policies::template has_algorithm<C>) {
             using A = decltype(p.template algorithm<C>());
-            if constexpr (A::needs_commutative) require_commutative<Op, T>();
-            static_assert(!Policies::rank_order || !A::needs_commutative,
+            if constexpr (sched::reorders_v<A>) require_commutative<Op, T>();
+            static_assert(!Policies::rank_order || !sched::reorders_v<A>,
                           "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
                           "of the two.");
             f(simple, p.template algorithm<C>());

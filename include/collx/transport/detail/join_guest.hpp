@@ -94,6 +94,7 @@ private:
                      "this process may open no more files, not even rank 0's memory");
             auto shared = open_sealed_arena(static_cast<descriptor&&>(fd), welcome.number, rank_, ranks_);
             // Another pid namespace: the number means nothing to the others, so nobody may watch it.
+            if (welcome.pid != ::getpid()) shared->hide_number();
             shared->header().pid[rank_].store(welcome.pid == ::getpid() ? ::getpid() : -1, memory_order::relaxed);
             shared->header().arrived.fetch_add(1, memory_order::acq_rel);
             p.what = join_packet::kind::mapped;

@@ -86,6 +86,7 @@ protected:
     bool wants_lanes_ = false;
     unsigned lane_looks_ = 0;
     std::size_t staged_ = 0;
+    std::size_t accepted_ = 0; // of what lies in line, not counted yet: the system may not have all of it
     std::byte stage_[stage_bytes];
 };
 

@@ -83,7 +83,11 @@ public:
         add(&lane::out, const_cast<std::byte*>(from), nullptr, bytes, is_lent, ++sent_);
         return sent_;
     }
-    bool has_gone(std::uint64_t number) { return is_done(&lane::out, number); }
+    bool has_gone(std::uint64_t number) {
+        for (const auto& l : lanes_)
+            if (l->wire.has_pending() && l->sealed_from <= number) return false;
+        return is_done(&lane::out, number);
+    }
     bool has_unsent() const {
         for (const auto& l : lanes_)
             if (!l->out.is_empty() || l->wire.has_pending()) return true;
@@ -96,6 +100,7 @@ public:
                 iovec parts[most_parts];
                 std::size_t want = 0;
                 const msghdr m = gather(l->out, parts, want);
+                l->sealed_from = l->out.front().number;
                 const ssize_t sent = l->wire.send(l->socket.get(), m);
                 if (sent < 0 && !note(errno)) break;
                 moved = true;
@@ -170,6 +175,7 @@ private:
         stream_wire wire;
         descriptor socket;
         short_line<part> out, in;
+        std::uint64_t sealed_from = 0; // number of the first part that was sealed last and may lie there
     };
     const lane& at(int k) const { return *lanes_[static_cast<std::size_t>(k - 1)]; }
     lane& at(int k) { return *lanes_[static_cast<std::size_t>(k - 1)]; }

@@ -19,7 +19,7 @@ protected:
     bool move_lanes() {
         if (!is_live()) return false;
         bool moved = lanes_->send();
-        if (moved) count_sent_parts();
+        if (moved || !unsent_->is_empty()) count_sent_parts();
         if (lanes_->receive()) moved = true, deliver_parts();
         if ((++lane_looks_ & 127) == 0) lanes_->look();
         if (lanes_->has_ended() && is_live()) moved = end_by_lane() || moved;

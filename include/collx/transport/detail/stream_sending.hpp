@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <collx/transport/detail/stream_core.hpp>
 
@@ -19,7 +20,7 @@ protected:
 
     bool send() {
         bool moved = false;
-        while (is_live() && !cannot_send_ && (wire_.flush(socket_.get()) || note_send()) && refill()) {
+        while (is_live() && !cannot_send_ && flush() && refill()) {
             iovec parts[2 * stream_queue::most_entries];
             std::size_t want = 0;
             const int count = queue_.gather(parts, want);
@@ -29,10 +30,17 @@ protected:
             const ssize_t sent = wire_.send(socket_.get(), m);
             if (sent < 0) return note_send(), moved;
             moved = true;
-            account(static_cast<std::size_t>(sent));
-            if (static_cast<std::size_t>(sent) < want) return moved;
+            accepted_ = static_cast<std::size_t>(sent);
+            if (accepted_ < want) return wire_.has_pending() || flush(), moved;
         }
         return moved;
+    }
+    // What is sealed counts as sent only when the system has it: a call that has returned may be this rank's last for a
+    // long time.
+    bool flush() {
+        if (!wire_.flush(socket_.get())) return note_send();
+        if (accepted_ != 0) account(std::exchange(accepted_, 0));
+        return true;
     }
     bool note_send() { // the other end may have said why before it closed: receive() decides
         if (!would_block(errno)) cannot_send_ = true, error_ = errno;

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a verb says to arguments that it cannot take. Without these overloads the compiler would list every form of the
+// verb and why each does not fit; with them the error is the sentence that collx::buffer has for such a type. Each is
+// viable only where no form of the verb is. They must not know what a verb does.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include <collx/comm/call.hpp>
+#include <collx/comm/rank_buffers.hpp>
+#include <collx/core/buffer.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class X>
+inline constexpr bool is_function_v = std::is_function_v<std::remove_pointer_t<std::remove_cvref_t<X>>>;
+
+// A tensor that cannot be used as one: a pointer, a list, a vector of bool or of strings. Not a single struct, which
+// may as well be an operator.
+template <class X>
+concept Unusable = !Buffer<X> && !is_function_v<X> && how_seen_v<std::remove_reference_t<X>> != seen_as::single &&
+                   how_seen_v<std::remove_reference_t<X>> != seen_as::unknown;
+
+// A second argument that is meant as operator. An array that is meant as output arrives as a pointer and is none.
+template <class Op>
+concept OpArgument = !Buffer<Op> && !Unusable<Op> && !std::is_arithmetic_v<Op>;
+
+template <bool TakesNumbers, class First, class... Rest>
+inline constexpr bool misfit_v = !Buffer<First> || (Unusable<Rest> || ...) ||
+                                 (!TakesNumbers && (std::is_arithmetic_v<std::remove_cvref_t<Rest>> || ...));
+
+template <class X>
+constexpr void refuse_tensor() {
+    using tensor = std::remove_reference_t<X>;
+    if constexpr (how_seen_v<tensor> >= seen_as::bits) refuse<tensor>();
+    else static_cast<void>(sizeof(decltype(buffer(std::declval<X&>())))); // its elements are what is wrong
+}
+template <class X>
+constexpr void refuse_unusable() {
+    if constexpr (Unusable<X>) refuse_tensor<X>();
+}
+
+template <class First, class... Rest>
+constexpr void refuse_arguments() {
+    if constexpr (!Buffer<First>) refuse_tensor<First>();
+    else if constexpr ((Unusable<Rest> || ...)) (refuse_unusable<Rest>(), ...);
+    else
+        static_assert(Unusable<First>,
+                      "collx: a bare number cannot stand here. Options go by name: {.root = 1}; counts are lists with "
+                      "one number for each rank; a number to be sent or reduced is collx::value(x).");
+}
+
+// A base of every verb. TakesNumbers: peers are numbers.
+template <bool TakesNumbers = false>
+struct refusals {
+    template <class First, class... Rest>
+    requires(!Communicates<First> && !FusedTeam<First>) void operator()(First&&, Rest&&...) const {
+        static_assert(Communicates<First>,
+                      "collx: the first argument is the communicator, not const, then come the buffers: "
+                      "collx::all_reduce(world, x).");
+    }
+    template <Communicates Comm, class... Args>
+    requires(misfit_v<TakesNumbers, Args...>) void operator()(Comm&&, Args&&...) const { refuse_arguments<Args...>(); }
+    // The same before options in braces, which no pack can take.
+    template <Communicates Comm, class X>
+    requires(misfit_v<TakesNumbers, X>) void operator()(Comm&&, X&&, const call_options&) const {
+        refuse_arguments<X>();
+    }
+    template <Communicates Comm, class X, class Y>
+    requires(misfit_v<TakesNumbers, X, Y>) void operator()(Comm&&, X&&, Y&&, const call_options&) const {
+        refuse_arguments<X, Y>();
+    }
+    template <Communicates Comm, class X, class Y, class Z>
+    requires(misfit_v<TakesNumbers, X, Y, Z>) void operator()(Comm&&, X&&, Y&&, Z&&, const call_options&) const {
+        refuse_arguments<X, Y, Z>();
+    }
+};
+
+// A base of the verbs that reduce: options may stand where the operator would, and the sum is meant.
+//   collx::all_reduce(world, x, {.timeout = 5s});
+template <class Verb>
+struct sums_by_default : refusals<> {
+    using refusals<>::operator();
+
+    template <Communicates Comm, HostBuffer X>
+    auto operator()(Comm&& comm, X&& x, const call_options& o) const {
+        return verb()(comm, std::forward<X>(x), plus{}, o);
+    }
+    template <Communicates Comm, HostBuffer In, HostBuffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o) const {
+        return verb()(comm, std::forward<In>(in), std::forward<Out>(out), plus{}, o);
+    }
+    template <Communicates Comm, DeviceBuffer X>
+    auto operator()(Comm&& comm, X&& x, const device_call_options& o) const {
+        return verb()(comm, std::forward<X>(x), plus{}, o);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o) const {
+        return verb()(comm, std::forward<In>(in), std::forward<Out>(out), plus{}, o);
+    }
+
+private:
+    const Verb& verb() const { return static_cast<const Verb&>(*this); }
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
