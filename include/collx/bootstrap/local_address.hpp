@@ -11,10 +11,10 @@
 #include <cstring>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/variables.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -48,8 +48,8 @@ inline std::string text_of(const sockaddr* a) {
 
 // All of this host's, as the system lists them. Not those of one link only (fe80::/10): other hosts cannot say which
 // of their links is meant.
-[[gnu::cold]] inline std::vector<interface_address> interface_addresses() {
-    std::vector<interface_address> all;
+[[gnu::cold]] inline growing_array<interface_address> interface_addresses() {
+    growing_array<interface_address> all;
     ifaddrs* first = nullptr;
     if (::getifaddrs(&first) != 0) return all;
     for (const ifaddrs* i = first; i != nullptr; i = i->ifa_next) {
@@ -63,7 +63,7 @@ inline std::string text_of(const sockaddr* a) {
     ::freeifaddrs(first);
     return all;
 }
-[[gnu::cold]] inline std::string list_of(const std::vector<interface_address>& all) {
+[[gnu::cold]] inline std::string list_of(const growing_array<interface_address>& all) {
     std::string list;
     for (const auto& i : all)
         list += (list.empty() ? "" : ", ") + i.interface + " " + i.address + (i.is_up ? "" : " (down)");
@@ -95,7 +95,7 @@ struct network {
 
 // The first that is up and fits; IPv4 before IPv6. Null: none.
 template <class Fits>
-[[gnu::cold]] const interface_address* first_that(const std::vector<interface_address>& all, Fits&& fits) {
+[[gnu::cold]] const interface_address* first_that(const growing_array<interface_address>& all, Fits&& fits) {
     for (const bool v6 : {false, true})
         for (const auto& i : all)
             if (i.is_up && (i.address.find(':') != std::string::npos) == v6 && fits(i)) return &i;
@@ -112,7 +112,7 @@ template <class Fits>
 }
 
 [[noreturn, gnu::cold]] inline void fail_address(const std::string& wanted, const char* what,
-                                                 const std::vector<interface_address>& all) {
+                                                 const growing_array<interface_address>& all) {
     fail(errc::environment, -1, -1,
          "set COLLX_ADDRESS to an address, an interface or a network of this host; docs/launchers.md has all forms",
          "COLLX_ADDRESS=%.80s: %s; this host has %.300s", wanted.c_str(), what, list_of(all).c_str());
@@ -124,7 +124,7 @@ template <class Fits>
 // environment, listing the addresses that there are.
 [[gnu::cold]] inline chosen_address
 choose_address(const std::string& wanted, const std::string& root,
-               const std::vector<interface_address>& all = detail::interface_addresses()) {
+               const detail::growing_array<interface_address>& all = detail::interface_addresses()) {
     const std::string said = "COLLX_ADDRESS=" + wanted;
     if (detail::is_unix_address(wanted)) return {wanted, said + ": unix sockets of this machine"};
     if (wanted.compare(0, 5, "route") == 0 && (wanted.size() == 5 || wanted[5] == ':')) {

@@ -6,7 +6,6 @@
 
 #include <netdb.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/local_address.hpp>
 #include <collx/bootstrap/protection.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -51,26 +51,30 @@ inline bool is_outward(const std::string& address) {
 }
 
 // IPv4 before IPv6, then the lowest text: resolvers sort as they like.
-[[gnu::cold]] inline std::string choose_named(const std::string& name, std::vector<std::string> all,
-                                              const std::vector<interface_address>& here) {
-    std::sort(all.begin(), all.end(), [](const std::string& a, const std::string& b) {
+[[gnu::cold]] inline std::string choose_named(const std::string& name, const std::vector<std::string>& all,
+                                              const growing_array<interface_address>& here) {
+    const auto is_before = [](const std::string& a, const std::string& b) {
         const bool a6 = a.find(':') != std::string::npos, b6 = b.find(':') != std::string::npos;
         return a6 != b6 ? b6 : a < b;
-    });
-    for (const std::string& a : all)
-        if (is_outward(a)) return a;
-    if (all.empty() || name == "localhost") return all.empty() ? std::string() : all[0];
+    };
+    const std::string *first = nullptr, *outward = nullptr;
+    for (const std::string& a : all) {
+        if (first == nullptr || is_before(a, *first)) first = &a;
+        if (is_outward(a) && (outward == nullptr || is_before(a, *outward))) outward = &a;
+    }
+    if (outward != nullptr) return *outward;
+    if (first == nullptr || name == "localhost") return first == nullptr ? std::string() : *first;
     std::string own;
     for (const bool v6 : {false, true})
         for (const auto& i : here) {
             if (!i.is_up || (i.address.find(':') != std::string::npos) != v6 || !is_outward(i.address)) continue;
             if (!own.empty() && (own.find(':') != std::string::npos) == v6)
                 fail(errc::environment, -1, -1, "write the one at which the other hosts reach this one",
-                     "'%.80s' is %.40s on this host, which has several addresses: %.300s", name.c_str(), all[0].c_str(),
+                     "'%.80s' is %.40s on this host, which has several addresses: %.300s", name.c_str(), first->c_str(),
                      list_of(here).c_str());
             if (own.empty()) own = i.address;
         }
-    return own.empty() ? all[0] : own;
+    return own.empty() ? *first : own;
 }
 
 } // namespace detail

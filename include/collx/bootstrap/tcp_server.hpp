@@ -17,6 +17,7 @@
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/names.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -99,10 +100,11 @@ private:
 
     void serve() noexcept {
         try {
-            std::vector<pollfd> polled;
+            detail::growing_array<pollfd> polled;
             for (;;) {
-                polled.assign(
-                    {{stop_.get(), POLLIN, 0}, {now_ns() >= accept_after_ns_ ? listener_.get() : -1, POLLIN, 0}});
+                polled.clear();
+                polled.push_back({stop_.get(), POLLIN, 0});
+                polled.push_back({now_ns() >= accept_after_ns_ ? listener_.get() : -1, POLLIN, 0});
                 std::int64_t limit_ns = polled[1].fd < 0 ? accept_after_ns_ : INT64_MAX;
                 for (const connection& c : connections_) {
                     const int wanted = !c.out.empty() ? POLLOUT : c.awaited.empty() ? POLLIN : POLLRDHUP;
@@ -114,7 +116,7 @@ private:
                 for (std::size_t i = 2; i < polled.size(); ++i)
                     if (polled[i].revents != 0) attend(connections_[i - 2], polled[i].revents);
                 expire();
-                std::erase_if(connections_, [](const connection& c) { return !c.socket.is_open(); });
+                detail::erase_if(connections_, [](const connection& c) { return !c.socket.is_open(); });
                 if ((polled[1].revents & POLLIN) != 0) accept_some();
             }
         } catch (...) { // out of memory: clients see closed connections
@@ -253,7 +255,7 @@ private:
         if (rank >= 0) note_refused(rank, now_ns());
     }
     [[gnu::cold]] void note_refused(std::int64_t rank, std::int64_t now) {
-        std::erase_if(refused_, [&](const refused& r) { return now - r.last_ns > odd_after_ns; });
+        detail::erase_if(refused_, [&](const refused& r) { return now - r.last_ns > odd_after_ns; });
         for (const connection& c : connections_)
             if (c.socket.is_open() && c.is_known && c.rank == rank) return; // it is here: that was a stranger
         auto r = refused_.begin();
@@ -336,10 +338,10 @@ private:
     job_key key_;
     // From here on only the thread:
     static constexpr std::size_t most_refused = 256;
-    std::vector<refused> refused_;
+    detail::growing_array<refused> refused_;
     std::int64_t odd_rank_ = -1, odd_until_ns_ = 0;
-    std::vector<connection> connections_;
-    std::vector<entry> entries_;
+    detail::growing_array<connection> connections_;
+    detail::growing_array<entry> entries_;
     std::vector<std::uint32_t> index_ = std::vector<std::uint32_t>(256); // by hash: place in entries_ + 1, 0: none
     static constexpr std::size_t most_hashes = 1 << 14;
     std::vector<std::uint32_t> waiting_ = std::vector<std::uint32_t>(most_hashes);

@@ -311,7 +311,7 @@ struct communicator_core {
     links net;
     schedule_cache schedules;
     std::vector<int> members; // rank here -> rank of the job
-    std::vector<outstanding> pending;
+    detail::growing_array<outstanding> pending;
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
@@ -333,4 +333,5 @@ COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/core_parts.hpp>
+#include <collx/core/growing_array.hpp>
 #endif

@@ -13,6 +13,7 @@
 #include <collx/bootstrap/host.hpp>
 #include <collx/comm/tree_exchange.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/transport/remote_links.hpp>
 #include <collx/transport/wait.hpp>
 
@@ -50,8 +51,8 @@ public:
         }
         remote_links links;
         int n;
-        std::vector<std::pair<int, sending_end>> sending;
-        std::vector<std::pair<int, receiving_end>> receiving;
+        detail::growing_array<std::pair<int, sending_end>> sending;
+        detail::growing_array<std::pair<int, receiving_end>> receiving;
     };
     ends net;
 
@@ -133,7 +134,7 @@ public:
     // See meet_at(). Afterwards `hub` knows where everybody listens.
     [[gnu::cold]] std::vector<std::uint64_t> meet(const std::string& token, int rank, int size, std::uint64_t host,
                                                   const std::string& address_up, const deadline& until) {
-        std::vector<socket_address> peers(static_cast<std::size_t>(size));
+        detail::growing_array<socket_address> peers(static_cast<std::size_t>(size));
         if (rank != 0) peers[static_cast<std::size_t>(rank & (rank - 1))] = address_from(address_up);
         hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
         std::vector<std::uint64_t> hosts(peers.size());
@@ -156,7 +157,7 @@ public:
     }
     // Instead of meet(), where ranks have another way to tell each other what open() has returned.
     [[gnu::cold]] void learn(const std::string& token, const std::vector<std::string>& addresses) {
-        std::vector<socket_address> peers;
+        detail::growing_array<socket_address> peers;
         for (const std::string& a : addresses) peers.push_back(address_from(a));
         hub = make_counted<socket_hub>(std::move(listener_), token, std::move(peers), linger_ns_, *calls_, by_);
         hub->set_lanes(lanes_);

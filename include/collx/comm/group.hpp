@@ -19,6 +19,7 @@
 #include <collx/comm/grouped_messages.hpp>
 #include <collx/comm/reduce.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -53,7 +54,7 @@ public:
     using acc_type = std::byte;
     static constexpr bool plain = false;
     static constexpr bool reduces = true;
-    using calls = std::vector<sole_ptr<grouped_call>>;
+    using calls = growing_array<sole_ptr<grouped_call>>;
 
     group_mover(calls& c, std::size_t first, std::size_t last) : calls_(&c), first_(first), last_(last) {}
     void set_tmp(std::byte*) {}

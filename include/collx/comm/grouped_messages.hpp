@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <collx/comm/send_recv.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -59,7 +59,7 @@ struct typed_transfer final : grouped_transfer {
 // Several transfers of one direction to or from one peer, as one message.
 class packed_message final : public operation {
 public:
-    using parts = std::vector<sole_ptr<grouped_transfer>>;
+    using parts = growing_array<sole_ptr<grouped_transfer>>;
     packed_message(links& net, parts p) : net_(net), parts_(std::move(p)) {
         for (const auto& t : parts_) bytes_ += round_up(t->bytes(), 8), tag_ = tag_ * 31 + t->tag();
         at_port = port::messages;
@@ -105,7 +105,7 @@ class transfer_packer {
 public:
     transfer_packer(communicator& c, const call_options& o) : comm_(c), options_(o) {}
 
-    std::vector<work<void>> start(packed_message::parts transfers) {
+    growing_array<work<void>> start(packed_message::parts transfers) {
         comm_.internals().require_alive();
         for (std::size_t i = 0; i < transfers.size(); ++i) {
             if (!transfers[i]) continue;
@@ -140,7 +140,7 @@ private:
     call_options options_;
     packed_message::parts open_; // of one message
     std::size_t used_ = 0;
-    std::vector<work<void>> started_;
+    growing_array<work<void>> started_;
 };
 
 } // namespace detail

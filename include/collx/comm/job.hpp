@@ -135,7 +135,7 @@ public:
     host_map hosts;             // empty: one host
     counted_ptr<far_door> door; // null: one host
     // What answers those who come late to a shrink() that is decided, also when the communicator it made is gone.
-    std::vector<sole_ptr<detail::kept>> late_answers;
+    detail::growing_array<sole_ptr<detail::kept>> late_answers;
 
     // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
     // still hold.
@@ -190,4 +190,5 @@ COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/job_parts.hpp>
+#include <collx/core/growing_array.hpp>
 #endif

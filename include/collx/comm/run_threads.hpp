@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <collx/comm/communicator.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -48,10 +49,10 @@ struct thread_rank {
 };
 
 template <class F>
-void run_thread_jobs(std::vector<counted_ptr<job>> jobs, F&& f) {
+void run_thread_jobs(growing_array<counted_ptr<job>> jobs, F&& f) {
     const int n = static_cast<int>(jobs.size());
     using rank_type = thread_rank<std::remove_reference_t<F>>;
-    std::vector<rank_type> ranks(jobs.size());
+    growing_array<rank_type> ranks(jobs.size());
     for (int r = 0; r < n; ++r) {
         ranks[static_cast<std::size_t>(r)].home = std::move(jobs[static_cast<std::size_t>(r)]);
         ranks[static_cast<std::size_t>(r)].home->found_by = "run_threads";

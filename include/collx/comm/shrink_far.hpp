@@ -19,6 +19,7 @@
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/shrink.hpp>
 #include <collx/comm/survival_word.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/transport/remote_links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -372,7 +373,7 @@ private:
     communicator_core* core_; // until it is decided
     counted_ptr<socket_hub> hub_;
     int n_, me_;
-    std::vector<peer> peers_;
+    growing_array<peer> peers_;
     channel_shape shape_;
     std::uint64_t id_ = 0;
     std::int64_t limit_ns_, begun_ns_, told_ns_ = 0;

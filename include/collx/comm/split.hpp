@@ -4,6 +4,7 @@
 
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/signature.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -19,7 +20,7 @@ struct split_place {
 
 inline sole_ptr<communicator_core> split(communicator_core& c, int color, int key) {
     const int n = c.net.size(), me = c.net.rank();
-    std::vector<split_request> all(static_cast<std::size_t>(n));
+    growing_array<split_request> all(static_cast<std::size_t>(n));
     const split_request mine{color, key};
     c.exchange(&mine, sizeof mine, [&](int r, const std::byte* line) {
         std::memcpy(&all[static_cast<std::size_t>(r)], line, sizeof mine);

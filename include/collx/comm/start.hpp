@@ -15,6 +15,7 @@
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/join.hpp>
 #include <collx/comm/world.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -125,31 +126,32 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     return join_apart(j, h, door(timeout_ns, h.by));
 }
 
-[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(int n) {
+[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(int n) {
     const auto memory = make_memory_arena(n, arena_bytes_for(n));
     const job_settings s = settings_for(n);
-    std::vector<counted_ptr<job>> jobs;
+    growing_array<counted_ptr<job>> jobs;
     for (int r = 0; r < n; ++r) jobs.push_back(make_counted<job>(memory, r, n, s, true));
     return jobs;
 }
 
-[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
+[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
     return thread_jobs(host_of, system_socket_calls);
 }
-[[gnu::cold]] COLLX_ONCE std::vector<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
-                                                                   const socket_calls& calls, const job_protection* by,
-                                                                   const char* at, int lanes) {
+[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
+                                                                     const socket_calls& calls,
+                                                                     const job_protection* by, const char* at,
+                                                                     int lanes) {
     const int n = static_cast<int>(host_of.size());
     const job_settings s = settings_across_hosts(settings_for(n));
-    std::vector<descriptor> doors;
-    std::vector<socket_address> addresses;
+    growing_array<descriptor> doors;
+    growing_array<socket_address> addresses;
     for (int r = 0; r < n; ++r) {
         addresses.push_back(door::address_to_listen(at));
         doors.push_back(socket_hub::listen_on(addresses.back()));
     }
     const std::string token = random_token();
-    std::vector<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
-    std::vector<counted_ptr<job>> jobs;
+    growing_array<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
+    growing_array<counted_ptr<job>> jobs;
     for (int r = 0; r < n; ++r) {
         host_map here = map_of_host(host_of, r);
         auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];

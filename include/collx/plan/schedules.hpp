@@ -3,11 +3,11 @@
 // every later call with the same algorithm and parameters. Looking one up is one probe of a small table.
 #pragma once
 
+#include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include <vector>
 
 #include <collx/exec/short_call.hpp>
 #include <collx/exec/task.hpp>
@@ -183,8 +183,8 @@ private:
     void grow_scratch(bound_schedule& b, std::size_t bytes);
 
     links& links_;
-    std::vector<entry> table_;
-    std::vector<sole_ptr<window_entry>> windows_;
+    detail::growing_array<entry> table_;
+    detail::growing_array<sole_ptr<window_entry>> windows_;
     std::size_t used_ = 0;
 };
 

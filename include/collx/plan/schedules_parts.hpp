@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <collx/core/config.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/plan/schedules.hpp>
 
@@ -169,7 +170,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 }
 
 [[gnu::cold]] COLLX_ONCE void schedule_cache::grow() {
-    std::vector<entry> bigger(table_.size() * 2);
+    detail::growing_array<entry> bigger(table_.size() * 2);
     for (auto& e : table_) {
         if (e.id == nullptr) continue;
         const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(e.id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ e.bits ^

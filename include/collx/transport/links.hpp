@@ -14,6 +14,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/sched/node_map.hpp>
 #include <collx/transport/arena.hpp>
@@ -298,8 +299,8 @@ private:
     std::vector<int> places_; // empty: all are here
     node_map hosts_;          // of no ranks: all are here
     std::size_t next_window_;
-    std::vector<sending_end> sending_;
-    std::vector<receiving_end> receiving_;
+    detail::growing_array<sending_end> sending_;
+    detail::growing_array<receiving_end> receiving_;
     std::vector<int> pids_; // empty: threads
     std::int64_t told_at_ns_ = 0;
     lending lending_ = lending::automatic;

@@ -16,6 +16,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/descriptor.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/transport/arena.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -89,8 +90,8 @@ private:
         int rank, pid;
         bool is_dead;
     };
-    std::vector<peer> peers_;
-    std::vector<pollfd> polled_; // same order
+    detail::growing_array<peer> peers_;
+    detail::growing_array<pollfd> polled_; // same order
     // Set while a thread reads and writes the two. A watch is moved before anybody asks it.
     struct asking {
         asking() = default;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/lane_maker.hpp>
 #include <collx/transport/detail/rank_list.hpp>
@@ -369,11 +370,10 @@ private:
     int ports_;
     atomic<std::uint64_t>* failed_ = nullptr;
     detail::turn turn_;
-    std::vector<peer> peers_;
-    std::vector<int> active_;   // with a connection
-    std::vector<int> greeting_; // on the way to one
-    std::vector<int> wanted_;   // higher ranks that have not come
-    std::vector<int> lost_;     // ended without a goodbye
+    detail::growing_array<peer> peers_;
+    std::vector<int> active_, greeting_; // with a connection; on the way to one
+    std::vector<int> wanted_;            // higher ranks that have not come
+    std::vector<int> lost_;              // ended without a goodbye
     descriptor poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;

@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
@@ -93,7 +93,7 @@ public:
 
     // peers: where each rank of the job listens. linger_ns: how long the end waits for what the system has not yet
     // delivered.
-    [[gnu::cold]] socket_hub(descriptor listener, std::string token, std::vector<socket_address> peers,
+    [[gnu::cold]] socket_hub(descriptor listener, std::string token, detail::growing_array<socket_address> peers,
                              std::int64_t linger_ns, const socket_calls& calls = system_socket_calls,
                              job_protection by = {})
         : owner_(::getpid()), listener_(std::move(listener)), peers_(std::move(peers)), linger_ns_(linger_ns),
@@ -118,7 +118,7 @@ public:
         }
     }
     // Where all ranks listen, if the constructor was told of some only. Before others use this hub.
-    void learn(std::vector<socket_address> peers) { peers_ = std::move(peers), end_start(); }
+    void learn(detail::growing_array<socket_address> peers) { peers_ = std::move(peers), end_start(); }
     // From now on who has another key is a stranger: all ranks of the job have proved to each other that theirs is one.
     void end_start() { is_starting_ = false, odd_.clear(); }
     // The next rank of a communicator that came while the job starts and is protected in another way than this one, as
@@ -225,8 +225,8 @@ public:
 
 private:
     struct leaver {
-        sole_ptr<stream> connection;     // until it has said goodbye
-        std::vector<descriptor> sockets; // the leading lane's first
+        sole_ptr<stream> connection;               // until it has said goodbye
+        detail::growing_array<descriptor> sockets; // the leading lane's first
     };
     // And a turn of each rank: many may share the cores of the one that connects.
     static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
@@ -330,17 +330,17 @@ private:
     descriptor listener_;
     bool is_unix_ = false, is_forgotten_ = false;
     int lanes_ = 1;
-    std::vector<socket_address> peers_;
+    detail::growing_array<socket_address> peers_;
     std::int64_t linger_ns_;
     const socket_calls* calls_;
     char token_[detail::stream_hello::token_bytes];
     detail::turn turn_, helping_;
     job_protection protection_;
-    std::vector<detail::guest> guests_, parked_;
+    detail::growing_array<detail::guest> guests_, parked_;
     bool is_starting_ = true;
-    std::vector<std::pair<std::uint64_t, int>> odd_; // communicator, rank there
-    std::vector<leaver> lingering_;
-    std::vector<detail::helped*> helped_;
+    detail::growing_array<std::pair<std::uint64_t, int>> odd_; // communicator, rank there
+    detail::growing_array<leaver> lingering_;
+    detail::growing_array<detail::helped*> helped_;
 };
 
 COLLX_END_NAMESPACE

@@ -176,23 +176,24 @@ protected:
     COLLX_NOINLINE COLLX_HD static bool run_wait(state_type t, waits_for what, int peer, const std::uint64_t* word,
                                                  std::uint64_t least) {
         auto&& env = Env::take_over(t.env);
-        return block_worker(env, t).poll(what, peer, [=] { return Env::load_relaxed(word) >= least; });
+        return block_worker(env, t).template poll<false, true>(what, peer,
+                                                               [=] { return Env::load_relaxed(word) >= least; });
     }
     // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
     // same; they give up together, too.
-    template <bool Together = false, class Question>
+    template <bool Together = false, bool LooksHere = false, class Question>
     COLLX_HD bool poll(waits_for what, int peer, Question&& is_there) {
         if (is_there()) return true;
-        std::uint64_t began = 0;
-        bool reported = false;
+        look_result look{0, false, false};
         for (unsigned polls = 1; !is_there(); ++polls) {
             Env::pause();
             if (polls % polls_per_look != 0) continue;
-            bool ends = !may_go_on(what, peer, polls, began, reported);
-            if constexpr (Together) ends = env_.any_of_line(ends);
-            if (ends) return false;
+            if constexpr (LooksHere) look.ends = !may_go_on(what, peer, polls, look.began, look.reported);
+            else look = run_look(state(false), what, peer, polls, look);
+            if constexpr (Together) look.ends = env_.any_of_line(look.ends);
+            if (look.ends) return false;
         }
-        if (reported) report(wait_state::idle, waits_for::nothing, 0);
+        if (look.reported) report(wait_state::idle, waits_for::nothing, 0);
         return true;
     }
 
@@ -215,6 +216,18 @@ protected:
 
 private:
     static constexpr unsigned polls_per_look = 64, looks_per_question = 16, long_wait = 1u << 14;
+
+    // Not inlined: where words or lines carry flags each kind of access polls.
+    struct look_result {
+        std::uint64_t began; // 0: not yet
+        bool ends, reported;
+    };
+    COLLX_NOINLINE COLLX_HD static look_result run_look(state_type t, waits_for what, int peer, unsigned polls,
+                                                        look_result last) {
+        auto&& env = Env::take_over(t.env);
+        last.ends = !block_worker(env, t).may_go_on(what, peer, polls, last.began, last.reported);
+        return last;
+    }
 
     COLLX_HD bool may_go_on(waits_for what, int peer, unsigned polls, std::uint64_t& began, bool& reported) {
         const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);

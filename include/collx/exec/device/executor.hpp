@@ -122,18 +122,26 @@ private:
     COLLX_HD void await_signal(const sched::step& s) {
         if constexpr (flagged) return;
         if (args_.skips_signals || turn_ < s.lag) return; // earlier calls have ended everywhere
-        const std::uint64_t least = base_ + turn_ - s.lag + 1;
-        const std::uint64_t* words = control(rank_)->signal[s.index];
+        stop_if(run_await(this->state(failed_), s.index, s.peer_from, s.lag));
+        if constexpr (multicasts) Env::fence_alias();
+    }
+    // Not inlined: a text waits at several places. True: give up, by all threads.
+    COLLX_NOINLINE COLLX_HD static bool run_await(thread_state t, int index, int peer, unsigned lag) {
+        auto&& env = Env::take_over(t.env);
+        return executor(env, t).has_failed_to_hear(index, peer, lag);
+    }
+    COLLX_HD bool has_failed_to_hear(int index, int peer, unsigned lag) {
+        const std::uint64_t least = base_ + turn_ - lag + 1;
+        const std::uint64_t* words = control(rank_)->signal[index];
         bool failed = false;
-        if (s.peer_from == sched::all_ranks) {
+        if (peer == sched::all_ranks) {
             COLLX_ROLLED
             for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
                 failed |= !wait_until(waits_for::signal, static_cast<int>(k), words + k, least);
         } else if (env_.index() == 0) {
-            failed = !wait_until(waits_for::signal, s.peer_from, words + s.peer_from, least);
+            failed = !wait_until(waits_for::signal, peer, words + peer, least);
         }
-        stop_if(env_.any(failed));
-        if constexpr (multicasts) Env::fence_alias();
+        return env_.any(failed);
     }
 
     // ------------------------------------------------------------------------------------------ packs

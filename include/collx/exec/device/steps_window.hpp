@@ -175,8 +175,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 for (int u = 0; u < U; ++u) acc[u] = opened<W>(x[u]);
             };
             // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
-            // Words are waited for at once.
-            constexpr int ahead = flagged ? 1 : 2;
+            // Words are waited for at once, and a tail is short.
+            constexpr int ahead = flagged || !W::is_aligned ? 1 : 2;
             fold_pack<W> even[U]{}, odd[U]{};
             COLLX_ROLLED
             for (int k = s.peer_from; k <= s.peer_to && !is_reduced; k += ahead) {

@@ -5,9 +5,9 @@
 #pragma once
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <cstdarg>
-#include <vector>
 
 #include <collx/transport/arena.hpp>
 #include <collx/transport/detail/join_packet.hpp>
@@ -68,7 +68,8 @@ private:
 
     // Hears whoever speaks, up to some point in time.
     void listen_for_a_while(const deadline& limit) {
-        polled_.assign(1, {listener_.get(), POLLIN, 0});
+        polled_.clear();
+        polled_.push_back({listener_.get(), POLLIN, 0});
         for (const guest& g : guests_) polled_.push_back({g.socket.get(), POLLIN, 0});
         (void)::poll(polled_.data(), polled_.size(), poll_ms(limit, 1000));
         for (std::size_t i = polled_.size(); i-- > 1;)
@@ -252,8 +253,8 @@ private:
     deadline until_;
     descriptor listener_;
     arena* arena_ = nullptr;
-    std::vector<guest> guests_;
-    std::vector<pollfd> polled_;
+    growing_array<guest> guests_;
+    growing_array<pollfd> polled_;
     int strangers_ = 0, mapped_ = 0;
     join_packet verdict_;
     bool has_failed_ = false;

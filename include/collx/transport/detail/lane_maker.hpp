@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include <collx/core/growing_array.hpp>
 #include <collx/transport/failure.hpp>
 #include <collx/transport/socket_hub.hpp>
 #include <collx/transport/stream.hpp>
@@ -110,7 +110,7 @@ private:
         const ssize_t n = ::recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
         return n > 0 || (n < 0 && (would_block(errno) || errno == EINTR));
     }
-    std::vector<way> ways_;
+    growing_array<way> ways_;
 };
 
 } // namespace detail

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <collx/core/descriptor.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/transport/detail/sealed_socket.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 
@@ -37,7 +38,7 @@ public:
     void pop() { ++first_, --count_; }
 
 private:
-    std::vector<T> at_;
+    growing_array<T> at_;
     std::size_t first_ = 0, count_ = 0;
 };
 
@@ -224,7 +225,7 @@ private:
     }
 
     int count_, open_ = 0;
-    std::vector<sole_ptr<lane>> lanes_;
+    growing_array<sole_ptr<lane>> lanes_;
     std::uint64_t sent_ = 0, received_ = 0;
     bool has_ended_ = false, is_insecure_ = false;
     int error_ = 0;

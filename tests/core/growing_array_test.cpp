@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The array of the library's own types: elements live and die once each, move when it grows, and survive what is put in
+// being a part of the array itself or failing to be made.
+#include <collx/core/growing_array.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using collx::detail::growing_array;
+
+namespace {
+
+int alive = 0, copies_left = -1; // after so many a copy fails; -1: none does
+struct counted {
+    std::string text; // longer than what a string holds without memory of its own, so that AddressSanitizer sees misuse
+    explicit counted(int i = 0) : text("a text of more than fifteen letters " + std::to_string(i)) {
+        if (i < 0) throw std::invalid_argument("negative");
+        ++alive;
+    }
+    counted(counted&& o) noexcept : text(std::move(o.text)) { ++alive; }
+    counted(const counted& o) : text(o.text) {
+        if (copies_left == 0) throw std::invalid_argument("no more copies");
+        --copies_left;
+        ++alive;
+    }
+    counted& operator=(counted&&) noexcept = default;
+    ~counted() { --alive; }
+    int number() const { return std::stoi(text.substr(36)); }
+};
+
+std::string numbers(const growing_array<counted>& all) {
+    std::string s;
+    for (const counted& c : all) s += std::to_string(c.number()) + ' ';
+    return s;
+}
+
+} // namespace
+
+TEST_CASE("a growing array keeps what is put in, in order") {
+    {
+        growing_array<counted> a;
+        CHECK(a.empty());
+        for (int i = 0; i < 10; ++i) CHECK(a.emplace_back(i).number() == i);
+        a.push_back(counted(10));
+        CHECK(alive == 11);
+        a.erase(a.begin() + 3);
+        a.erase(a.end() - 1);
+        CHECK(numbers(a) == "0 1 2 4 5 6 7 8 9 ");
+        CHECK(a.front().number() == 0);
+        CHECK(a.back().number() == 9);
+        erase_if(a, [](const counted& c) { return c.number() % 2 == 1; });
+        CHECK(numbers(a) == "0 2 4 6 8 ");
+        erase_if(a, [](const counted&) { return false; });
+        CHECK(alive == 5);
+        a.resize(7);
+        CHECK(numbers(a) == "0 2 4 6 8 0 0 ");
+        a.resize(2);
+        CHECK(numbers(a) == "0 2 ");
+        CHECK(alive == 2);
+    }
+    CHECK(alive == 0);
+}
+
+TEST_CASE("a growing array is copied, moved and swapped as a value") {
+    {
+        growing_array<counted> a{counted(1), counted(2)};
+        growing_array<counted> b = a, c(3);
+        b.push_back(counted(5));
+        CHECK(numbers(a) == "1 2 ");
+        CHECK(numbers(b) == "1 2 5 ");
+        c = std::move(b);
+        CHECK(numbers(c) == "1 2 5 ");
+        a = c;
+        CHECK(numbers(a) == "1 2 5 ");
+        auto& same = a;
+        a = std::move(same);
+        growing_array<counted> d = std::move(a);
+        CHECK(a.empty()); // NOLINT: that is what a moved-from one is
+        c.emplace_back(9);
+        d.swap(c);
+        CHECK(numbers(d) == "1 2 5 9 ");
+        CHECK(numbers(c) == "1 2 5 ");
+        const std::vector<counted> all(c.begin(), c.end());
+        d = all;
+        CHECK(numbers(d) == "1 2 5 ");
+    }
+    CHECK(alive == 0);
+}
+
+TEST_CASE("what is put into a growing array may be a part of it, or fail") {
+    {
+        growing_array<counted> a;
+        a.emplace_back(7);
+        for (int i = 0; i < 20; ++i) a.push_back(a.front()); // each growth frees what the argument was copied from
+        for (int i = 0; i < 20; ++i) a.emplace_back(a.back());
+        CHECK(a.size() == 41);
+        for (const counted& c : a) CHECK(c.number() == 7);
+        CHECK_THROWS_AS(a.emplace_back(-1), std::invalid_argument);
+        CHECK(a.size() == 41);
+        CHECK(alive == 41);
+    }
+    CHECK(alive == 0);
+}
+
+TEST_CASE("a copy of a growing array that fails half-way leaves nothing behind") {
+    {
+        const growing_array<counted> a{counted(1), counted(2), counted(3)};
+        copies_left = 2;
+        CHECK_THROWS_AS(growing_array<counted>(a), std::invalid_argument);
+        copies_left = -1;
+        CHECK(alive == 3);
+    }
+    CHECK(alive == 0);
+}
