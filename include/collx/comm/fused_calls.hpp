@@ -15,6 +15,7 @@
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/core/op.hpp>
 #include <collx/exec/device/team.hpp>
+#include <collx/sched/collective.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -83,13 +83,6 @@ constexpr bool needs_commutative_of(const Algorithm& a, int n) {
     else return true;
 }
 
-// Whether it may change the order of operands for some n.
-template <class Algorithm>
-inline constexpr bool reorders_v = reduces(Algorithm::op);
-template <class Algorithm>
-requires requires { Algorithm::needs_commutative; }
-inline constexpr bool reorders_v<Algorithm> = Algorithm::needs_commutative;
-
 template <class Algorithm>
 constexpr bool declares_order(const Algorithm&) {
     return requires { Algorithm::needs_commutative; };
