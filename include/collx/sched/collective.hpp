@@ -98,15 +98,4 @@ constexpr contribution output_of(collective c, int rank, int chunk, int n, int r
     return {};
 }
 
-namespace sched {
-
-// Whether an algorithm may change the order of operands for some n.
-template <class Algorithm>
-inline constexpr bool reorders_v = reduces(Algorithm::op);
-template <class Algorithm>
-requires requires { Algorithm::needs_commutative; }
-inline constexpr bool reorders_v<Algorithm> = Algorithm::needs_commutative;
-
-} // namespace sched
-
 COLLX_END_NAMESPACE
