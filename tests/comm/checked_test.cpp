@@ -213,7 +213,7 @@ TEST_CASE("unchecked: a message of another size than expected names its sender")
             } else {
                 const auto e = thrown<mismatch>(w, [&] { collx::recv(w, y, 0); });
                 EXPECT(e.peer() == 0 && e.rank() == 1 &&
-                       says(e, "rank 0 sent a message of another size than this call expects"));
+                       says(e, "the part of rank 0 has another size than this call expects"));
             }
             EXPECT(thrown<mismatch>(w, [&] { collx::barrier(w); }).peer() ==
                    0); // a communicator that failed stays failed
@@ -228,6 +228,51 @@ TEST_CASE("unchecked: other counts over channels are found at the first message"
             const auto e = thrown<mismatch>(w, [&] { collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x); });
             EXPECT(e.peer() >= 0 && e.peer() < n && says(e, "another size"));
         });
+}
+
+// One call of a communicator of its own, in which the last rank has `more` elements: everybody hears of it.
+template <class F>
+void check_window(std::size_t elems, F&& f) {
+    for (const bool later : {false, true})
+        on_ranks(3, [&](collx::communicator& w) {
+            w.set_checked(false);
+            w.set_timeout(std::chrono::seconds(50));
+            std::vector<int> x(elems + (w.rank() == 2 ? 1 : 0), 1), y(3 * elems + 3);
+            const auto call = [&](std::size_t n) { f(w, collx::view(x.data(), n), collx::view(y.data(), 3 * n)); };
+            if (later) // stages and numbers that were in use before
+                for (int i = 0; i < 9; ++i) call(elems);
+            const auto e = thrown<mismatch>(w, [&] { call(x.size()); });
+            at("%zu elements, later: %d, says %s", elems, later, e.what());
+            EXPECT(e.peer() >= 0 && e.peer() < 3 && says(e, "another size than this call expects"));
+        });
+}
+
+TEST_CASE("unchecked: other counts over windows are found before anybody has a wrong result") {
+    using namespace collx::algo;
+    for (const std::size_t n : {1u, 10u, 2000u, 40'000u}) { // in lines, in rings, in pieces
+        check_window(n, [](auto& w, auto x, auto) { collx::all_reduce(w, x); });
+        check_window(n, [](auto& w, auto x, auto) { collx::all_reduce(w.with(one_shot_all_reduce{}), x); });
+        check_window(n,
+                     [](auto& w, auto x, auto) { collx::async::all_reduce(w.with(two_shot_all_reduce{}), x).wait(); });
+        check_window(n, [](auto& w, auto x, auto y) { collx::all_gather(w.with(direct_all_gather{}), x, y); });
+        check_window(n, [](auto& w, auto x, auto y) { collx::reduce_scatter(w.with(direct_reduce_scatter{}), y, x); });
+        check_window(n, [](auto& w, auto, auto y) {
+            std::vector<int> z(y.size());
+            collx::all_to_all(w.with(direct_all_to_all{}), y, z);
+        });
+        check_window(n, [](auto& w, auto x, auto) { collx::scan(w, x); });
+    }
+}
+
+TEST_CASE("unchecked: another algorithm's parameter over windows is a mismatch") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<int> x(10);
+        (void)thrown<mismatch>(w, [&] {
+            collx::broadcast(w.with(collx::algo::direct_broadcast{}), x, {.root = w.rank() == 2 ? 1 : 0});
+            collx::barrier(w);
+        });
+    });
 }
 
 TEST_CASE("unchecked: private counts that disagree name the peer") {

@@ -82,10 +82,10 @@ TEST_CASE("what a line publishes is seen whole by all ranks") {
                 fill_message(w.segment(me, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(me), bytes);
                 auto& line = w.line(me, 0, i);
                 fill_message(line.payload, i + static_cast<std::uint64_t>(me), signal_line::inline_bytes);
-                line.number.store(i + 1, memory_order::release);
+                line.word.store(i + 1, memory_order::release);
                 for (int r = 0; r < ranks && mine == 0; ++r) {
                     auto& other = w.line(r, 0, i);
-                    if (!wait_until([&] { return other.number.load(memory_order::acquire) >= i + 1; })) mine = 1;
+                    if (!wait_until([&] { return other.word.load(memory_order::acquire) >= i + 1; })) mine = 1;
                     else if (!is_message(other.payload, i + static_cast<std::uint64_t>(r), signal_line::inline_bytes))
                         mine = 2;
                     else if (!is_message(w.segment(r, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(r),

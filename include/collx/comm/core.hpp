@@ -193,11 +193,11 @@ struct communicator_core {
         const std::uint64_t i = exchanges++;
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);
-        line.number.store(i + 1, memory_order::release);
+        line.word.store(i + 1, memory_order::release);
         std::int64_t until = 0;
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
-            for (backoff b(settings.waiting); other.number.load(memory_order::acquire) <= i;) {
+            for (backoff b(settings.waiting); other.word.load(memory_order::acquire) <= i;) {
                 if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
                 if (b.pause()) check(until, timeout_ns, r);
             }

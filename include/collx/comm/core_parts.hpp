@@ -143,7 +143,7 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
         case errc::mismatch:
             fail(errc::mismatch, me, who,
                  "give both sides the same counts, types and order of calls; set_checked(true) says more",
-                 "call %llu: rank %d sent a message of another size than this call expects", call,
+                 "call %llu: the part of rank %d has another size than this call expects, or is of another call", call,
                  who < 0 ? waiting_for : who);
         case errc::resource:
             fail(errc::resource, me, who,

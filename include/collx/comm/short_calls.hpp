@@ -20,22 +20,27 @@ class short_wait {
 public:
     short_wait(communicator_core& c, std::int64_t timeout_ns) : core_(c), timeout_ns_(timeout_ns) {}
 
-    // Returns once word >= least, which `peer` will bring about. Throws what ended the wait. The first looks follow
-    // each other closely: a pause takes as long as a line takes from core to core.
-    void operator()(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
+    // Returns the word once its number >= least, which `peer` will bring about. Throws what ended the wait. The first
+    // looks follow each other closely: a pause takes as long as a line takes from core to core.
+    std::uint64_t operator()(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
         for (int i = core_.settings.waiting.spins != 0 ? close_looks : 1; i > 0; --i)
-            if (word.load(memory_order::acquire) >= least) return;
-        wait_long(word, least, peer);
+            if (const std::uint64_t seen = word.load(memory_order::acquire); signal_word::number(seen) >= least)
+                return seen;
+        return wait_long(word, least, peer);
     }
+    [[noreturn, gnu::cold]] void disagree(int peer) { core_.give_up(failure(errc::mismatch, peer), peer); }
 
 private:
     static constexpr int close_looks = 64;
-    [[gnu::noinline]] void wait_long(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
-        for (backoff wait(core_.settings.waiting); word.load(memory_order::acquire) < least;) {
+    [[gnu::noinline]] std::uint64_t wait_long(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
+        std::uint64_t seen;
+        for (backoff wait(core_.settings.waiting);
+             signal_word::number(seen = word.load(memory_order::acquire)) < least;) {
             if (!core_.pending.empty()) core_.progress_pending();
             if (wait.pause()) core_.check(until_, timeout_ns_, peer);
         }
         communicator_core::note_progress(until_, timeout_ns_);
+        return seen;
     }
     communicator_core& core_;
     std::int64_t timeout_ns_, until_ = 0;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <collx/exec/layout.hpp>
 #include <collx/sched/recorder.hpp>
 #include <collx/transport/window.hpp>
 
@@ -23,13 +24,13 @@ struct bound_window {
 
     // What one call takes: iterations from `first` on, their data in the lines or in the rings from `position` on.
     struct share {
-        std::uint64_t first = 0;
+        std::uint64_t first = 0, tag = 0; // tag: of the call, see signal_word
         bool is_inline = false;
         std::size_t position = 0, iteration_bytes = 0; // 0: no data
     };
     // Takes `count` iterations of `bytes` and their ring space; later calls go on behind it.
-    share take(std::size_t count, std::size_t bytes, bool fits_lines) {
-        share s{.first = iteration, .is_inline = fits_lines && bytes <= signal_line::inline_bytes};
+    share take(std::size_t count, std::size_t bytes, bool fits_lines, std::uint64_t tag) {
+        share s{.first = iteration, .tag = tag, .is_inline = fits_lines && bytes <= signal_line::inline_bytes};
         iteration += count;
         const std::size_t ring = memory.ring_bytes();
         if (s.is_inline || bytes == 0 || ring == 0) return s;
@@ -46,6 +47,14 @@ struct bound_window {
     }
 };
 
+// The tag of a call with these parameters of the algorithm and these elements. Equal on all ranks: who knows its own
+// counts only uses no window.
+constexpr std::uint64_t call_tag(std::uint64_t parameters, const chunk_layout& in, const chunk_layout& out,
+                                 std::size_t elem_bytes) {
+    constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15;
+    return signal_word::tag(((parameters ^ in.cut_bits()) * odd ^ out.cut_bits() ^ elem_bytes) * odd);
+}
+
 // Where a rank's own buffers are: offsets in the arena, or addresses in its process where ranks attach to each other.
 struct user_buffers {
     std::uint64_t in, out;
@@ -59,10 +68,11 @@ struct bound_schedule {
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
-    std::size_t most_bytes = 0; // of one chunk that a slot or a window stage takes at once
-    bool zero_copy = false;     // peers read and write the user's own buffers
-    bool lends = false;         // all messages go straight to an output: they may be read where they lie
-    bool is_short_form = false; // can be run by run_short (exec/short_call.hpp)
+    std::uint64_t parameters = 0; // of the algorithm, its root among them: the same bits on all ranks
+    std::size_t most_bytes = 0;   // of one chunk that a slot or a window stage takes at once
+    bool zero_copy = false;       // peers read and write the user's own buffers
+    bool lends = false;           // all messages go straight to an output: they may be read where they lie
+    bool is_short_form = false;   // can be run by run_short (exec/short_call.hpp)
     // Where ranks relay parts whose counts they do not know, what runs first: brings them their neighbours' counts,
     // and, where they pass on to these too, what those expect. Null: none do.
     bound_schedule *counts = nullptr, *expected_counts = nullptr;

@@ -49,13 +49,14 @@ inline bool is_short_form(const sched::program& p) {
     return true;
 }
 
-// await(word, least, peer) returns once word >= least, or throws.
+// await(word, least, peer) returns the word once its number >= least, or throws; await.disagree(peer) throws.
 template <class Await>
 void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Await&& await) {
     const window_memory& memory = plan.window->memory;
     const std::size_t stride_bytes = c.chunk_elems * c.elem_bytes;
     const bound_window::share share =
-        plan.window->take(1, stride_bytes * static_cast<std::size_t>(plan.chunks), c.fits_lines);
+        plan.window->take(1, stride_bytes * static_cast<std::size_t>(plan.chunks), c.fits_lines,
+                          call_tag(plan.parameters, *c.in_layout, *c.out_layout, c.elem_bytes));
     const std::uint64_t now = share.first;
     const auto staged = [&](int rank, int chunk) {
         std::byte* const at =
@@ -67,15 +68,18 @@ void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Awa
     };
     for (const sched::step& s : plan.steps.strands[0]) {
         if (s.what == sched::signal) {
-            memory.line(me, s.index, now).number.store(now + 1, memory_order::release);
+            memory.line(me, s.index, now).word.store((now + 1) | share.tag, memory_order::release);
         } else if (s.what == sched::wait) {
             if (now < s.lag) continue;
             const std::uint64_t then = now - s.lag;
-            if (s.peer_from != sched::all_ranks)
-                await(memory.line(s.peer_from, s.index, then).number, then + 1, s.peer_from);
+            const auto hear = [&](int peer) {
+                const std::uint64_t word = await(memory.line(peer, s.index, then).word, then + 1, peer);
+                if (s.lag == 0 && !signal_word::fits(word, then + 1, share.tag)) await.disagree(peer);
+            };
+            if (s.peer_from != sched::all_ranks) hear(s.peer_from);
             else
                 for (int r = 0; r < ranks; ++r)
-                    if (r != me) await(memory.line(r, s.index, then).number, then + 1, r);
+                    if (r != me) hear(r);
         } else {
             const int from = s.src.chunks.first, to = s.dst.chunks.first;
             if (s.what == sched::copy) {

@@ -40,7 +40,7 @@ public:
             window_ = plan.window->memory;
             share_ = plan.window->take(cuts_.count,
                                        plan.zero_copy ? 0 : stride_bytes_ * static_cast<std::size_t>(plan.chunks),
-                                       alignof(wire) <= 8);
+                                       alignof(wire) <= 8, call_tag(plan.parameters, in, out, sizeof(wire)));
         }
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)
@@ -117,20 +117,23 @@ private:
     bool run_signal(const sched::step& s, strand& st) {
         auto& line = window_.line(links_.rank(), s.index, share_.first + st.piece);
         if (plan_.zero_copy) publish_buffers(line);
-        line.number.store(share_.first + st.piece + 1, memory_order::release);
+        line.word.store((share_.first + st.piece + 1) | share_.tag, memory_order::release);
         return true;
     }
     bool run_wait(const sched::step& s, strand& st) {
         const std::uint64_t i = share_.first + st.piece;
         if (i < s.lag) return true;
         const std::uint64_t at = i - s.lag;
-        if (s.peer_from != sched::all_ranks) {
-            if (window_.line(s.peer_from, s.index, at).number.load(memory_order::acquire) > at) return true;
-            return blocked_on(s.peer_from);
-        }
+        if (s.peer_from != sched::all_ranks) return is_signalled(s, s.peer_from, at);
         for (const int n = links_.size(); st.seen < n; ++st.seen)
-            if (window_.line(st.seen, s.index, at).number.load(memory_order::acquire) <= at) return blocked_on(st.seen);
+            if (!is_signalled(s, st.seen, at)) return false;
         return true;
+    }
+    bool is_signalled(const sched::step& s, int peer, std::uint64_t at) {
+        const std::uint64_t word = window_.line(peer, s.index, at).word.load(memory_order::acquire);
+        if (signal_word::number(word) <= at) return blocked_on(peer);
+        // An earlier iteration may be another call's.
+        return s.lag != 0 || signal_word::fits(word, at + 1, share_.tag) || broken(errc::mismatch, peer);
     }
     bool run_get(const sched::step& s, strand& st) {
         for (int i = 0; i < s.dst.chunks.count; ++i) {

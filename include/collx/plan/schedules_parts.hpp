@@ -163,6 +163,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 
 [[gnu::cold]] COLLX_ONCE bound_schedule& schedule_cache::insert(entry& e, const void* id, std::uint64_t bits,
                                                                 int at_port, sole_ptr<bound_schedule> made) {
+    made->parameters = bits;
     e = {id, bits, at_port, std::move(made)};
     bound_schedule& result = *e.schedule;
     if (++used_ * 2 > table_.size()) grow();

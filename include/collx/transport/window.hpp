@@ -3,8 +3,8 @@
 // "published". A line carries up to 120 bytes of the segment it publishes, so that a short contribution and the news of
 // it travel together, in one cache-line transfer up to 56 bytes.
 //
-//   writer: fill iteration i's part of segment s → line(s, i).number = i + 1 (release)
-//   reader: line(s, i).number >= i + 1 (acquire) → read
+//   writer: fill iteration i's part of segment s → line(s, i).word = i + 1 and the call's tag (release)
+//   reader: number of line(s, i).word >= i + 1 (acquire), and the same tag as its own call's → read
 //
 // When a stage may be filled again is the schedule's business (sched/races.hpp proves it for `depth` stages); numbers
 // never reset. Data does not sit in fixed stages but goes round a ring of depth + 1 stages, so that memory is reused as
@@ -22,9 +22,23 @@
 
 COLLX_BEGIN_NAMESPACE
 
+// What a line says: how many iterations there have been, and in the uppermost bits of which call this one is, so that
+// ranks whose calls differ notice instead of reading what is not there. (Numbers last for 20 years of the shortest
+// calls.)
+struct signal_word {
+    static constexpr int tag_bits = 12;
+    static constexpr std::uint64_t number(std::uint64_t word) { return word << tag_bits >> tag_bits; }
+    // The uppermost bits of anything, as a tag.
+    static constexpr std::uint64_t tag(std::uint64_t bits) { return bits >> (64 - tag_bits) << (64 - tag_bits); }
+    // Whether a word may be what a peer says of iteration `number` of a call with this tag: it is, or of a later one.
+    static constexpr bool fits(std::uint64_t word, std::uint64_t number, std::uint64_t tag) {
+        return word == (number | tag) || signal_word::number(word) != number;
+    }
+};
+
 struct signal_line {
     static constexpr std::size_t inline_bytes = 120;
-    atomic<std::uint64_t> number; // written by its rank (release); read by all (acquire)
+    atomic<std::uint64_t> word; // written by its rank (release); read by all (acquire)
     std::byte payload[inline_bytes];
 };
 static_assert(sizeof(signal_line) == 2 * cache_line_bytes); // a pair that processors fetch together
