@@ -55,7 +55,12 @@ TEST_CASE("a ring of sendrecv does not lock, whatever the size") {
                 std::vector<int> x(size, -1);
                 collx::sendrecv(w, samples(w.rank(), size), next, x, before);
                 EXPECT(x == samples(before, size));
+                x.assign(size, -1);
+                EXPECT(collx::try_::sendrecv(w, samples(w.rank(), size), next, x, before).has_value());
+                EXPECT(x == samples(before, size));
             }
+            std::vector<int> a(2), b(2);
+            EXPECT(collx::try_::sendrecv(w, a, n, b, before).error().code() == collx::errc::invalid_argument);
         });
 }
 

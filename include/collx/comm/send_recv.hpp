@@ -110,22 +110,30 @@ bool is_wanted_first(communicator_core& c, const View& v, int from_rank) {
     return v.size() * sizeof(element_of<View>) >= least_far_bytes && c.net.rx(port::messages, from_rank).is_far();
 }
 
+template <class Mode>
 struct sendrecv_fn : refusals<true> {
     using refusals<true>::operator();
 
     template <Communicates Comm, DeviceBuffer Out, DeviceBuffer In>
-    void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
+    auto operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const device_call_options& o = {}) const {
         require_output<In>();
-        message_on_device<blocking>(comm, buffer(outgoing), to_rank, buffer(incoming), from_rank, o);
+        return message_on_device<Mode>(comm, buffer(outgoing), to_rank, buffer(incoming), from_rank, o);
     }
     template <Communicates Comm, HostBuffer Out, HostBuffer In>
-    void operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
+    auto operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const call_options& o = {}) const {
-        auto& c = base_of(comm).internals();
+        require_output<In>();
         const auto sent = buffer(outgoing);
         const auto received = buffer(incoming);
-        require_output<In>();
+        return in_mode<Mode>([&] { run(comm, sent, to_rank, received, from_rank, o); });
+    }
+
+private:
+    template <class Comm, class Out, class In>
+    static void run(Comm& comm, const Out& sent, int to_rank, const In& received, int from_rank,
+                    const call_options& o) {
+        auto& c = base_of(comm).internals();
         c.require_alive();
         require_message(c, sent, to_rank, true); // of both before anything leaves
         require_message(c, received, from_rank, false);
@@ -164,8 +172,8 @@ struct sendrecv_fn : refusals<true> {
 inline constexpr detail::message_fn<detail::blocking, true> send{};
 inline constexpr detail::message_fn<detail::blocking, false> recv{};
 // Sends to one rank while receiving from another (or the same): safe in rings, where everybody sending first would wait
-// for ever. The two buffers may not overlap.
-inline constexpr detail::sendrecv_fn sendrecv{};
+// for ever. The two buffers may not overlap. There is no async form: start a recv and a send.
+inline constexpr detail::sendrecv_fn<detail::blocking> sendrecv{};
 namespace async {
 inline constexpr detail::message_fn<detail::nonblocking, true> send{};
 inline constexpr detail::message_fn<detail::nonblocking, false> recv{};
@@ -173,6 +181,7 @@ inline constexpr detail::message_fn<detail::nonblocking, false> recv{};
 namespace try_ {
 inline constexpr detail::message_fn<detail::tried, true> send{};
 inline constexpr detail::message_fn<detail::tried, false> recv{};
+inline constexpr detail::sendrecv_fn<detail::tried> sendrecv{};
 } // namespace try_
 
 COLLX_END_NAMESPACE
