@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: sanitize=no optimised serial timeout=240
+// collx-test: sanitize=no optimised alone timeout=240
 //
 // How the start of a job on many hosts grows with its ranks: words in the store, connections, messages, descriptors,
 // time. Ranks are threads, each on a host of its own or a few together; docs/design/startup.md has the figures.

@@ -211,7 +211,7 @@ inline void store(input in) {
     const descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const linger none{1, 0}; // thousands of connections a second leave no ports behind
     ::setsockopt(s.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
-    const timeval limit{3, 0};
+    const timeval limit{30, 0}; // far from what a busy machine takes
     ::setsockopt(s.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     if (::connect(s.get(), a.get(), a.bytes) != 0) return;
     const std::string words = in.rest();
