@@ -220,6 +220,37 @@ TEST_CASE("who lives and does not come to shrink is named, and may come later") 
     }
 }
 
+TEST_CASE("who gives up shrinking for a moment is not left out") {
+    collx_test::processes all;
+    run_three(all, [&](collx::communicator& world) {
+        collx::communicator now = world.split(0);
+        for (int i = 0; i < 30; ++i) {
+            if (now.rank() == 0) now.abort();
+            now.set_timeout(now.rank() == 2 ? 30s
+                                            : 1ms); // two come and give up, again and again, until the third comes
+            if (now.rank() == 2) ::usleep(3'000);
+            collx::communicator next = [&] {
+                for (int tries = 0;; ++tries) {
+                    try {
+                        return now.shrink();
+                    } catch (const collx::timed_out&) {
+                        if (tries > 20'000) throw;
+                    }
+                }
+            }();
+            if (next.size() != 3)
+                throw collx::error(collx::errc::protocol, now.rank(), -1, "without one that lives", "");
+            next.set_timeout(30s);
+            collx::barrier(next);
+            now = std::move(next);
+        }
+    });
+    for (int r = 0; r < 3; ++r) {
+        INFO(all[r].what);
+        CHECK(all[r].is_ok());
+    }
+}
+
 TEST_CASE("communicators of one process may wait in several threads at once") {
     collx_test::processes all;
     run_three(all, [](collx::communicator& world) {

@@ -31,13 +31,14 @@ public:
         mine().round.store(round_, memory_order::release);
         const deadline until = deadline::in_ns(c_.settings.timeout_ns);
         backoff b(c_.settings.waiting);
-        for (int r = 0; r < c_.net.size() && !is_decided(); ++r)
-            while (!has_come(r) && !is_decided()) {
-                if (!b.pause()) continue;
-                if (is_gone(r)) break;
-                if (until.passed()) withdraw(r);
-            }
-        if (!is_decided()) propose();
+        do {
+            for (int r = 0; r < c_.net.size() && !is_decided(); ++r)
+                while (!has_come(r) && !is_decided()) {
+                    if (!b.pause()) continue;
+                    if (is_gone(r)) break;
+                    if (until.passed()) withdraw(r);
+                }
+        } while (!is_decided() && !propose());
         const auto winner = static_cast<int>(decided().load(memory_order::acquire) & 0xffff'ffff) - 1;
         return c_.net.note(winner);
     }
@@ -51,13 +52,17 @@ private:
              "rank %d lives, but did not come to shrink the communicator", late);
     }
 
-    void propose() {
+    // False if a rank has withdrawn since it was seen: it lives and will come again.
+    bool propose() {
         auto& note = mine();
         std::uint64_t before = decided().load(memory_order::acquire);
         int count = 0;
         for (auto& word : note.members) word = 0;
-        for (int r = 0; r < c_.net.size(); ++r)
-            if (has_come(r) && !is_gone(r)) note.members[r / 64] |= std::uint64_t{1} << (r % 64), ++count;
+        for (int r = 0; r < c_.net.size(); ++r) {
+            if (is_gone(r)) continue;
+            if (!has_come(r)) return false;
+            note.members[r / 64] |= std::uint64_t{1} << (r % 64), ++count;
+        }
         note.place = job::no_place;
         try {
             note.place = job::take_links(*c_.home->memory, links_layout::for_ranks(count));
@@ -65,8 +70,9 @@ private:
         }
         const std::uint64_t proposal = std::uint64_t{round_} << 32 | static_cast<std::uint64_t>(c_.net.rank() + 1);
         while (!is_decided())
-            if (decided().compare_exchange_weak(before, proposal, memory_order::acq_rel)) return;
+            if (decided().compare_exchange_weak(before, proposal, memory_order::acq_rel)) return true;
         if (note.place != job::no_place) c_.home->memory->give_back(note.place, links_layout::for_ranks(count).bytes());
+        return true;
     }
 
     bool has_come(int r) const { return c_.net.note(r).round.load(memory_order::acquire) >= round_; }
