@@ -220,7 +220,9 @@ inline void store(input in) {
     std::string heard;
     char part[4096];
     ssize_t n;
-    while ((n = ::recv(s.get(), part, sizeof part, 0)) > 0) heard.append(part, static_cast<std::size_t>(n));
+    // libFuzzer's clock interrupts, and a receive with a time limit is not taken up again by itself.
+    while ((n = detail::without_eintr([&] { return ::recv(s.get(), part, sizeof part, 0); })) > 0)
+        heard.append(part, static_cast<std::size_t>(n));
     require(n == 0 || errno == ECONNRESET, "the server keeps a connection that has ended");
     for (std::size_t at = 0; is_keyed && at + sizeof(detail::tcp_reply) <= heard.size();
          at += sizeof(detail::tcp_reply) + sizeof(detail::auth_answer)) {
