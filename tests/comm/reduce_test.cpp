@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=address,nightly
+// collx-test: timeout=300 sanitize=nightly
 //
 // reduce: every root, algorithm, size, number of ranks.
 #include "support.hpp"
