@@ -287,7 +287,7 @@ TEST_CASE("a process that dies anywhere in the table leaves nobody memory that a
     auto a = join_shm(nullptr, 0, 1, {}, small);
     if (!die_in(*a, 1, [&] { (void)a->take(1); })) return skip("this system lets nobody step through a child (ptrace)");
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    constexpr int stride = 499; // most are the sanitizer's own
+    constexpr int stride = 199; // most are the sanitizer's own
 #else
     constexpr int stride = 5;
 #endif
