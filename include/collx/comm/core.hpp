@@ -4,7 +4,6 @@
 #pragma once
 
 #include <collx/core/atomic.hpp>
-#include <collx/core/pointers.hpp>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -12,6 +11,8 @@
 #include <collx/comm/count_table.hpp>
 #include <collx/comm/job.hpp>
 #include <collx/comm/tree_exchange.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/plan/schedules.hpp>
 
@@ -333,5 +334,4 @@ COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/core_parts.hpp>
-#include <collx/core/growing_array.hpp>
 #endif

@@ -7,12 +7,13 @@
 #include <sys/mman.h>
 
 #include <collx/core/atomic.hpp>
-#include <collx/core/pointers.hpp>
 #include <cstdint>
 #include <vector>
 
 #include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/links.hpp>
 #include <collx/transport/peer_watch.hpp>
@@ -190,5 +191,4 @@ COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/job_parts.hpp>
-#include <collx/core/growing_array.hpp>
 #endif

@@ -10,6 +10,7 @@
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/job.hpp>
 #include <collx/core/config.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -62,5 +63,4 @@ COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/start.hpp>
-#include <collx/core/growing_array.hpp>
 #endif

@@ -3,12 +3,12 @@
 // every later call with the same algorithm and parameters. Looking one up is one probe of a small table.
 #pragma once
 
-#include <collx/core/growing_array.hpp>
-#include <collx/core/pointers.hpp>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
 #include <collx/exec/short_call.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/transport/links.hpp>

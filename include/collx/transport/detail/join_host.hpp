@@ -5,10 +5,10 @@
 #pragma once
 
 #include <collx/core/atomic.hpp>
-#include <collx/core/growing_array.hpp>
-#include <collx/core/pointers.hpp>
 #include <cstdarg>
 
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/detail/join_packet.hpp>
 #include <collx/transport/detail/unix_socket.hpp>
