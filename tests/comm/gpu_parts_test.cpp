@@ -459,8 +459,8 @@ void check_chain(communicator& w, fake_runtime r, fake_gpus& g, std::size_t n, b
     };
     begin();
     const int launches = kernels_of(w, g, launch_all);
+    check(); // first: it waits for kernels that use this memory
     if (by_kernels) EXPECT(launches == ranks);
-    check();
     begin();
     fake_runtime::begin_capture(s);
     launch_all();
@@ -513,6 +513,22 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
             synchronize(c);
         });
         EXPECT(many == 2 * 2 && x[99] == 2 && y[0] == 0);
+
+        // One rank's calls are one kernel, the other's are three.
+        device_group plain(c);
+        const auto add = [&](auto& to) {
+            to.send(y, other), to.recv(device_view<int>(z.data(), 100), other);
+            to.all_reduce(device_view<int>(x.data(), 60)), to.broadcast(device_view<int>(x.data() + 60, 40), 0);
+            to.launch();
+        };
+        for (std::size_t i = 0; i < 100; ++i) x[i] = y[i] = me + 1;
+        const int uneven = kernels_of(w, g, [&] {
+            if (me == 0) add(group);
+            else add(plain);
+            synchronize(c);
+        });
+        EXPECT(uneven == 1 + 3 && z[99] == other + 1 && x[59] == 3 && x[60] == 1);
+        for (std::size_t i = 0; i < 100; ++i) x[i] = 2, y[i] = 0;
 
         int on_the_host = 0;
         const device_view<int> wrong(&on_the_host, 1);
