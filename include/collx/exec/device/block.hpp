@@ -63,7 +63,6 @@ protected:
     COLLX_HD rank_control& my_words() const { return *rank_words(args_.exchange[rank_]); }
     COLLX_HD int ranks() const { return args_.shape.ranks; }
 
-
     // ------------------------------------------------------------------------------------------ waiting
     // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once; `seen`
     // is what that found. A later look may find more, but nothing that it could rely on.

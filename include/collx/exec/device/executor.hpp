@@ -21,8 +21,7 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups = 1>
-class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, Groups>>,
-                 public message_worker<Env> {
+class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, Groups>>, public message_worker<Env> {
     using args_type = fused_args<Algorithm, Types>;
     using thread_state = device::thread_state<Env>;
     using worker = message_worker<Env>;
@@ -121,20 +120,25 @@ private:
 
     // ------------------------------------------------------------------------------------------ packs
     // body(w, U, i, step, m) moves U accesses of width w, `step` apart from access i on; m elements of each exist. It
-    // loads for all of them before it stores, so that the loads are under way together. What is no whole, aligned pack
-    // goes element by element, side by side in the threads; with flags by packs.
+    // loads for all of them before it stores, so that the loads are under way together. What is left when the block
+    // has gone over the packs U at a time is shared out anew, so that one body does for all: a U-th of it to as many
+    // threads, and less than U packs as elements. What is no whole, aligned pack goes element by element, side by side
+    // in the threads, the last ones first, for they have least to do; with flags by packs.
     template <int U, class Body>
     COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, bool fast, Body&& body) {
         using one = std::integral_constant<int, 1>;
-        const unsigned elems = static_cast<unsigned>(n), packs = packs_of(n), whole = fast ? elems / V : 0;
-        const unsigned step = env_.threads();
-        unsigned i = env_.index();
-        if constexpr (V > 1 || flagged) {
-            if constexpr (U > 1) {
-                COLLX_ROLLED
-                for (; i + (U - 1) * step < whole; i += U * step)
-                    body(packed(), std::integral_constant<int, U>(), i, step, static_cast<unsigned>(V));
+        const unsigned elems = static_cast<unsigned>(n), packs = packs_of(n), step = env_.threads(), me = env_.index();
+        unsigned whole = fast && (V > 1 || flagged) ? elems / V : 0, i = me;
+        if constexpr (U > 1 && V > 1) {
+            const unsigned block = U * step, even = whole - whole % block, rest = (whole - even) / U;
+            COLLX_ROLLED
+            for (unsigned at = 0; at <= even; at += block) {
+                const unsigned apart = at < even ? step : rest;
+                if (me < apart)
+                    body(packed(), std::integral_constant<int, U>(), at + me, apart, static_cast<unsigned>(V));
             }
+            whole = even + rest * U;
+        } else if constexpr (V > 1 || flagged) {
             COLLX_ROLLED
             for (; i < whole; i += step) body(packed(), one(), i, step, static_cast<unsigned>(V));
         }
@@ -146,7 +150,7 @@ private:
             }
         } else {
             COLLX_ROLLED
-            for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step) body(single(), one(), i, step, 1u);
+            for (i = whole * V + step - 1 - me; i < elems; i += step) body(single(), one(), i, step, 1u);
         }
     }
     // Where words carry flags an empty message is still a word: its receiver must hear of the sender.
@@ -299,9 +303,11 @@ private:
     template <class W>
     using fold_pack = std::conditional_t<access::is_wire_in, wire_of<W>, acc_of<W>>;
     template <class W>
-    COLLX_HD static acc_of<W> opened(const fold_pack<W>& x) {
-        if constexpr (access::is_wire_in) return access::from_wire(x);
-        else return x;
+    using waiting_operand = waiting_pack<std::conditional_t<access::is_wire_in, wire_type, acc_type>, W::n>;
+    template <class W>
+    COLLX_HD static acc_of<W> opened(const waiting_operand<W>& x) {
+        if constexpr (access::is_wire_in) return access::from_wire(x.get());
+        else return x.get();
     }
     template <bool ToAll>
     COLLX_HD void fold(const sched::step& s);

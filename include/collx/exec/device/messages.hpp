@@ -94,8 +94,8 @@ private:
             const bool is_first = compares_parts(m) && !for_room && !shared_.heard[peer];
             if (is_first) early = Env::load_relaxed(part_of(rank_, peer, number)); // on its way beside the count
             failed = !this->wait_until(for_room ? waits_for::room : waits_for::message, peer,
-                                 for_room ? &mine.head[peer] : &mine.tail[peer],
-                                 for_room ? number + 1 - args_.shape.slots : number + 1, found);
+                                       for_room ? &mine.head[peer] : &mine.tail[peer],
+                                       for_room ? number + 1 - args_.shape.slots : number + 1, found);
             if (for_room && !failed) shared_.drained[peer] = found;
             if (is_first && !failed) {
                 shared_.heard[peer] = true;

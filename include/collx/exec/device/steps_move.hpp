@@ -182,11 +182,11 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
         using W = decltype(w);
         constexpr int U = count.value;
         const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
-        wire_of<W> got[U]{};
+        waiting_pack<wire_type, W::n> got[U]{};
         acc_of<W> acc[U]{};
         if (x.receives) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) got[u] = this->template load_wire<W>(x.rx, nth(u));
+            for (int u = 0; u < U; ++u) got[u].keep(this->template load_wire<W>(x.rx, nth(u)));
         }
         if (x.reads) {
             COLLX_UNROLL
@@ -194,10 +194,11 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
         }
         if (Channels && Types::reduces && x.combines) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, access::from_wire(got[u]), acc[u], m);
+            for (int u = 0; u < U; ++u)
+                acc[u] = this->template combined<W>(x, access::from_wire(got[u].get()), acc[u], m);
         } else if (x.receives) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) acc[u] = access::from_wire(got[u]);
+            for (int u = 0; u < U; ++u) acc[u] = access::from_wire(got[u].get());
         }
         if (x.keeps) {
             if (access::changes_results && x.finishes) {

@@ -151,12 +151,15 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                             Env::template reduce_all<Types>(this->args(), this->op(), in_at + nth(u) * W::n));
                 }
             }
-            const auto add = [&](const fold_pack<W>(&x)[U]) {
+            const auto add = [&](const waiting_operand<W>(&x)[U], bool is_first) {
+                acc_of<W> next[U];
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) next[u] = opened<W>(x[u]);
                 COLLX_UNROLL
                 for (int u = 0; u < U; ++u)
-                    acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(x[u]), m);
+                    acc[u] = is_first ? next[u] : access::template combine<W>(this->op(), acc[u], next[u], m);
             };
-            const auto ask = [&](fold_pack<W>(&x)[U], int k) {
+            const auto ask = [&](waiting_operand<W>(&x)[U], int k) {
                 if constexpr (access::is_wire_in && !flagged) {
                     // Both places hold the same: one kind of access.
                     const wire_type* from = this->args().rank(k).in.data() + in_at;
@@ -164,29 +167,25 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                         from = reinterpret_cast<const wire_type*>(this->args_.lane_of(k, this->lane_) + window_offset);
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u)
-                        x[u] = access::template read_raw<W>(from + std::size_t{nth(u)} * W::n, m);
+                        x[u].keep(access::template read_raw<W>(from + std::size_t{nth(u)} * W::n, m));
                 } else {
                     COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) x[u] = fetch(w, k, nth(u), m);
+                    for (int u = 0; u < U; ++u) x[u].keep(fetch(w, k, nth(u), m));
                 }
-            };
-            const auto begin = [&](const fold_pack<W>(&x)[U]) {
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) acc[u] = opened<W>(x[u]);
             };
             // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
             // Words are waited for at once, and a tail is short.
             constexpr int ahead = flagged || !W::is_aligned ? 1 : 2;
-            fold_pack<W> even[U]{}, odd[U]{};
+            waiting_operand<W> odd[U]{};
             COLLX_ROLLED
             for (int k = s.peer_from; k <= s.peer_to && !is_reduced; k += ahead) {
+                waiting_operand<W> even[U]{};
                 if (k < s.peer_to) ask(even, k);
                 if constexpr (ahead == 2) {
-                    if (k > s.peer_from) add(odd);
+                    if (k > s.peer_from) add(odd, false);
                     if (k + 1 < s.peer_to) ask(odd, k + 1);
                 }
-                if (k == s.peer_from) begin(even);
-                else if (k < s.peer_to) add(even);
+                if (k < s.peer_to) add(even, k == s.peer_from);
             }
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) deliver(w, nth(u), m, acc[u]);
