@@ -255,8 +255,7 @@ private:
         return {s.sizes(), s.offsets(), r.sizes(), r.offsets(), tables_->relayed.data(), bytes / sizeof(wire_type)};
     }
     counted_ptr<operation> start(counted_ptr<operation> t, int queue) {
-        core_.pending.push_back({t, queue});
-        core_.progress_pending();
+        core_.start(t, queue);
         return t;
     }
     // Not the types alone: pieces of other sizes, or an algorithm with other parameters, would read what the peers did
@@ -380,18 +379,18 @@ auto run_call(Comm& comm, In in, Out out, Op op, call_facts f, Layouts&& layouts
     }
 }
 
-// Mode `tried` turns exceptions into values.
-template <class Mode, class F>
-auto in_mode(F&& f) {
+// f makes a whole call. Mode `tried` turns errors into values; those that no other rank knows of end the communicator.
+template <class Mode, class Comm, class F>
+auto in_mode(Comm& comm, F&& f) {
     if constexpr (std::is_same_v<Mode, tried>) {
         try {
-            f();
+            base_of(comm).internals().or_abandon(f);
             return result<void>();
         } catch (const error& e) {
             return result<void>(e);
         }
     } else {
-        return f();
+        return base_of(comm).internals().or_abandon(f);
     }
 }
 
