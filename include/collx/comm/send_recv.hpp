@@ -39,7 +39,7 @@ template <bool Outgoing, class View>
 void run_short_message(communicator_core& c, const View& v, int peer, std::int64_t timeout_ns) {
     if constexpr (View::is_contiguous) {
         const std::size_t bytes = v.size() * sizeof(element_of<View>);
-        const auto tag = static_cast<std::uint32_t>(v.size());
+        const auto tag = static_cast<std::uint32_t>(v.size()) ^ folded(kind_hash<element_of<View>, no_op>());
         if constexpr (Outgoing) send_short(c, v.data(), bytes, tag, peer, timeout_ns);
         else receive_short(c, const_cast<element_of<View>*>(v.data()), bytes, tag, peer, timeout_ns);
     }
