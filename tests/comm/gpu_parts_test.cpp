@@ -6,6 +6,9 @@
 // refused. tests/comm/gpu_calls_test.cpp has the other verbs and what can go wrong in all of them.
 #include "gpu_support.hpp"
 
+#include <dirent.h>
+#include <signal.h>
+
 #include <collx/algo/binomial.hpp>
 #include <collx/algo/linear.hpp>
 #include <collx/algo/ring.hpp>
@@ -660,7 +663,7 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
         return [=](auto& c, auto& x, auto&, auto&) { all_reduce(c, cut(x, n)); };
     };
     // The last one is what the barrier behind the call says, where a rank that was slow hears of it there first.
-    const auto others = {"are in different calls", "of another size", "or is of another call"};
+    const auto others = {"are in different calls", "has another size than this call expects"};
     const auto with = [&](std::vector<const char*> t) {
         t.insert(t.end(), others.begin(), others.end());
         return t;
@@ -776,6 +779,40 @@ TEST_CASE("what a rank says too late for a call is compared in the next one") {
             EXPECT(me != 0 || (e.peer() == 1 && says(e, "rank 1 sends 16 bytes, and this rank receives 0")));
         });
     }
+}
+
+// Threads of this process that block this signal.
+int threads_that_block(int signal) {
+    int count = 0;
+    DIR* const all = ::opendir("/proc/self/task");
+    while (const dirent* d = all != nullptr ? ::readdir(all) : nullptr) {
+        std::FILE* const f = std::fopen((std::string("/proc/self/task/") + d->d_name + "/status").c_str(), "r");
+        unsigned long long mask = 0;
+        char line[200];
+        while (f != nullptr && std::fgets(line, sizeof line, f) != nullptr)
+            if (std::sscanf(line, "SigBlk: %llx", &mask) == 1) break;
+        if (f != nullptr) std::fclose(f);
+        count += (mask >> (signal - 1) & 1) != 0;
+    }
+    if (all != nullptr) ::closedir(all);
+    return count;
+}
+
+TEST_CASE("the program's signal handlers do not run on the threads beside the kernels") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small(true));
+        memory x(g, w.rank(), 10, 1);
+        all_reduce(c, x);
+        synchronize(c);
+        barrier(w);
+        EXPECT(threads_that_block(SIGUSR1) == w.size());
+        sigset_t now;
+        ::pthread_sigmask(SIG_BLOCK, nullptr, &now);
+        EXPECT(::sigismember(&now, SIGUSR1) == 0 && x[9] == 2);
+        barrier(w);
+    });
 }
 
 TEST_CASE("parts in a graph, replayed, and barriers of streams") {
