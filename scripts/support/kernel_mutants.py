@@ -22,17 +22,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEVICE = "include/collx/exec/device/"
 # What it is, where, the text, and what is put in its place.
 MISTAKES = [
-    ("a message's release is relaxed", "steps_move.hpp",
-     "Env::store_release(&control(m.peer_to)->tail[rank_], sent)", "Env::store_relaxed(&control(m.peer_to)->tail[rank_], sent)"),
+    ("a message's release is relaxed", "messages.hpp",
+     "Env::store_release(&control(m.to)->tail[rank_], sent)", "Env::store_relaxed(&control(m.to)->tail[rank_], sent)"),
     ("a wait's acquire is relaxed", "block.hpp", "seen = Env::load_acquire(word);", "seen = Env::load_relaxed(word);"),
-    ("credit off by one", "steps_move.hpp",
+    ("credit off by one", "messages.hpp",
      "number < shared_.drained[peer] + args_.shape.slots", "number <= shared_.drained[peer] + args_.shape.slots"),
-    ("no barrier before counts are raised", "steps_move.hpp", "else env_.sync();\n", "\n"),
-    ("no barrier before a signal", "executor.hpp", "        env_.sync();\n        COLLX_ROLLED", "        COLLX_ROLLED"),
+    ("no barrier before counts are raised", "messages.hpp", "else env.sync();\n", "\n"),
+    ("no barrier before a signal", "messages.hpp", "        env.sync();\n        COLLX_ROLLED", "        COLLX_ROLLED"),
     ("no vote when a piece with flags ends", "executor.hpp", "if constexpr (flagged) stop_if(env_.any(failed_));\n", "\n"),
-    ("no vote after the waits of a step", "steps_move.hpp", "stop_if(env_.any(failed));", "stop_if(failed);"),
+    ("no vote after the waits of a step", "messages.hpp",
+     "return env.any(message_worker(env, t).has_failed_to_enter(m));", "return message_worker(env, t).has_failed_to_enter(m);"),
     ("a flag off by one", "steps_move.hpp", "x.rx_flag = in_number + 1;", "x.rx_flag = in_number;"),
-    ("neighbours not waited for", "executor.hpp", "this->wait_for_neighbours();", "static_cast<void>(0);"),
+    ("neighbours not waited for", "block.hpp", "w.wait_for_neighbours();", "static_cast<void>(0);"),
+    ("packs that are left over are left out", "executor.hpp", "at <= even; at += block", "at < even; at += block"),
 ]
 
 

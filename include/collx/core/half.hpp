@@ -230,6 +230,10 @@ struct bfloat16 {
     COLLX_HD static constexpr float float_from_bits(std::uint16_t b) noexcept {
         return detail::float_from_bf16_bits(b);
     }
+    // Of one word of memory, the lower half first.
+    COLLX_HD static void floats_from_word(float (&x)[2], std::uint32_t both) noexcept {
+        x[0] = __builtin_bit_cast(float, both << 16), x[1] = __builtin_bit_cast(float, both & 0xffff0000u);
+    }
     static constexpr std::uint16_t max_bits = 0x7f7f, infinity_bits = 0x7f80, quiet_nan_bits = 0x7fc0;
     static constexpr std::uint16_t min_bits = 0x0080, epsilon_bits = 0x3c00;
     static constexpr int exponent_bits = 8, digits = 8, max_exponent = 128, min_exponent = -125;

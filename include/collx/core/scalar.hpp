@@ -110,9 +110,24 @@ struct larger {
     static constexpr bool negative_zero = false;
 };
 
+#if defined(__CUDA_ARCH__)
+// The same as below, but for the bits of a NaN, in one instruction instead of four branches.
+template <class Pick>
+__device__ inline float select_by_hardware(float a, float b) {
+    float x;
+    if constexpr (Pick::negative_zero) asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    else asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+    return x;
+}
+#endif
+
 // Minimum or maximum with a NaN winning and -0 < +0, equal in every bit for (a, b) and (b, a).
 template <class Pick, class T>
 requires(!is_short_vector_v<T>) COLLX_HD constexpr T select_float(const T& a, const T& b) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (std::is_same_v<T, float>)
+        if (!__builtin_is_constant_evaluated()) return select_by_hardware<Pick>(a, b);
+#endif
     if (is_nan(a) || is_nan(b)) {
         constexpr T nan = quiet_nan_v<T>;
         return nan;

@@ -45,12 +45,11 @@ struct lane_places {
                                         : s.slots_at()) {}
 };
 
-template <class Algorithm, class Types>
-struct fused_args {
-    Algorithm algorithm;
+// What every kernel is given, whatever its text and its types: all that the waits and counts of a block need, so that
+// their code is compiled once for all kernels of a file (block.hpp).
+struct call_args {
     exchange_shape shape;
     lane_places places;
-    typename Types::cuts_type cuts;
     std::size_t piece_count = 1; // the same on all ranks
     int chunks = 1;
     int lanes = 1;              // of this call; at most the shape's
@@ -58,26 +57,25 @@ struct fused_args {
     bool is_one_launch = true;  // they are all ranks: what a launch ends has ended everywhere
     bool skips_signals = false; // peers' buffers are ready when the launch begins and free when it ends
     std::uint32_t piece_elems = 1;
-    std::uint16_t call = 0;       // its number in a group, from 1 on; 0: alone
-    std::uint64_t timeout_ns = 0; // of one wait
-    call_words words;             // what the ranks compare
+    std::uint16_t call = 0;        // its number in a group, from 1 on; 0: alone
+    std::uint32_t own_cuts_at = 0; // bytes from here to the kernel's own_cuts; 0: it has others
+    std::uint32_t wire_bytes = 0;  // of an element
+    std::uint64_t timeout_ns = 0;  // of one wait
+    call_words words;              // what the ranks compare
     std::byte* exchange[max_ranks] = {};
     const std::byte* multicast_in = nullptr; // all ranks' inputs at one address, where a switch reduces
     std::byte* multicast_out = nullptr;
     host_control* host = nullptr;
     std::uint64_t* reports = nullptr; // [rank][lane][group]
-    // Views and operators need no default value, so this is room for them.
-    static constexpr int operand_count = Types::own_only ? 1 : max_ranks;
-    alignas(rank_operands<Types>) std::byte operands[operand_count * sizeof(rank_operands<Types>)];
 
-    COLLX_HD const rank_operands<Types>& rank(int r) const {
-        return reinterpret_cast<const rank_operands<Types>*>(operands)[Types::own_only ? 0 : r];
-    }
     // What rank r says to a peer, or expects of it.
     COLLX_HD std::uint64_t count_for(bool is_expected, int r, int peer) const {
-        if constexpr (Types::cuts_type::is_private)
-            if (words.are_for_each()) return cuts.size(is_expected, r, peer) * sizeof(typename Types::wire_type);
-        return words.count;
+        return own_cuts_at != 0 && words.are_for_each() ? part_bytes(is_expected, r, peer) : words.count;
+    }
+    // Where a kernel has own_cuts.
+    COLLX_HD std::uint64_t part_bytes(bool is_out, int r, int peer) const {
+        const auto* here = reinterpret_cast<const std::byte*>(this);
+        return reinterpret_cast<const own_cuts*>(here + own_cuts_at)->size(is_out, r, peer) * wire_bytes;
     }
     COLLX_HD std::byte* lane_of(int rank, int lane) const {
         return exchange[rank] + sizeof(rank_control) + static_cast<unsigned>(lane) * places.lane_bytes;
@@ -90,6 +88,25 @@ struct fused_args {
                (static_cast<std::size_t>(rank) * static_cast<unsigned>(shape.lanes) + static_cast<unsigned>(lane)) *
                    max_groups +
                static_cast<unsigned>(group);
+    }
+};
+
+template <class Algorithm, class Types>
+struct fused_args : call_args {
+    Algorithm algorithm;
+    typename Types::cuts_type cuts;
+    // Views and operators need no default value, so this is room for them.
+    static constexpr int operand_count = Types::own_only ? 1 : max_ranks;
+    alignas(rank_operands<Types>) std::byte operands[operand_count * sizeof(rank_operands<Types>)];
+
+    fused_args() {
+        wire_bytes = sizeof(typename Types::wire_type);
+        if constexpr (Types::cuts_type::is_private)
+            own_cuts_at = static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(&cuts) -
+                                                     reinterpret_cast<const std::byte*>(this));
+    }
+    COLLX_HD const rank_operands<Types>& rank(int r) const {
+        return reinterpret_cast<const rank_operands<Types>*>(operands)[Types::own_only ? 0 : r];
     }
 };
 

@@ -16,46 +16,158 @@ namespace device {
 
 // A thread's side of a block_worker in a few words, for a function that goes on with its work and is not inlined: what
 // is handed over by value travels in registers, where a reference to the worker would put it onto the stack.
-template <class Env, class Args>
+template <class Env>
 struct thread_state {
     typename Env::handle env;
-    const Args* args;
+    const call_args* args;
     block_state* shared;
-    unsigned rank_and_lane;
+    unsigned who; // rank (8 bits), group (8), lane
     unsigned turn;
     unsigned step;
     bool failed; // not yet voted upon
 };
 
-template <class Env, class Args>
+// Functions whose names begin with run_ are not inlined, and know neither text nor types: a file has each of them once,
+// however many kernels there are. What they do is no part of a loop over elements.
+template <class Env>
 class block_worker {
-    using state_type = thread_state<Env, Args>;
+    using state_type = thread_state<Env>;
+    // Of the block, whatever the groups: what does not look at those is compiled for one kind of environment.
+    using block_env = typename Env::block_env;
+    using of_block = block_worker<block_env>;
+    template <class>
+    friend class block_worker;
 
 public:
-    COLLX_HD block_worker(Env& env, const Args& a, block_state& shared, int rank, int lane)
-        : env_(env), args_(a), shared_(shared), rank_(rank), lane_(lane) {}
+    COLLX_HD block_worker(Env& env, const call_args& a, block_state& shared, int rank, int lane)
+        : env_(env), args_(a), shared_(shared), rank_(rank), lane_(lane), group_(env.group()) {}
     COLLX_HD block_worker(Env& env, const state_type& s)
-        : env_(env), args_(*s.args), shared_(*s.shared), rank_(static_cast<int>(s.rank_and_lane & 0xffu)),
-          lane_(static_cast<int>(s.rank_and_lane >> 8)), turn_(s.turn), step_(s.step) {}
+        : env_(env), args_(*s.args), shared_(*s.shared), rank_(static_cast<int>(s.who & 0xffu)),
+          lane_(static_cast<int>(s.who >> 16)), group_(static_cast<int>(s.who >> 8 & 0xffu)), turn_(s.turn),
+          step_(s.step) {}
 
     COLLX_HD bool has_stopped() const { return stopped_; }
 
 protected:
-    COLLX_HD state_type state(bool failed) const {
-        return {env_.hand_over(),
-                &args_,
-                &shared_,
-                static_cast<unsigned>(rank_) | static_cast<unsigned>(lane_) << 8,
-                turn_,
-                step_,
-                failed};
+    COLLX_HD state_type state(bool failed) const { return state_as<Env>(failed); }
+    COLLX_HD thread_state<block_env> block_side(bool failed = false) const { return state_as<block_env>(failed); }
+
+    // All threads of the block, at the beginning and at the end of a call. Neighbours: whether some may be in other
+    // launches, so that they must be waited for.
+    COLLX_HD void begin_call(bool has_neighbours) { stopped_ = of_block::run_begin(block_side(), has_neighbours); }
+    COLLX_HD void end_call(bool has_neighbours, bool waits, unsigned iterations, unsigned packets) {
+        of_block::run_end(block_side(stopped_), has_neighbours, waits, iterations, packets);
     }
     COLLX_HD lane_control* control(int rank) const { return args_.control(rank, lane_); }
     COLLX_HD static rank_control* rank_words(std::byte* exchange) { return reinterpret_cast<rank_control*>(exchange); }
     COLLX_HD rank_control& my_words() const { return *rank_words(args_.exchange[rank_]); }
     COLLX_HD int ranks() const { return args_.shape.ranks; }
 
+    // ------------------------------------------------------------------------------------------ waiting
+    // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once; `seen`
+    // is what that found. A later look may find more, but nothing that it could rely on.
+    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least,
+                             std::uint64_t& seen) {
+        if (Env::load_relaxed(word) < least && !of_block::run_wait(block_side(), what, peer, word, least)) return false;
+        seen = Env::load_acquire(word);
+        return true;
+    }
+    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least) {
+        std::uint64_t seen = 0;
+        return wait_until(what, peer, word, least, seen);
+    }
+    COLLX_NOINLINE COLLX_HD static bool run_wait(state_type t, waits_for what, int peer, const std::uint64_t* word,
+                                                 std::uint64_t least) {
+        auto&& env = Env::take_over(t.env);
+        return block_worker(env, t).template poll<false, true>(what, peer,
+                                                               [=] { return Env::load_relaxed(word) >= least; });
+    }
+    struct look_result {
+        std::uint64_t began; // 0: not yet
+        bool ends, reported;
+    };
+    COLLX_NOINLINE COLLX_HD static look_result run_look(state_type t, waits_for what, int peer, unsigned polls,
+                                                        look_result last) {
+        auto&& env = Env::take_over(t.env);
+        last.ends = !block_worker(env, t).may_go_on(what, peer, polls, last.began, last.reported);
+        return last;
+    }
+
+    // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
+    // same; they give up together, too.
+    template <bool Together = false, bool LooksHere = false, class Question>
+    COLLX_HD bool poll(waits_for what, int peer, Question&& is_there) {
+        if (is_there()) return true;
+        look_result look{0, false, false};
+        for (unsigned polls = 1; !is_there(); ++polls) {
+            Env::pause();
+            if (polls % polls_per_look != 0) continue;
+            if constexpr (LooksHere) look.ends = !may_go_on(what, peer, polls, look.began, look.reported);
+            else look = of_block::run_look(block_side(), what, peer, polls, look);
+            if constexpr (Together) look.ends = env_.any_of_line(look.ends);
+            if (look.ends) return false;
+        }
+        if (look.reported) report(wait_state::idle, waits_for::nothing, 0);
+        return true;
+    }
+
+    COLLX_HD void disagree(int peer, const unit16& theirs, const unit16& expected) {
+        std::uint64_t* d = args_.host->differs[peer];
+        Env::store_relaxed(d, theirs.low), Env::store_relaxed(d + 1, theirs.high);
+        Env::store_relaxed(d + 2, expected.low), Env::store_relaxed(d + 3, expected.high);
+        const std::uint64_t why = stop_word::disagreement(rank_, peer);
+        Env::store_release(&args_.host->disagreement, why);
+        stop_all(why);
+    }
+
+    // Of all threads of the group, after a vote.
+    COLLX_HD void stop_if(bool failed) { stopped_ |= failed; }
+
+    COLLX_HD void begin_piece(unsigned turn) {
+        step_ = 0;
+        turn_ = turn;
+    }
+    COLLX_HD void begin_step() { ++step_; }
+
+    Env& env_;
+    const call_args& args_;
+    block_state& shared_;
+    int rank_, lane_;
+    int group_;
+    unsigned turn_ = 0; // pieces of this lane that are done
+    unsigned step_ = 0;
+    bool stopped_ = false;
+
+private:
+    template <class E>
+    COLLX_HD thread_state<E> state_as(bool failed) const {
+        return {env_.hand_over(),
+                &args_,
+                &shared_,
+                static_cast<unsigned>(rank_) | static_cast<unsigned>(group_) << 8 | static_cast<unsigned>(lane_) << 16,
+                turn_,
+                step_,
+                failed};
+    }
+
     // ------------------------------------------------------------------------------------------ begin and end
+    // True: the block has stopped.
+    COLLX_NOINLINE COLLX_HD static bool run_begin(state_type t, bool has_neighbours) {
+        auto&& env = Env::take_over(t.env);
+        block_worker w(env, t);
+        w.take_counts();
+        w.say_call();
+        if (has_neighbours && !w.has_stopped()) w.wait_for_neighbours();
+        return w.has_stopped();
+    }
+    COLLX_NOINLINE COLLX_HD static void run_end(state_type t, bool has_neighbours, bool waits, unsigned iterations,
+                                                unsigned packets) {
+        auto&& env = Env::take_over(t.env);
+        block_worker w(env, t);
+        if (!t.failed) w.compare_calls(waits);
+        w.keep_counts(iterations, packets);
+        if (has_neighbours) w.tell_neighbours();
+    }
     COLLX_HD void take_counts() {
         const lane_control& c = *control(rank_);
         const unsigned t = env_.index_in_block(), step = env_.threads_in_block();
@@ -109,7 +221,7 @@ protected:
     // When the call is done: whoever this rank had data from has said its words before. Words with flags may come
     // before them, so there (waits) they are waited for. What a rank says too late is compared in the next call.
     COLLX_HD void compare_calls(bool waits) {
-        if (lane_ != 0 || !args_.words.are_compared() || stopped_) return;
+        if (lane_ != 0 || !args_.words.are_compared()) return;
         COLLX_ROLLED
         for (unsigned k = env_.index_in_block(); k < static_cast<unsigned>(ranks()); k += env_.threads_in_block()) {
             const int peer = static_cast<int>(k);
@@ -125,30 +237,15 @@ protected:
             *unheard = is_heard ? unit16{} : expected;
         }
     }
-    // False: what `from` sends as its first message of a part is what this rank receives. early: what the word was when
-    // this rank began to wait, so that a look that finds the right one costs no time of its own.
-    COLLX_HD bool is_other_part(int from, std::uint64_t message, std::uint64_t early, std::uint64_t bytes) {
-        const std::uint64_t expected = part_word::of(message, call_number(), bytes);
-        if (early == expected) return false;
-        const std::uint64_t word = Env::load_relaxed(part_of(rank_, from, message));
-        if (word == expected) return false;
-        disagree(from, {word, part_word::mark}, {expected, part_word::mark});
-        return true;
-    }
-    COLLX_HD std::uint64_t* part_of(int at, int from, std::uint64_t message) const {
-        return &rank_words(args_.exchange[at])->parts[from][message & (args_.shape.slots - 1)];
-    }
-    COLLX_HD std::uint64_t call_number() const { return args_.words.are_compared() ? shared_.number : 0; }
-
     // Neighbours in launches of their own may still be in the last call when this one begins, reading my window. The
     // next text has other signals, by which I would not hear of it.
     COLLX_HD void wait_for_neighbours() {
         bool failed = false;
         COLLX_ROLLED
-        for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
+        for (unsigned k = env_.index_in_block(); k < static_cast<unsigned>(ranks()); k += env_.threads_in_block())
             failed |=
                 !wait_until(waits_for::neighbours, static_cast<int>(k), &control(rank_)->finished[k], shared_.calls);
-        stop_if(env_.any(failed));
+        stop_if(env_.any_of_block(failed));
     }
     // After keep_counts, by all threads of the block.
     COLLX_HD void tell_neighbours() {
@@ -159,75 +256,7 @@ protected:
         if (t == 0) control(rank_)->calls = shared_.calls + 1;
     }
 
-    // ------------------------------------------------------------------------------------------ waiting
-    // By one thread. Looks without acquiring, for each acquire empties the first-level cache, and acquires once; `seen`
-    // is what that found. A later look may find more, but nothing that it could rely on.
-    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least,
-                             std::uint64_t& seen) {
-        if (Env::load_relaxed(word) < least && !run_wait(state(false), what, peer, word, least)) return false;
-        seen = Env::load_acquire(word);
-        return true;
-    }
-    COLLX_HD bool wait_until(waits_for what, int peer, const std::uint64_t* word, std::uint64_t least) {
-        std::uint64_t seen = 0;
-        return wait_until(what, peer, word, least, seen);
-    }
-    // Not inlined: a kernel waits at many places.
-    COLLX_NOINLINE COLLX_HD static bool run_wait(state_type t, waits_for what, int peer, const std::uint64_t* word,
-                                                 std::uint64_t least) {
-        auto&& env = Env::take_over(t.env);
-        return block_worker(env, t).template poll<false, true>(what, peer,
-                                                               [=] { return Env::load_relaxed(word) >= least; });
-    }
-    // Asks is_there until it says yes; false: give up. Together: by all threads of a line, to whom is_there says the
-    // same; they give up together, too.
-    template <bool Together = false, bool LooksHere = false, class Question>
-    COLLX_HD bool poll(waits_for what, int peer, Question&& is_there) {
-        if (is_there()) return true;
-        look_result look{0, false, false};
-        for (unsigned polls = 1; !is_there(); ++polls) {
-            Env::pause();
-            if (polls % polls_per_look != 0) continue;
-            if constexpr (LooksHere) look.ends = !may_go_on(what, peer, polls, look.began, look.reported);
-            else look = run_look(state(false), what, peer, polls, look);
-            if constexpr (Together) look.ends = env_.any_of_line(look.ends);
-            if (look.ends) return false;
-        }
-        if (look.reported) report(wait_state::idle, waits_for::nothing, 0);
-        return true;
-    }
-
-    // Of all threads of the group, after a vote.
-    COLLX_HD void stop_if(bool failed) { stopped_ |= failed; }
-
-    COLLX_HD void begin_piece(unsigned turn) {
-        step_ = 0;
-        turn_ = turn;
-    }
-    COLLX_HD void begin_step() { ++step_; }
-
-    Env& env_;
-    const Args& args_;
-    block_state& shared_;
-    int rank_, lane_;
-    unsigned turn_ = 0; // pieces of this lane that are done
-    unsigned step_ = 0;
-    bool stopped_ = false;
-
-private:
     static constexpr unsigned polls_per_look = 64, looks_per_question = 16, long_wait = 1u << 14;
-
-    // Not inlined: where words or lines carry flags each kind of access polls.
-    struct look_result {
-        std::uint64_t began; // 0: not yet
-        bool ends, reported;
-    };
-    COLLX_NOINLINE COLLX_HD static look_result run_look(state_type t, waits_for what, int peer, unsigned polls,
-                                                        look_result last) {
-        auto&& env = Env::take_over(t.env);
-        last.ends = !block_worker(env, t).may_go_on(what, peer, polls, last.began, last.reported);
-        return last;
-    }
 
     COLLX_HD bool may_go_on(waits_for what, int peer, unsigned polls, std::uint64_t& began, bool& reported) {
         const std::uint64_t stopped = Env::load_relaxed(&my_words().abort);
@@ -280,16 +309,8 @@ private:
         if (theirs.low != expected.low || theirs.high != expected.high) disagree(peer, theirs, expected);
         return true;
     }
-    COLLX_HD void disagree(int peer, const unit16& theirs, const unit16& expected) {
-        std::uint64_t* d = args_.host->differs[peer];
-        Env::store_relaxed(d, theirs.low), Env::store_relaxed(d + 1, theirs.high);
-        Env::store_relaxed(d + 2, expected.low), Env::store_relaxed(d + 3, expected.high);
-        const std::uint64_t why = stop_word::disagreement(rank_, peer);
-        Env::store_release(&args_.host->disagreement, why);
-        stop_all(why);
-    }
     COLLX_HD void report(wait_state state, waits_for what, int peer) {
-        std::uint64_t* word = args_.report(rank_, lane_, env_.group());
+        std::uint64_t* word = args_.report(rank_, lane_, group_);
         // A later call must not hide why an earlier one gave up.
         if (wait_report::unpack(Env::load_relaxed(word)).has_given_up()) return;
         Env::store_relaxed(word, wait_report{state, what, peer, step_, turn_, args_.call}.pack());

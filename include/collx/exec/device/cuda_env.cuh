@@ -56,11 +56,14 @@ __device__ inline void store_line(unit16* p, unit16 x) {
 } // namespace ptx
 
 // ---------------------------------------------------------------------------------------------- block
+struct cuda_handle {}; // all that an environment knows are the hardware's own registers
+
 // Groups of a block run strands side by side; each has a named barrier, from 1 on (0 is the block's).
 template <int Groups>
 class cuda_env {
 public:
-    struct handle {}; // all it knows are the hardware's own registers
+    using block_env = cuda_env<1>;
+    using handle = cuda_handle;
     __device__ static handle hand_over() { return {}; }
     __device__ static cuda_env take_over(handle) { return {}; }
 
@@ -149,6 +152,7 @@ public:
         return result != 0;
     }
     __device__ void sync_block() const { __syncthreads(); }
+    __device__ bool any_of_block(bool mine) const { return __syncthreads_or(mine) != 0; }
 
     __device__ static void pause() {}
     __device__ static std::uint64_t now_ns() {

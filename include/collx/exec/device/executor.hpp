@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <collx/exec/device/block.hpp>
 #include <collx/exec/device/chunk_move.hpp>
+#include <collx/exec/device/messages.hpp>
 #include <collx/exec/device/usage.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/sched/executor.hpp>
@@ -21,11 +21,10 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups = 1>
-class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, Groups>>,
-                 public block_worker<Env, fused_args<Algorithm, Types>> {
+class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, Groups>>, public message_worker<Env> {
     using args_type = fused_args<Algorithm, Types>;
-    using thread_state = device::thread_state<Env, args_type>;
-    using worker = block_worker<Env, args_type>;
+    using thread_state = device::thread_state<Env>;
+    using worker = message_worker<Env>;
     using access = operand_access<Env, Types>;
     using acc_pack = typename Types::acc_pack;
     template <class W>
@@ -37,7 +36,7 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     using wire_type = typename Types::wire_type;
     using place = sched::place;
     using worker::args_, worker::env_, worker::rank_, worker::lane_, worker::shared_, worker::turn_;
-    using worker::control, worker::ranks, worker::stop_if, worker::wait_until;
+    using worker::ranks, worker::stop_if;
 
     static constexpr int V = Types::elems;
     using packed = width<V, true>;
@@ -45,8 +44,6 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     static constexpr bool words = Protocol::flags_words, lines = Protocol::flags_lines;
     static constexpr bool flagged = words || lines; // data and flags arrive together
     static constexpr bool multicasts = Protocol::multicasts;
-    // The two ends of a message compare its part's length.
-    static constexpr bool compares_parts = Types::cuts_type::is_private && !flagged;
     static constexpr bool has_windows = requires { Algorithm::signals; };
     // Bytes of a pack in slots and windows.
     static constexpr std::size_t stride = words ? packet_stride<wire_type, V> : wire_pack::bytes;
@@ -73,22 +70,19 @@ public:
     // Runs the text for each piece of this lane. All threads of the block call it together.
     COLLX_HD void run() {
         const bool has_neighbours = has_windows && !flagged && !args_.is_one_launch;
-        this->take_counts();
+        this->begin_call(has_neighbours);
         base_ = flagged ? shared_.packets : shared_.iterations;
-        this->say_call();
-        if (has_neighbours && !this->has_stopped()) this->wait_for_neighbours();
         unsigned turn = 0;
         for (piece_ = static_cast<unsigned>(lane_); piece_ < args_.piece_count;
              piece_ += static_cast<unsigned>(args_.lanes)) {
             this->begin_piece(turn);
-            args_.algorithm(*this, rank_, ranks());
+            args().algorithm(*this, rank_, ranks());
             // Whoever sees my words of the next piece knows that this one is read, by all my threads.
             if constexpr (flagged) stop_if(env_.any(failed_));
             ++turn;
         }
-        this->compare_calls(flagged && has_windows);
-        this->keep_counts(flagged || !has_windows ? 0 : turn, flagged && has_windows ? turn : 0);
-        if (has_neighbours) this->tell_neighbours();
+        this->end_call(has_neighbours, flagged && has_windows, flagged || !has_windows ? 0 : turn,
+                       flagged && has_windows ? turn : 0);
     }
 
     template <sched::action What>
@@ -106,7 +100,8 @@ public:
     }
 
 private:
-    COLLX_HD const rank_operands<Types>& mine() const { return args_.rank(rank_); }
+    COLLX_HD const args_type& args() const { return static_cast<const args_type&>(args_); }
+    COLLX_HD const rank_operands<Types>& mine() const { return args().rank(rank_); }
     COLLX_HD const typename Types::op_type& op() const { return mine().op; }
 
     // ------------------------------------------------------------------------------------------ signals
@@ -114,52 +109,36 @@ private:
         if constexpr (flagged) return; // the words say it themselves
         if (args_.skips_signals) return;
         if constexpr (multicasts) Env::fence_alias();
-        env_.sync();
-        COLLX_ROLLED
-        for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
-            Env::store_release(&control(static_cast<int>(k))->signal[index][rank_], base_ + turn_ + 1);
+        worker::run_signal(this->state(false), index);
     }
     COLLX_HD void await_signal(const sched::step& s) {
         if constexpr (flagged) return;
         if (args_.skips_signals || turn_ < s.lag) return; // earlier calls have ended everywhere
-        stop_if(run_await(this->state(failed_), s.index, s.peer_from, s.lag));
+        stop_if(worker::run_await(this->state(false), s.index, s.peer_from, s.lag));
         if constexpr (multicasts) Env::fence_alias();
-    }
-    // Not inlined: a text waits at several places. True: give up, by all threads.
-    COLLX_NOINLINE COLLX_HD static bool run_await(thread_state t, int index, int peer, unsigned lag) {
-        auto&& env = Env::take_over(t.env);
-        return executor(env, t).has_failed_to_hear(index, peer, lag);
-    }
-    COLLX_HD bool has_failed_to_hear(int index, int peer, unsigned lag) {
-        const std::uint64_t least = base_ + turn_ - lag + 1;
-        const std::uint64_t* words = control(rank_)->signal[index];
-        bool failed = false;
-        if (peer == sched::all_ranks) {
-            COLLX_ROLLED
-            for (unsigned k = env_.index(); k < static_cast<unsigned>(ranks()); k += env_.threads())
-                failed |= !wait_until(waits_for::signal, static_cast<int>(k), words + k, least);
-        } else if (env_.index() == 0) {
-            failed = !wait_until(waits_for::signal, peer, words + peer, least);
-        }
-        return env_.any(failed);
     }
 
     // ------------------------------------------------------------------------------------------ packs
     // body(w, U, i, step, m) moves U accesses of width w, `step` apart from access i on; m elements of each exist. It
-    // loads for all of them before it stores, so that the loads are under way together. What is no whole, aligned pack
-    // goes element by element, side by side in the threads; with flags by packs.
+    // loads for all of them before it stores, so that the loads are under way together. What is left when the block
+    // has gone over the packs U at a time is shared out anew, so that one body does for all: a U-th of it to as many
+    // threads, and less than U packs as elements. What is no whole, aligned pack goes element by element, side by side
+    // in the threads, the last ones first, for they have least to do; with flags by packs.
     template <int U, class Body>
     COLLX_ALWAYS_INLINE COLLX_HD void each_pack(std::size_t n, bool fast, Body&& body) {
         using one = std::integral_constant<int, 1>;
-        const unsigned elems = static_cast<unsigned>(n), packs = packs_of(n), whole = fast ? elems / V : 0;
-        const unsigned step = env_.threads();
-        unsigned i = env_.index();
-        if constexpr (V > 1 || flagged) {
-            if constexpr (U > 1) {
-                COLLX_ROLLED
-                for (; i + (U - 1) * step < whole; i += U * step)
-                    body(packed(), std::integral_constant<int, U>(), i, step, static_cast<unsigned>(V));
+        const unsigned elems = static_cast<unsigned>(n), packs = packs_of(n), step = env_.threads(), me = env_.index();
+        unsigned whole = fast && (V > 1 || flagged) ? elems / V : 0, i = me;
+        if constexpr (U > 1 && V > 1) {
+            const unsigned block = U * step, even = whole - whole % block, rest = (whole - even) / U;
+            COLLX_ROLLED
+            for (unsigned at = 0; at <= even; at += block) {
+                const unsigned apart = at < even ? step : rest;
+                if (me < apart)
+                    body(packed(), std::integral_constant<int, U>(), at + me, apart, static_cast<unsigned>(V));
             }
+            whole = even + rest * U;
+        } else if constexpr (V > 1 || flagged) {
             COLLX_ROLLED
             for (; i < whole; i += step) body(packed(), one(), i, step, static_cast<unsigned>(V));
         }
@@ -171,7 +150,7 @@ private:
             }
         } else {
             COLLX_ROLLED
-            for (i = (V > 1 ? whole * V : 0) + env_.index(); i < elems; i += step) body(single(), one(), i, step, 1u);
+            for (i = whole * V + step - 1 - me; i < elems; i += step) body(single(), one(), i, step, 1u);
         }
     }
     // Where words carry flags an empty message is still a word: its receiver must hear of the sender.
@@ -239,7 +218,7 @@ private:
         return reinterpret_cast<acc_type*>(args_.lane_of(rank_, lane_) + args_.shape.scratch_at());
     }
     COLLX_HD part of(place p, int rank, int chunk) const {
-        return cut(args_.cuts, p == place::out, rank, chunk, piece_, args_.piece_elems);
+        return cut(args().cuts, p == place::out, rank, chunk, piece_, args_.piece_elems);
     }
     // Scratch, slots and windows have whole packs per chunk; scratch chunks are of the input's sizes.
     COLLX_HD part local(place p, int chunk) const { return part_at(p, rank_, chunk); }
@@ -298,16 +277,12 @@ private:
     template <bool Channels>
     COLLX_HD std::uint32_t move(const chunk_move& m);
     COLLX_HD bool has_elements(const sched::ref& r) const;
-    COLLX_HD bool enter(const chunk_move& m);
-    COLLX_HD std::uint64_t part_bytes(bool is_out, int peer) const {
-        return args_.cuts.size(is_out, rank_, peer) * sizeof(wire_type);
-    }
+    COLLX_HD message_ends ends_of(const chunk_move& m) const;
     COLLX_HD void leave(const chunk_move& m, std::uint32_t at);
-    COLLX_HD unsigned second_thread() const { return env_.threads() > 32 ? 32 : env_.threads() - 1; }
     COLLX_HD transfer plan(const chunk_move& m) const;
     COLLX_HD void use_slots(const chunk_move& m, transfer& x) const;
     COLLX_HD void use_windows(const chunk_move& m, transfer& x) const;
-    COLLX_HD operand own_operand(const transfer& x) const { return operand_at(args_.rank(x.owner), x.src_at, x.from); }
+    COLLX_HD operand own_operand(const transfer& x) const { return operand_at(args().rank(x.owner), x.src_at, x.from); }
     COLLX_HD operand result_operand(const transfer& x) const { return operand_at(mine(), x.dst_at, x.to); }
     // Operands, windows and results are all of one type and no element changes: bytes are moved.
     static constexpr bool moves_as_is =
@@ -328,9 +303,11 @@ private:
     template <class W>
     using fold_pack = std::conditional_t<access::is_wire_in, wire_of<W>, acc_of<W>>;
     template <class W>
-    COLLX_HD static acc_of<W> opened(const fold_pack<W>& x) {
-        if constexpr (access::is_wire_in) return access::from_wire(x);
-        else return x;
+    using waiting_operand = waiting_pack<std::conditional_t<access::is_wire_in, wire_type, acc_type>, W::n>;
+    template <class W>
+    COLLX_HD static acc_of<W> opened(const waiting_operand<W>& x) {
+        if constexpr (access::is_wire_in) return access::from_wire(x.get());
+        else return x.get();
     }
     template <bool ToAll>
     COLLX_HD void fold(const sched::step& s);

@@ -68,6 +68,15 @@ COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
             To::format::two_from_floats(bits, x.v[k], x.v[k + 1]);
             y.v[k].bits = bits[0], y.v[k + 1].bits = bits[1];
         }
+    } else if constexpr (V % 2 == 0 && std::is_same_v<To, float> && std::is_same_v<From, bf16>) {
+        std::uint32_t words[V / 2]; // as they came: two elements are two instructions
+        __builtin_memcpy(words, static_cast<const void*>(&x), sizeof words);
+        COLLX_UNROLL
+        for (int k = 0; k < V; k += 2) {
+            float two[2];
+            From::format::floats_from_word(two, words[k / 2]);
+            y.v[k] = two[0], y.v[k + 1] = two[1];
+        }
     } else if constexpr (V % 2 == 0 && std::is_same_v<To, float> && is_fp8_v<From>) {
         COLLX_UNROLL
         for (int k = 0; k < V; k += 2) {

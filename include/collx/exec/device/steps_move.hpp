@@ -66,7 +66,8 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
     transfer x = plan(m);
     if (travels && m.is_first) {
         if (m.is_last && x.count == 0) return 0; // both ends know
-        if (!enter(m)) return 0;
+        stop_if(worker::run_enter(this->state(false), ends_of(m)));
+        if (this->has_stopped()) return 0;
     }
     std::uint32_t at = m.at;
     if (!Channels || x.count != 0) {
@@ -84,57 +85,18 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
     return at;
 }
 
-// Waits until the message is there and room for the next one is; all threads agree on how that ended.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::enter(const chunk_move& m) {
-    const bool receives = m.has(sched::recv), sends = m.has(sched::send);
-    bool failed = false;
-    // By two threads, of two warps where there are two: both are waited for at once.
-    COLLX_ROLLED
-    for (int end = flagged ? 1 : 0; end < 2; ++end) {
-        const bool for_room = end == 1;
-        if (env_.index() != (for_room ? second_thread() : 0) || !(for_room ? sends : receives) || failed) continue;
-        const int peer = for_room ? m.peer_to : m.peer_from;
-        const std::uint64_t number = for_room ? shared_.sent[peer] : shared_.received[peer];
-        if (for_room && number < shared_.drained[peer] + args_.shape.slots) continue;
-        const lane_control& mine = *control(rank_);
-        std::uint64_t found = 0, early = 0;
-        const bool is_first = compares_parts && lane_ == 0 && !for_room && !shared_.heard[peer];
-        if (is_first) early = Env::load_relaxed(this->part_of(rank_, peer, number)); // on its way beside the count
-        failed = !wait_until(for_room ? waits_for::room : waits_for::message, peer,
-                             for_room ? &mine.head[peer] : &mine.tail[peer],
-                             for_room ? number + 1 - args_.shape.slots : number + 1, found);
-        if (for_room && !failed) shared_.drained[peer] = found;
-        if (is_first && !failed) {
-            shared_.heard[peer] = true;
-            failed = this->is_other_part(peer, number, early, part_bytes(true, peer));
-        }
-    }
-    stop_if(env_.any(failed));
-    return !this->has_stopped();
+COLLX_HD message_ends executor<Env, Algorithm, Types, Protocol, Groups>::ends_of(const chunk_move& m) const {
+    return {static_cast<std::int16_t>(m.has(sched::recv) ? m.peer_from : -1),
+            static_cast<std::int16_t>(m.has(sched::send) ? m.peer_to : -1), flagged};
 }
 
-// After the barrier a count is raised by the thread that looks at it in the next step; the others see it behind that
-// step's first barrier.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chunk_move& m, std::uint32_t at) {
     if (words && m.has(sched::send))
         refresh(slot_of(m.peer_to, rank_, shared_.sent[m.peer_to]), args_.shape.flag_slot_bytes,
                 static_cast<unsigned>(at / stride), static_cast<std::uint32_t>(shared_.sent[m.peer_to] + 1));
-    if constexpr (flagged) stop_if(env_.any(failed_));
-    else env_.sync();
-    if (m.has(sched::recv) && env_.index() == 0)
-        Env::store_release(&control(m.peer_from)->head[rank_], ++shared_.received[m.peer_from]);
-    if (m.has(sched::send) && env_.index() == second_thread()) {
-        if (compares_parts && lane_ == 0 && !shared_.told[m.peer_to]) {
-            const std::uint64_t number = shared_.sent[m.peer_to];
-            Env::store_relaxed(this->part_of(m.peer_to, rank_, number),
-                               part_word::of(number, this->call_number(), part_bytes(false, m.peer_to)));
-            shared_.told[m.peer_to] = true;
-        }
-        const std::uint64_t sent = ++shared_.sent[m.peer_to];
-        if constexpr (!flagged) Env::store_release(&control(m.peer_to)->tail[rank_], sent);
-    }
+    stop_if(worker::run_leave(this->state(failed_), ends_of(m)));
 }
 
 // Where a chunk lies, but for slots and windows.
@@ -220,11 +182,11 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
         using W = decltype(w);
         constexpr int U = count.value;
         const auto nth = [=](int u) { return i + static_cast<unsigned>(u) * step; };
-        wire_of<W> got[U]{};
+        waiting_pack<wire_type, W::n> got[U]{};
         acc_of<W> acc[U]{};
         if (x.receives) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) got[u] = this->template load_wire<W>(x.rx, nth(u));
+            for (int u = 0; u < U; ++u) got[u].keep(this->template load_wire<W>(x.rx, nth(u)));
         }
         if (x.reads) {
             COLLX_UNROLL
@@ -232,10 +194,11 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
         }
         if (Channels && Types::reduces && x.combines) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, access::from_wire(got[u]), acc[u], m);
+            for (int u = 0; u < U; ++u)
+                acc[u] = this->template combined<W>(x, access::from_wire(got[u].get()), acc[u], m);
         } else if (x.receives) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) acc[u] = access::from_wire(got[u]);
+            for (int u = 0; u < U; ++u) acc[u] = access::from_wire(got[u].get());
         }
         if (x.keeps) {
             if (access::changes_results && x.finishes) {

@@ -82,8 +82,8 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         bool fast = is_aligned_at(result) && (!reads_own || access::in_is_aligned(mine(), in_at));
         COLLX_ROLLED
         for (int k = 0; k < ranks(); ++k) {
-            if (!from_window) fast = fast && access::in_is_aligned(args_.rank(k), in_at);
-            if (ToAll) fast = fast && access::out_is_aligned(args_.rank(k), to.at);
+            if (!from_window) fast = fast && access::in_is_aligned(args().rank(k), in_at);
+            if (ToAll) fast = fast && access::out_is_aligned(args().rank(k), to.at);
         }
         const std::size_t window_offset = from_window ? this->window_offset(sched::segment_of(s.src.where), chunk) : 0;
         // Operand k as it lies in memory, and as it is reduced.
@@ -92,10 +92,10 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
             const std::size_t first = in_at + p * W::n;
             const bool own = k == this->rank_ && s.own == place::in;
             if constexpr (access::is_wire_in) {
-                if (!from_window || own) return access::template read_raw<W>(this->args_.rank(k).in.data() + first, m);
+                if (!from_window || own) return access::template read_raw<W>(this->args().rank(k).in.data() + first, m);
                 return receive_words(packets_at(this->rank_, k) + p * stride, window_flag(), k);
             } else {
-                if (!from_window) return access::template read_in<W>(this->args_.rank(k), this->ranks(), first, m);
+                if (!from_window) return access::template read_in<W>(this->args().rank(k), this->ranks(), first, m);
                 if (own)
                     return access::through_wire(access::template read_in<W>(this->mine(), this->ranks(), first, m));
                 if constexpr (flagged)
@@ -113,17 +113,17 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                 if (s.dst.where == place::out) access::template finish<W>(this->op(), this->ranks(), first, m, acc);
             const wire_of<W> as_is = access::to_wire(acc);
             if constexpr (ToAll && multicasts && W::is_aligned) {
-                Env::template store_all<Types>(this->args_, first, as_is);
+                Env::template store_all<Types>(this->args(), first, as_is);
             } else if constexpr (ToAll) {
                 COLLX_ROLLED
                 for (int k = 0; k < this->ranks(); ++k) {
                     // What only moves may lie at its place already.
                     if (!Types::reduces &&
-                        access::is_in_place(this->args_.rank(s.peer_from), this->args_.rank(k), in_at, to.at))
+                        access::is_in_place(this->args().rank(s.peer_from), this->args().rank(k), in_at, to.at))
                         continue;
                     if constexpr (moves_as_is)
-                        access::template write_raw<W>(this->args_.rank(k).out.data() + first, m, as_is);
-                    else access::template write_out<W>(this->args_.rank(k), first, m, acc);
+                        access::template write_raw<W>(this->args().rank(k).out.data() + first, m, as_is);
+                    else access::template write_out<W>(this->args().rank(k), first, m, acc);
                 }
             } else {
                 if constexpr (moves_as_is) access::template write_raw<W>(result.p + std::size_t{p} * W::n, m, as_is);
@@ -148,45 +148,44 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u)
                         acc[u] = access::from_wire(
-                            Env::template reduce_all<Types>(this->args_, this->op(), in_at + nth(u) * W::n));
+                            Env::template reduce_all<Types>(this->args(), this->op(), in_at + nth(u) * W::n));
                 }
             }
-            const auto add = [&](const fold_pack<W>(&x)[U]) {
+            const auto add = [&](const waiting_operand<W>(&x)[U], bool is_first) {
+                acc_of<W> next[U];
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) next[u] = opened<W>(x[u]);
                 COLLX_UNROLL
                 for (int u = 0; u < U; ++u)
-                    acc[u] = access::template combine<W>(this->op(), acc[u], opened<W>(x[u]), m);
+                    acc[u] = is_first ? next[u] : access::template combine<W>(this->op(), acc[u], next[u], m);
             };
-            const auto ask = [&](fold_pack<W>(&x)[U], int k) {
+            const auto ask = [&](waiting_operand<W>(&x)[U], int k) {
                 if constexpr (access::is_wire_in && !flagged) {
                     // Both places hold the same: one kind of access.
-                    const wire_type* from = this->args_.rank(k).in.data() + in_at;
+                    const wire_type* from = this->args().rank(k).in.data() + in_at;
                     if (from_window && !(k == this->rank_ && s.own == place::in))
                         from = reinterpret_cast<const wire_type*>(this->args_.lane_of(k, this->lane_) + window_offset);
                     COLLX_UNROLL
                     for (int u = 0; u < U; ++u)
-                        x[u] = access::template read_raw<W>(from + std::size_t{nth(u)} * W::n, m);
+                        x[u].keep(access::template read_raw<W>(from + std::size_t{nth(u)} * W::n, m));
                 } else {
                     COLLX_UNROLL
-                    for (int u = 0; u < U; ++u) x[u] = fetch(w, k, nth(u), m);
+                    for (int u = 0; u < U; ++u) x[u].keep(fetch(w, k, nth(u), m));
                 }
-            };
-            const auto begin = [&](const fold_pack<W>(&x)[U]) {
-                COLLX_UNROLL
-                for (int u = 0; u < U; ++u) acc[u] = opened<W>(x[u]);
             };
             // Even operands and odd ones have registers of their own: a copy would wait for what was just asked for.
             // Words are waited for at once, and a tail is short.
             constexpr int ahead = flagged || !W::is_aligned ? 1 : 2;
-            fold_pack<W> even[U]{}, odd[U]{};
+            waiting_operand<W> odd[U]{};
             COLLX_ROLLED
             for (int k = s.peer_from; k <= s.peer_to && !is_reduced; k += ahead) {
+                waiting_operand<W> even[U]{};
                 if (k < s.peer_to) ask(even, k);
                 if constexpr (ahead == 2) {
-                    if (k > s.peer_from) add(odd);
+                    if (k > s.peer_from) add(odd, false);
                     if (k + 1 < s.peer_to) ask(odd, k + 1);
                 }
-                if (k == s.peer_from) begin(even);
-                else if (k < s.peer_to) add(even);
+                if (k < s.peer_to) add(even, k == s.peer_from);
             }
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) deliver(w, nth(u), m, acc[u]);

@@ -50,6 +50,7 @@ public:
     twin_env(unsigned index, unsigned threads, int group, unsigned groups, twin_barrier& mine, twin_barrier& block)
         : index_(index), threads_(threads), group_(group), groups_(groups), barrier_(mine), block_(block) {}
 
+    using block_env = twin_env;
     using handle = twin_env*;
     handle hand_over() { return this; }
     static twin_env& take_over(handle h) { return *h; }
@@ -129,6 +130,7 @@ public:
     void sync() { barrier_.arrive_and_wait(false); }
     bool any(bool mine) { return barrier_.arrive_and_wait(mine); }
     void sync_block() { block_.arrive_and_wait(false); }
+    bool any_of_block(bool mine) { return block_.arrive_and_wait(mine); }
 
     static void pause() { sched_yield(); }
     static std::uint64_t now_ns() { return static_cast<std::uint64_t>(collx::now_ns()); }

@@ -57,6 +57,25 @@ struct pack {
     T v[V];
 };
 
+// A pack that waits in registers, as it lay in memory: small elements would be a register each.
+template <class T, int V>
+struct waiting_pack {
+    static constexpr bool is_in_words = sizeof(T) < 4 && pack<T, V>::bytes % 4 == 0;
+    struct word_array {
+        std::uint32_t v[pack<T, V>::bytes / 4 != 0 ? pack<T, V>::bytes / 4 : 1];
+    };
+    std::conditional_t<is_in_words, word_array, pack<T, V>> held;
+
+    COLLX_HD void keep(const pack<T, V>& p) {
+        __builtin_memcpy(static_cast<void*>(&held), static_cast<const void*>(&p), sizeof held);
+    }
+    COLLX_HD pack<T, V> get() const {
+        pack<T, V> p;
+        __builtin_memcpy(static_cast<void*>(&p), static_cast<const void*>(&held), sizeof held);
+        return p;
+    }
+};
+
 // Whether packs of T may be loaded from p on.
 template <class T, int V>
 COLLX_HD inline bool is_aligned(const T* p) {

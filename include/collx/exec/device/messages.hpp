@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a block does before and after it moves the elements of a step: signals, and the two ends of a message with their
+// counts. None of it depends on what moves, so a file of many kernels has it once. Knows no element.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/exec/device/block.hpp>
+#include <collx/sched/step.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// Around one message of this rank's from a peer (-1: none) and one to a peer.
+struct message_ends {
+    std::int16_t from, to;
+    bool flagged; // data and flags arrive together
+};
+
+template <class Env>
+class message_worker : public block_worker<Env> {
+    using worker = block_worker<Env>;
+    using state_type = thread_state<Env>;
+
+public:
+    using worker::worker;
+
+protected:
+    using worker::args_, worker::env_, worker::rank_, worker::lane_, worker::shared_;
+    using worker::control, worker::rank_words;
+
+    // ------------------------------------------------------------------------------------------ signals
+    // Where words carry no flags. All threads of the group. Not before what was written to memory so far.
+    COLLX_NOINLINE COLLX_HD static void run_signal(state_type t, int index) {
+        auto&& env = Env::take_over(t.env);
+        const message_worker w(env, t);
+        env.sync();
+        COLLX_ROLLED
+        for (unsigned k = env.index(); k < static_cast<unsigned>(w.ranks()); k += env.threads())
+            Env::store_release(&w.control(static_cast<int>(k))->signal[index][w.rank_],
+                               w.shared_.iterations + t.turn + 1);
+    }
+    // True: give up, by all threads.
+    COLLX_NOINLINE COLLX_HD static bool run_await(state_type t, int index, int peer, unsigned lag) {
+        auto&& env = Env::take_over(t.env);
+        message_worker w(env, t);
+        const std::uint64_t least = w.shared_.iterations + t.turn - lag + 1;
+        const std::uint64_t* words = w.control(w.rank_)->signal[index];
+        bool failed = false;
+        if (peer == sched::all_ranks) {
+            COLLX_ROLLED
+            for (unsigned k = env.index(); k < static_cast<unsigned>(w.ranks()); k += env.threads())
+                failed |= !w.wait_until(waits_for::signal, static_cast<int>(k), words + k, least);
+        } else if (env.index() == 0) {
+            failed = !w.wait_until(waits_for::signal, peer, words + peer, least);
+        }
+        return env.any(failed);
+    }
+
+    // ------------------------------------------------------------------------------------------ messages
+    // Waits until the message is there and room for the next one is; all threads agree on how that ended. True: give
+    // up.
+    COLLX_NOINLINE COLLX_HD static bool run_enter(state_type t, message_ends m) {
+        auto&& env = Env::take_over(t.env);
+        return env.any(message_worker(env, t).has_failed_to_enter(m));
+    }
+    // After the barrier a count is raised by the thread that looks at it in the next step; the others see it behind
+    // that step's first barrier. True: give up.
+    COLLX_NOINLINE COLLX_HD static bool run_leave(state_type t, message_ends m) {
+        auto&& env = Env::take_over(t.env);
+        bool stops = false;
+        if (m.flagged) stops = env.any(t.failed);
+        else env.sync();
+        message_worker(env, t).raise_counts(m);
+        return stops;
+    }
+
+private:
+    COLLX_HD unsigned second_thread() const { return env_.threads() > 32 ? 32 : env_.threads() - 1; }
+
+    COLLX_HD bool has_failed_to_enter(const message_ends& m) {
+        bool failed = false;
+        // By two threads, of two warps where there are two: both are waited for at once.
+        COLLX_ROLLED
+        for (int end = m.flagged ? 1 : 0; end < 2; ++end) {
+            const bool for_room = end == 1;
+            const int peer = for_room ? m.to : m.from;
+            if (env_.index() != (for_room ? second_thread() : 0) || peer < 0 || failed) continue;
+            const std::uint64_t number = for_room ? shared_.sent[peer] : shared_.received[peer];
+            if (for_room && number < shared_.drained[peer] + args_.shape.slots) continue;
+            const lane_control& mine = *control(rank_);
+            std::uint64_t found = 0, early = 0;
+            const bool is_first = compares_parts(m) && !for_room && !shared_.heard[peer];
+            if (is_first) early = Env::load_relaxed(part_of(rank_, peer, number)); // on its way beside the count
+            failed = !this->wait_until(for_room ? waits_for::room : waits_for::message, peer,
+                                       for_room ? &mine.head[peer] : &mine.tail[peer],
+                                       for_room ? number + 1 - args_.shape.slots : number + 1, found);
+            if (for_room && !failed) shared_.drained[peer] = found;
+            if (is_first && !failed) {
+                shared_.heard[peer] = true;
+                failed = is_other_part(peer, number, early, args_.part_bytes(true, rank_, peer));
+            }
+        }
+        return failed;
+    }
+    COLLX_HD void raise_counts(const message_ends& m) {
+        if (m.from >= 0 && env_.index() == 0)
+            Env::store_release(&control(m.from)->head[rank_], ++shared_.received[m.from]);
+        if (m.to < 0 || env_.index() != second_thread()) return;
+        if (compares_parts(m) && !shared_.told[m.to]) {
+            const std::uint64_t number = shared_.sent[m.to];
+            Env::store_relaxed(part_of(m.to, rank_, number),
+                               part_word::of(number, call_number(), args_.part_bytes(false, rank_, m.to)));
+            shared_.told[m.to] = true;
+        }
+        const std::uint64_t sent = ++shared_.sent[m.to];
+        if (!m.flagged) Env::store_release(&control(m.to)->tail[rank_], sent);
+    }
+
+    // The two ends of a message compare its part's length.
+    COLLX_HD bool compares_parts(const message_ends& m) const {
+        return args_.own_cuts_at != 0 && !m.flagged && lane_ == 0;
+    }
+    // False: what `from` sends as its first message of a part is what this rank receives. early: what the word was when
+    // this rank began to wait, so that a look that finds the right one costs no time of its own.
+    COLLX_HD bool is_other_part(int from, std::uint64_t message, std::uint64_t early, std::uint64_t bytes) {
+        const std::uint64_t expected = part_word::of(message, call_number(), bytes);
+        if (early == expected) return false;
+        const std::uint64_t word = Env::load_relaxed(part_of(rank_, from, message));
+        if (word == expected) return false;
+        this->disagree(from, {word, part_word::mark}, {expected, part_word::mark});
+        return true;
+    }
+    COLLX_HD std::uint64_t* part_of(int at, int from, std::uint64_t message) const {
+        return &rank_words(args_.exchange[at])->parts[from][message & (args_.shape.slots - 1)];
+    }
+    COLLX_HD std::uint64_t call_number() const { return args_.words.are_compared() ? shared_.number : 0; }
+};
+
+} // namespace device
+COLLX_END_NAMESPACE
