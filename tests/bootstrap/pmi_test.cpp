@@ -3,7 +3,7 @@
 // The client of PMI-1 against process managers that follow the protocol, break it, stop in the middle or say nothing;
 // and its parsers, with those of the launchers' variables, against any text.
 //
-// collx-test: needs=rapidcheck sanitize=address
+// collx-test: needs=rapidcheck sanitize=nightly
 #include <collx/bootstrap/meet.hpp>
 
 #include <signal.h>

@@ -6,6 +6,8 @@
 #include "every_verb.hpp"
 #include "support.hpp"
 
+#include <collx/core/as.hpp>
+
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -262,6 +264,41 @@ TEST_CASE("shared memory that cannot be had") {
         auto x = collx::make_shared_vector<int>(w, 100, 1);
         collx::all_reduce(w, x);
         EXPECT(x[99] == 2);
+    });
+}
+
+TEST_CASE("tensors that say they lie in a device's memory") {
+    struct tensor { // as DLPack has it
+        void* data;
+        struct {
+            int device_type, device_id;
+        } device;
+        int ndim;
+        struct {
+            std::uint8_t code, bits;
+            std::uint16_t lanes;
+        } dtype;
+        std::int64_t *shape, *strides;
+        std::uint64_t byte_offset;
+    };
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<float> x(6, 1);
+        std::int64_t shape[] = {2, 3};
+        tensor here{x.data(), {1, 0}, 2, {2, 32, 1}, shape, nullptr, 0}, there = here;
+        there.device.device_type = 2;
+        const char* text = "tensor lies in a device's memory";
+        check(w, text, [&] { collx::all_reduce(w, collx::as<float>(there)); });
+        check(w, text, [&] { collx::send(w, collx::as<float>(there), 1 - w.rank()); });
+        check(w, text, [&] { collx::group(w).all_reduce(collx::as<float>(there)); });
+        collx::all_reduce(w, collx::as<float>(here));
+        EXPECT(x[5] == 2);
+    });
+}
+
+TEST_CASE("a time limit that every wait would be past") {
+    on_ranks(2, [](collx::communicator& w) {
+        for (const std::int64_t ns : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN})
+            check(w, "every wait would be past", [&] { w.set_timeout(collx::duration::from_ns(ns)); });
     });
 }
 

@@ -264,6 +264,36 @@ TEST_CASE("unchecked: other counts over windows are found before anybody has a w
     }
 }
 
+TEST_CASE("unchecked: another type of the same size, or another of collx's operators, is a mismatch") {
+    for (const std::size_t n : {10u, 40'000u, 300'000u}) // in lines, in rings, in slots or lent
+        for (const int how : {0, 1, 2, 3})
+            on_ranks(2, [n, how](collx::communicator& w) {
+                w.set_checked(false);
+                std::vector<int> x(n, 1);
+                std::vector<float> y(n, 1);
+                const bool is_odd = w.rank() == 1;
+                const auto e = thrown<mismatch>(w, [&] {
+                    if (how == 0 && is_odd) collx::all_reduce(w, y);
+                    else if (how == 1 && is_odd) collx::all_reduce(w, x, collx::max{});
+                    else if (how < 2) collx::all_reduce(w, x);
+                    else if (how == 2 && is_odd) collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), y);
+                    else if (how == 2) collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x);
+                    else if (is_odd) collx::recv(w, y, 0);
+                    else collx::send(w, x, 1);
+                    collx::barrier(w);
+                });
+                at("%zu elements, %d, says %s", n, how, e.what());
+                EXPECT(says(e, "is of another call"));
+            });
+    on_ranks(2, [](collx::communicator& w) { // the program's own: which are the same nobody can tell
+        w.set_checked(false);
+        int x = 1;
+        if (w.rank() == 0) collx::all_reduce(w, collx::value(x), [](int a, int b) { return a + b; });
+        else collx::all_reduce(w, collx::value(x), [](const int& a, const int& b) { return b + a; });
+        EXPECT(x == 2);
+    });
+}
+
 TEST_CASE("unchecked: another algorithm's parameter over windows is a mismatch") {
     on_ranks(3, [](collx::communicator& w) {
         w.set_checked(false);

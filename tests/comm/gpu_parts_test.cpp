@@ -6,6 +6,9 @@
 // refused. tests/comm/gpu_calls_test.cpp has the other verbs and what can go wrong in all of them.
 #include "gpu_support.hpp"
 
+#include <dirent.h>
+#include <signal.h>
+
 #include <collx/algo/binomial.hpp>
 #include <collx/algo/linear.hpp>
 #include <collx/algo/ring.hpp>
@@ -384,6 +387,189 @@ TEST_CASE("collectives of a group that follow one another and are of one kind ar
     CHECK(g.pieces() == 0);
 }
 
+using floats = device_memory<float>;
+
+// A group of one type in all tests: messages of words, sums, all_gathers and broadcasts, each of any number.
+template <class Comm>
+using mixed_group = decltype(device_group(std::declval<Comm&>())
+                                 .send(std::declval<memory&>(), 0)
+                                 .recv(std::declval<memory&>(), 0)
+                                 .all_reduce(std::declval<memory&>())
+                                 .all_gather(std::declval<memory&>(), std::declval<memory&>())
+                                 .broadcast(std::declval<memory&>(), 0)
+                                 .broadcast(std::declval<floats&>(), 0));
+
+// Launches of all ranks.
+template <class F>
+int kernels_of(communicator& w, fake_gpus& g, F&& f) {
+    barrier(w);
+    const int before = g.fused_launches.load();
+    barrier(w);
+    f();
+    barrier(w);
+    const int after = g.fused_launches.load();
+    barrier(w); // the others' next kernels are not among them
+    return after - before;
+}
+
+// Calls of several kinds, types and lengths; n elements where one lane is not enough.
+void check_chain(communicator& w, fake_runtime r, fake_gpus& g, std::size_t n, bool by_kernels) {
+    auto c = w.with(gpus{r});
+    const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
+    const auto all = static_cast<std::size_t>(ranks);
+    at("%d ranks, %zu elements, %s", ranks, n, by_kernels ? "kernels" : "host");
+    device::fake_stream s(me);
+    memory sent(g, me, n), got(g, me, n), few(g, me, 33), many(g, me, n), mine(g, me, n), whole(g, me, n * all),
+        seed(g, me, 3), more(g, me, 44, me), got_more(g, me, 44);
+    floats shared(g, me, 501);
+    std::vector<std::unique_ptr<memory>> layers;
+    for (std::size_t k = 0; k < 12; ++k) layers.push_back(std::make_unique<memory>(g, me, 50 * k));
+    const auto begin = [&] {
+        for (std::size_t i = 0; i < 33; ++i) few[i] = me + static_cast<int>(i);
+        for (std::size_t i = 0; i < n; ++i) sent[i] = part(me, 0, i), mine[i] = part(me, 1, i), got[i] = -1;
+        for (std::size_t i = 0; i < n; ++i) many[i] = me + static_cast<int>(i);
+        for (std::size_t i = 0; i < 501; ++i) shared[i] = value(me, i);
+        for (std::size_t i = 0; i < 44; ++i) got_more[i] = -1;
+        for (const auto& x : layers)
+            for (std::size_t i = 0; i < x->collx_buffer().size(); ++i) (*x)[i] = me + static_cast<int>(i);
+        seed[2] = me;
+    };
+    const auto check = [&] {
+        synchronize(c, {.stream = &s});
+        for (std::size_t i = 0; i < 33; ++i) EXPECT_AT(i, few[i] == sum_of(ranks, i));
+        for (std::size_t i = 0; i < n; ++i) EXPECT_AT(i, got[i] == part(last, 0, i) && many[i] == sum_of(ranks, i));
+        for (std::size_t i = 0; i < n * all; ++i) EXPECT_AT(i, whole[i] == part(static_cast<int>(i / n), 1, i % n));
+        for (std::size_t i = 0; i < 501; ++i) EXPECT_AT(i, shared[i] == value(ranks - 1, i));
+        for (std::size_t i = 0; i < 44; ++i) EXPECT_AT(i, got_more[i] == last);
+        for (const auto& x : layers)
+            for (std::size_t i = 0; i < x->collx_buffer().size(); ++i) EXPECT_AT(i, (*x)[i] == sum_of(ranks, i));
+        EXPECT(seed[2] == 0);
+    };
+    const auto launch_all = [&] {
+        auto group = device_group(c)
+                         .send(sent, next)
+                         .recv(got, last)
+                         .all_reduce(few)
+                         .all_gather(mine, whole)
+                         .broadcast(seed, 0)
+                         .broadcast(shared, ranks - 1);
+        static_assert(std::is_same_v<decltype(group), mixed_group<decltype(c)>>);
+        // Of its kinds as many as there are: a second message to the same rank, too.
+        group.all_reduce(many), group.send(more, next), group.recv(got_more, last);
+        for (const auto& x : layers) group.all_reduce(*x);
+        EXPECT(group.size() == 21);
+        group.launch({.stream = &s});
+    };
+    begin();
+    const int launches = kernels_of(w, g, launch_all);
+    check(); // first: it waits for kernels that use this memory
+    if (by_kernels) EXPECT(launches == ranks);
+    begin();
+    fake_runtime::begin_capture(s);
+    launch_all();
+    const auto graph = fake_runtime::end_capture(s);
+    if (by_kernels) EXPECT(graph.size() == 1);
+    for (int k = 0; k < 2; ++k) {
+        begin();
+        fake_runtime::launch(graph, s);
+        check();
+    }
+}
+
+TEST_CASE("a group that is one chain is one kernel, whatever its kinds") {
+    for (const int ranks : {2, 3, 4}) {
+        fake_gpus g;
+        on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
+            use_device(w.with(gpus{r}), small());
+            for (const std::size_t n : {0u, 5u, 20'000u}) check_chain(w, r, g, n, true);
+        });
+        CHECK(g.pieces() == 0);
+    }
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        use_device(w.with(gpus{r}), small(true));
+        check_chain(w, r, g, 3000, false);
+    });
+}
+
+TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in it is named") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        auto c = w.with(gpus{r});
+        use_device(c, small());
+        const int me = w.rank(), other = 1 - me;
+        memory x(g, me, 100, 1), y(g, me, 100, me), z(g, me, 100);
+        mixed_group<decltype(c)> group(c);
+        // What is received is reduced, then sent to all: three kernels. What is read twice is in one.
+        const int in_order = kernels_of(w, g, [&] {
+            group.send(y, other), group.recv(z, other), group.all_reduce(z);
+            group.broadcast(z, 1), group.broadcast(x, 0);
+            group.launch();
+            synchronize(c);
+        });
+        EXPECT(in_order == 3 * 2 && z[99] == 1 && x[0] == 1);
+        // More than fit into a kernel.
+        const int many = kernels_of(w, g, [&] {
+            group.all_reduce(x), group.broadcast(y, 0);
+            for (std::size_t k = 0; k < 31; ++k) group.broadcast(device_view<int>(z.data() + k, 1), 0);
+            group.launch();
+            synchronize(c);
+        });
+        EXPECT(many == 2 * 2 && x[99] == 2 && y[0] == 0);
+
+        // One rank's calls are one kernel, the other's are three.
+        device_group plain(c);
+        const auto add = [&](auto& to) {
+            to.send(y, other), to.recv(device_view<int>(z.data(), 100), other);
+            to.all_reduce(device_view<int>(x.data(), 60)), to.broadcast(device_view<int>(x.data() + 60, 40), 0);
+            to.launch();
+        };
+        for (std::size_t i = 0; i < 100; ++i) x[i] = y[i] = me + 1;
+        const int uneven = kernels_of(w, g, [&] {
+            if (me == 0) add(group);
+            else add(plain);
+            synchronize(c);
+        });
+        EXPECT(uneven == 1 + 3 && z[99] == other + 1 && x[59] == 3 && x[60] == 1);
+        for (std::size_t i = 0; i < 100; ++i) x[i] = 2, y[i] = 0;
+
+        int on_the_host = 0;
+        const device_view<int> wrong(&on_the_host, 1);
+        group.broadcast(x, 1), group.all_reduce(y), group.broadcast(wrong, 0);
+        const auto e = thrown<invalid_argument>(w, [&] { group.launch(); });
+        EXPECT(says(e, "call 3 of the group: the input buffer lies in the host's memory") && e.rank() == me);
+        group.all_reduce(x), group.send(wrong, other), group.recv(z, other);
+        const auto in_message = thrown<invalid_argument>(w, [&] { group.launch(); });
+        EXPECT(says(in_message, "group's buffer lies in the host's memory"));
+        synchronize(c);
+        EXPECT(x[99] == 2); // the calls before the wrong ones were made, and no other
+        barrier(w);
+        g.busy = g.what().processors;
+        barrier(w);
+        group.send(x, other), group.recv(y, other), group.all_reduce(z);
+        const auto full = thrown<error>(w, [&] { group.launch(); });
+        EXPECT(full.code() == errc::resource &&
+               says(full, "the messages and calls 1 to 1 of the group: launching a fused kernel"));
+        barrier(w);
+        g.busy = 0;
+        barrier(w);
+        // The same calls in another order on the other rank.
+        if (me == 0) group.all_reduce(x), group.broadcast(y, 1);
+        else group.broadcast(y, 1), group.all_reduce(x);
+        const auto differ = thrown<mismatch>(w, [&] {
+            group.launch();
+            synchronize(c);
+            barrier(c, device_call_options{});
+            synchronize(c);
+        });
+        EXPECT(differ.peer() >= 0);
+        EXPECT(says(differ, "in broadcast and this rank in all_reduce") ||
+               says(differ, "in all_reduce and this rank in broadcast") || says(differ, "in different calls") ||
+               says(differ, "or is of another call"));
+        r.synchronize(nullptr); // before memory goes that kernels use
+    });
+}
+
 TEST_CASE("groups in a graph, on their way by the host, and by a bound algorithm") {
     for (const bool by_host : {false, true}) {
         fake_gpus g;
@@ -476,7 +662,8 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
     const auto reduces = [&](std::size_t n) {
         return [=](auto& c, auto& x, auto&, auto&) { all_reduce(c, cut(x, n)); };
     };
-    const auto others = {"are in different calls", "of another size"};
+    // The last one is what the barrier behind the call says, where a rank that was slow hears of it there first.
+    const auto others = {"are in different calls", "has another size than this call expects"};
     const auto with = [&](std::vector<const char*> t) {
         t.insert(t.end(), others.begin(), others.end());
         return t;
@@ -592,6 +779,40 @@ TEST_CASE("what a rank says too late for a call is compared in the next one") {
             EXPECT(me != 0 || (e.peer() == 1 && says(e, "rank 1 sends 16 bytes, and this rank receives 0")));
         });
     }
+}
+
+// Threads of this process that block this signal.
+int threads_that_block(int signal) {
+    int count = 0;
+    DIR* const all = ::opendir("/proc/self/task");
+    while (const dirent* d = all != nullptr ? ::readdir(all) : nullptr) {
+        std::FILE* const f = std::fopen((std::string("/proc/self/task/") + d->d_name + "/status").c_str(), "r");
+        unsigned long long mask = 0;
+        char line[200];
+        while (f != nullptr && std::fgets(line, sizeof line, f) != nullptr)
+            if (std::sscanf(line, "SigBlk: %llx", &mask) == 1) break;
+        if (f != nullptr) std::fclose(f);
+        count += (mask >> (signal - 1) & 1) != 0;
+    }
+    if (all != nullptr) ::closedir(all);
+    return count;
+}
+
+TEST_CASE("the program's signal handlers do not run on the threads beside the kernels") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small(true));
+        memory x(g, w.rank(), 10, 1);
+        all_reduce(c, x);
+        synchronize(c);
+        barrier(w);
+        EXPECT(threads_that_block(SIGUSR1) == w.size());
+        sigset_t now;
+        ::pthread_sigmask(SIG_BLOCK, nullptr, &now);
+        EXPECT(::sigismember(&now, SIGUSR1) == 0 && x[9] == 2);
+        barrier(w);
+    });
 }
 
 TEST_CASE("parts in a graph, replayed, and barriers of streams") {

@@ -241,7 +241,10 @@ TEST_CASE("who gives up shrinking for a moment is not left out") {
             if (next.size() != 3)
                 throw collx::error(collx::errc::protocol, now.rank(), -1, "without one that lives", "");
             next.set_timeout(30s);
-            collx::barrier(next);
+            try {
+                collx::barrier(next);
+            } catch (const collx::aborted&) {
+            } // rank 0 has left it and begun the next round
             now = std::move(next);
         }
     });

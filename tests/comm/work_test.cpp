@@ -149,6 +149,35 @@ TEST_CASE("work may be moved, and waited for with a limit") {
     });
 }
 
+TEST_CASE("a call that throws leaves nothing under way that would touch its buffers") {
+    on_ranks(2, [](collx::communicator& w) {
+        const auto& pending = w.internals().pending;
+        if (w.rank() == 0) { // a receive that waits in the queue of another one
+            std::vector<int> x(1000), y(1000);
+            const auto first = collx::async::recv(w, x, 1);
+            (void)thrown<collx::timed_out>(w, [&] { collx::recv(w, y, 1, {.timeout = 1ms}); });
+            EXPECT(pending.size() == 1);
+        } else {
+            EXPECT(pending.size() == 0);
+        }
+    });
+    std::atomic<int> started{0};
+    on_ranks(2, [&](collx::communicator& w) { // one that finds the operator of another throwing
+        w.set_checked(false);                 // else each call waits for the other rank
+        std::vector<int> x(10, 1), y(10, 1);
+        const auto op = [&](int a, int b) { return w.rank() == 0 && started == 2 ? throw wrong("mine") : a + b; };
+        while (started != w.rank()) std::this_thread::yield(); // rank 0 must wait for the other one
+        const auto first = collx::async::all_reduce(w, x, op);
+        for (++started; started != 2;) std::this_thread::yield();
+        if (w.rank() == 0) (void)thrown<wrong>(w, [&] { (void)collx::async::all_reduce(w, y); });
+        else
+            (void)thrown<collx::aborted>(w, [&] {
+                for (;;) collx::all_reduce(w, y);
+            });
+        EXPECT(w.rank() != 0 || w.internals().pending.empty());
+    });
+}
+
 TEST_CASE("calls that need scratch memory may overlap with larger ones") {
     // Ports are reused in turn: every third call waits behind the first, and a larger one must not take its scratch
     // away.

@@ -256,6 +256,28 @@ TEST_CASE("an owning vector is contiguous even if its iterators do not say so; o
     CHECK(view[0] == 1.0f);
 }
 
+TEST_CASE("DLPack and torch: a tensor says whether it lies in a device's memory") {
+    auto v = numbers(4);
+    std::int64_t shape[] = {4};
+    for (const auto& [device, is_on_device] : {std::pair{1, false}, {2, true}, {3, false}, {10, true}, {13, false}}) {
+        dl_struct t{v.data(), {device, 0}, 1, {2, 32, 1}, shape, nullptr, 0};
+        const auto view = collx::as<float>(t);
+        CHECK(view.is_on_device() == is_on_device);
+        const auto there = collx::on_device(view);
+        STATIC_REQUIRE(collx::DeviceBuffer<decltype(there)>);
+        STATIC_REQUIRE(std::is_same_v<std::remove_const_t<decltype(there)>,
+                                      collx::on_device_view<collx::mapped_view<float, collx::strided_mapping>>>);
+        CHECK(there.size() == 4);
+    }
+    struct gpu_tensor : torch_tensor {
+        bool is_cpu() const { return false; }
+    };
+    gpu_tensor there{{v.data(), {4}, {1}}};
+    CHECK(collx::as<float>(there).is_on_device());
+    torch_tensor here{v.data(), {4}, {1}};
+    CHECK_FALSE(collx::as<float>(here).is_on_device());
+}
+
 TEST_CASE("DLPack: shape, strides and offset are followed") {
     auto v = numbers(24);
     std::int64_t shape[] = {4, 6}, transposed[] = {1, 4}, piece[] = {2, 3}, piece_strides[] = {6, 1};

@@ -264,6 +264,7 @@ TEST_CASE("whatever lane of a pair is cut, and whoever dies with several, all ra
 TEST_CASE("a rank that dies while the communicator is being made is named") {
     const cell c{.n = 4, .ranks_per_host = 1, .victim = 3};
     store_directory dir;
+    shared_page<std::atomic<int>> told;
     processes all;
     for (int r = 0; r < c.n; ++r)
         all.start(r, [&, r] {
@@ -271,7 +272,13 @@ TEST_CASE("a rank that dies while the communicator is being made is named") {
             collx::file_store store(dir.path());
             auto job = collx::detail::join_by_store(r, c.n, store, std::int64_t{c.timeout_ms} * ms, {});
             if (r == c.victim) ::_exit(5);
-            collx::communicator world(job);
+            try {
+                collx::communicator world(job);
+            } catch (...) {
+                told->fetch_add(1);
+                wait_until(*told, c.n - 1); // who ends now would be named by those who are slower
+                throw;
+            }
             return 0;
         });
     all.wait();

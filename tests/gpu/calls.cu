@@ -96,10 +96,11 @@ void parts(communicator& w, const char* what, std::size_t n) {
     for (int r = 0; r < ranks; ++r) counts.push_back(static_cast<std::size_t>(r + 1) * n), total += counts.back();
     const std::size_t mine = counts[static_cast<std::size_t>(me)], from_last = counts[static_cast<std::size_t>(last)];
     from_me[static_cast<std::size_t>(next)] = mine, to_me[static_cast<std::size_t>(last)] = from_last;
-    auto one = sevenths(n), two = sevenths(n + 1), part = sevenths(mine), scanned = sevenths(n), before = sevenths(n),
-         sums = sevenths(total);
+    auto one = sevenths(n), two = sevenths(n + 1), three = sevenths(n), part = sevenths(mine), scanned = sevenths(n),
+         before = sevenths(n), sums = sevenths(total), seed = sevenths(me == ranks - 1 ? n : 0);
+    seed.resize(n);
     thrust::device_vector<float> gathered(n * all), back(n), whole(total), root_whole(total), root_back(mine),
-        moved(from_last), sent(from_last), in_group(from_last), reduced(mine);
+        moved(from_last), sent(from_last), in_group(from_last), in_chain(from_last), reduced(mine);
     require_cuda(cudaDeviceSynchronize(), "filling");
     gather(w, one, gathered, {.stream = s.s});
     scatter(w, gathered, back, {.stream = s.s});
@@ -115,13 +116,23 @@ void parts(communicator& w, const char* what, std::size_t n) {
     g.send(part, next), g.recv(in_group, last);
     g.all_reduce(one), g.all_reduce(two), g.all_reduce(two); // the third uses what the second writes
     g.launch({.stream = s.s});
+    // Of several kinds: one kernel.
+    device_group(w)
+        .send(part, next)
+        .recv(in_chain, last)
+        .all_reduce(three)
+        .broadcast(seed, ranks - 1)
+        .launch({.stream = s.s});
     barrier(w, device_call_options{.stream = s.s});
     synchronize(w, {.stream = s.s});
     expect_sums(back, 1, label + " gather, scatter");
     expect_sums(scanned, me + 1, label + " scan");
     if (me > 0) expect_sums(before, me, label + " exclusive_scan");
     expect_sums(root_back, 1, label + " gather_v, scatter_v");
-    for (const auto* x : {&moved, &sent, &in_group}) expect_sums(*x, 1, label + " all_to_all_v, sendrecv, group");
+    for (const auto* x : {&moved, &sent, &in_group, &in_chain})
+        expect_sums(*x, 1, label + " all_to_all_v, sendrecv, groups");
+    expect_sums(three, ranks, label + " all_reduce in a chain");
+    expect_sums(seed, 1, label + " broadcast in a chain");
     expect_sums(one, ranks, label + " all_reduce in a group");
     expect_sums(two, ranks * ranks, label + " twice in a group");
     const std::vector<float> h(whole.begin(), whole.end()), r(reduced.begin(), reduced.end());

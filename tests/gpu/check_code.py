@@ -44,6 +44,8 @@ def judge(report):
         kind = re.search(r"(simple|packet|line|multicast)_protocolELi(\d)", name)
         text = re.search(r"algo\d+(\w+?)ENS", name)
         label = f"{text.group(1) if text else name} {kind.group(1)} x{kind.group(2)}" if kind else name
+        if "call_mix" in name:
+            label = f"{name.count('10fused_call')} kinds of calls in one kernel"
         wrong = int(stack) or int(stores) or int(loads) or int(registers) > 128
         bad += bool(wrong)
         print(f"{'WRONG ' if wrong else ''}sm_{arch}  {registers:>3} registers  {stack} stack  {label}")

@@ -6,6 +6,7 @@
 
 #include <collx/algo/multicast.hpp>
 #include <collx/algo/one_shot.hpp>
+#include <collx/algo/pairwise.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
@@ -52,3 +53,18 @@ using mine = device::call_types<contiguous_view<T>, contiguous_view<T>, plus, T,
 
 KERNEL_OF_CALLS(packet_protocol, one_shot_all_reduce, mine<bf16>);
 KERNEL_OF_CALLS(simple_protocol, two_shot_all_reduce, mine<float>);
+
+// A group's calls of several kinds: sums of float of any length, all_gather of bf16, broadcast of double, messages.
+template <class Protocol, class Algorithm, class Types>
+using call = device::fused_call<Protocol, 1, Algorithm, Types>;
+template <class T, class Cuts = device::even_cuts>
+using mine_moved = device::call_types<contiguous_view<T>, contiguous_view<T>, device::move_only, T, Cuts, true>;
+using mix = device::call_mix<
+    call<device::packet_protocol, algo::one_shot_all_reduce, mine<float>>,
+    call<device::simple_protocol, algo::two_shot_all_reduce, mine<float>>,
+    call<device::simple_protocol, algo::one_shot_all_gather, mine_moved<bf16>>,
+    call<device::simple_protocol, algo::one_shot_broadcast, mine_moved<double>>,
+    call<device::simple_protocol, algo::pairwise_all_to_all, mine_moved<std::uint32_t, device::own_cuts>>>;
+#define KERNEL_OF_KINDS(calls) template __global__ void device::fused_array_kernel<calls>(const __grid_constant__ calls)
+
+KERNEL_OF_KINDS(mix);

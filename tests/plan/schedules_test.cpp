@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Schedules are recorded once per algorithm, parameters and port; windows once per algorithm, port and shape.
+// collx-test: sanitize=nightly
 #include <collx/plan/schedules.hpp>
 
 #include <cstdint>

@@ -548,6 +548,100 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     }
 }
 
+namespace {
+
+int receiving_calls = 0;
+ssize_t counted_recvmsg(int fd, msghdr* m, int flags) { return ++receiving_calls, ::recvmsg(fd, m, flags); }
+constexpr socket_calls counting_calls{::socket, ::connect, ::accept4, ::sendmsg, counted_recvmsg, ::epoll_wait};
+
+// A stream that has had one large message on port 1, whose other end is the test.
+struct after_a_large_one {
+    static constexpr std::size_t bytes = 40'000, most = 64 * 1024;
+    stream s{counting_calls, {.depth = 4, .slot_bytes = most}, 5};
+    descriptor test;
+    std::vector<std::byte> line, wanted = std::vector<std::byte>(bytes, std::byte{0xee});
+    receiving_end rx = s.rx(1), other = s.rx(2), third = s.rx(3);
+    after_a_large_one() {
+        auto [a, b] = connection(AF_UNIX);
+        s.open(std::move(a), nullptr, false);
+        test = std::move(b);
+        add(1, bytes, 1), say();
+        REQUIRE(wait_until([&] { return s.move(), rx.has_message(); }));
+        rx.release(bytes);
+    }
+    void add(int port, std::size_t n, std::uint64_t seed) {
+        const stream_frame f{.at_port = static_cast<std::uint8_t>(port), .bytes = static_cast<std::uint32_t>(n)};
+        const std::size_t at = line.size();
+        line.resize(at + sizeof f + n);
+        std::memcpy(line.data() + at, &f, sizeof f);
+        fill_message(line.data() + at + sizeof f, seed, n);
+    }
+    void say() {
+        REQUIRE(::send(test.get(), line.data(), line.size(), 0) == static_cast<ssize_t>(line.size()));
+        line.clear();
+    }
+    // All that was said is here after the first look; one call read as much of it as there was room for.
+    int calls_of_a_look() {
+        receiving_calls = 0;
+        CHECK(s.move());
+        return receiving_calls;
+    }
+};
+
+} // namespace
+
+TEST_CASE("a large message like the last is read where it goes by one call") {
+    after_a_large_one w;
+    w.add(1, w.bytes, 2), w.say();
+    CHECK(w.calls_of_a_look() == 1);
+    REQUIRE(w.rx.has_message());
+    CHECK(is_message(w.rx.peek(w.bytes), 2, w.bytes));
+    w.rx.release(w.bytes);
+    for (const std::uint64_t seed : {3, 4}) {
+        w.rx.want_at(w.wanted.data(), w.bytes, 0);
+        w.add(1, w.bytes, seed), w.say();
+        CHECK(w.calls_of_a_look() == 1);
+        REQUIRE((w.rx.has_message() && w.rx.has_landed()));
+        CHECK(is_message(w.wanted.data(), seed, w.bytes));
+        w.rx.release_landed();
+    }
+}
+
+TEST_CASE("what comes where another message was expected is put right") {
+    after_a_large_one w;
+    const auto all_came = [&](std::size_t at_third) {
+        REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message() && w.third.has_message(); }));
+        REQUIRE(w.third.is_expected(at_third));
+        CHECK(is_message(w.third.peek(at_third), 6, at_third));
+        w.third.release(at_third);
+    };
+    for (const bool is_wanted : {false, true, true}) { // in a slot, or where it is wanted
+        if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
+        w.add(2, 100, 5), w.add(3, 30'000, 6), w.add(1, w.bytes, 7), w.say();
+        all_came(30'000);
+        REQUIRE(w.other.has_message());
+        CHECK(is_message(w.other.peek(100), 5, 100));
+        w.other.release(100);
+        REQUIRE(w.rx.has_landed() == is_wanted);
+        CHECK(is_message(is_wanted ? w.wanted.data() : w.rx.peek(w.bytes), 7, w.bytes));
+        w.rx.release(w.bytes);
+        w.add(1, w.bytes, 1), w.say(); // a large one again, so that the next is expected
+        REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+        w.rx.release(w.bytes);
+    }
+    w.rx.want_at(w.wanted.data(), w.bytes, 0);
+    w.add(3, w.most, 6), w.add(1, w.bytes, 7), w.say(); // a larger one of another port: all that was read is its
+    all_came(w.most);
+    REQUIRE(w.rx.has_landed());
+    CHECK(is_message(w.wanted.data(), 7, w.bytes));
+    w.rx.release_landed();
+    w.rx.want_at(w.wanted.data(), w.bytes, 0);
+    w.add(1, w.most, 8), w.say(); // of another size than the receiver expects: it shall see that
+    REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+    CHECK(!w.rx.is_expected(w.bytes));
+    CHECK(is_message(w.rx.peek(w.most), 8, w.most));
+}
+
 TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", "", tcp4, tcp_lanes) {
     for (const bool wanted : {false, true}) {
         TestType world(far_shape);

@@ -21,7 +21,7 @@ struct all_gather_fn : refusals<> {
         require_output<X>();
         require_staying<Mode, X>();
         const auto v = buffer(x);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             const std::size_t part = part_of(c, v.size());
             require_memory(c, v, "all_gather");
@@ -37,7 +37,7 @@ struct all_gather_fn : refusals<> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             const std::size_t part = a.size();
             require_size(c, "output", b.size(), part * static_cast<std::size_t>(c.net.size()));
@@ -91,7 +91,7 @@ struct all_gather_v_fn : refusals<> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             const auto held = tables_for<Mode>();
             count_tables& tables = tables_of(c, held);

@@ -18,12 +18,14 @@ struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
         if constexpr (std::is_same_v<Mode, nonblocking> && !std::is_lvalue_reference_v<X>) {
-            auto held = make_counted<held_operation<X>>(held_operation<X>{std::move(x), {}});
-            const auto v = buffer(held->held);
-            return run(comm, v, v, op, o, held);
+            return in_mode<Mode>(comm, [&] {
+                auto held = make_counted<held_operation<X>>(held_operation<X>{std::move(x), {}});
+                const auto v = buffer(held->held);
+                return run(comm, v, v, op, o, held);
+            });
         } else {
             const auto v = buffer(x);
-            return in_mode<Mode>([&] { return run(comm, v, v, op, o, counted_ptr<held_operation<void>>()); });
+            return in_mode<Mode>(comm, [&] { return run(comm, v, v, op, o, counted_ptr<held_operation<void>>()); });
         }
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
@@ -32,7 +34,7 @@ struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             require_apart(base_of(comm).internals(), a, b);
             if (a.size() != b.size())
                 fail(errc::invalid_argument, base_of(comm).rank(), -1, "give both the same number of elements",

@@ -31,7 +31,7 @@ struct all_to_all_fn : refusals<> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             const std::size_t part = part_of(c, a.size());
             require_size(c, "output", b.size(), a.size());
@@ -107,7 +107,7 @@ struct all_to_all_v_fn : refusals<> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             const auto held = tables_for<Mode>();
             count_tables& tables = tables_of(c, held);

@@ -18,7 +18,7 @@ struct barrier_fn {
     }
     template <Communicates Comm>
     auto operator()(Comm&& comm, const call_options& o = {}) const {
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             const contiguous_view<std::byte> none(nullptr, 0);
             return run_call<Mode, collective::barrier>(comm, none, none, no_op{}, {.timeout_ns = o.timeout.count()},
                                                        [](int chunks) {

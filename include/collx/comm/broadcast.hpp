@@ -30,7 +30,7 @@ struct broadcast_fn : refusals<> {
         require_output<X>();
         require_staying<Mode, X>();
         const auto v = buffer(x);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             require_root(c, o.root);
             require_memory(c, v, "broadcast");

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <collx/comm/checks.hpp>
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/options.hpp>
 #include <collx/comm/short_calls.hpp>
@@ -73,62 +74,10 @@ struct blocking {};
 struct nonblocking {};
 struct tried {};
 
-template <class View>
-using element_of = std::remove_cv_t<typename View::value_type>;
-
 // Element type on the wire: the policy's, else the output's.
 template <class Policies, class Out>
 using wire_of =
     std::conditional_t<std::is_void_v<typename Policies::wire_type>, element_of<Out>, typename Policies::wire_type>;
-
-template <class View>
-const void* address_of(const View& v) {
-    if constexpr (View::is_contiguous) return v.data();
-    else return nullptr;
-}
-template <class View>
-void require_memory(const communicator::core& c, const View& v, const char* which) {
-    static_assert(
-        memory_kind_v<View> == memory_kind::host,
-        "collx: this buffer lies in device memory and another one of this call in the host's, or this form of "
-        "the call does not take device memory: collx::device_group is group for it.");
-    if constexpr (View::is_contiguous)
-        if (v.size() != 0 && v.data() == nullptr)
-            fail(errc::invalid_argument, c.net.rank(), -1, "pass memory, or a size of 0",
-                 "the %s buffer is null but has %zu elements", which, v.size());
-    if (v.size() > SIZE_MAX / sizeof(element_of<View>) / 2)
-        fail(errc::invalid_argument, c.net.rank(), -1, "is a count negative?", "the %s buffer claims %zu elements",
-             which, v.size());
-    if constexpr (View::is_contiguous)
-        if (c.device != nullptr && v.size() != 0) [[unlikely]]
-            c.device->require_host_memory(v.data(), which);
-    if constexpr (View::is_window)
-        if (v.size() != 0 && !c.net.memory().contains(v.data(), v.size() * sizeof(element_of<View>)))
-            fail(errc::invalid_argument, c.net.rank(), -1, "allocate it with this job's shared allocator",
-                 "the %s window does not lie in shared memory", which);
-}
-// In place means the same address; anything else may not overlap.
-template <class In, class Out>
-void require_apart(const communicator::core& c, const In& in, const Out& out, std::size_t in_place_offset_elems = 0) {
-    if constexpr (In::is_contiguous && Out::is_contiguous) {
-        const auto* a = reinterpret_cast<const std::byte*>(in.data());
-        const auto* b = reinterpret_cast<const std::byte*>(out.data());
-        const std::size_t an = in.size() * sizeof(element_of<In>), bn = out.size() * sizeof(element_of<Out>);
-        if (an == 0 || bn == 0 || a + an <= b || b + bn <= a) return;
-        const bool same = in_place_offset_elems == SIZE_MAX
-                              ? false
-                              : (bn >= an ? b + in_place_offset_elems * sizeof(element_of<Out>) == a
-                                          : a + in_place_offset_elems * sizeof(element_of<In>) == b);
-        if (!same || !std::is_same_v<element_of<In>, element_of<Out>>)
-            fail(errc::invalid_argument, c.net.rank(), -1, "use one buffer, or two that do not overlap",
-                 "input and output overlap");
-    }
-}
-inline void require_root(const communicator::core& c, int root) {
-    if (root < 0 || root >= c.net.size())
-        fail(errc::invalid_argument, c.net.rank(), root, "roots are ranks of this communicator", "root %d of %d ranks",
-             root, c.net.size());
-}
 
 template <class R>
 R result_of(const counted_ptr<held_operation<R>>&);
@@ -255,8 +204,7 @@ private:
         return {s.sizes(), s.offsets(), r.sizes(), r.offsets(), tables_->relayed.data(), bytes / sizeof(wire_type)};
     }
     counted_ptr<operation> start(counted_ptr<operation> t, int queue) {
-        core_.pending.push_back({t, queue});
-        core_.progress_pending();
+        core_.start(t, queue);
         return t;
     }
     // Not the types alone: pieces of other sizes, or an algorithm with other parameters, would read what the peers did
@@ -277,6 +225,7 @@ private:
                      .out_layout = &out_,
                      .elem_bytes = sizeof(wire_type),
                      .chunk_elems = piece_elems_,
+                     .kind = mover_type::kind,
                      .fits_lines = alignof(wire_type) <= 8};
         if constexpr (mover_type::reduces) {
             s.op = &mover_.op();
@@ -380,18 +329,18 @@ auto run_call(Comm& comm, In in, Out out, Op op, call_facts f, Layouts&& layouts
     }
 }
 
-// Mode `tried` turns exceptions into values.
-template <class Mode, class F>
-auto in_mode(F&& f) {
+// f makes a whole call. Mode `tried` turns errors into values; those that no other rank knows of end the communicator.
+template <class Mode, class Comm, class F>
+auto in_mode(Comm& comm, F&& f) {
     if constexpr (std::is_same_v<Mode, tried>) {
         try {
-            f();
+            base_of(comm).internals().or_abandon(f);
             return result<void>();
         } catch (const error& e) {
             return result<void>(e);
         }
     } else {
-        return f();
+        return base_of(comm).internals().or_abandon(f);
     }
 }
 

@@ -47,8 +47,14 @@ public:
     int size() const { return live().net.size(); }
 
     // How long a call may stand still, nothing arriving and nothing leaving, before it throws timed_out. A call's own
-    // .timeout is for the call as a whole.
-    void set_timeout(duration t) { live().settings.timeout_ns = t.count(); }
+    // .timeout is for the call as a whole. nanoseconds::max(): for ever.
+    // Errors: invalid_argument for none at all.
+    void set_timeout(duration t) {
+        if (t.count() <= 0)
+            fail(errc::invalid_argument, rank(), -1, "say std::chrono::nanoseconds::max() for ever",
+                 "a time limit of %lld ns, which every wait would be past", static_cast<long long>(t.count()));
+        live().settings.timeout_ns = t.count();
+    }
     // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a
     // hang). Collective.
     void set_checked(bool on) { live().settings.checked = on; }

@@ -92,6 +92,20 @@ struct communicator_core {
         net.report(failure(errc::aborted, net.rank()));
         net.announce_failure();
     }
+    // f makes a call ready or is part of it. It throws collx's errors where all ranks do, or none has begun; anything
+    // else, such as having no memory, on this rank alone, and what it says next would be taken for its part in this
+    // call.
+    template <class F>
+    decltype(auto) or_abandon(F&& f) {
+        try {
+            return f();
+        } catch (const error&) {
+            throw;
+        } catch (...) {
+            abandon();
+            throw;
+        }
+    }
 
     // Waits for something that is no operation, and moves on those that are outstanding meanwhile: whom this rank waits
     // for may wait for them.
@@ -179,14 +193,7 @@ struct communicator_core {
     // exchange proves that the one before has been read.
     template <class Visit>
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
-        try {
-            show_all(mine, bytes, visit, timeout_ns);
-        } catch (const error&) {
-            throw;
-        } catch (...) { // no memory: what this rank says next would be taken for its part in this
-            abandon();
-            throw;
-        }
+        or_abandon([&] { show_all(mine, bytes, visit, timeout_ns); });
     }
     template <class Visit>
     void show_all(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns) {
@@ -211,6 +218,16 @@ struct communicator_core {
         counted_ptr<operation> op;
         int queue; // operations of one queue run one after the other
     };
+    // Takes up an operation that goes on when the call has returned. If it throws, nothing of the operation is left.
+    void start(const counted_ptr<operation>& op, int queue) {
+        pending.push_back({op, queue});
+        try {
+            progress_pending();
+        } catch (...) { // an operator, perhaps of another operation
+            drop(op.get());
+            throw;
+        }
+    }
     // Moves everything on that may move; operations of one queue keep their order. Returns how many are left.
     std::size_t progress_pending() {
         advance_pending();

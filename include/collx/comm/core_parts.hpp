@@ -138,7 +138,8 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
                  "call %llu: timed out waiting for rank %d", call, who);
         case errc::aborted:
             fail(errc::aborted, me, who,
-                 "by abort(), a handle it dropped, or an operator that threw; shrink() makes a new communicator",
+                 "by abort(), a handle it dropped, an operator that threw or no memory; shrink() makes a new "
+                 "communicator",
                  "call %llu: rank %d aborted the communicator", call, who);
         case errc::mismatch:
             fail(errc::mismatch, me, who,

@@ -59,7 +59,7 @@ auto with_device_calls(Comm& comm, F&& f) {
                       "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
                       "<collx/comm/gpu.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
     } else {
-        return in_mode<Mode>([&] { f(device_calls<runtime>()); });
+        return in_mode<Mode>(comm, [&] { f(device_calls<runtime>()); });
     }
 }
 

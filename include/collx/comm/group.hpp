@@ -229,7 +229,12 @@ public:
     // A template, so that programs without groups do not compile what groups need.
     template <class Options = call_options>
     void launch(const Options& options = {}) {
-        const call_options& o = options;
+        comm_->internals().or_abandon([&] { launch_all(options); });
+    }
+
+private:
+    template <class Options>
+    void launch_all(const Options& o) {
         auto calls = std::move(calls_);
         calls_.clear();
         auto transfers = std::move(transfers_);
@@ -249,8 +254,6 @@ public:
         }
         for (auto& w : under_way) w.wait();
     }
-
-private:
     template <class View>
     View checked(View v) const {
         detail::require_memory(comm_->internals(), v, "group's");

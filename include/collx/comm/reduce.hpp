@@ -20,7 +20,7 @@ struct reduce_fn : sums_by_default<reduce_fn<Mode>> {
         require_output<X>();
         require_staying<Mode, X>();
         const auto v = buffer(x);
-        return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
+        return in_mode<Mode>(comm, [&] { return run(comm, v, v, op, o); });
     }
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
@@ -43,7 +43,7 @@ struct reduce_fn : sums_by_default<reduce_fn<Mode>> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             if (c.net.rank() == o.root) {
                 require_apart(c, a, b);

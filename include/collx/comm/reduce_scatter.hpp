@@ -21,7 +21,7 @@ struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
         require_output<X>();
         require_staying<Mode, X>();
         const auto v = buffer(x);
-        return in_mode<Mode>([&] { return run(comm, v, v, op, o, false); });
+        return in_mode<Mode>(comm, [&] { return run(comm, v, v, op, o, false); });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
@@ -29,7 +29,7 @@ struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             const std::size_t part = part_of(c, a.size());
             require_size(c, "output", b.size(), part);
@@ -89,7 +89,7 @@ struct reduce_scatter_v_fn : refusals<> {
         const auto a = buffer(in);
         const auto b = buffer(out);
         require_reduce_op<Op, element_of<decltype(a)>>();
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             const auto held = tables_for<Mode>();
             count_tables& tables = tables_of(c, held);

@@ -28,7 +28,7 @@ struct scan_fn : sums_by_default<scan_fn<Mode, Kind>> {
         require_output<X>();
         require_staying<Mode, X>();
         const auto v = buffer(x);
-        return in_mode<Mode>([&] { return run(comm, v, v, op, o); });
+        return in_mode<Mode>(comm, [&] { return run(comm, v, v, op, o); });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
@@ -36,7 +36,7 @@ struct scan_fn : sums_by_default<scan_fn<Mode, Kind>> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             require_apart(c, a, b);
             require_size(c, "output", b.size(), a.size());

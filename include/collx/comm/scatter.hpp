@@ -24,7 +24,7 @@ struct scatter_fn : refusals<> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             require_root(c, o.root);
             const std::size_t part = b.size();
@@ -66,7 +66,7 @@ struct scatter_v_fn : refusals<> {
         require_staying<Mode, In, Out>();
         const auto a = buffer(in);
         const auto b = buffer(out);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             require_root(c, o.root);
             const bool is_root = c.net.rank() == o.root;

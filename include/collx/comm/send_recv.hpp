@@ -39,7 +39,7 @@ template <bool Outgoing, class View>
 void run_short_message(communicator_core& c, const View& v, int peer, std::int64_t timeout_ns) {
     if constexpr (View::is_contiguous) {
         const std::size_t bytes = v.size() * sizeof(element_of<View>);
-        const auto tag = static_cast<std::uint32_t>(v.size());
+        const auto tag = static_cast<std::uint32_t>(v.size()) ^ folded(kind_hash<element_of<View>, no_op>());
         if constexpr (Outgoing) send_short(c, v.data(), bytes, tag, peer, timeout_ns);
         else receive_short(c, const_cast<element_of<View>*>(v.data()), bytes, tag, peer, timeout_ns);
     }
@@ -75,7 +75,7 @@ struct message_fn : refusals<true> {
         if constexpr (!Outgoing) require_output<X>();
         require_staying<Mode, X>();
         const auto v = buffer(x);
-        return in_mode<Mode>([&] {
+        return in_mode<Mode>(comm, [&] {
             auto& c = base_of(comm).internals();
             c.require_alive();
             require_message(c, v, peer, Outgoing);
@@ -83,8 +83,8 @@ struct message_fn : refusals<true> {
             using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
             if constexpr (std::is_same_v<Mode, nonblocking>) {
                 return work<void>(c, enqueue(c, v, algorithm{.peer = peer}, queue), nullptr, o.timeout.count());
-            } else if (c.is_queued(queue)) {
-                c.wait_for(*enqueue(c, v, algorithm{.peer = peer}, queue), o.timeout.count(), true);
+            } else if (c.is_queued(queue)) { // whose handle ends the call with its wait, however that ends
+                work<void>(c, enqueue(c, v, algorithm{.peer = peer}, queue), nullptr, o.timeout.count()).wait();
             } else if (is_short_message(c, v)) {
                 run_short_message<Outgoing>(c, v, peer, o.timeout.count());
             } else {
@@ -98,8 +98,7 @@ private:
     template <class View, class Algorithm>
     static counted_ptr<operation> enqueue(communicator_core& c, const View& v, const Algorithm& a, int queue) {
         auto t = make_counted<decltype(make_message(c, v, a, true))>(make_message(c, v, a, UntilTaken));
-        c.pending.push_back({t, queue});
-        c.progress_pending();
+        c.start(t, queue);
         return t;
     }
 };
@@ -126,7 +125,7 @@ struct sendrecv_fn : refusals<true> {
         require_output<In>();
         const auto sent = buffer(outgoing);
         const auto received = buffer(incoming);
-        return in_mode<Mode>([&] { run(comm, sent, to_rank, received, from_rank, o); });
+        return in_mode<Mode>(comm, [&] { run(comm, sent, to_rank, received, from_rank, o); });
     }
 
 private:

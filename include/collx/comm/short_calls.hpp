@@ -56,7 +56,7 @@ private:
     }
 }
 
-// Messages of one piece that are never lent. `tag`: see pieces::transfer_tag.
+// Messages of one piece that are never lent. `tag`: see channel_steps::tag_of.
 inline bool is_short_message(const communicator_core& c, std::size_t bytes) {
     return bytes < least_measured_bytes && bytes <= c.net.slot_bytes() && c.net.is_one_host();
 }

@@ -161,7 +161,9 @@ private:
     // True when rank k has said what holds; false when it is gone.
     bool follow(int k) {
         backoff wait(core_->settings.waiting);
-        std::int64_t connect_at_ns = 0, pause_ns = 1'000'000;
+        // Well within the patience: who is not asked cannot answer.
+        const std::int64_t most_ns = patience_ns() / 8 < 64'000'000 ? patience_ns() / 8 : 64'000'000;
+        std::int64_t connect_at_ns = 0, pause_ns = most_ns < 1'000'000 ? most_ns : 1'000'000;
         missing_ = k;
         for (heard h;;) {
             bool moved = move(k);
@@ -170,7 +172,7 @@ private:
             if (!is_connected(k) && now_ns() >= connect_at_ns) {
                 if (at(k).is_gone || is_gone(k) || !connect(k)) return at(k).is_gone = true, false;
                 connect_at_ns = now_ns() + pause_ns;
-                pause_ns = pause_ns < 64'000'000 ? 2 * pause_ns : pause_ns;
+                pause_ns = 2 * pause_ns < most_ns ? 2 * pause_ns : most_ns;
             }
             moved = core_->net.move() || moved;
             if (moved) wait.reset();

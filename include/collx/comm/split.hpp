@@ -78,16 +78,11 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
 inline communicator communicator::split(int color, int key) {
     auto& c = live();
     c.begin_collective();
-    try {
+    return c.or_abandon([&] {
         ++c.splits;
         if (c.settings.checked != 0) detail::compare_signatures(c, {.made_by = signature::split}, 0);
         return communicator(detail::split(c, color, key));
-    } catch (const error&) {
-        throw;
-    } catch (...) { // no memory: what this rank says next would be taken for its part in this
-        c.abandon();
-        throw;
-    }
+    });
 }
 
 COLLX_END_NAMESPACE

@@ -28,6 +28,11 @@ enum class dlpack_code : int {
     boolean = 6
 };
 
+// The codes of DLDeviceType for memory that the host reads, too: its own, pinned by CUDA or ROCm, managed by CUDA.
+constexpr bool is_host_memory(int dlpack_device) {
+    return dlpack_device == 1 || dlpack_device == 3 || dlpack_device == 11 || dlpack_device == 13;
+}
+
 // -1 for a type that DLPack has no code for: then only the width can be checked.
 template <class T>
 constexpr int dlpack_code_of() {
@@ -70,7 +75,8 @@ auto dlpack_view(Tensor& x) {
         fail(errc::unsupported, -1, -1, "make it contiguous first",
              "a DLPack tensor has more than %d dimensions with gaps between them", strided_mapping::max_rank);
     auto* bytes = static_cast<std::conditional_t<std::is_const_v<T>, const char, char>*>(x.data);
-    return mapped_view<T, strided_mapping>(reinterpret_cast<T*>(bytes + x.byte_offset), mapping);
+    return located_view<mapped_view<T, strided_mapping>>({reinterpret_cast<T*>(bytes + x.byte_offset), mapping},
+                                                         !is_host_memory(static_cast<int>(x.device.device_type)));
 }
 
 template <class T, class Tensor>
@@ -93,12 +99,15 @@ auto torch_view(Tensor& x) {
     if (!fits)
         fail(errc::unsupported, -1, -1, "call contiguous() on it first",
              "a torch tensor has gaps that collx cannot follow");
-    return mapped_view<T, strided_mapping>(data, mapping);
+    bool is_on_device = false;
+    if constexpr (requires { static_cast<bool>(x.is_cpu()); }) is_on_device = !x.is_cpu();
+    return located_view<mapped_view<T, strided_mapping>>({data, mapping}, is_on_device);
 }
 
 } // namespace detail
 
 // Shape: a mapped_view<T, strided_mapping>, numbered with the last index fastest; one run where the tensor is dense.
+//     Calls of the host throw invalid_argument for one in a device's memory; on_device(as<T>(x)) is for those.
 // Errors: invalid_argument when the elements are not of type T; unsupported for more than eight dimensions with gaps.
 // Example: collx::all_reduce(world, collx::as<float>(tensor));
 template <class T, class Tensor>

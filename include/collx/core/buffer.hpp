@@ -191,6 +191,8 @@ template <class X>
 constexpr auto on_device(X&& x) {
     using view = buffer_t<X>;
     if constexpr (memory_kind_v<view> == memory_kind::device) return buffer(x);
+    else if constexpr (requires { typename view::without_place; })
+        return on_device_view<typename view::without_place>(buffer(x));
     else if constexpr (view::is_contiguous)
         return device_view<std::remove_pointer_t<decltype(buffer(x).data())>>(buffer(x).data(), buffer(x).size());
     else return on_device_view<view>(buffer(x));

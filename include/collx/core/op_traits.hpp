@@ -173,6 +173,10 @@ constexpr void require_reduce_op() {
     static_assert(ReduceOp<Op, T>,
                   "collx: this reduction operator cannot combine two elements. It must be callable on a const operator "
                   "object as op(const T&, const T&) and return something that converts to T.");
+    static_assert(
+        std::is_copy_constructible_v<std::remove_cvref_t<Op>>,
+        "collx: this reduction operator can only be moved, and a call keeps a copy of it. Let it refer to what "
+        "it owns: collx::all_reduce(world, x, [&op](auto a, auto b) { return op(a, b); }).");
 }
 
 // Refuses, with a sentence, an operator whose operands an algorithm would have to swap.
@@ -194,6 +198,18 @@ constexpr name_view op_name() noexcept {
 template <class Op>
 constexpr std::uint64_t op_hash() noexcept {
     return fnv1a(op_name<Op>());
+}
+
+// The same of type and operator together, as far as every compiler spells them alike: other types than numbers count by
+// their size, and the program's own operators are all one.
+template <class T, class Op>
+constexpr std::uint64_t kind_hash() noexcept {
+    constexpr name_view name = type_name<Op>();
+    bool is_plain = name.starts_with("collx::"); // with arguments of templates compilers go apart
+    for (const char c : name) is_plain = is_plain && c != '<' && c != '(';
+    std::uint64_t h = is_plain ? op_hash<Op>() : 0;
+    if constexpr (std::is_arithmetic_v<T>) h ^= type_hash<T>();
+    return (h ^ sizeof(T)) * 0x9e37'79b9'7f4a'7c15;
 }
 
 COLLX_END_NAMESPACE

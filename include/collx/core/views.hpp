@@ -96,6 +96,19 @@ public:
     COLLX_HD constexpr explicit on_device_view(const V& v) : V(v) {}
 };
 
+// A view of a tensor that says at run time whether the host can read it. Verbs refuse one that it cannot; on_device()
+// makes it one of a device.
+template <BufferView V>
+class located_view : public V {
+public:
+    using without_place = V;
+    constexpr located_view(const V& v, bool is_on_device) : V(v), is_on_device_(is_on_device) {}
+    constexpr bool is_on_device() const { return is_on_device_; }
+
+private:
+    bool is_on_device_;
+};
+
 // A vector with a stride, or a matrix with a stride between rows and one between columns, numbered row by row.
 // Strides count elements and may be negative.
 template <class T>

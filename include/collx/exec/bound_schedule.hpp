@@ -47,12 +47,20 @@ struct bound_window {
     }
 };
 
-// The tag of a call with these parameters of the algorithm and these elements. Equal on all ranks: who knows its own
-// counts only uses no window.
+// What a Mover says of its types and operator, for ranks to compare.
+template <class Mover>
+constexpr std::uint64_t kind_of() {
+    if constexpr (requires { Mover::kind; }) return Mover::kind;
+    else return sizeof(typename Mover::wire_type);
+}
+constexpr std::uint32_t folded(std::uint64_t kind) { return static_cast<std::uint32_t>(kind ^ kind >> 32); }
+
+// The tag of a call with these parameters of the algorithm and elements of this kind. Equal on all ranks: who knows its
+// own counts only uses no window.
 constexpr std::uint64_t call_tag(std::uint64_t parameters, const chunk_layout& in, const chunk_layout& out,
-                                 std::size_t elem_bytes) {
+                                 std::uint64_t kind) {
     constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15;
-    return signal_word::tag(((parameters ^ in.cut_bits()) * odd ^ out.cut_bits() ^ elem_bytes) * odd);
+    return signal_word::tag(((parameters ^ in.cut_bits()) * odd ^ out.cut_bits() ^ kind) * odd);
 }
 
 // Where a rank's own buffers are: offsets in the arena, or addresses in its process where ranks attach to each other.

@@ -51,6 +51,7 @@ protected:
     }
 
     // -------------------------------------------------------------- channels
+    std::uint32_t tag_of(const sched::ref& r) const { return cuts_.transfer_tag(r) ^ folded(kind_of<Mover>()); }
     bool run_channel(const sched::step& s, strand& st) {
         if (st.covered != nullptr && st.piece < st.covered[&s - st.begin]) return true; // went with an earlier piece
         const bool receives = (s.what & sched::recv) != 0, sends = (s.what & sched::send) != 0;
@@ -59,7 +60,7 @@ protected:
         const std::size_t n = cuts_.message_elems(shape.where, shape.chunks, st.piece);
         if (n == 0 && (st.piece > 0 || skips_empty_)) return true; // both ends know that this chunk has ended
         const std::size_t bytes = framed(n * sizeof(wire));
-        const std::uint32_t tag = cuts_.transfer_tag(shape);
+        const std::uint32_t tag = tag_of(shape);
         const bool measures = plan_.lends && bytes >= least_measured_bytes;
         receiving_end* rx = nullptr;
         sending_end* tx = nullptr;
@@ -131,7 +132,7 @@ protected:
                 const std::size_t size = cuts_.message_elems(t->dst.where, t->dst.chunks, there.piece) * sizeof(wire);
                 if (!is_far(size, &other, nullptr) || other.has_message()) continue;
                 if (wire* const to = far(*t, there).wanted_at(); to != nullptr)
-                    (void)other.want_at(to, size, cuts_.transfer_tag(t->dst));
+                    (void)other.want_at(to, size, tag_of(t->dst));
             }
         }
     }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -29,6 +30,7 @@ public:
     using out_type = std::remove_cv_t<typename Out::value_type>;
     using wire_type = Wire;
     static constexpr bool reduces = !std::is_same_v<Op, no_op>;
+    static constexpr std::uint64_t kind = kind_hash<Wire, Op>(); // that all ranks have alike
     using acc_type = std::conditional_t<reduces, accumulator_t<in_type>, in_type>;
     static constexpr bool hooked = has_pre_v<Op, in_type> || has_post_v<Op, acc_type>;
     // Every operand is an array of one type: kernels run on the user's memory directly.

@@ -24,6 +24,7 @@ struct short_call {
     std::byte* out;
     const chunk_layout *in_layout, *out_layout;
     std::size_t elem_bytes, chunk_elems; // chunk_elems: of the largest chunk, at least 1
+    std::uint64_t kind;                  // of the elements and the operator, see kind_of()
     bool fits_lines;                     // as far as alignment goes
     void (*sum)(const void* op, void* to, const void* const* from, int count, std::size_t elems) = nullptr;
     const void* op = nullptr;
@@ -56,7 +57,7 @@ void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Awa
     const std::size_t stride_bytes = c.chunk_elems * c.elem_bytes;
     const bound_window::share share =
         plan.window->take(1, stride_bytes * static_cast<std::size_t>(plan.chunks), c.fits_lines,
-                          call_tag(plan.parameters, *c.in_layout, *c.out_layout, c.elem_bytes));
+                          call_tag(plan.parameters, *c.in_layout, *c.out_layout, c.kind));
     const std::uint64_t now = share.first;
     const auto staged = [&](int rank, int chunk) {
         std::byte* const at =

@@ -40,7 +40,7 @@ public:
             window_ = plan.window->memory;
             share_ = plan.window->take(cuts_.count,
                                        plan.zero_copy ? 0 : stride_bytes_ * static_cast<std::size_t>(plan.chunks),
-                                       alignof(wire) <= 8, call_tag(plan.parameters, in, out, sizeof(wire)));
+                                       alignof(wire) <= 8, call_tag(plan.parameters, in, out, kind_of<Mover>()));
         }
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)

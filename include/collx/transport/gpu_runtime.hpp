@@ -71,7 +71,7 @@ struct gpu_mapping {
 // Streams and events are pointers of the runtime's own. What it refuses it throws as collx::error, with a remedy.
 // Beside this it launches, in a stream, what exec/device/ has for blocks:
 //   launch_fused<Protocol, Groups>(args, ranks, stream)  blocks (lanes, ranks) of a fused kernel, all resident
-//   launch_array(calls, ranks, stream)                   the same for several calls of one kernel
+//   launch_array(calls, ranks, stream)                   the same for several calls, of one kernel or of several
 //   launch_lanes(body, lanes, stream)                    one block per lane; body(env, lane)
 template <class R>
 concept GpuRuntime = std::copy_constructible<R> &&

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <collx/algo/direct.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/comm/count_table.hpp>
 #include <collx/comm/gpu/call.hpp>
+#include <collx/exec/device/call_mix.hpp>
 #include <collx/sched/collective.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -86,6 +88,23 @@ struct by_kernel {
                  with, in, out);
     }
 
+    // What run() may launch: of a collective with parts of one size.
+    template <class Policies, collective C, class In, class Out, class Op>
+    static constexpr auto kinds() {
+        using types = device::call_types<In, Out, Op, wire_for<Policies, Op, Out>, device::even_cuts, true>;
+        if constexpr (Policies::template has_algorithm<C>)
+            return only<types, decltype(std::declval<const Policies&>().template algorithm<C>())>();
+        else if constexpr (C == collective::all_reduce)
+            return device::call_kinds<
+                device::fused_call<device::packet_protocol, 1, algo::one_shot_all_reduce, types>,
+                device::fused_call<device::simple_protocol, 1, algo::two_shot_all_reduce, types>>();
+        else return only<types, decltype(default_for<C>())>();
+    }
+    template <class Types, class A>
+    static constexpr auto only() {
+        return device::call_kinds<device::fused_call<device::simple_protocol, 1, std::remove_cvref_t<A>, Types>>();
+    }
+
     // Checked calls: nothing on the device would notice.
     template <collective C, class Op, class T, class Call>
     static void compare(const Call& call, std::size_t count, std::uint64_t counts_hash) {
@@ -121,21 +140,22 @@ private:
         } else if constexpr (C == collective::all_reduce) {
             if (is_short) f(device::packet_protocol{}, algo::one_shot_all_reduce{});
             else f(simple, algo::two_shot_all_reduce{});
-        } else if constexpr (C == collective::all_gather) {
-            f(simple, algo::one_shot_all_gather{});
-        } else if constexpr (C == collective::reduce_scatter) {
-            f(simple, algo::one_shot_reduce_scatter{});
-        } else if constexpr (C == collective::all_to_all) {
-            f(simple, algo::direct_all_to_all{});
-        } else if constexpr (C == collective::broadcast) {
-            f(simple, algo::one_shot_broadcast{});
-        } else if constexpr (C == collective::scan) {
-            f(simple, algo::direct_scan{});
-        } else if constexpr (C == collective::exclusive_scan) {
-            f(simple, algo::direct_exclusive_scan{});
         } else {
+            f(simple, default_for<C>());
+        }
+    }
+    // Where there is one for all lengths.
+    template <collective C>
+    static constexpr auto default_for() {
+        if constexpr (C == collective::all_gather) return algo::one_shot_all_gather{};
+        else if constexpr (C == collective::reduce_scatter) return algo::one_shot_reduce_scatter{};
+        else if constexpr (C == collective::all_to_all) return algo::direct_all_to_all{};
+        else if constexpr (C == collective::broadcast) return algo::one_shot_broadcast{};
+        else if constexpr (C == collective::scan) return algo::direct_scan{};
+        else if constexpr (C == collective::exclusive_scan) return algo::direct_exclusive_scan{};
+        else {
             static_assert(C == collective::reduce);
-            f(simple, algo::one_shot_reduce{});
+            return algo::one_shot_reduce{};
         }
     }
     // A first guess, as on a team: nothing has been measured.

@@ -142,8 +142,9 @@ private:
                               : has_place                 ? s.count * static_cast<std::size_t>(g.rank())
                                                           : 0);
         }
+        const typename Started::alone& alone = call; // so that a group adds no code to what is staged
         if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
-        else if (!two_level::try_run<C>(call, in, out, op, s)) by_host::run<C>(call, in, out, op, s);
+        else if (!two_level::try_run<C>(alone, in, out, op, s)) by_host::run<C>(alone, in, out, op, s);
         call.end();
     }
 
@@ -236,9 +237,9 @@ private:
     }
     // Private: ranks know their own counts only, so no algorithm may pass parts on.
     // parts: see exchange_parts; 0: one for each rank, or one alone of a message.
-    template <collective C, bool Private = true, class Comm, class In, class Out>
-    static void exchange(const started<Comm>& call, const In& in, const Out& out, std::size_t parts = 0) {
-        using policies = typename started<Comm>::policies;
+    template <collective C, bool Private = true, class Started, class In, class Out>
+    static void exchange(const Started& call, const In& in, const Out& out, std::size_t parts = 0) {
+        using policies = typename Started::policies;
         if (parts == 0) parts = C == collective::send_recv ? 1 : static_cast<std::size_t>(call.g.size());
         [[maybe_unused]] const auto& p = policies_of(call.comm);
         communicator_core& core = call.core();

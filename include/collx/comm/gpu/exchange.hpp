@@ -122,11 +122,12 @@ struct device_exchange {
     // The view of a rank that sends or receives nothing is not looked at.
     template <class Call, class In, class Out>
     static void run(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+        const typename Call::alone& alone = call; // see device_calls::call
         if (call.g.is_direct()) over_links(call, in, out, cuts_of(x, call.g.size(), [](int k) { return k; }), x.sign);
-        else if (call.g.domains() != nullptr) in_domains(call, in, out, x);
+        else if (call.g.domains() != nullptr) in_domains(alone, in, out, x);
         else
             over_host(
-                call, in, out, x, [](int) { return true; }, [] {});
+                alone, in, out, x, [](int) { return true; }, [] {});
     }
     // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels;
     // bytes in fours where nothing begins or ends between.
@@ -146,7 +147,20 @@ struct device_exchange {
         }
     }
 
+    // What over_links() may launch for messages: of words, and of bytes unless all of them are words.
+    template <bool AreWords>
+    static constexpr auto kinds() {
+        if constexpr (AreWords) return device::call_kinds<call_of<device_view<const std::uint32_t>>>();
+        else
+            return device::call_kinds<call_of<device_view<const std::uint32_t>>,
+                                      call_of<device_view<const std::uint8_t>>>();
+    }
+
 private:
+    template <class View, class T = element_of<View>>
+    using call_of =
+        device::fused_call<device::simple_protocol, 1, algo::pairwise_all_to_all,
+                           device::call_types<View, device_view<T>, device::move_only, T, device::own_cuts, true>>;
     template <class RankOf>
     static device::own_cuts cuts_of(const exchange_parts& x, int n, RankOf&& rank_of) {
         device::own_cuts cuts;

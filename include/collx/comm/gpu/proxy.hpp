@@ -6,6 +6,7 @@
 #pragma once
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -43,7 +44,17 @@ public:
             fail(errc::resource, side.rank(), -1, "raise the limit of open files (ulimit -n)",
                  "cannot make an eventfd");
         side.internals().heeded = &parent;
-        thread_ = std::thread([this] { run(); });
+        sigset_t all, before;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signal handlers never run on this thread
+        try {
+            thread_ = std::thread([this] { run(); });
+        } catch (...) {
+            ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+            side.internals().heeded = nullptr;
+            throw;
+        }
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
     gpu_proxy(const gpu_proxy&) = delete;
     ~gpu_proxy() {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <collx/exec/device/call_mix.hpp>
 #include <collx/exec/device/callable.cuh>
 #include <collx/exec/device/cuda_shared.cuh>
 #include <collx/exec/device/staging.hpp>
@@ -29,10 +30,19 @@ __global__ void __launch_bounds__(block_threads) lanes_kernel(const __grid_const
     body(env, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
 }
 
-// Several calls of one kernel in one launch (exec/device/group.hpp).
+template <class Call>
+__device__ void require_device_code_of(const call_array<Call>& calls) {
+    require_device_code_of(calls[0]);
+}
+template <class... Calls>
+__device__ void require_device_code_of(const call_mix<Calls...>& calls) {
+    (require_device_code_of(calls.template at<Calls>(0)), ...);
+}
+
+// Several calls in one launch: of one kernel (exec/device/group.hpp), or of several (exec/device/call_mix.hpp).
 template <class Calls>
 __global__ void __launch_bounds__(block_threads, 1) fused_array_kernel(const __grid_constant__ Calls calls) {
-    if (false) require_device_code_of(calls[0]);
+    if (false) require_device_code_of(calls);
     __shared__ block_state shared;
     cuda_env<1> env;
     run_calls(env, calls, shared, calls.first_rank + static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
@@ -187,9 +197,9 @@ public:
     void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* stream) const {
         launch_resident(&fused_kernel<Protocol, Groups, Algorithm, Types>, a, a.lanes, ranks, stream);
     }
-    template <class Call>
-    void launch_array(const call_array<Call>& calls, int ranks, void* stream) const {
-        launch_resident(&fused_array_kernel<call_array<Call>>, calls, calls.lanes, ranks, stream);
+    template <class Calls>
+    void launch_array(const Calls& calls, int ranks, void* stream) const {
+        launch_resident(&fused_array_kernel<Calls>, calls, calls.lanes, ranks, stream);
     }
     template <class Body>
     void launch_lanes(const Body& body, int lanes, void* stream) const {

@@ -337,8 +337,8 @@ public:
             executor<twin_env, Algorithm, Types, Protocol, 1>(env, a, shared, a.first_rank + rank, lane).run();
         });
     }
-    template <class Call>
-    void launch_array(const call_array<Call>& calls, int ranks, void* s) const {
+    template <class Calls>
+    void launch_array(const Calls& calls, int ranks, void* s) const {
         launch_blocks(calls.lanes, ranks, s, [calls](twin_env& env, block_state& shared, int rank, int lane) {
             run_calls(env, calls, shared, calls.first_rank + rank, lane);
         });

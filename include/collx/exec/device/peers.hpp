@@ -39,8 +39,8 @@ public:
         runtime_.template launch_fused<Protocol, Groups>(a, 1, o.stream);
     }
 
-    template <class Call>
-    void launch_array(call_array<Call> calls, const fused_options& o) {
+    template <class Calls>
+    void launch_array(Calls calls, const fused_options& o) {
         calls.first_rank = rank_;
         runtime_.launch_array(calls, 1, o.stream);
     }

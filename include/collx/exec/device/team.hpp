@@ -95,9 +95,9 @@ public:
         machine_.template launch<Protocol, Groups>(call.args, o);
     }
 
-    // The same for calls of one kernel.
-    template <class Call>
-    void run_array(const call_array<Call>& calls, const fused_options& o) {
+    // The same for a call_array, or a call_mix.
+    template <class Calls>
+    void run_array(const Calls& calls, const fused_options& o) {
         check();
         machine_.launch_array(calls, o);
     }

@@ -40,6 +40,8 @@ protected:
     using kind = stream_frame::kind;
     // With room for a message of 16 KiB and what may be around it: a second look costs more than copying that much.
     static constexpr std::size_t stage_bytes = 16 * 1024 + 512;
+    // The most that is read where a message is only expected to go.
+    static constexpr std::size_t most_guessed_bytes = 64 * 1024;
     struct unfinished {
         int at_port = 0;
         std::uint64_t number = 0, striped = 0; // in its channel; among the striped, 0: none of them
@@ -77,10 +79,13 @@ protected:
     std::byte* payload_at_ = nullptr;
     std::size_t payload_left_ = 0;
     int payload_port_ = 0;
+    int large_port_ = -1; // of the last message, if it was large and may be followed by one like it
+    std::size_t large_bytes_ = 0;
     std::uint64_t payload_striped_ = 0, led_ = 0; // numbers among the striped: this one; the last one led entirely
     bool is_landing_ = false;                     // the payload goes to the user's memory
-    bool is_held_ = false;                        // the frame in front waits for the receiver to look
-    int looks_held_ = 0;                          // for which it has waited
+    bool may_hold_ = true;
+    bool is_held_ = false; // the frame in front waits for the receiver to look
+    int looks_held_ = 0;   // for which it has waited
     bool is_settled_ = false;
     // Of more lanes: null with one.
     sole_ptr<stream_lanes> lanes_;

@@ -47,11 +47,17 @@ protected:
         if (is_held_ && !read_frames()) return is_nonsense_ = true, end(), true;
         if (is_held_) return true;
         for (int turn = 0; is_live() && !is_insecure_ && turn < 32; ++turn) {
-            iovec parts[2];
+            const expectation next = expected();
+            stream_frame head;
+            iovec parts[3];
             int count = 0;
-            if (payload_left_ != 0) parts[count++] = {payload_at_, payload_left_};
-            parts[count++] = {stage_ + staged_, stage_bytes - staged_};
-            const std::size_t room = payload_left_ + stage_bytes - staged_;
+            std::size_t room = 0;
+            const auto add = [&](void* at, std::size_t bytes) {
+                if (bytes != 0) parts[count++] = {at, bytes}, room += bytes;
+            };
+            add(&head, next.is_guess ? sizeof head : 0);
+            add(next.at, next.bytes);
+            add(stage_ + staged_, next.staged_bytes);
             msghdr m{};
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
@@ -61,15 +67,75 @@ protected:
             if (got < 0 && error_ == 0) error_ = errno;
             if (got <= 0) return end(), true;
             moved = true;
-            std::size_t bytes = static_cast<std::size_t>(got);
-            const std::size_t direct = bytes < payload_left_ ? bytes : payload_left_;
-            if (direct != 0) advance_payload(direct);
-            staged_ += bytes - direct;
-            if (!read_frames()) return is_nonsense_ = true, end(), true;
+            const auto bytes = static_cast<std::size_t>(got);
+            if (!(next.is_guess ? take_guessed(head, next.at, bytes) : take(bytes)))
+                return is_nonsense_ = true, end(), true;
             has_more_ = bytes == room;
-            if (!has_more_ || is_held_) return true;
+            // A large message that is here is worked on before the next is read, which may be wanted elsewhere.
+            if (!has_more_ || is_held_ || (payload_left_ == 0 && next.bytes != 0 && next.staged_bytes == 0))
+                return true;
         }
         return moved;
+    }
+    // What the next bytes are read into: the rest of a message, or where a large one lands whose head has not come yet,
+    // if it is like the last; and the stage behind that.
+    struct expectation {
+        std::byte* at;
+        std::size_t bytes, staged_bytes;
+        bool is_guess; // a head comes first
+    };
+    expectation expected() {
+        if (payload_left_ != 0) return {payload_at_, payload_left_, large_port_ < 0 ? stage_bytes - staged_ : 0, false};
+        if (large_port_ < 0 || staged_ != 0 || is_settled_ || words_.failure != 0)
+            return {nullptr, 0, stage_bytes - staged_, false};
+        const stream_incoming& i = in_[large_port_];
+        const auto memory = memory_.rx(large_port_);
+        const auto& wish = memory.landing();
+        const auto at_most = [](std::size_t bytes) { return bytes < most_guessed_bytes ? bytes : most_guessed_bytes; };
+        if (wish.number.load(memory_order::acquire) == i.put + 1) return {wish.at, at_most(wish.bytes), 0, true};
+        if (i.lands) return {nullptr, 0, sizeof(stream_frame), false}; // the receiver will say where the rest goes
+        const std::uint64_t taken = memory_.taken(large_port_);
+        if (i.put - taken >= static_cast<std::uint64_t>(memory_.shape().depth)) return {nullptr, 0, stage_bytes, false};
+        memory.take_place(i.put, taken);
+        return {memory.own_place(i.put), at_most(large_bytes_), 0, true};
+    }
+    bool take(std::size_t bytes) {
+        const std::size_t direct = bytes < payload_left_ ? bytes : payload_left_;
+        if (direct != 0) advance_payload(direct);
+        staged_ += bytes - direct;
+        return read_frames();
+    }
+    // A head and what follows it, which lies at `at`: mostly where it belongs.
+    bool take_guessed(const stream_frame& head, const std::byte* at, std::size_t bytes) {
+        if (bytes < sizeof head) {
+            std::memcpy(stage_, &head, staged_ = bytes);
+            return true;
+        }
+        bytes -= sizeof head;
+        const bool is_one = bytes == 0 || (head.what == kind::message && head.bytes >= bytes);
+        if (!is_one) return take_misplaced(head, at, bytes);
+        if (!read_frame(head)) return false;
+        if (bytes == 0) return true;
+        if (payload_at_ != at) std::memcpy(payload_at_, at, bytes);
+        advance_payload(bytes);
+        return true;
+    }
+    // Something else came first.
+    [[gnu::cold, gnu::noinline]] bool take_misplaced(const stream_frame& head, const std::byte* at, std::size_t bytes) {
+        std::byte copy[most_guessed_bytes]; // a payload in there may belong where it lies now
+        std::memcpy(copy, at, bytes);
+        std::memcpy(stage_, &head, staged_ = sizeof head);
+        may_hold_ = false;
+        bool is_sound = read_frames();
+        for (std::size_t done = 0; is_sound && done != bytes;) {
+            const std::size_t here = bytes - done < stage_bytes - staged_ ? bytes - done : stage_bytes - staged_;
+            std::memcpy(stage_ + staged_, copy + done, here);
+            staged_ += here, done += here;
+            is_sound = read_frames();
+        }
+        may_hold_ = true;
+        large_port_ = -1; // until the next large one
+        return is_sound;
     }
     void advance_payload(std::size_t bytes) {
         payload_at_ += bytes;
@@ -123,7 +189,7 @@ protected:
     bool is_early(const stream_frame& f) {
         if ((f.what != kind::message && f.what != kind::striped) || f.bytes < least_landed_bytes || f.at_port >= ports_)
             return false;
-        return in_[f.at_port].lands && !is_wanted(f);
+        return may_hold_ && in_[f.at_port].lands && !is_wanted(f);
     }
     bool is_wanted(const stream_frame& f) const {
         if (is_settled_ || words_.failure != 0) return false;
@@ -181,6 +247,8 @@ protected:
         }
         payload_port_ = f.at_port;
         payload_left_ = f.bytes;
+        large_port_ = f.bytes >= least_landed_bytes && !lanes_ ? f.at_port : -1;
+        large_bytes_ = f.bytes;
         payload_striped_ = 0;
         const std::uint64_t number = i.put++;
         if (f.what == kind::striped) {
