@@ -35,8 +35,13 @@ struct watched {
     static inline thread_local std::size_t bytes = 0;
     static ssize_t recvmsg(int fd, msghdr* m, int flags) {
         const ssize_t got = ::recvmsg(fd, m, flags);
-        const auto* const at = static_cast<const char*>(m->msg_iov[0].iov_base);
-        if (got > 0 && at >= begin && at < end) bytes += std::min(static_cast<std::size_t>(got), m->msg_iov[0].iov_len);
+        std::size_t left = got > 0 ? static_cast<std::size_t>(got) : 0;
+        for (std::size_t k = 0; k < m->msg_iovlen && left != 0; ++k) {
+            const auto* const at = static_cast<const char*>(m->msg_iov[k].iov_base);
+            const std::size_t here = std::min(left, m->msg_iov[k].iov_len);
+            if (at >= begin && at < end) bytes += here;
+            left -= here;
+        }
         return got;
     }
 };
