@@ -230,6 +230,7 @@ protected:
     std::size_t touch(const sched::step& s, strand& st, int i, const wire* in, wire* out) {
         const int dst_chunk = cuts_.chunk(s.dst.chunks, i);
         if (in == nullptr) {
+            if (out == nullptr) __builtin_unreachable(); // from a message or into one, or into both
             const part p = cuts_.local(s.src.where, cuts_.chunk(s.src.chunks, i), st.piece);
             mover_.load(out, s.src.where, p.at, p.count);
             return p.count;
