@@ -18,6 +18,7 @@
 #include <collx/bootstrap/names.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/signals_blocked.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -86,13 +87,10 @@ private:
     };
 
     void start() {
-        sigset_t all, before;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signal handlers never run on this thread
+        const detail::signals_blocked here;
         const int r = ::pthread_create(
             &thread_, nullptr, [](void* self) -> void* { return static_cast<tcp_server*>(self)->serve(), nullptr; },
             this);
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
         if (r != 0)
             fail(errc::resource, -1, -1, "raise the limit of threads (ulimit -u)", "cannot start a thread: %s",
                  std::strerror(r));

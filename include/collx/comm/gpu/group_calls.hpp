@@ -47,7 +47,7 @@ struct message_side {
     }
 };
 
-// A kind of call, as the compiler sees it: a verb, its views and its operator. Kind 0 of messages: words; 1: bytes.
+// A kind of call, as the compiler sees it: a verb, its views and its operator; or messages, of words or of bytes too.
 template <collective C, class In, class Out, class Op>
 struct grouped_kind {
     template <class Policies>

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include <collx/comm/communicator.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/descriptor.hpp>
+#include <collx/core/signals_blocked.hpp>
 #include <collx/exec/device/staging.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -44,17 +44,13 @@ public:
             fail(errc::resource, side.rank(), -1, "raise the limit of open files (ulimit -n)",
                  "cannot make an eventfd");
         side.internals().heeded = &parent;
-        sigset_t all, before;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before); // the program's signal handlers never run on this thread
         try {
+            const signals_blocked here;
             thread_ = std::thread([this] { run(); });
         } catch (...) {
-            ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
             side.internals().heeded = nullptr;
             throw;
         }
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
     gpu_proxy(const gpu_proxy&) = delete;
     ~gpu_proxy() {

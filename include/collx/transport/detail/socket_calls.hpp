@@ -26,9 +26,18 @@ struct socket_calls {
 
 namespace detail {
 
-// With one part these are the shorter way: a look that finds nothing takes 340 ns instead of 440, 8 KiB 150 less.
+// With one part recv() and send() are the shorter way: a look that finds nothing takes 340 ns instead of 440, 8 KiB 150
+// less. To copy a head and a few bytes behind it into one part costs less than the second part does.
 inline ssize_t send_parts(int fd, const msghdr* m, int flags) {
-    return m->msg_iovlen == 1 ? ::send(fd, m->msg_iov->iov_base, m->msg_iov->iov_len, flags) : ::sendmsg(fd, m, flags);
+    char joined[2048];
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < m->msg_iovlen; ++i) bytes += m->msg_iov[i].iov_len;
+    if (m->msg_iovlen == 1) return ::send(fd, m->msg_iov->iov_base, bytes, flags);
+    if (bytes > sizeof joined) return ::sendmsg(fd, m, flags);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < m->msg_iovlen; at += m->msg_iov[i++].iov_len)
+        std::memcpy(joined + at, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len);
+    return ::send(fd, joined, bytes, flags);
 }
 inline ssize_t receive_parts(int fd, msghdr* m, int flags) {
     return m->msg_iovlen == 1 ? ::recv(fd, m->msg_iov->iov_base, m->msg_iov->iov_len, flags) : ::recvmsg(fd, m, flags);

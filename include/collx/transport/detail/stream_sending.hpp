@@ -23,14 +23,7 @@ protected:
         while (is_live() && !cannot_send_ && flush() && refill()) {
             iovec parts[2 * stream_queue::most_entries];
             std::size_t want = 0;
-            int count = queue_.gather(parts, want);
-            std::byte joined[2048]; // copying so few bytes costs less than a second part does
-            if (count > 1 && want <= sizeof joined) {
-                std::byte* end = joined;
-                for (int i = 0; i < count; end += parts[i++].iov_len)
-                    std::memcpy(end, parts[i].iov_base, parts[i].iov_len);
-                parts[0] = {joined, want}, count = 1;
-            }
+            const int count = queue_.gather(parts, want);
             msghdr m{};
             m.msg_iov = parts;
             m.msg_iovlen = static_cast<std::size_t>(count);
