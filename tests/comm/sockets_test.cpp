@@ -173,31 +173,35 @@ TEST_CASE("outstanding calls and groups go on over sockets") {
 }
 
 TEST_CASE("after a failure nothing of a large call goes from or to the memory that it was given") {
-    for (int round = 0; round < 4; ++round)
-        on_hosts(3, each_alone, [&](collx::communicator& w) {
-            auto other = w.split(0);
-            auto lost = std::make_unique<std::vector<float>>(1'500'000, 1.0f); // freed pages are gone at once
-            collx::all_reduce(w, *lost);
-            collx::barrier(other); // all have returned from it: an abort must find nobody in there
-            if (w.rank() == 2) {
-                ::usleep(static_cast<useconds_t>(200 * round));
-                w.abort();
-            } else {
-                const auto e = thrown<collx::error>(w, [&] {
-                    auto all = std::make_unique<std::vector<float>>(3 * lost->size());
-                    for (;;) collx::all_gather(w, *lost, *all), collx::all_reduce(w, *lost);
-                });
-                EXPECT(e.code() == errc::aborted && e.peer() == 2);
-            }
-            lost.reset();
-            std::vector<int> x(100'000, w.rank()); // whoever waits here moves what is left of the other on
-            for (int i = 0; i < 5; ++i) x.assign(x.size(), w.rank()), collx::all_reduce(other, x);
-            EXPECT(x[99'999] == 3);
-        });
+    for (int round = 0; round < 8; ++round)
+        on_hosts(3, {.ranks_per_host = 1, .lend = round < 4 ? collx::lending::never : collx::lending::always},
+                 [&](collx::communicator& w) {
+                     auto other = w.split(0);
+                     auto lost = std::make_unique<std::vector<float>>(1'500'000, 1.0f); // freed pages are gone at once
+                     collx::all_reduce(w, *lost);
+                     collx::barrier(other); // all have returned from it: an abort must find nobody in there
+                     if (w.rank() == 2) {
+                         ::usleep(static_cast<useconds_t>(200 * (round % 4)));
+                         w.abort();
+                     } else {
+                         const auto e = thrown<collx::error>(w, [&] {
+                             auto all = std::make_unique<std::vector<float>>(3 * lost->size());
+                             for (;;) collx::all_gather(w, *lost, *all), collx::all_reduce(w, *lost);
+                         });
+                         EXPECT(e.code() == errc::aborted && e.peer() == 2);
+                     }
+                     lost.reset();
+                     std::vector<int> x(100'000, w.rank()); // whoever waits here moves what is left of the other on
+                     for (int i = 0; i < 5; ++i) x.assign(x.size(), w.rank()), collx::all_reduce(other, x);
+                     EXPECT(x[99'999] == 3);
+                 });
 }
 
 TEST_CASE("messages of any size between hosts: from and to the user's memory or not, in place or not") {
-    for (const spread& s : {each_alone, over_unix, spread{.ranks_per_host = 1, .has_key = true, .lanes = 3}})
+    constexpr auto always = collx::lending::always; // by reference, wherever it may be
+    for (const spread& s :
+         {each_alone, over_unix, spread{.ranks_per_host = 1, .has_key = true, .lanes = 3},
+          spread{.ranks_per_host = 1, .lend = always}, spread{.ranks_per_host = 1, .bad_day = true, .lend = always}})
         on_hosts(3, s, [](collx::communicator& w) {
             const int n = w.size(), me = w.rank();
             for (const std::size_t m : {4095u, 4096u, 4097u, 30'001u, 131'072u, 400'003u}) { // 16 KiB, several pieces

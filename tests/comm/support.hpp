@@ -69,6 +69,7 @@ struct spread {
     bool has_key = false; // connections begin with proofs
     bool is_unix = false; // over unix sockets instead of TCP
     int lanes = 1;        // connections of a pair for large messages
+    collx::lending lend = collx::lending::automatic;
     bool is_one_host(int n) const { return ranks_per_host == 0 || n <= ranks_per_host; }
     std::vector<int> host_of(int n) const {
         std::vector<int> hosts;
@@ -80,12 +81,15 @@ struct spread {
 template <class F>
 void run_spread(int n, const spread& s, F&& f) {
     if (s.is_one_host(n)) return collx::run_threads(n, f);
-    if (!s.bad_day && !s.has_key && !s.is_unix && s.lanes == 1) return collx::run_threads(s.host_of(n), f);
+    const bool is_plain = !s.bad_day && !s.has_key && !s.is_unix && s.lanes == 1;
+    if (is_plain && s.lend == collx::lending::automatic) return collx::run_threads(s.host_of(n), f);
     static const with_toy_macs toy;
     const std::vector keys(static_cast<std::size_t>(n), s.has_key ? toy_protection('k') : collx::job_protection());
     const auto& calls = s.bad_day ? bad_day_calls : collx::system_socket_calls;
     const char* at = s.is_unix ? "unix" : "127.0.0.1";
-    collx::detail::run_thread_jobs(collx::detail::thread_jobs(s.host_of(n), calls, keys.data(), at, s.lanes), f);
+    auto jobs = collx::detail::thread_jobs(s.host_of(n), calls, keys.data(), at, s.lanes);
+    for (auto& job : jobs) job->settings.lend = s.lend;
+    collx::detail::run_thread_jobs(std::move(jobs), f);
 }
 // The same as on_ranks().
 template <class F>

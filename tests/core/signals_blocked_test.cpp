@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <collx/core/signals_blocked.hpp>
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <thread>
 
 #include <catch2/catch.hpp>
@@ -30,4 +34,36 @@ TEST_CASE("a thread that is started while signals are blocked keeps them blocked
     CHECK_FALSE(blocks(SIGUSR1));
     CHECK_FALSE(blocks(SIGTERM));
     CHECK(blocks(SIGUSR2)); // as it was
+}
+
+TEST_CASE("a call that ends with EPIPE raises no signal where SIGPIPE is blocked, and one afterwards does again") {
+    static int raised = 0;
+    ::signal(SIGPIPE, [](int) { ++raised; });
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    ::close(ends[1]);
+    {
+        const collx::detail::sigpipe_blocked here;
+        CHECK(blocks(SIGPIPE));
+        CHECK(::write(ends[0], "x", 1) == -1);
+    }
+    CHECK(errno == EPIPE); // as the call left it
+    CHECK(raised == 0);
+    CHECK_FALSE(blocks(SIGPIPE));
+    CHECK(::write(ends[0], "x", 1) == -1);
+    CHECK(raised == 1);
+
+    sigset_t pipe, waiting;
+    ::sigemptyset(&pipe), ::sigaddset(&pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    {
+        const collx::detail::sigpipe_blocked here;
+        CHECK(::write(ends[0], "x", 1) == -1);
+    }
+    CHECK(blocks(SIGPIPE)); // as it was, and nothing waits for the program that it has not caused
+    ::sigpending(&waiting);
+    CHECK(::sigismember(&waiting, SIGPIPE) == 0);
+    ::pthread_sigmask(SIG_UNBLOCK, &pipe, nullptr);
+    ::close(ends[0]);
+    CHECK(raised == 1);
 }

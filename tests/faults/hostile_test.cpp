@@ -8,7 +8,7 @@
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 #include <collx/interop/sodium.hpp>
-#include <collx/transport/remote_links.hpp>
+#include <collx/transport/remote_door.hpp>
 
 #include <arpa/inet.h>
 #include <dirent.h>

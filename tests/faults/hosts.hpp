@@ -65,8 +65,8 @@ struct harm {
         }
     }
 };
-inline constexpr collx::socket_calls harmful_calls{::socket,      ::connect, ::accept4,
-                                                   harm::sendmsg, ::recvmsg, ::epoll_wait};
+inline constexpr collx::socket_calls harmful_calls{::socket,  ::connect,    ::accept4,  harm::sendmsg,
+                                                   ::recvmsg, ::epoll_wait, ::vmsplice, ::splice};
 
 struct cell {
     int n = 4, ranks_per_host = 1, victim = 0;
@@ -75,6 +75,7 @@ struct cell {
     int timeout_ms = 30'000;
     bool is_unix = false; // sockets between the hosts
     int lanes = 1;        // connections of a pair for large messages
+    collx::lending lend = collx::lending::automatic;
 };
 
 inline collx::host_description host_of(const cell& c, int r) {
@@ -88,8 +89,10 @@ template <collx::Store Store>
 collx::communicator world_of(const cell& c, Store& store, const collx::host_description& host, int r,
                              const collx::socket_calls& calls) {
     collx::detail::plain_face<Store> face(store);
-    return collx::communicator(
-        collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host, calls));
+    auto job =
+        collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host, calls);
+    job->settings.lend = c.lend;
+    return collx::communicator(std::move(job));
 }
 template <collx::Store Store>
 collx::communicator world_of(const cell& c, Store& store, int r) {

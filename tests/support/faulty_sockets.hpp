@@ -47,6 +47,15 @@ struct bad_day {
         if (refuses(errno)) return -1;
         return shortened(*m, [&](msghdr less) { return ::recvmsg(fd, &less, flags); });
     }
+    static ssize_t vmsplice(int fd, const iovec* part, std::size_t, unsigned flags) {
+        if (dice(3) == 0) return errno = EINTR, -1; // the pipe is empty: there is no "not now"
+        const iovec less{part->iov_base, 1 + dice(static_cast<unsigned>(part->iov_len))};
+        return ::vmsplice(fd, &less, 1, flags);
+    }
+    static ssize_t splice(int from, off64_t* at, int to, off64_t* there, std::size_t bytes, unsigned flags) {
+        if (refuses(errno)) return -1;
+        return ::splice(from, at, to, there, 1 + dice(static_cast<unsigned>(bytes)), flags);
+    }
     static int accept4(int fd, sockaddr* a, socklen_t* bytes, int flags) {
         if (refuses(errno)) return -1;
         return ::accept4(fd, a, bytes, flags);
@@ -57,7 +66,8 @@ struct bad_day {
         return ::epoll_wait(fd, events, dice(3) == 0 ? 1 : most, ms);
     }
 };
-inline constexpr collx::socket_calls bad_day_calls{::socket,         ::connect,        bad_day::accept4,
-                                                   bad_day::sendmsg, bad_day::recvmsg, bad_day::epoll_wait};
+inline constexpr collx::socket_calls bad_day_calls{::socket,          ::connect,        bad_day::accept4,
+                                                   bad_day::sendmsg,  bad_day::recvmsg, bad_day::epoll_wait,
+                                                   bad_day::vmsplice, bad_day::splice};
 
 } // namespace collx_test

@@ -20,6 +20,7 @@
 #include "support/processes.hpp"
 #include "support/skip.hpp"
 #include "transport/channel_contract.hpp"
+#include "transport/connections.hpp"
 
 using namespace collx;
 using namespace collx_test;
@@ -27,38 +28,6 @@ using detail::stream_frame;
 using kind = stream_frame::kind;
 
 namespace {
-
-socket_address loopback(bool v6) {
-    socket_address a;
-    if (v6) {
-        auto& in = reinterpret_cast<sockaddr_in6&>(a.address);
-        in.sin6_family = AF_INET6;
-        in.sin6_addr = in6addr_loopback;
-        a.bytes = sizeof in;
-    } else {
-        auto& in = reinterpret_cast<sockaddr_in&>(a.address);
-        in.sin_family = AF_INET;
-        in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        a.bytes = sizeof in;
-    }
-    return a;
-}
-// Connected, not blocking.
-std::pair<descriptor, descriptor> connection(int family) {
-    if (family == AF_UNIX) {
-        int fds[2];
-        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) != 0) std::abort();
-        return {descriptor(fds[0]), descriptor(fds[1])};
-    }
-    socket_address a = loopback(family == AF_INET6);
-    const descriptor door = socket_hub::listen_on(a);
-    descriptor one(::socket(family, SOCK_STREAM, 0));
-    if (::connect(one.get(), a.get(), a.bytes) != 0) std::abort();
-    descriptor other(::accept4(door.get(), nullptr, nullptr, SOCK_NONBLOCK));
-    detail::tune_socket(one.get(), true);
-    detail::tune_socket(other.get(), true);
-    return {std::move(one), std::move(other)};
-}
 
 // Ends that carry on what they wait for, as a communicator does.
 struct carrying_tx {
@@ -368,6 +337,10 @@ TEST_CASE("what no schedule allows ends the stream and nothing else") {
         h.s.allow_lanes(2);
         h.say({.what = kind::lane, .bytes = 2});
     });
+    is_refused("has received what was not lent", [](auto& h) { h.say({.what = kind::received, .bytes = 1}); });
+    is_refused("has received less than before", [](auto& h) { h.say({.what = kind::received, .bytes = UINT32_MAX}); });
+    is_refused("longer than a slot, lent",
+               [](auto& h) { h.say({.what = kind::lent, .bytes = half_open::shape.slot_bytes + 1}); });
     is_refused("an empty failure", [](auto& h) { h.say({.what = kind::failure}); });
     is_refused("words after the goodbye", [](auto& h) {
         h.say({.what = kind::bye});

@@ -23,7 +23,7 @@ COLLX_BEGIN_NAMESPACE
     std::vector<int> host_of;
     for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
     return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
-                 door->open({id, my_rank, std::move(ranks), layout.channel, port::count}));
+                 door->open({id, my_rank, std::move(ranks), layout.channel, port::count, settings.lend}));
 } catch (...) { // those who did attach must not wait for this rank
     std::uint64_t none = 0;
     reinterpret_cast<links_control*>(memory->at(at))

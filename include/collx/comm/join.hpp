@@ -17,7 +17,7 @@
 #include <collx/comm/job.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/memory.hpp>
-#include <collx/transport/remote_links.hpp>
+#include <collx/transport/remote_door.hpp>
 #include <collx/transport/shm.hpp>
 
 COLLX_BEGIN_NAMESPACE

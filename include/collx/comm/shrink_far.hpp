@@ -20,7 +20,7 @@
 #include <collx/comm/shrink.hpp>
 #include <collx/comm/survival_word.hpp>
 #include <collx/core/growing_array.hpp>
-#include <collx/transport/remote_links.hpp>
+#include <collx/transport/remote_door.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -14,6 +14,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/transport/arena.hpp>
+#include <collx/transport/lending.hpp>
 #include <collx/transport/window.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -39,25 +40,6 @@ struct channel_shape {
         return page_bytes + round_up(static_cast<std::size_t>(depth) * sizeof(slot_header), page_bytes) + ring_bytes();
     }
     constexpr bool operator==(const channel_shape&) const = default;
-};
-
-// Whether large messages between processes may be read where they are: where that is cheaper, never, or wherever the
-// kernel allows it.
-enum class lending : unsigned char { automatic, never, always };
-
-// What a way of moving large messages costs, in nanoseconds per MiB: a running mean that comes down quickly and that
-// one outlier (the core was taken away) cannot drive up far.
-struct piece_cost {
-    std::uint32_t ns_per_mib = 0; // 0: not measured yet
-    void add(std::int64_t ns, std::size_t bytes) {
-        constexpr std::uint64_t longest = 1u << 30;
-        std::uint64_t now = static_cast<std::uint64_t>(ns) * (1 << 20) / bytes + 1;
-        if (now > longest) now = longest;
-        const std::uint64_t old = ns_per_mib;
-        if (old == 0) ns_per_mib = static_cast<std::uint32_t>(now);
-        else if (now < old) ns_per_mib = static_cast<std::uint32_t>((old + now) / 2);
-        else ns_per_mib = static_cast<std::uint32_t>((3 * old + (now < 4 * old ? now : 4 * old)) / 4);
-    }
 };
 
 namespace detail {

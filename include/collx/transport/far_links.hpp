@@ -56,6 +56,7 @@ struct far_members {
     std::vector<int> ranks; // rank here -> rank of the job
     channel_shape shape{};
     int ports = 0;
+    lending lend = lending::automatic;
 };
 
 // A rank's way to other hosts.

@@ -27,7 +27,7 @@ class remote_links final : public far_links, detail::helped {
 public:
     remote_links(counted_ptr<socket_hub> hub, far_members m)
         : hub_(std::move(hub)), id_(m.id), rank_(m.rank), members_(std::move(m.ranks)), shape_(m.shape),
-          ports_(m.ports), peers_(members_.size()) {}
+          ports_(m.ports), lend_(m.lend), peers_(members_.size()) {}
     remote_links(const remote_links&) = delete;
     ~remote_links() override {
         if (failed_ != nullptr) hub_->leave(*this);
@@ -92,6 +92,12 @@ public:
 
     [[gnu::cold]] void settle() override {
         const detail::turn_taken here(turn_);
+        // Who lives mostly says soon that it has received what went by reference, and need not be cut off.
+        const deadline until = deadline::in_ns(20'000'000);
+        try {
+            for (; failed_ != nullptr && is_exposed() && !until.passed(); detail::nap_ns(50'000)) (void)move_all();
+        } catch (const std::bad_alloc&) {
+        }
         settle_all();
     }
     // Nobody helps from here on: the failure's word may become another communicator's, connections are the hub's.
@@ -145,12 +151,18 @@ private:
         for (auto& p : peers_)
             if (p.connection) p.connection->settle();
     }
+    bool is_exposed() {
+        for (const int p : active_)
+            if (stream_to(p).is_exposed()) return true;
+        return false;
+    }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
     // ------------------------------------------------------------------ connecting
     [[gnu::cold]] stream& made(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (!c) c = make_sole<stream>(hub_->calls(), shape_, ports_), c->allow_lanes(hub_->lanes());
+        if (!c)
+            c = make_sole<stream>(hub_->calls(), shape_, ports_), c->allow_lanes(hub_->lanes()), c->set_lending(lend_);
         return *c;
     }
     [[gnu::cold]] stream& wanted(int p) {
@@ -368,6 +380,7 @@ private:
     std::vector<int> members_;
     channel_shape shape_;
     int ports_;
+    lending lend_;
     atomic<std::uint64_t>* failed_ = nullptr;
     detail::turn turn_;
     detail::growing_array<peer> peers_;
@@ -377,17 +390,6 @@ private:
     descriptor poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;
-};
-
-// Links over the sockets of one hub.
-class remote_door final : public far_door {
-public:
-    explicit remote_door(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
-    sole_ptr<far_links> open(far_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
-    const counted_ptr<socket_hub>& hub() const { return hub_; }
-
-private:
-    counted_ptr<socket_hub> hub_;
 };
 
 COLLX_END_NAMESPACE

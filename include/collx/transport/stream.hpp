@@ -22,6 +22,7 @@ COLLX_BEGIN_NAMESPACE
 class stream : detail::stream_receiving {
 public:
     stream(const socket_calls& calls, channel_shape shape, int ports) : stream_receiving(calls, shape, ports) {}
+    using stream_core::is_exposed;
     using stream_core::is_live;
     using stream_core::lanes;
     using stream_core::least_landed_bytes;
@@ -75,13 +76,15 @@ public:
 
     void push() { (void)send(); } // for those who are not prepared for its end: only move() finds that
 
+    // Whether messages of 64 KiB and more that are lent go by reference. Before the first.
+    void set_lending(lending when) { choice_ = detail::copy_or_reference(when); }
+
     // ------------------------------------------------------------------ more lanes
     // Large messages may go over so many connections. Before the first is used.
     [[gnu::cold]] void allow_lanes(int lanes) {
         const std::size_t messages = static_cast<std::size_t>(ports_ * memory_.shape().depth);
         if (lanes < 2) return;
         lanes_ = make_sole<detail::stream_lanes>(wire_.calls(), lanes, messages);
-        unsent_ = make_sole<detail::short_line<unfinished>>(messages);
         unreceived_ = make_sole<detail::short_line<unfinished>>(messages);
     }
     // Whether either end has had a message for them and they are not there.
@@ -111,12 +114,15 @@ public:
     void say_waiting(int for_rank) { words_.waiting = for_rank + 1, words_.owes_waiting = true; }
     void say_bye() { words_.owes_bye = true; }
     bool has_said_bye() const { return has_said_bye_ && !has_unsent(); }
-    // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere.
+    // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere. A
+    // connection whose other end has not received all that went by reference is given up with a reset: see
+    // is_exposed().
     [[gnu::cold]] void settle() {
         is_settled_ = true;
         if (payload_left_ != 0 && is_landing_)
             payload_at_ = memory_.rx(payload_port_).own_place(in_[payload_port_].put - 1);
         is_landing_ = false;
+        if (is_exposed()) return cannot_send_ = true, phase_ = phase::lost, close_all(), queue_.clear();
         if (queue_.own() && (!lanes_ || lanes_->settle())) return;
         cannot_send_ = true, error_ = ENOMEM; // better nothing more than what is no longer lent
         accepted_ = 0;

@@ -135,9 +135,12 @@ public:
     explicit stream_wire(const socket_calls& calls) : calls_(&calls) {}
     const socket_calls& calls() const { return *calls_; }
     void begin(sole_ptr<sealed_socket> sealed) { sealed_ = static_cast<sole_ptr<sealed_socket>&&>(sealed); }
-    ssize_t send(int fd, const msghdr& m) {
+    bool is_sealed() const { return sealed_ != nullptr; }
+    // more: what follows at once shall go with it.
+    ssize_t send(int fd, const msghdr& m, bool more = false) {
         if (sealed_) return sealed_->send(fd, m);
-        return without_eintr([&] { return calls_->sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT); });
+        const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+        return without_eintr([&] { return calls_->sendmsg(fd, &m, flags); });
     }
     ssize_t receive(int fd, msghdr& m) {
         if (sealed_) return sealed_->receive(fd, m);
@@ -152,6 +155,11 @@ public:
         m.msg_iov = &part;
         m.msg_iovlen = 1;
         return without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT); });
+    }
+    // Whether the other end has given up the connection and what it had sent.
+    static bool is_reset(int fd) {
+        pollfd p{fd, 0, 0};
+        return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0;
     }
     bool flush(int fd) { return !sealed_ || sealed_->flush(fd); }
     bool has_pending() const { return sealed_ && sealed_->has_pending(); }

@@ -3,10 +3,12 @@
 // interrupted or fail. An indirect call costs a nanosecond, the call behind it a microsecond.
 #pragma once
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <cstring>
 
@@ -22,6 +24,9 @@ struct socket_calls {
     ssize_t (*sendmsg)(int, const msghdr*, int);
     ssize_t (*recvmsg)(int, msghdr*, int);
     int (*epoll_wait)(int, epoll_event*, int, int);
+    // Both or neither: null where memory shall not go by reference (page_pipe.hpp).
+    ssize_t (*vmsplice)(int, const iovec*, std::size_t, unsigned) = nullptr;
+    ssize_t (*splice)(int, off64_t*, int, off64_t*, std::size_t, unsigned) = nullptr;
 };
 
 namespace detail {
@@ -46,7 +51,7 @@ inline ssize_t receive_parts(int fd, msghdr* m, int flags) {
 } // namespace detail
 
 inline constexpr socket_calls system_socket_calls{
-    ::socket, ::connect, ::accept4, detail::send_parts, detail::receive_parts, ::epoll_wait};
+    ::socket, ::connect, ::accept4, detail::send_parts, detail::receive_parts, ::epoll_wait, ::vmsplice, ::splice};
 
 // Where somebody listens: IPv4, IPv6 or a unix socket. Numbers only; who reads texts is above this room.
 struct socket_address {
@@ -77,6 +82,13 @@ inline void tune_socket(int fd, bool is_loopback) {
     (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     if (is_loopback) (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
+// What the other end's system has not received yet it shall not receive: it hears of a reset at once, behind what it
+// has.
+inline void reset_on_close(int fd) {
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
 inline bool would_block(int error) {

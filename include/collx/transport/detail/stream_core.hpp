@@ -5,6 +5,8 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/transport/channel.hpp>
+#include <collx/transport/detail/copy_or_reference.hpp>
+#include <collx/transport/detail/page_pipe.hpp>
 #include <collx/transport/detail/sealed_socket.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
@@ -44,11 +46,12 @@ protected:
     static constexpr std::size_t most_guessed_bytes = 64 * 1024;
     struct unfinished {
         int at_port = 0;
-        std::uint64_t number = 0, striped = 0; // in its channel; among the striped, 0: none of them
+        std::uint64_t number = 0, awaited = 0; // in its channel; see stream_entry::awaited
     };
 
     stream_core(const socket_calls& calls, channel_shape shape, int ports)
-        : wire_(calls), memory_(shape, ports), ports_(ports) {}
+        : wire_(calls), pages_(calls), memory_(shape, ports), ports_(ports),
+          unsent_(static_cast<std::size_t>(ports * shape.depth)) {}
 
     bool has_message(int p) const {
         const std::uint64_t i = out_[p].queued;
@@ -59,9 +62,15 @@ protected:
             if ((used_ >> p & 1) != 0 && has_message(p)) return true;
         return false;
     }
+    // Whether the system may still read memory that was lent to it.
+    bool is_exposed() const {
+        return !lanes_ && socket_.is_open() && (!unsent_.is_empty() || queue_.is_within_awaited());
+    }
     bool has_unsent() const { return !queue_.is_empty() || wire_.has_pending() || (lanes_ && lanes_->has_unsent()); }
 
     stream_wire wire_;
+    page_pipe pages_;
+    copy_or_reference choice_;
     stream_memory memory_;
     int ports_;
     unsigned used_ = 0; // ports that this end sends on
@@ -87,9 +96,12 @@ protected:
     bool is_held_ = false; // the frame in front waits for the receiver to look
     int looks_held_ = 0;   // for which it has waited
     bool is_settled_ = false;
+    short_line<unfinished> unsent_;     // messages whose slots are not free yet, though the system has them
+    std::uint64_t last_referenced_ = 0; // number of the last message that went by reference
+    bool payload_is_lent_ = false;      // by a sender whose system may still read it
     // Of more lanes: null with one.
     sole_ptr<stream_lanes> lanes_;
-    sole_ptr<short_line<unfinished>> unsent_, unreceived_; // some parts of these are on their way
+    sole_ptr<short_line<unfinished>> unreceived_; // some parts of these are on their way
     bool wants_lanes_ = false;
     unsigned lane_looks_ = 0;
     std::size_t staged_ = 0;

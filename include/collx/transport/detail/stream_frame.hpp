@@ -61,7 +61,10 @@ struct stream_frame {
         // Said by the door and never on a stream:
         answer, // an auth_answer follows
         accepted,
-        refused // tag: the protection that the accepting side asks for; the connection ends
+        refused, // tag: the protection that the accepting side asks for; the connection ends
+        // Of messages that the sender's system still reads where they are:
+        lent,    // as message
+        received // bytes: how many of these the sender has received (low bits)
     };
     static constexpr std::uint16_t magic_value = 0x4c43;
     kind what = kind::message;
@@ -79,8 +82,10 @@ struct stream_entry {
     std::size_t payload_bytes;
     std::size_t head_bytes;
     bool is_message;
-    bool is_lent = false;      // the payload is the user's memory
-    std::uint64_t striped = 0; // of the message: its number among those whose parts go over all lanes; 0: none of them
+    bool is_lent = false;       // the payload is the user's memory
+    bool is_referenced = false; // and goes by reference
+    // Of the message: its number among those whose parts go over all lanes, or among those by reference; 0: neither.
+    std::uint64_t awaited = 0;
     std::size_t bytes() const { return head_bytes + payload_bytes; }
 };
 // One port, this way and that.

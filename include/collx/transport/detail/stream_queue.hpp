@@ -58,8 +58,11 @@ public:
 
     bool is_empty() const { return first_ == last_; }
     bool is_full() const { return last_ == most_entries; }
-    void clear() { first_ = last_ = 0, done_bytes_ = 0; }
-    void add(const stream_entry& e) { entries_[last_++] = e; }
+    void clear() { first_ = last_ = 0, done_bytes_ = 0, referenced_ = 0; }
+    void add(const stream_entry& e) {
+        entries_[last_++] = e;
+        referenced_ += e.is_referenced ? 1 : 0;
+    }
     void add_word(const stream_frame& f) {
         if (!is_full()) add({f, nullptr, 0, sizeof f, false});
     }
@@ -68,7 +71,7 @@ public:
         for (int i = first_; i < last_; ++i) bytes += entries_[i].payload_bytes;
         return bytes;
     }
-    // All that is in line, as parts for one call; adds up their bytes.
+    // What is in line up to a payload that goes by reference, as parts for one call; adds up their bytes.
     int gather(iovec* parts, std::size_t& bytes) const {
         int count = 0;
         std::size_t skip = done_bytes_;
@@ -81,9 +84,28 @@ public:
         };
         for (int i = first_; i < last_; ++i) {
             add(&entries_[i].head, entries_[i].head_bytes);
+            if (entries_[i].is_referenced) break;
             add(entries_[i].payload, entries_[i].payload_bytes);
         }
         return count;
+    }
+    // Whether such a payload is next, behind what gather() gives.
+    bool has_referenced() const { return referenced_ != 0; }
+    // What of it has not gone, if its head has.
+    iovec next_referenced() const {
+        const stream_entry& e = entries_[first_];
+        if (referenced_ == 0 || !e.is_referenced || done_bytes_ < e.head_bytes) return {nullptr, 0};
+        const std::size_t at = done_bytes_ - e.head_bytes;
+        return {const_cast<std::byte*>(e.payload) + at, e.payload_bytes - at};
+    }
+    // Whether the system has a part of a message whose number is waited for.
+    bool is_within_awaited() const {
+        return !is_empty() && entries_[first_].awaited != 0 && done_bytes_ > entries_[first_].head_bytes;
+    }
+    // They go by copy after all.
+    [[gnu::cold]] void stop_referencing() {
+        for (int i = first_; i < last_; ++i) entries_[i].is_referenced = false;
+        referenced_ = 0;
     }
     // So many bytes have gone; done(entry) hears of those that have gone entirely.
     template <class Done>
@@ -91,12 +113,14 @@ public:
         done_bytes_ += bytes;
         for (; first_ < last_ && done_bytes_ >= entries_[first_].bytes(); ++first_) {
             done_bytes_ -= entries_[first_].bytes();
+            referenced_ -= entries_[first_].is_referenced ? 1 : 0;
             done(entries_[first_]);
         }
         if (first_ == last_) first_ = last_ = 0;
     }
     // Copies what lies in the user's memory. False: there is no memory for that.
     [[gnu::cold]] bool own() {
+        stop_referencing();
         std::size_t bytes = 0;
         for (int i = first_; i < last_; ++i) bytes += entries_[i].is_lent ? entries_[i].payload_bytes : 0;
         if (bytes == 0) return true;
@@ -118,7 +142,7 @@ public:
 
 private:
     stream_entry entries_[most_entries];
-    int first_ = 0, last_ = 0;
+    int first_ = 0, last_ = 0, referenced_ = 0;
     std::size_t done_bytes_ = 0; // of the first entry
     std::vector<std::byte> copies_;
 };

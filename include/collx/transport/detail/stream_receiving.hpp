@@ -19,7 +19,7 @@ protected:
     bool move_lanes() {
         if (!is_live()) return false;
         bool moved = lanes_->send();
-        if (moved || !unsent_->is_empty()) count_sent_parts();
+        if (moved || !unsent_.is_empty()) count_sent_awaited();
         if (lanes_->receive()) moved = true, deliver_parts();
         if ((++lane_looks_ & 127) == 0) lanes_->look();
         if (lanes_->has_ended() && is_live()) moved = end_by_lane() || moved;
@@ -112,7 +112,7 @@ protected:
             return true;
         }
         bytes -= sizeof head;
-        const bool is_one = bytes == 0 || (head.what == kind::message && head.bytes >= bytes);
+        const bool is_one = bytes == 0 || (is_whole(head.what) && head.bytes >= bytes);
         if (!is_one) return take_misplaced(head, at, bytes);
         if (!read_frame(head)) return false;
         if (bytes == 0) return true;
@@ -145,15 +145,22 @@ protected:
     // Hands the message over to the receiving end, once all of it has come.
     void deliver() {
         if (payload_striped_ != 0) return led_ = payload_striped_, deliver_parts();
+        if (payload_is_lent_) {
+            // Its sender has hung up without a word and its memory is its own again: who knows what came of that. Its
+            // end is read next.
+            if (wire_.is_reset(socket_.get())) return;
+            ++words_.received;
+        }
         deliver(payload_port_, in_[payload_port_].put - 1);
     }
+    static bool is_whole(kind k) { return k == kind::message || k == kind::lent; }
     void deliver(int p, std::uint64_t number) {
         memory_.rx(p).slot(number).number.store(number + 1, memory_order::release);
     }
     void deliver_parts() {
         for (; !unreceived_->is_empty(); unreceived_->pop()) {
             const unfinished& u = unreceived_->front();
-            if (u.striped > led_ || !lanes_->has_come(u.striped)) return;
+            if (u.awaited > led_ || !lanes_->has_come(u.awaited)) return;
             deliver(u.at_port, u.number);
         }
     }
@@ -187,7 +194,7 @@ protected:
     // one: a few looks, for between two of its looks this stream may be moved for others, too. They cost no system
     // call.
     bool is_early(const stream_frame& f) {
-        if ((f.what != kind::message && f.what != kind::striped) || f.bytes < least_landed_bytes || f.at_port >= ports_)
+        if ((!is_whole(f.what) && f.what != kind::striped) || f.bytes < least_landed_bytes || f.at_port >= ports_)
             return false;
         return may_hold_ && in_[f.at_port].lands && !is_wanted(f);
     }
@@ -202,8 +209,10 @@ protected:
         if (f.magic != stream_frame::magic_value || words_.has_heard_bye) return false;
         switch (f.what) {
             case kind::message:
+            case kind::lent:
             case kind::striped: return read_taken(f) && begin_message(f);
             case kind::credit: return read_taken(f);
+            case kind::received: return words_.hear_received(f, last_referenced_) && (count_sent_awaited(), true);
             case kind::failure: return words_.hear_failure(f);
             case kind::waiting: return words_.hear_waiting(f), true;
             case kind::lane: return words_.hear_lane(f, lanes());
@@ -250,6 +259,7 @@ protected:
         large_port_ = f.bytes >= least_landed_bytes && !lanes_ ? f.at_port : -1;
         large_bytes_ = f.bytes;
         payload_striped_ = 0;
+        payload_is_lent_ = f.what == kind::lent;
         const std::uint64_t number = i.put++;
         if (f.what == kind::striped) {
             payload_left_ = lanes_->begin_of(1, f.bytes);
@@ -267,7 +277,9 @@ protected:
         close_all();
     }
     void close_all() {
+        if (is_exposed()) reset_on_close(socket_.get()); // what the system still has is not to be received any more
         socket_.close();
+        pages_.drop();
         if (lanes_) lanes_->close();
     }
 };

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include <collx/core/clock.hpp>
 #include <collx/transport/detail/stream_core.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -24,16 +25,39 @@ protected:
             iovec parts[2 * stream_queue::most_entries];
             std::size_t want = 0;
             const int count = queue_.gather(parts, want);
-            msghdr m{};
-            m.msg_iov = parts;
-            m.msg_iovlen = static_cast<std::size_t>(count);
-            const ssize_t sent = wire_.send(socket_.get(), m);
+            const ssize_t sent = count != 0 ? send_parts(parts, count, want) : send_pages(want);
+            if (sent < 0 && queue_.has_referenced() && !pages_.is_usable()) {
+                queue_.stop_referencing(), pages_.drop();
+                continue;
+            }
             if (sent < 0) return note_send(), moved;
             moved = true;
             accepted_ = static_cast<std::size_t>(sent);
             if (accepted_ < want) return wire_.has_pending() || flush(), moved;
         }
         return moved;
+    }
+    ssize_t send_parts(iovec* parts, int count, std::size_t want) {
+        msghdr m{};
+        m.msg_iov = parts;
+        m.msg_iovlen = static_cast<std::size_t>(count);
+        return measured(false, want, [&] { return wire_.send(socket_.get(), m, queue_.has_referenced()); });
+    }
+    ssize_t send_pages(std::size_t& want) {
+        const iovec next = queue_.next_referenced();
+        want = next.iov_len;
+        return measured(true, want, [&] {
+            return pages_.send(socket_.get(), static_cast<const std::byte*>(next.iov_base), next.iov_len);
+        });
+    }
+    template <class Send>
+    ssize_t measured(bool by_reference, std::size_t want, Send&& send) {
+        if (want < choice_.least_bytes) return send();
+        const std::int64_t before = now_ns();
+        const ssize_t sent = send();
+        if (sent >= static_cast<ssize_t>(choice_.least_bytes))
+            choice_.add_cost(by_reference, now_ns() - before, static_cast<std::size_t>(sent));
+        return sent;
     }
     // What is sealed counts as sent only when the system has it: a call that has returned may be this rank's last for a
     // long time.
@@ -48,16 +72,20 @@ protected:
     }
     void account(std::size_t bytes) {
         queue_.account(bytes, [this](const stream_entry& e) {
-            if (e.is_message && (!lanes_ || (e.striped == 0 && unsent_->is_empty()))) count_sent(e.head.at_port);
-            else if (e.is_message) unsent_->push({e.head.at_port, 0, e.striped}), count_sent_parts();
+            if (e.is_message && e.awaited == 0 && unsent_.is_empty()) count_sent(e.head.at_port);
+            else if (e.is_message) unsent_.push({e.head.at_port, 0, e.awaited}), count_sent_awaited();
             else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
         });
     }
     void count_sent(int p) { memory_.tx(p).taken().store(++out_[p].sent, memory_order::release); }
-    // A slot is free again when all parts have gone, and in its turn: `sent` only counts.
-    void count_sent_parts() {
-        for (; !unsent_->is_empty() && lanes_->has_gone(unsent_->front().striped); unsent_->pop())
-            count_sent(unsent_->front().at_port);
+    // A slot is free again when all parts have gone, or what went by reference has come; and in its turn: `sent` only
+    // counts.
+    void count_sent_awaited() {
+        for (; !unsent_.is_empty() && has_gone(unsent_.front().awaited); unsent_.pop())
+            count_sent(unsent_.front().at_port);
+    }
+    bool has_gone(std::uint64_t awaited) {
+        return lanes_ ? lanes_->has_gone(awaited) : awaited <= words_.heard_received;
     }
     // Lines up frames behind what is on its way. False when there is nothing to send.
     bool refill() {
@@ -68,6 +96,7 @@ protected:
         words_.add_failure(queue_);
         if (words_.owed_lanes != 0) words_.add_lanes(queue_);
         if (memory_.is_mapped() && phase_ == phase::open) {
+            words_.add_received(queue_);
             add_credits();
             if (words_.failure == 0 && !is_settled_) add_messages();
         }
@@ -109,7 +138,11 @@ protected:
                 in_[p].told = memory_.taken(p);
                 const std::uint64_t striped = lanes_ ? stripe(payload, length, is_lent) : 0;
                 const std::size_t here = striped != 0 ? lanes_->begin_of(1, length) : length;
-                queue_.add({{.what = striped != 0 ? kind::striped : kind::message,
+                const bool is_referenced =
+                    is_lent && length >= choice_.least_bytes && can_reference() && choice_.takes_reference(length);
+                queue_.add({{.what = striped != 0    ? kind::striped
+                                     : is_referenced ? kind::lent
+                                                     : kind::message,
                              .at_port = static_cast<std::uint8_t>(p),
                              .bytes = length,
                              .tag = slot.tag,
@@ -119,7 +152,8 @@ protected:
                             sizeof(stream_frame),
                             true,
                             is_lent,
-                            striped});
+                            is_referenced,
+                            is_referenced ? ++last_referenced_ : striped});
                 ++o.queued;
                 bytes += here;
                 again = true;
@@ -127,6 +161,7 @@ protected:
         }
     }
 
+    bool can_reference() const { return pages_.is_usable() && !lanes_ && !wire_.is_sealed(); }
     // Its number, if the other lanes carry parts of a message; without them it goes as ever.
     std::uint64_t stripe(const std::byte* payload, std::size_t bytes, bool is_lent) {
         if (bytes < stream_lanes::least_bytes) return 0;

@@ -21,6 +21,7 @@ struct stream_words {
     std::uint64_t failure = 0, said_failure = 0;
     int waiting = 0;
     // One for each lane that came here: which attempt to make it that was; the first asks the other end to make them.
+    std::uint32_t received = 0, said_received = 0; // messages by reference
     std::uint32_t owed_lanes = 0, attempts[stream_lanes::most] = {};
 
     // Heard.
@@ -28,6 +29,7 @@ struct stream_words {
     int heard_waiting = -1;
     std::int64_t heard_waiting_at_ns = 0;
     bool has_heard_bye = false;
+    std::uint64_t heard_received = 0;
     std::uint32_t heard_lanes = 0, heard_attempts[stream_lanes::most] = {};
 
     void add_welcome(stream_queue& to) {
@@ -39,6 +41,11 @@ struct stream_words {
         to.add_word({.what = kind::failure,
                      .bytes = static_cast<std::uint32_t>(failure),
                      .tag = static_cast<std::uint32_t>(failure >> 32)});
+    }
+    void add_received(stream_queue& to) {
+        if (received == said_received || to.is_full()) return;
+        said_received = received;
+        to.add_word({.what = kind::received, .bytes = received});
     }
     void add_waiting(stream_queue& to) {
         if (!owes_waiting || to.is_full()) return;
@@ -58,6 +65,11 @@ struct stream_words {
     bool hear_failure(const stream_frame& f) {
         heard_failure = static_cast<std::uint64_t>(f.tag) << 32 | f.bytes;
         return heard_failure != 0;
+    }
+    // last: number of the last of them that was sent.
+    bool hear_received(const stream_frame& f, std::uint64_t last) {
+        heard_received += f.bytes - static_cast<std::uint32_t>(heard_received);
+        return heard_received <= last;
     }
     void hear_waiting(const stream_frame& f) {
         heard_waiting = static_cast<int>(f.bytes - 1u);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Memory on its way to a socket by reference: vmsplice() shows its pages to a pipe and splice() hands them on to the
+// socket, so nothing is copied on the sending side. Until the other end has received such bytes the system may still
+// read them where they are: whoever sends waits for word of that before it lets go of them.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+
+#include <collx/core/descriptor.hpp>
+#include <collx/core/signals_blocked.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class page_pipe {
+public:
+    // Of one call. More is not faster, and a user's pipes together may hold 64 MiB.
+    static constexpr std::size_t most_bytes = 256 * 1024;
+
+    explicit page_pipe(const socket_calls& calls) : calls_(&calls) {
+        is_refused_ = calls.vmsplice == nullptr || calls.splice == nullptr || !is_fast();
+    }
+    // Linux hands many pages over at once from 6.5 on; before it took each by itself.
+    static bool is_fast() {
+        static const bool is_new = [] {
+            utsname name;
+            int major = 0, minor = 0;
+            return ::uname(&name) == 0 && std::sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+                   (major > 6 || (major == 6 && minor >= 5));
+        }();
+        return is_new;
+    }
+    // False for good once the system has refused: what was not sent goes by copy.
+    bool is_usable() const { return !is_refused_; }
+
+    // As send(): how many bytes the socket has taken, -1 for none (errno says why; is_usable() whether it was the
+    // memory that was refused). The next call must begin with the first byte that was not taken.
+    ssize_t send(int fd, const std::byte* from, std::size_t bytes) {
+        std::size_t taken = 0;
+        while (taken < bytes) {
+            if (held_ == 0 && !hold(from + taken, bytes - taken)) break;
+            const ssize_t n = pass_on(fd);
+            if (n <= 0) break;
+            taken += static_cast<std::size_t>(n), held_ -= static_cast<std::size_t>(n);
+        }
+        return taken != 0 ? static_cast<ssize_t>(taken) : -1;
+    }
+    // Lets go of what the socket has not taken.
+    void drop() { in_.close(), out_.close(), held_ = 0; }
+
+private:
+    bool hold(const std::byte* from, std::size_t bytes) {
+        if (!in_.is_open() && !open()) return is_refused_ = true, false;
+        iovec part{const_cast<std::byte*>(from), bytes < most_bytes ? bytes : most_bytes};
+        const ssize_t n = without_eintr([&] { return calls_->vmsplice(in_.get(), &part, 1, SPLICE_F_NONBLOCK); });
+        if (n <= 0) return is_refused_ = true, false;
+        held_ = static_cast<std::size_t>(n);
+        return true;
+    }
+    ssize_t pass_on(int fd) {
+        const sigpipe_blocked while_called; // no flag of splice() keeps that signal away
+        const ssize_t n =
+            without_eintr([&] { return calls_->splice(out_.get(), nullptr, fd, nullptr, held_, SPLICE_F_NONBLOCK); });
+        if (n < 0 && errno == EINVAL) is_refused_ = true; // not this kind of socket
+        return n;
+    }
+    [[gnu::cold]] bool open() {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
+        out_ = descriptor(ends[0]), in_ = descriptor(ends[1]);
+        (void)::fcntl(in_.get(), F_SETPIPE_SZ, static_cast<int>(most_bytes)); // else it holds less at a time
+        return true;
+    }
+
+    const socket_calls* calls_;
+    descriptor in_, out_;
+    std::size_t held_ = 0; // shown to the pipe and not taken by the socket yet
+    bool is_refused_ = false;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

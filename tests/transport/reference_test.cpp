@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Large messages by reference: pages on their way through a pipe, when that is chosen, how long memory stays lent, and
+// what becomes of it when one end fails.
+#include <collx/transport/failure.hpp>
+#include <collx/transport/stream.hpp>
+
+#include <string>
+#include <vector>
+
+#include "support/faulty_sockets.hpp"
+#include "support/skip.hpp"
+#include "transport/channel_contract.hpp"
+#include "transport/connections.hpp"
+
+using namespace collx;
+using namespace collx_test;
+using detail::copy_or_reference;
+using detail::page_pipe;
+
+namespace {
+
+// Where the system takes each page by itself nothing goes by reference, and there is nothing to test.
+bool is_missing() {
+    if (page_pipe::is_fast()) return false;
+    skip("Linux before 6.5 does not take many pages at once");
+    return true;
+}
+
+std::vector<std::byte> message(std::size_t bytes, std::uint64_t seed = 1) {
+    std::vector<std::byte> m(bytes);
+    fill_message(m.data(), seed, bytes);
+    return m;
+}
+
+struct pair_of_streams {
+    static constexpr channel_shape shape{.depth = 4, .slot_bytes = std::size_t{32} << 20};
+    stream left, right;
+    sending_end tx;
+    receiving_end rx;
+    explicit pair_of_streams(lending when, int family = AF_INET, const socket_calls& calls = system_socket_calls)
+        : left(calls, shape, 2), right(calls, shape, 2), tx(left.tx(1)), rx(right.rx(1)) {
+        auto [a, b] = connection(family);
+        left.set_lending(when);
+        left.open(std::move(a), nullptr, false);
+        right.open(std::move(b), nullptr, false);
+    }
+    bool move_until(auto&& what) {
+        return wait_until([&] { return left.move(), right.move(), what(); });
+    }
+    // All that the system takes.
+    void send() {
+        for (int quiet = 0; quiet < 3;) quiet = left.move() ? 0 : quiet + 1;
+    }
+};
+
+} // namespace
+
+TEST_CASE("a pipe hands on the very bytes, whatever their place and number, as far as the socket takes them") {
+    if (is_missing()) return;
+    for (const int family : {AF_INET, AF_INET6, AF_UNIX})
+        for (const socket_calls* calls : {&system_socket_calls, &bad_day_calls}) {
+            auto [one, other] = connection(family);
+            page_pipe pages(*calls);
+            const auto all = message(5'000'000);
+            for (const std::size_t offset : {0, 1, 4095, 100'000})
+                for (const std::size_t bytes : {1ul, 4096ul, 4097ul, page_pipe::most_bytes + 3, 4'800'000ul}) {
+                    std::vector<std::byte> got(bytes);
+                    std::size_t sent = 0, came = 0;
+                    REQUIRE(wait_until([&] {
+                        if (sent < bytes) {
+                            const ssize_t n = pages.send(one.get(), all.data() + offset + sent, bytes - sent);
+                            if (n > 0) sent += static_cast<std::size_t>(n);
+                            else if (!pages.is_usable() || !detail::would_block(errno)) return true;
+                        }
+                        const ssize_t n = ::recv(other.get(), got.data() + came, bytes - came, MSG_DONTWAIT);
+                        if (n > 0) came += static_cast<std::size_t>(n);
+                        return came == bytes;
+                    }));
+                    REQUIRE(sent == bytes);
+                    REQUIRE(std::memcmp(got.data(), all.data() + offset, bytes) == 0);
+                }
+        }
+}
+
+TEST_CASE("a pipe says whether the memory was refused or the socket has ended, and raises no signal") {
+    if (is_missing()) return;
+    const auto some = message(100'000);
+    {
+        auto [one, other] = connection(AF_INET);
+        page_pipe pages(system_socket_calls);
+        CHECK(pages.send(one.get(), reinterpret_cast<const std::byte*>(8), 4096) == -1);
+        CHECK_FALSE(pages.is_usable());
+    }
+    {
+        auto [one, other] = connection(AF_UNIX);
+        other.close();
+        page_pipe pages(system_socket_calls);
+        CHECK(pages.send(one.get(), some.data(), some.size()) == -1);
+        CHECK(errno == EPIPE);
+        CHECK(pages.is_usable());
+    }
+    socket_calls without = system_socket_calls;
+    without.splice = nullptr;
+    CHECK_FALSE(page_pipe(without).is_usable());
+}
+
+TEST_CASE("messages go by reference where copying is measured to take much longer, and are tried now and then") {
+    constexpr std::size_t bytes = 256 * 1024, rounds = 20'000;
+    const auto share = [&](copy_or_reference& c, int copying_us, int referring_us) {
+        std::size_t referred = 0;
+        for (std::size_t i = 0; i < rounds; ++i) {
+            const bool by = c.takes_reference(bytes);
+            referred += by;
+            c.add_cost(by, (by ? referring_us : copying_us) * 1000, bytes);
+        }
+        return static_cast<double>(referred) / static_cast<double>(rounds);
+    };
+    copy_or_reference c;
+    CHECK_FALSE(c.takes_reference(bytes)); // at first what works everywhere
+    CHECK(share(c, 40, 30) < 0.02);
+    const double tried = share(c, 40, 30);
+    CHECK(tried > 0);
+    CHECK(tried < 0.01);
+    CHECK(share(c, 100, 30) > 0.9); // the cores have moved apart
+    CHECK(share(c, 40, 30) < 0.1);  // and together again
+
+    copy_or_reference refused; // nothing ever goes by reference
+    for (std::size_t i = 0; i < rounds; ++i)
+        if (!refused.takes_reference(bytes)) refused.add_cost(false, 1'000'000, bytes);
+    std::size_t times = 0;
+    for (std::size_t i = 0; i < rounds; ++i) times += refused.takes_reference(bytes);
+    CHECK(times < rounds / 50);
+
+    copy_or_reference never(lending::never), always(lending::always);
+    CHECK(share(never, 1000, 1) == 0);
+    CHECK(share(always, 1, 1000) == 1);
+}
+
+TEMPLATE_TEST_CASE_SIG("what goes by reference stays lent until the other end has received it", "",
+                       ((int Family), Family), AF_INET, AF_INET6, AF_UNIX) {
+    if (is_missing()) return;
+    pair_of_streams w(lending::always, Family);
+    const auto first = message(copy_or_reference::least_bytes, 1), second = message(70'001, 2);
+    w.tx.lend(first.data(), first.size(), 7);
+    w.tx.lend(second.data(), second.size(), 8);
+    std::memset(w.tx.try_acquire(100), 1, 100), w.tx.commit(100, 9); // behind them, from a slot
+    w.send();
+    CHECK(w.left.is_flushed()); // the system has all
+    CHECK(w.left.is_exposed());
+    CHECK_FALSE(w.tx.has_all_back());
+    CHECK_FALSE(w.tx.is_drained());
+    REQUIRE(wait_until([&] { return w.right.move(), w.rx.has_message(); }));
+    CHECK(is_message(w.rx.peek(first.size()), 1, first.size()));
+    w.rx.release(first.size());
+    REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
+    CHECK_FALSE(w.left.is_exposed());
+    REQUIRE((w.rx.has_message() && w.rx.is_expected(second.size(), 8)));
+    CHECK(is_message(w.rx.peek(second.size()), 2, second.size()));
+    w.rx.release(second.size());
+    CHECK((w.rx.has_message() && w.rx.is_expected(100, 9)));
+
+    // Shorter ones go by copy: lent until the system has them.
+    w.tx.lend(first.data(), first.size() - 1, 7);
+    w.send();
+    CHECK(w.tx.has_all_back());
+}
+
+TEST_CASE("by reference to where it is wanted, both ways at once, on good days and bad") {
+    if (is_missing()) return;
+    for (const socket_calls* calls : {&system_socket_calls, &bad_day_calls})
+        for (const int family : {AF_INET, AF_UNIX}) {
+            pair_of_streams w(lending::always, family, *calls);
+            w.right.set_lending(lending::always);
+            sending_end back = w.right.tx(0);
+            receiving_end come = w.left.rx(0);
+            for (std::uint64_t seed = 1; seed < 12; ++seed) {
+                const std::size_t there = 65'536 * seed + seed, here = 4'000'000 / seed;
+                const auto out = message(there, seed), in = message(here, 99 - seed);
+                std::vector<std::byte> landed(there), also(here);
+                w.tx.lend(out.data(), there, 0);
+                back.lend(in.data(), here, 0);
+                w.rx.want_at(landed.data(), there, 0);
+                come.want_at(also.data(), here, 0);
+                REQUIRE(w.move_until([&] { return w.rx.has_message() && come.has_message(); }));
+                REQUIRE((w.rx.has_landed() && come.has_landed()));
+                CHECK((landed == out && also == in));
+                w.rx.release_landed(), come.release_landed();
+                REQUIRE(w.move_until([&] { return w.tx.is_drained() && back.is_drained(); }));
+            }
+        }
+}
+
+TEST_CASE("what the system does not take by reference goes by copy, from the byte where it stopped") {
+    if (is_missing()) return;
+    static int left_calls;
+    for (const int good_calls : {0, 1, 5}) {
+        left_calls = good_calls;
+        socket_calls calls = system_socket_calls;
+        calls.vmsplice = [](int fd, const iovec* parts, std::size_t n, unsigned flags) -> ssize_t {
+            if (left_calls-- <= 0) return errno = EFAULT, -1;
+            return ::vmsplice(fd, parts, n, flags);
+        };
+        pair_of_streams w(lending::always, AF_INET, calls);
+        const auto m = message(3'000'000);
+        for (int i = 0; i < 2; ++i) {
+            w.tx.lend(m.data(), m.size(), 0);
+            REQUIRE(w.move_until([&] { return w.rx.has_message() && w.tx.is_drained(); }));
+            CHECK(is_message(w.rx.peek(m.size()), 1, m.size()));
+            w.rx.release(m.size());
+        }
+    }
+}
+
+TEST_CASE("memory is handed back after a failure only when nobody can receive what becomes of it") {
+    if (is_missing()) return;
+    for (const std::size_t bytes : {100'000ul, 30'000'000ul}) { // all of it with the system, or a part
+        for (const bool wanted : {false, true}) {
+            pair_of_streams w(lending::always);
+            auto m = message(bytes);
+            std::vector<std::byte> landed(bytes);
+            if (wanted) w.rx.want_at(landed.data(), bytes, 0);
+            w.tx.lend(m.data(), bytes, 0);
+            w.send();
+            REQUIRE(w.left.is_exposed());
+            REQUIRE(w.left.is_flushed() == (bytes == 100'000));
+            w.left.say_failure(failure(errc::aborted, 0).word);
+            w.send();
+            w.left.settle();
+            CHECK_FALSE(w.left.is_live());
+            CHECK_FALSE(w.left.is_exposed());
+            m.assign(bytes, std::byte{0xdd}); // the user's again
+            REQUIRE(wait_until([&] { return w.right.move(), !w.right.is_live(); }));
+            CHECK(w.right.state() == stream::phase::lost);
+            CHECK_FALSE(w.rx.has_message());
+            // What had been said behind a whole message is heard.
+            if (bytes == 100'000) CHECK(w.right.heard_failure() == failure(errc::aborted, 0).word);
+        }
+    }
+    // Where it was received before, the connection stands and what is not with the system yet goes by copy.
+    pair_of_streams w(lending::always);
+    auto m = message(100'000);
+    w.tx.lend(m.data(), m.size(), 0);
+    REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
+    w.tx.lend(m.data(), m.size(), 0); // committed, and not begun
+    w.left.settle();
+    CHECK(w.left.is_live());
+}
+
+TEST_CASE("an end that closes takes back what it lent") {
+    if (is_missing()) return;
+    pair_of_streams w(lending::always);
+    const auto m = message(200'000);
+    w.tx.lend(m.data(), m.size(), 0);
+    w.send();
+    auto nonsense = detail::stream_frame{.magic = 0x1234};
+    REQUIRE(::send(w.right.fd(), &nonsense, sizeof nonsense, 0) == sizeof nonsense);
+    REQUIRE(wait_until([&] { return w.left.move(), !w.left.is_live(); }));
+    REQUIRE(wait_until([&] { return w.right.move(), !w.right.is_live(); }));
+    CHECK_FALSE(w.rx.has_message());
+}
