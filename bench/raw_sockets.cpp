@@ -100,9 +100,9 @@ struct stretch {
 
 class rank_of_ring {
 public:
-    rank_of_ring(const settings& s, const std::vector<pair_of_sockets>& links, int me, std::size_t send_bytes,
-                 std::size_t receive_bytes)
-        : s_(s), shares_cores_(s.ranks > static_cast<int>(allowed_cores().size())) {
+    rank_of_ring(const settings& s, const std::vector<pair_of_sockets>& links, int me, bool shares_cores,
+                 bool is_rooted, std::size_t send_bytes, std::size_t receive_bytes)
+        : s_(s), me_(me), shares_cores_(shares_cores), is_rooted_(is_rooted) {
         const auto lanes = static_cast<std::size_t>(s.lanes);
         const auto lane_of = [&](int link, std::size_t l) { return links[static_cast<std::size_t>(link) * lanes + l]; };
         std::byte *out = pages(send_bytes + 1, false), *in = pages(receive_bytes + 1, false);
@@ -121,7 +121,7 @@ public:
 #endif
     }
     void operator()(int calls) {
-        for (int k = 0; k < calls; ++k) once();
+        for (int k = 0; k < calls; ++k) once(k % s_.ranks);
     }
 
 private:
@@ -130,10 +130,13 @@ private:
         const std::size_t begin = bytes * lane / lanes;
         return {fd, at + begin, bytes * (lane + 1) / lanes - begin};
     }
-    void once() {
-        std::size_t to_send = send_bytes_, to_receive = receive_bytes_;
-        for (auto& x : sends_) x.done = 0;
-        for (auto& x : receives_) x.done = 0;
+    // A rooted operation has another root in each call, so that no root runs ahead of the others.
+    void once(int root) {
+        const bool is_last = (me_ + 1) % s_.ranks == root;
+        std::size_t to_send = is_rooted_ && is_last ? 0 : send_bytes_;
+        std::size_t to_receive = is_rooted_ && me_ == root ? 0 : receive_bytes_;
+        for (auto& x : sends_) x.done = to_send != 0 ? 0 : x.bytes;
+        for (auto& x : receives_) x.done = to_receive != 0 ? 0 : x.bytes;
 #if COLLX_BENCH_URING
         if (uring_) {
             uring_->move(sends_, receives_, s_.write_bytes, s_.read_bytes != 0 ? s_.read_bytes : s_.write_bytes);
@@ -192,7 +195,8 @@ private:
     }
 
     const settings& s_;
-    bool shares_cores_;
+    int me_;
+    bool shares_cores_, is_rooted_;
     std::vector<stretch> sends_, receives_;
     std::size_t send_bytes_, receive_bytes_;
 #if COLLX_BENCH_URING
@@ -200,14 +204,10 @@ private:
 #endif
 };
 
-// What rank `me` must send and receive at least. A broadcast goes down a chain; its bytes need not be the same ones.
-struct need {
-    std::size_t send_bytes, receive_bytes;
-};
-need needed(operation op, std::size_t bytes, int ranks, int me) {
-    if (is_rooted(op)) return {me < ranks - 1 ? bytes : 0, me > 0 ? bytes : 0};
-    const auto both = static_cast<std::size_t>(static_cast<double>(bytes) * bus_factor(op, ranks));
-    return {both, both};
+// What each rank must send and receive at least. A broadcast goes down a chain, whose last rank sends nothing and whose
+// first receives nothing; its bytes need not be the same ones.
+std::size_t needed(operation op, std::size_t bytes, int ranks) {
+    return is_rooted(op) ? bytes : static_cast<std::size_t>(static_cast<double>(bytes) * bus_factor(op, ranks));
 }
 
 ring_by_hand::neighbours neighbours_of(const std::vector<pair_of_sockets>& links, int me, int ranks) {
@@ -224,10 +224,11 @@ void measure(forked& by, const settings& s, operation op, std::size_t bytes) {
         harness meeting(shared, me, s.ranks, by.cores());
         sampler sample(meeting, s.rules, [&] { meeting.barrier(); });
         const auto take = [&](auto&& ring) { return sample.measure(ring, 1.0); };
-        const need n = needed(op, bytes, s.ranks, me);
+        const std::size_t n = needed(op, bytes, s.ranks);
+        const bool shares_cores = s.ranks > by.cores();
         const timing t = s.works ? take(ring_by_hand(op, bytes, me, s.ranks, neighbours_of(links, me, s.ranks),
-                                                     {s.write_bytes, s.stage_bytes, s.ranks > by.cores()}))
-                                 : take(rank_of_ring(s, links, me, n.send_bytes, n.receive_bytes));
+                                                     {s.write_bytes, s.stage_bytes, shares_cores}))
+                                 : take(rank_of_ring(s, links, me, shares_cores, is_rooted(op), n, n));
         if (me == 0) {
             const csv_row row{op, bytes, s.ranks, "tcp", s.peer, s.variant, false, t.batch, t.samples, t.us};
             std::fputs(csv_text(row).c_str(), stdout);

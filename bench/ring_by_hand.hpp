@@ -40,19 +40,23 @@ public:
         in_ = pages(all, false), out_ = pages(all, false), tmp_ = pages(all, false);
         stage_ = pages(stage_bytes_, false);
         steps_ = op == operation::all_reduce ? 2 * (n_ - 1) : tools::perf::is_rooted(op) ? n_ : n_ - 1;
-        const std::size_t length = static_cast<std::size_t>(steps_) * chunk_;
-        const bool chain = tools::perf::is_rooted(op); // of chunks, from rank 0 to the last
-        to_send_ = chain && me == n_ - 1 ? 0 : length;
-        to_receive_ = chain && me == 0 ? 0 : length;
-        // How far what is sent may be ahead of what has come.
-        ahead_ = op == operation::all_to_all || (chain && me == 0) ? length : chain ? 0 : chunk_;
     }
     void operator()(int calls) {
-        for (int k = 0; k < calls; ++k) once();
+        for (int k = 0; k < calls; ++k) once(k % n_);
     }
 
 private:
-    void once() {
+    void begin(int root) {
+        const std::size_t length = static_cast<std::size_t>(steps_) * chunk_;
+        const bool chain = tools::perf::is_rooted(op_); // of chunks, from the root to the rank before it
+        to_send_ = chain && (me_ + 1) % n_ == root ? 0 : length;
+        to_receive_ = chain && me_ == root ? 0 : length;
+        // How far what is sent may be ahead of what has come.
+        ahead_ = op_ == operation::all_to_all || (chain && me_ == root) ? length : chain ? 0 : chunk_;
+    }
+    // A broadcast has another root in each call, so that no root runs ahead of the others.
+    void once(int root) {
+        begin(root);
         sent_ = received_ = staged_ = 0;
         bool has_own = op_ != operation::all_gather && op_ != operation::all_to_all;
         while (sent_ < to_send_ || received_ < to_receive_) {
