@@ -90,7 +90,13 @@ struct channel_memory {
         while (is_taken(at, i, oldest)) ++at;
         std::memcpy(slot(i).payload, &at, sizeof at);
     }
-    std::byte* own_place(std::uint64_t i) const { return ring() + std::size_t{place_of(i)} * shape.slot_bytes; }
+    std::byte* own_place(std::uint64_t i) const {
+        return ring() + page_bytes + std::size_t{place_of(i)} * (shape.slot_bytes + page_bytes);
+    }
+    // A page in front of each such place: the head of a message goes right before it and out with it in one part.
+    static constexpr std::size_t spare_bytes(const channel_shape& s) {
+        return static_cast<std::size_t>(s.depth) * page_bytes;
+    }
     std::uint32_t place_of(std::uint64_t i) const {
         std::uint32_t at;
         std::memcpy(&at, slot(i).payload, sizeof at);

@@ -3,6 +3,8 @@
 // for stream.hpp, which says how it is used.
 #pragma once
 
+#include <bit>
+
 #include <collx/core/atomic.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/detail/copy_or_reference.hpp>
@@ -53,13 +55,14 @@ protected:
         : wire_(calls), pages_(calls), memory_(shape, ports), ports_(ports),
           unsent_(static_cast<std::size_t>(ports * shape.depth)) {}
 
+    static int first_of(unsigned ports) { return std::countr_zero(ports); }
     bool has_message(int p) const {
         const std::uint64_t i = out_[p].queued;
         return memory_.tx(p).slot(i).number.load(memory_order::acquire) == i + 1;
     }
     bool has_messages() const {
-        for (int p = 0; p < ports_; ++p)
-            if ((used_ >> p & 1) != 0 && has_message(p)) return true;
+        for (unsigned rest = used_; rest != 0; rest &= rest - 1)
+            if (has_message(first_of(rest))) return true;
         return false;
     }
     // Whether the system may still read memory that was lent to it.
@@ -73,7 +76,7 @@ protected:
     copy_or_reference choice_;
     stream_memory memory_;
     int ports_;
-    unsigned used_ = 0; // ports that this end sends on
+    unsigned used_ = 0, heard_ = 0; // ports that this end sends on; that messages came on
     descriptor socket_;
     phase phase_ = phase::closed;
     bool cannot_send_ = false, is_nonsense_ = false, is_insecure_ = false, has_said_bye_ = false;
@@ -90,6 +93,7 @@ protected:
     int payload_port_ = 0;
     int large_port_ = -1; // of the last message, if it was large and may be followed by one like it
     std::size_t large_bytes_ = 0;
+    int medium_port_ = -1; // of the last message, if it went to a place in one piece and may be followed by one like it
     std::uint64_t payload_striped_ = 0, led_ = 0; // numbers among the striped: this one; the last one led entirely
     bool is_landing_ = false;                     // the payload goes to the user's memory
     bool may_hold_ = true;

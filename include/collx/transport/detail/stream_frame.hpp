@@ -86,7 +86,9 @@ struct stream_entry {
     bool is_referenced = false; // and goes by reference
     // Of the message: its number among those whose parts go over all lanes, or among those by reference; 0: neither.
     std::uint64_t awaited = 0;
+    bool has_room = false; // the payload lies in a place of a slot, in front of which the head goes: one part to send
     std::size_t bytes() const { return head_bytes + payload_bytes; }
+    std::byte* room() const { return const_cast<std::byte*>(payload) - head_bytes; }
 };
 // One port, this way and that.
 struct stream_outgoing {

@@ -21,7 +21,8 @@ namespace detail {
 // The slots of both directions of every port, in private memory that takes pages at first use.
 class stream_memory {
 public:
-    stream_memory(channel_shape shape, int ports) : shape_(shape), ports_(ports) {}
+    stream_memory(channel_shape shape, int ports)
+        : shape_(shape), ports_(ports), channel_bytes_(shape.bytes() + channel_memory::spare_bytes(shape)) {}
     stream_memory(const stream_memory&) = delete;
     ~stream_memory() {
         if (base_ != nullptr) ::munmap(base_, bytes());
@@ -39,15 +40,16 @@ public:
                  bytes());
     }
     const channel_shape& shape() const { return shape_; }
-    channel_memory tx(int port) const { return {base_ + static_cast<std::size_t>(port) * 2 * shape_.bytes(), shape_}; }
-    channel_memory rx(int port) const { return {tx(port).base + shape_.bytes(), shape_}; }
+    channel_memory tx(int port) const { return {base_ + static_cast<std::size_t>(port) * 2 * channel_bytes_, shape_}; }
+    channel_memory rx(int port) const { return {tx(port).base + channel_bytes_, shape_}; }
     // How many messages were taken here.
     std::uint64_t taken(int port) const { return base_ == nullptr ? 0 : rx(port).taken().load(memory_order::acquire); }
 
 private:
-    std::size_t bytes() const { return static_cast<std::size_t>(ports_) * 2 * shape_.bytes(); }
+    std::size_t bytes() const { return static_cast<std::size_t>(ports_) * 2 * channel_bytes_; }
     channel_shape shape_;
     int ports_;
+    std::size_t channel_bytes_;
     std::byte* base_ = nullptr;
 };
 
@@ -60,6 +62,7 @@ public:
     bool is_full() const { return last_ == most_entries; }
     void clear() { first_ = last_ = 0, done_bytes_ = 0, referenced_ = 0; }
     void add(const stream_entry& e) {
+        if (e.has_room) std::memcpy(e.room(), &e.head, e.head_bytes);
         entries_[last_++] = e;
         referenced_ += e.is_referenced ? 1 : 0;
     }
@@ -83,9 +86,14 @@ public:
             bytes += size - here;
         };
         for (int i = first_; i < last_; ++i) {
-            add(&entries_[i].head, entries_[i].head_bytes);
-            if (entries_[i].is_referenced) break;
-            add(entries_[i].payload, entries_[i].payload_bytes);
+            const stream_entry& e = entries_[i];
+            if (e.has_room) {
+                add(e.room(), e.bytes());
+                continue;
+            }
+            add(&e.head, e.head_bytes);
+            if (e.is_referenced) break;
+            add(e.payload, e.payload_bytes);
         }
         return count;
     }

@@ -68,11 +68,14 @@ protected:
             if (got <= 0) return end(), true;
             moved = true;
             const auto bytes = static_cast<std::size_t>(got);
-            if (!(next.is_guess ? take_guessed(head, next.at, bytes) : take(bytes)))
+            if (!(next.is_medium  ? take_medium(next.at, bytes)
+                  : next.is_guess ? take_guessed(head, next.at, bytes)
+                                  : take(bytes)))
                 return is_nonsense_ = true, end(), true;
             has_more_ = bytes == room;
             // A large message that is here is worked on before the next is read, which may be wanted elsewhere.
-            if (!has_more_ || is_held_ || (payload_left_ == 0 && next.bytes != 0 && next.staged_bytes == 0))
+            if (!has_more_ || is_held_ ||
+                (payload_left_ == 0 && next.bytes != 0 && next.staged_bytes == 0 && !next.is_medium))
                 return true;
         }
         return moved;
@@ -82,12 +85,13 @@ protected:
     struct expectation {
         std::byte* at;
         std::size_t bytes, staged_bytes;
-        bool is_guess; // a head comes first
+        bool is_guess;          // a head comes first
+        bool is_medium = false; // at `at`, together with the message
     };
     expectation expected() {
         if (payload_left_ != 0) return {payload_at_, payload_left_, large_port_ < 0 ? stage_bytes - staged_ : 0, false};
-        if (large_port_ < 0 || staged_ != 0 || is_settled_ || words_.failure != 0)
-            return {nullptr, 0, stage_bytes - staged_, false};
+        if (staged_ != 0 || is_settled_ || words_.failure != 0) return {nullptr, 0, stage_bytes - staged_, false};
+        if (large_port_ < 0) return expected_medium();
         const stream_incoming& i = in_[large_port_];
         const auto memory = memory_.rx(large_port_);
         const auto& wish = memory.landing();
@@ -98,6 +102,34 @@ protected:
         if (i.put - taken >= static_cast<std::uint64_t>(memory_.shape().depth)) return {nullptr, 0, stage_bytes, false};
         memory.take_place(i.put, taken);
         return {memory.own_place(i.put), at_most(large_bytes_), 0, true};
+    }
+    // A message that is not large is read with its head in front, by one call and in one part, into the place where it
+    // goes if it is on the same port as the last. What comes behind it finds its way over the stage.
+    expectation expected_medium() {
+        if (medium_port_ < 0) return {nullptr, 0, stage_bytes, false};
+        const std::uint64_t put = in_[medium_port_].put, taken = memory_.taken(medium_port_);
+        if (put - taken >= static_cast<std::uint64_t>(memory_.shape().depth)) return {nullptr, 0, stage_bytes, false};
+        const auto memory = memory_.rx(medium_port_);
+        memory.take_place(put, taken);
+        const std::size_t most = sizeof(stream_frame) + memory_.shape().slot_bytes;
+        return {memory.own_place(put) - sizeof(stream_frame), most < stage_bytes ? most : stage_bytes, 0, false, true};
+    }
+    bool take_medium(const std::byte* at, std::size_t bytes) {
+        stream_frame f;
+        std::memcpy(&f, at, bytes < sizeof f ? bytes : sizeof f);
+        const bool is_like = bytes >= sizeof f && f.what == kind::message && f.at_port == medium_port_ &&
+                             f.bytes > slot_header::inline_bytes && f.bytes < least_landed_bytes;
+        std::size_t done = 0;
+        if (is_like) {
+            if (!read_frame(f)) return false;
+            at += sizeof f, bytes -= sizeof f;
+            done = bytes < payload_left_ ? bytes : payload_left_;
+            if (payload_at_ != at) std::memcpy(payload_at_, at, done);
+            advance_payload(done);
+        }
+        if (done == bytes) return true;
+        std::memcpy(stage_, at + done, staged_ = bytes - done);
+        return read_frames();
     }
     bool take(std::size_t bytes) {
         const std::size_t direct = bytes < payload_left_ ? bytes : payload_left_;
@@ -237,6 +269,7 @@ protected:
         if (!memory_.map()) return false;
         if (f.what == kind::striped && (!lanes_ || f.bytes < stream_lanes::least_bytes)) return false;
         stream_incoming& i = in_[f.at_port];
+        heard_ |= 1u << f.at_port;
         if (f.bytes > memory_.shape().slot_bytes ||
             i.put - memory_.taken(f.at_port) >= static_cast<std::uint64_t>(memory_.shape().depth))
             return false;
@@ -258,6 +291,7 @@ protected:
         payload_left_ = f.bytes;
         large_port_ = f.bytes >= least_landed_bytes && !lanes_ ? f.at_port : -1;
         large_bytes_ = f.bytes;
+        medium_port_ = f.bytes > slot_header::inline_bytes && f.bytes < least_landed_bytes ? f.at_port : -1;
         payload_striped_ = 0;
         payload_is_lent_ = f.what == kind::lent;
         const std::uint64_t number = i.put++;

@@ -21,7 +21,7 @@ protected:
 
     bool send() {
         bool moved = false;
-        while (is_live() && !cannot_send_ && flush() && refill()) {
+        while (is_live() && !cannot_send_ && flush() && has_work() && refill()) {
             iovec parts[2 * stream_queue::most_entries];
             std::size_t want = 0;
             const int count = queue_.gather(parts, want);
@@ -58,6 +58,20 @@ protected:
         if (sent >= static_cast<ssize_t>(choice_.least_bytes))
             choice_.add_cost(by_reference, now_ns() - before, static_cast<std::size_t>(sent));
         return sent;
+    }
+    // Whether there may be something to send. Mostly there is nothing, which a few lines of memory say.
+    bool has_work() const {
+        if (has_unsent() || words_.owes_any()) return true;
+        if (!memory_.is_mapped()) return false;
+        for (unsigned rest = used_; rest != 0; rest &= rest - 1)
+            if (has_message(first_of(rest))) return true;
+        for (unsigned rest = heard_; rest != 0; rest &= rest - 1)
+            if (owes_credit(first_of(rest))) return true;
+        return false;
+    }
+    // Half of the slots at a time: seldom, and a sender that waits for a slot is always told of one.
+    bool owes_credit(int p) const {
+        return (memory_.taken(p) - in_[p].told) * 2 >= static_cast<std::uint64_t>(memory_.shape().depth);
     }
     // What is sealed counts as sent only when the system has it: a call that has returned may be this rank's last for a
     // long time.
@@ -101,26 +115,25 @@ protected:
             if (words_.failure == 0 && !is_settled_) add_messages();
         }
         words_.add_waiting(queue_);
-        if (words_.failure != 0 || !has_messages()) words_.add_bye(queue_);
+        if (words_.owes_bye && (words_.failure != 0 || !has_messages())) words_.add_bye(queue_);
         return !queue_.is_empty();
     }
-    // Half of the slots at a time: seldom, and a sender that waits for a slot is always told of one.
     void add_credits() {
-        for (int p = 0; p < ports_ && !queue_.is_full(); ++p) {
-            const std::uint64_t taken = memory_.taken(p);
-            if ((taken - in_[p].told) * 2 < static_cast<std::uint64_t>(memory_.shape().depth)) continue;
-            in_[p].told = taken;
+        for (unsigned rest = heard_; rest != 0 && !queue_.is_full(); rest &= rest - 1) {
+            const int p = first_of(rest);
+            if (!owes_credit(p)) continue;
+            in_[p].told = memory_.taken(p);
             queue_.add_word({.what = kind::credit,
                              .at_port = static_cast<std::uint8_t>(p),
-                             .taken = static_cast<std::uint32_t>(taken)});
+                             .taken = static_cast<std::uint32_t>(in_[p].told)});
         }
     }
     void add_messages() {
         std::size_t bytes = queue_.payload_bytes();
         for (bool again = true; again;) {
             again = false;
-            for (int p = 0; p < ports_; ++p) {
-                if ((used_ >> p & 1) == 0) continue;
+            for (unsigned rest = used_; rest != 0; rest &= rest - 1) {
+                const int p = first_of(rest);
                 if (queue_.is_full() || bytes >= write_bytes) return;
                 stream_outgoing& o = out_[p];
                 if (o.queued - o.taken >= static_cast<std::uint64_t>(memory_.shape().depth) || !has_message(p))
@@ -153,7 +166,8 @@ protected:
                             true,
                             is_lent,
                             is_referenced,
-                            is_referenced ? ++last_referenced_ : striped});
+                            is_referenced ? ++last_referenced_ : striped,
+                            !is_lent && length > slot_header::inline_bytes});
                 ++o.queued;
                 bytes += here;
                 again = true;

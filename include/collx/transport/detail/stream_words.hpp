@@ -32,6 +32,10 @@ struct stream_words {
     std::uint64_t heard_received = 0;
     std::uint32_t heard_lanes = 0, heard_attempts[stream_lanes::most] = {};
 
+    bool owes_any() const {
+        return owes_welcome || owes_waiting || owes_bye || failure != said_failure || received != said_received ||
+               owed_lanes != 0;
+    }
     void add_welcome(stream_queue& to) {
         if (owes_welcome) owes_welcome = false, to.add_word({.what = kind::welcome});
     }
