@@ -615,6 +615,96 @@ TEST_CASE("what comes where another message was expected is put right") {
     CHECK(is_message(w.rx.peek(w.most), 8, w.most));
 }
 
+namespace {
+
+// What the last call had to send or to fill: how many parts, and where the first of them begins.
+struct noted_call {
+    std::size_t parts = 0;
+    const std::byte* at = nullptr;
+    void note(const msghdr& m) { parts = m.msg_iovlen, at = static_cast<const std::byte*>(m.msg_iov->iov_base); }
+};
+noted_call last_sent, last_filled;
+ssize_t noted_sendmsg(int fd, const msghdr* m, int flags) {
+    last_sent.note(*m);
+    return ::sendmsg(fd, m, flags);
+}
+ssize_t noted_recvmsg(int fd, msghdr* m, int flags) {
+    const noted_call now{m->msg_iovlen, static_cast<const std::byte*>(m->msg_iov->iov_base)};
+    const ssize_t got = ::recvmsg(fd, m, flags);
+    if (got > 0) last_filled = now;
+    return got;
+}
+constexpr socket_calls noting_calls{::socket, ::connect, ::accept4, noted_sendmsg, noted_recvmsg, ::epoll_wait};
+
+} // namespace
+
+TEST_CASE("a message of a slot goes out and comes in as one part, its head in front of it") {
+    for (const channel_shape shape : {channel_shape{.depth = 4, .slot_bytes = 64 * 1024}, {2, 4096}, {3, 200}}) {
+        auto [a, b] = connection(AF_UNIX);
+        stream left(noting_calls, shape, 5), right(noting_calls, shape, 5);
+        left.open(std::move(a), nullptr, false), right.open(std::move(b), nullptr, false);
+        sending_end tx = left.tx(3);
+        receiving_end rx = right.rx(3);
+        const std::size_t bytes = shape.slot_bytes < 40'000 ? shape.slot_bytes : 40'000;
+        for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+            const std::size_t n = seed % 2 == 0 && bytes > 4000 ? bytes : bytes / 3 * 2;
+            fill_message(tx.try_acquire(n), seed, n);
+            tx.commit(n);
+            REQUIRE(left.move());
+            CHECK(last_sent.parts == 1);
+            REQUIRE(wait_until([&] { return right.move(), rx.has_message(); }));
+            if (n < 16 * 1024 && seed > 1 && bytes < 16 * 1024) {
+                CHECK(last_filled.parts == 1);
+                CHECK(last_filled.at + sizeof(stream_frame) == rx.peek(n)); // nothing was copied
+            }
+            CHECK(is_message(rx.peek(n), seed, n));
+            rx.release(n);
+            (void)right.move(), (void)left.move(); // credits
+        }
+    }
+}
+
+TEST_CASE("what comes with, before or instead of a message that is not large finds its place") {
+    half_open h;
+    receiving_end rx = h.s.rx(1), other = h.s.rx(2);
+    std::vector<std::byte> line;
+    const auto add = [&](int port, std::size_t n, std::uint64_t seed) {
+        const stream_frame f{.at_port = static_cast<std::uint8_t>(port), .bytes = static_cast<std::uint32_t>(n)};
+        const std::size_t at = line.size();
+        line.resize(at + sizeof f + n);
+        std::memcpy(line.data() + at, &f, sizeof f);
+        fill_message(line.data() + at + sizeof f, seed, n);
+    };
+    const auto takes = [&](receiving_end& from, std::size_t n, std::uint64_t seed) {
+        REQUIRE(wait_until([&] { return h.s.move(), from.has_message(); }));
+        REQUIRE(from.is_expected(n));
+        CHECK(is_message(from.peek(n), seed, n));
+        from.release(n);
+    };
+    const auto first = [&] { // so that one more is expected on port 1
+        add(1, 1000, 9), h.say(line.data(), line.size()), line.clear();
+        takes(rx, 1000, 9);
+    };
+    for (const std::size_t cut : {0, 1, 15, 16, 17, 1015, 1016, 1020, 2032, 2040}) { // said in two goes
+        first();
+        add(1, 1000, 1), add(1, 2000, 2), add(2, 50, 3), add(2, 3000, 4), add(1, 4096, 5);
+        h.say(line.data(), cut);
+        (void)h.s.move(), (void)h.s.move();
+        h.say(line.data() + cut, line.size() - cut), line.clear();
+        takes(rx, 1000, 1), takes(rx, 2000, 2), takes(other, 50, 3), takes(other, 3000, 4), takes(rx, 4096, 5);
+        first();
+        add(2, 4000, 6), add(1, 10, 7), add(1, 200, 8); // another port's first
+        h.say(line.data(), cut < 10 ? cut : 10);
+        (void)h.s.move();
+        h.say(line.data() + (cut < 10 ? cut : 10), line.size() - (cut < 10 ? cut : 10)), line.clear();
+        takes(other, 4000, 6), takes(rx, 10, 7), takes(rx, 200, 8);
+    }
+    first();
+    h.message(1, 5000); // more than a slot takes
+    CHECK(wait_until([&] { return h.s.move(), !h.s.is_live(); }));
+    CHECK(h.s.is_nonsense());
+}
+
 TEMPLATE_TEST_CASE("after a failure nothing goes from or to the user's memory", "", tcp4, tcp_lanes) {
     for (const bool wanted : {false, true}) {
         TestType world(far_shape);

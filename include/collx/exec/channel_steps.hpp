@@ -41,6 +41,7 @@ protected:
         int seen;                 // wait_all: peers already found
         int index;
         std::size_t* covered; // by step: the first piece that has not gone with an earlier one; null while none has
+        const receiving_end* awaited; // what this step waits for and has said all about; null: nothing
     };
     using part = pieces::part;
 
@@ -53,6 +54,10 @@ protected:
     // -------------------------------------------------------------- channels
     std::uint32_t tag_of(const sched::ref& r) const { return cuts_.transfer_tag(r) ^ folded(kind_of<Mover>()); }
     bool run_channel(const sched::step& s, strand& st) {
+        if (st.awaited != nullptr) { // most turns of a wait end here
+            if (!st.awaited->has_message()) return blocked_on(s.peer_from);
+            st.awaited = nullptr;
+        }
         if (st.covered != nullptr && st.piece < st.covered[&s - st.begin]) return true; // went with an earlier piece
         const bool receives = (s.what & sched::recv) != 0, sends = (s.what & sched::send) != 0;
         const sched::ref& shape =
@@ -70,6 +75,7 @@ protected:
             rx = &links_.rx(plan_.at_port, s.peer_from);
             if (!rx->has_message()) {
                 if (is_far(bytes, rx, nullptr)) want(s, st, *rx, bytes, tag);
+                st.awaited = rx;
                 return blocked_on(s.peer_from);
             }
             if (rx->is_lent()) return borrow(s, st, *rx, tag);

@@ -56,6 +56,7 @@ struct pieces {
         return from;
     }
     COLLX_HD std::size_t message_elems(sched::place p, const sched::chunk_set& set, std::size_t piece) const {
+        if (set.count == 1) return local(p, set.first, piece).count;
         std::size_t n = 0;
         for (int i = 0; i < set.count; ++i) n += local(p, chunk(set, i), piece).count;
         return n;
@@ -79,6 +80,7 @@ struct pieces {
     // several chunks each counts, not their sum: two wrong counts must not hide each other.
     COLLX_HD std::uint32_t transfer_tag(const sched::ref& r) const {
         const pieces& by = whole != nullptr ? *whole : *this;
+        if (r.chunks.count == 1) return static_cast<std::uint32_t>(by.size(r.where, r.chunks.first));
         std::size_t n = 0;
         for (int i = 0; i < r.chunks.count; ++i) n = n * 31 + by.size(r.where, chunk(r.chunks, i));
         return static_cast<std::uint32_t>(n);

@@ -44,8 +44,8 @@ public:
         }
         mover_.set_tmp(plan.scratch);
         for (const auto& s : plan.steps.strands)
-            strands_[count_] = {s.data(), s.data(), s.data() + s.size(), 0, count_for(s), share_.position, 0,
-                                count_,   nullptr},
+            strands_[count_] = {s.data(), s.data(), s.data() + s.size(), 0, count_for(s), share_.position, 0, count_,
+                                nullptr,  nullptr},
             ++count_;
     }
 
@@ -57,7 +57,12 @@ public:
             for (int s = 0; s < count_; ++s) {
                 strand& st = strands_[s + turn_ < count_ ? s + turn_ : s + turn_ - count_];
                 if (st.piece == st.count) continue;
-                if (run_iteration(st)) again = moved = true;
+                if (run_iteration(st)) {
+                    moved = true;
+                    // A strand that stops within its steps is blocked, whatever it has done; others may not be any
+                    // more.
+                    again |= count_ > 1 || st.pc == st.begin;
+                }
                 if (error) return task_state::failed;
                 left += st.piece != st.count;
             }

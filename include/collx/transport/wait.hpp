@@ -36,7 +36,7 @@ struct wait_policy {
     }
     // Looking at sockets is a system call: there is no point in thousands of turns before others get the core.
     constexpr wait_policy across_hosts() const {
-        return {.spins = spins > 4 && spins != UINT32_MAX ? 4 : spins, .nap_after_ns = nap_after_ns};
+        return {.spins = spins > 32 && spins != UINT32_MAX ? 32 : spins, .nap_after_ns = nap_after_ns};
     }
 };
 

@@ -55,7 +55,7 @@ protected:
             const auto add = [&](void* at, std::size_t bytes) {
                 if (bytes != 0) parts[count++] = {at, bytes}, room += bytes;
             };
-            add(&head, next.is_guess ? sizeof head : 0);
+            add(&head, next.is_guess && !next.is_joined ? sizeof head : 0);
             add(next.at, next.bytes);
             add(stage_ + staged_, next.staged_bytes);
             msghdr m{};
@@ -68,14 +68,14 @@ protected:
             if (got <= 0) return end(), true;
             moved = true;
             const auto bytes = static_cast<std::size_t>(got);
-            if (!(next.is_medium  ? take_medium(next.at, bytes)
-                  : next.is_guess ? take_guessed(head, next.at, bytes)
-                                  : take(bytes)))
+            if (!(next.is_guess    ? take_guessed(head, next, bytes)
+                  : next.is_joined ? take_medium(next.at, bytes)
+                                   : take(bytes)))
                 return is_nonsense_ = true, end(), true;
             has_more_ = bytes == room;
             // A large message that is here is worked on before the next is read, which may be wanted elsewhere.
             if (!has_more_ || is_held_ ||
-                (payload_left_ == 0 && next.bytes != 0 && next.staged_bytes == 0 && !next.is_medium))
+                (payload_left_ == 0 && next.bytes != 0 && next.staged_bytes == 0 && (next.is_guess || !next.is_joined)))
                 return true;
         }
         return moved;
@@ -85,8 +85,8 @@ protected:
     struct expectation {
         std::byte* at;
         std::size_t bytes, staged_bytes;
-        bool is_guess;          // a head comes first
-        bool is_medium = false; // at `at`, together with the message
+        bool is_guess;          // a large message, whose head comes first
+        bool is_joined = false; // the head comes to `at`, too
     };
     expectation expected() {
         if (payload_left_ != 0) return {payload_at_, payload_left_, large_port_ < 0 ? stage_bytes - staged_ : 0, false};
@@ -101,7 +101,8 @@ protected:
         const std::uint64_t taken = memory_.taken(large_port_);
         if (i.put - taken >= static_cast<std::uint64_t>(memory_.shape().depth)) return {nullptr, 0, stage_bytes, false};
         memory.take_place(i.put, taken);
-        return {memory.own_place(i.put), at_most(large_bytes_), 0, true};
+        return {memory.own_place(i.put) - sizeof(stream_frame), sizeof(stream_frame) + at_most(large_bytes_), 0, true,
+                true};
     }
     // A message that is not large is read with its head in front, by one call and in one part, into the place where it
     // goes if it is on the same port as the last. What comes behind it finds its way over the stage.
@@ -137,8 +138,10 @@ protected:
         staged_ += bytes - direct;
         return read_frames();
     }
-    // A head and what follows it, which lies at `at`: mostly where it belongs.
-    bool take_guessed(const stream_frame& head, const std::byte* at, std::size_t bytes) {
+    // A head and what follows it: mostly where it belongs.
+    bool take_guessed(stream_frame head, const expectation& next, std::size_t bytes) {
+        const std::byte* at = next.at;
+        if (next.is_joined) std::memcpy(&head, at, bytes < sizeof head ? bytes : sizeof head), at += sizeof head;
         if (bytes < sizeof head) {
             std::memcpy(stage_, &head, staged_ = bytes);
             return true;
