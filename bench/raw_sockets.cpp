@@ -229,7 +229,7 @@ void measure(forked& by, const settings& s, operation op, std::size_t bytes) {
                                                      {s.write_bytes, s.stage_bytes, s.ranks > by.cores()}))
                                  : take(rank_of_ring(s, links, me, n.send_bytes, n.receive_bytes));
         if (me == 0) {
-            const csv_row row{op, bytes, s.ranks, "tcp", s.peer, s.variant, false, t.batch, t.samples, t.us};
+            const csv_row row{op, bytes, s.ranks, "tcp", s.peer, s.variant, false, t};
             std::fputs(csv_text(row).c_str(), stdout);
             std::fflush(stdout);
         }
