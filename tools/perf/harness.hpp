@@ -7,6 +7,7 @@
 #pragma once
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -106,14 +107,13 @@ public:
     }
 
     /// All ranks together: how long a cache line takes just now from rank 0's core to that of another rank, one way, in
-    /// ns. Where each rank may have a core: where they stand, the slowest of up to four others that do not stand on the
-    /// same cores. Where ranks share cores they stand here now and there then: two of them go to the first and the last
-    /// core that they may use, for as long as this takes. Ensures: rank 0 has the answer; the others have NaN, and so
-    /// has rank 0 where there are no two cores with ranks or the other was not there in time. Cost: two barriers
-    /// (`wait`), at most 0.4 ms a pair while nobody else runs, never more than 2 ms for all.
+    /// ns, where they stand: the slowest of up to four others, no two of them on one core. Nobody is moved.
+    /// Ensures: rank 0 has the answer; the others have NaN, and so has rank 0 where all stand on its core or the other
+    /// did not answer in time. Cost: two barriers (`wait`), at most 0.3 ms a pair while nobody else runs, never more
+    /// than 2 ms for all.
     template <class Wait>
     double line_ns(Wait&& wait) {
-        processors_[rank_] = spins_ ? ::sched_getcpu() : edge_core(rank_ != 0);
+        processors_[rank_] = ::sched_getcpu();
         if (rank_ == 0)
             for (auto& look : block_->looks) look.begin();
         wait();
@@ -122,7 +122,6 @@ public:
         const std::int64_t begun_ns = monotonic_ns();
         for (std::size_t k = 0; k < others.size(); ++k) {
             if (rank_ != 0 && rank_ != others[k]) continue;
-            const kept_to_core kept(spins_ ? -1 : processors_[rank_]);
             if (rank_ == 0) slowest = std::fmax(slowest, block_->looks[k].lead(begun_ns + 2'000'000));
             else block_->looks[k].follow(begun_ns + 100'000'000); // rank 0 says when it is over
         }

@@ -5,7 +5,6 @@
 // launch, and for the harness, which looks at each point. Knows no rank and no barrier.
 #pragma once
 
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -102,36 +101,6 @@ private:
     alignas(64) std::atomic<std::uint32_t> ping_; // written by lead
     std::atomic<std::uint32_t> pong_;             // written by follow
     alignas(64) std::atomic<std::uint32_t> over_; // written by lead: it waits no longer
-};
-
-/// The first or the last core that this thread may use; -1 where the system does not say.
-inline int edge_core(bool last) {
-    cpu_set_t allowed;
-    int chosen = -1;
-    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return chosen;
-    for (int cpu = 0; cpu < CPU_SETSIZE && (last || chosen < 0); ++cpu)
-        if (CPU_ISSET(cpu, &allowed)) chosen = cpu;
-    return chosen;
-}
-
-/// This thread keeps to one core until the end of this object, and then may go where it could before. -1: nothing.
-class kept_to_core {
-public:
-    explicit kept_to_core(int core) {
-        if (core < 0 || ::sched_getaffinity(0, sizeof before_, &before_) != 0) return;
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(core, &one);
-        is_bound_ = ::sched_setaffinity(0, sizeof one, &one) == 0;
-    }
-    kept_to_core(const kept_to_core&) = delete;
-    ~kept_to_core() {
-        if (is_bound_) ::sched_setaffinity(0, sizeof before_, &before_);
-    }
-
-private:
-    cpu_set_t before_{};
-    bool is_bound_ = false;
 };
 
 } // namespace collx::tools::perf
