@@ -48,7 +48,7 @@ public:
     void probe() {
         const auto lines = line_times(true, 9, 500);
         const auto rates = memory_rates(copy, std::size_t{256} << 10, 2, 30, 1);
-        std::printf("%.0f,%.1f\n", quantile(lines, 0.25), quantile(rates, 0.75));
+        std::printf("%.0f,%.1f\n", collx::tools::perf::line_time(lines), quantile(rates, 0.75));
     }
 
 private:
@@ -100,20 +100,15 @@ private:
             // The word beside it, or a line of its own.
             auto& pong = same_line ? reinterpret_cast<std::atomic<std::uint32_t>*>(&w.at[0][0])[1] : w.at[1][0].v;
             numbers out;
-            std::uint32_t trip = 0;
-            const auto until = [&](const std::atomic<std::uint32_t>& word) {
-                while (word.load(std::memory_order_acquire) != trip)
-                    if (!own_core) shared_words::rest(false);
+            collx::tools::perf::line_bounce bounce{ping, pong};
+            const auto rest = [&] {
+                if (!own_core) shared_words::rest(false);
+                return true;
             };
             for (int r = 0; r < repetitions; ++r) {
                 w.barrier(me, 2, own_core);
                 const auto start = monotonic_ns();
-                for (int k = 0; k < trips; ++k) {
-                    ++trip;
-                    if (me == 1) until(ping);
-                    (me == 0 ? ping : pong).store(trip, std::memory_order_release);
-                    if (me == 0) until(pong);
-                }
+                bounce.run(me == 0, trips, rest);
                 out.push_back(static_cast<double>(monotonic_ns() - start) / trips / 2);
             }
             return out;

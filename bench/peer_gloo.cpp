@@ -220,9 +220,7 @@ private:
             },
             1);
         if (rank_ == 0)
-            std::fputs(
-                csv_text({v.op, bytes, s_.ranks, "tcp", s_.peer, v.name, v.in_place, t.batch, t.samples, t.us}).c_str(),
-                stdout),
+            std::fputs(csv_text({v.op, bytes, s_.ranks, "tcp", s_.peer, v.name, v.in_place, t}).c_str(), stdout),
                 std::fflush(stdout);
     }
     void check(const variant& v, call& once, std::size_t whole, std::size_t count) {

@@ -184,9 +184,7 @@ private:
                              .peer = s_.peer,
                              .variant = s_.variant,
                              .in_place = in_place,
-                             .batch = t.batch,
-                             .samples = t.samples,
-                             .us = t.us})
+                             .t = t})
                        .c_str(),
                    stdout);
         std::fflush(stdout);

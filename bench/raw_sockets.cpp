@@ -230,7 +230,7 @@ void measure(forked& by, const settings& s, operation op, std::size_t bytes) {
                                                      {s.write_bytes, s.stage_bytes, shares_cores}))
                                  : take(rank_of_ring(s, links, me, shares_cores, is_rooted(op), n, n));
         if (me == 0) {
-            const csv_row row{op, bytes, s.ranks, "tcp", s.peer, s.variant, false, t.batch, t.samples, t.us};
+            const csv_row row{op, bytes, s.ranks, "tcp", s.peer, s.variant, false, t};
             std::fputs(csv_text(row).c_str(), stdout);
             std::fflush(stdout);
         }

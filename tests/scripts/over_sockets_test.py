@@ -89,6 +89,21 @@ class OverSockets(unittest.TestCase):
         self.assertNotIn("Bare sockets", done.stdout)
         self.assertNotIn("raw", (self.folder / "out.csv").read_text())
 
+    def test_goes_on_in_a_file_of_the_same_columns_only(self):
+        self.assertEqual(self.run_it().returncode, 0)
+        first = (self.folder / "out.csv").read_text().splitlines()
+        self.assertEqual(self.run_it("--append").returncode, 0)
+        self.assertEqual(len((self.folder / "out.csv").read_text().splitlines()), 2 * len(first) - 1)
+        old = "\n".join(",".join(w for k, w in enumerate(line.split(",")) if k not in (15, 16)) for line in first) + "\n"
+        (self.folder / "out.csv").write_text(old)
+        done = self.run_it("--append")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("out.csv has other columns than this version writes", done.stderr)
+        self.assertEqual((self.folder / "out.csv").read_text(), old)
+        done = self.run_it("--append", "-r", "0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("10.0 (**2.50** openmpi tcp)", done.stdout)
+
     def test_wrong_results_fail(self):
         self.program("tree/broken", "#!/bin/sh\nexit 3\n")
         done = self.run_it("--extra", f"broken={self.folder}/tree/broken")

@@ -13,14 +13,16 @@ import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "side_by_side"
 
-# Prints a line of CSV for each size: TIME us, by whichever name it is called with.
+# Prints a line of CSV for each size: TIME us and, for each, its own two looks at the cores, by whichever name it is called
+# with.
 PROGRAM = """#!{python}
 import sys
 words = dict(zip(sys.argv, sys.argv[1:]))
 if {exit_code}: sys.exit({exit_code})
-for size in words["--sizes"].split(","):
+looks = "{looks}".split()
+for at, size in enumerate(words["--sizes"].split(",")):
     print(f"{{words['--ops']}},{{size}},2,shm,{{words.get('--peer', 'collx')}},{{words.get('--variant', 'default')}},"
-          "{time},{time},1,1,out,1,7,{time},{time}")
+          "{time},{time},1,1,out,1,7,{time},{time}" + ("," + looks[at % len(looks)] if looks else ""))
 """
 # Answers --probe with the next line of a file, and else with limits.
 LIMITS = """#!{python}
@@ -57,12 +59,13 @@ class SideBySide(unittest.TestCase):
         path.write_text(text.format(python=sys.executable, **words))
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
-    def run_it(self, *words, states="50", peers=("mpich",), exit_code=0):
+    def run_it(self, *words, states="50", looks=("", ""), peers=("mpich",), exit_code=0):
+        """`states`: what the looks around launches find; `looks`: what those of collx and of the peers find, point by point."""
         self.program("tree/bench/limits", LIMITS)
         (self.folder / "tree/bench/states").write_text(states)
-        self.program("tree/tools/collx_perf", PROGRAM, time=2.0, exit_code=0)
+        self.program("tree/tools/collx_perf", PROGRAM, time=2.0, looks=looks[0], exit_code=0)
         for peer in peers:
-            self.program(f"peer_mpi.{peer}", PROGRAM, time=3.0, exit_code=exit_code)
+            self.program(f"peer_mpi.{peer}", PROGRAM, time=3.0, looks=looks[1], exit_code=exit_code)
             self.program(f"bin/mpicxx.{peer}", "")
             self.program("bin/" + {"mpich": "mpiexec.hydra", "openmpi": "mpirun.openmpi"}[peer], LAUNCHER)
         (self.folder / "bin").mkdir(exist_ok=True)
@@ -101,6 +104,22 @@ class SideBySide(unittest.TestCase):
         self.assertIn("2 lines are in no table", self.text)
         self.assertNotIn("mpich posix)", self.text)
         self.assertEqual({r["state"] for r in self.rows}, {"near", "mixed"})
+
+    def test_a_points_own_looks_tell_its_state(self):
+        # Near around each launch, but far within it: each program's second point, and the peer's end of its first.
+        self.run_it("--ops", "allreduce", looks=("50,60 200,210", "50,200 200,220"))
+        self.assertEqual([r["state"] for r in self.rows], ["near", "far", "mixed", "far"])
+        self.assertEqual(self.rows[1]["line_at_end_ns"], "210")
+        self.assertIn("| allreduce | 2.00 |  |", self.text)
+        self.assertIn("| allreduce |  | 2.00 (**1.50** mpich posix) |", self.text)
+        self.assertIn("1 lines are in no table", self.text)
+        self.assertNotIn("no look of their own", self.text)
+
+    def test_lines_without_looks_have_those_of_their_launch(self):
+        # collx looked and was near; the peer could not look (empty), and its launch was near at first, far at last.
+        self.run_it("--ops", "allreduce", "--no-limits", looks=("50,50", ","), states="200 200  50 200")
+        self.assertEqual([r["state"] for r in self.rows], ["near", "near", "mixed", "mixed"])
+        self.assertIn("2 lines have no look of their own", self.text)
 
     def test_no_roofline_from_limits_of_another_state(self):
         self.run_it(states="200 200  50")

@@ -36,10 +36,12 @@ std::vector<std::string> cells_of(const std::string& line) {
     std::vector<std::string> out;
     std::istringstream stream(line);
     for (std::string cell; std::getline(stream, cell, ',');) out.push_back(cell);
+    if (line.ends_with(',')) out.emplace_back();
     return out;
 }
 const std::string columns =
-    "op,bytes,ranks,transport,peer,algo,median_us,p95_us,algbw_GBps,busbw_GBps,place,batch,samples,min_us,p25_us";
+    "op,bytes,ranks,transport,peer,algo,median_us,p95_us,algbw_GBps,busbw_GBps,place,batch,samples,min_us,p25_us,"
+    "line_at_start_ns,line_at_end_ns";
 
 } // namespace
 
@@ -285,7 +287,7 @@ TEST_CASE("a comparison prints the columns of the comparison harness") {
     for (std::size_t k = 1; k < lines.size(); ++k) {
         const auto cells = cells_of(lines[k]);
         INFO(lines[k]);
-        REQUIRE(cells.size() == 15);
+        REQUIRE(cells.size() == 17);
         CHECK(cells[2] == "2");
         CHECK(cells[3] == transport);
         CHECK(cells[4] == "collx");
@@ -309,6 +311,7 @@ TEST_CASE("the table has the columns of nccl-tests, and JSON and the page the sa
     REQUIRE(f.status == 0);
     CHECK(f.prints("#wrong      time   algbw   busbw #wrong\n"));
     CHECK(f.prints("double     max      -1"));
+    CHECK(f.prints("# Cache line, one way  : "));
     CHECK(f.prints("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
     const auto all = nlohmann::json::parse(collx_test::file_contents(json.path()));
     REQUIRE(all["results"].size() == 2);
@@ -319,6 +322,9 @@ TEST_CASE("the table has the columns of nccl-tests, and JSON and the page the sa
     CHECK(line["redop"] == "max");
     for (const char* place : {"out_of_place", "in_place"}) {
         CHECK(line[place]["nwrong"] == 0);
+        const auto& more = line[place]["collx"]; // a number, or null where no two ranks had cores of their own
+        CHECK((more["line_at_start_ns"].is_null() || more["line_at_start_ns"] > 0));
+        CHECK((more["line_at_end_ns"].is_null() || more["line_at_end_ns"] > 0));
         CHECK(line[place]["alg_bw"].get<double>() == Approx(1024 / line[place]["time"].get<double>() / 1e3));
     }
     CHECK(all["out_of_bounds"]["okay"] == true);

@@ -1,36 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Where the ranks of a measurement meet, apart from what is measured: a barrier, the time stamps of each sample, the
-// plan that rank 0 makes for all, and the news that a rank gave up. One block of memory that all ranks see; it knows no
-// collective and calls nothing of the library, so that a wait here moves no operation on.
+// plan that rank 0 makes for all, a look at how far apart the ranks' cores are, and the news that a rank gave up. One
+// block of memory that all ranks see; it knows no collective and calls nothing of the library, so that a wait here
+// moves no operation on.
 #pragma once
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
+#include <vector>
+
+#include "line_time.hpp"
 
 namespace collx::tools::perf {
 
-inline std::int64_t monotonic_ns() {
-    timespec t{};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
-
 class harness {
+    static constexpr int most_partners = 4;
     struct block {
         alignas(64) std::atomic<std::uint32_t> arrived;
         alignas(64) std::atomic<std::uint32_t> generation;
         std::atomic<std::uint32_t> sleepers, gave_up;
         alignas(64) std::int64_t plan[8]; // written by rank 0 between two barriers
         std::atomic<std::uint64_t> wrong;
+        line_look looks[most_partners];
     };
     struct stamp_pair {
         std::int64_t start, end;
@@ -39,15 +42,15 @@ class harness {
 public:
     static constexpr int sample_limit = 4096;
     static std::size_t bytes(int ranks) {
-        return sizeof(block) +
-               static_cast<std::size_t>(ranks) * (sizeof(stamp_pair) * sample_limit + sizeof(std::uint64_t));
+        return sizeof(block) + static_cast<std::size_t>(ranks) *
+                                   (sizeof(stamp_pair) * sample_limit + sizeof(std::uint64_t) + sizeof(int));
     }
 
     // `memory`: bytes(ranks) of zeros that every rank sees, 64-byte aligned. `cores`: how many the ranks may use.
     harness(void* memory, int rank, int ranks, int cores)
         : block_(static_cast<block*>(memory)), stamps_(reinterpret_cast<stamp_pair*>(block_ + 1)),
           hashes_(reinterpret_cast<std::uint64_t*>(stamps_ + static_cast<std::size_t>(ranks) * sample_limit)),
-          rank_(rank), ranks_(ranks), spins_(ranks <= cores) {}
+          processors_(reinterpret_cast<int*>(hashes_ + ranks)), rank_(rank), ranks_(ranks), spins_(ranks <= cores) {}
 
     // Spins while each rank has a core of its own, else sleeps. Errors: std::runtime_error when another rank gave up or
     // does not come for minutes.
@@ -103,6 +106,29 @@ public:
         return static_cast<double>(last - first);
     }
 
+    /// All ranks together: how long a cache line takes just now from rank 0's core to that of another rank, one way, in
+    /// ns, where they stand: the slowest of up to four others, no two of them on one core. Nobody is moved.
+    /// Ensures: rank 0 has the answer; the others have NaN, and so has rank 0 where all stand on its core or the other
+    /// did not answer in time. Cost: two barriers (`wait`), at most 0.3 ms a pair while nobody else runs, never more
+    /// than 2 ms for all.
+    template <class Wait>
+    double line_ns(Wait&& wait) {
+        processors_[rank_] = ::sched_getcpu();
+        if (rank_ == 0)
+            for (auto& look : block_->looks) look.begin();
+        wait();
+        const std::vector<int> others = partners();
+        double slowest = std::numeric_limits<double>::quiet_NaN();
+        const std::int64_t begun_ns = monotonic_ns();
+        for (std::size_t k = 0; k < others.size(); ++k) {
+            if (rank_ != 0 && rank_ != others[k]) continue;
+            if (rank_ == 0) slowest = std::fmax(slowest, block_->looks[k].lead(begun_ns + 2'000'000));
+            else block_->looks[k].follow(begun_ns + 100'000'000); // rank 0 says when it is over
+        }
+        wait();
+        return slowest;
+    }
+
     std::int64_t& plan(int i) { return block_->plan[i]; }
     std::uint64_t& hash(int rank) { return hashes_[rank]; }
     std::atomic<std::uint64_t>& wrong() { return block_->wrong; }
@@ -110,6 +136,16 @@ public:
     [[nodiscard]] int size() const { return ranks_; }
 
 private:
+    // Whom rank 0 looks at: nobody that would have to wait for its core.
+    [[nodiscard]] std::vector<int> partners() const {
+        std::vector<int> out, taken{processors_[0]};
+        for (int r = 1; r < ranks_ && static_cast<int>(out.size()) < most_partners; ++r) {
+            if (std::find(taken.begin(), taken.end(), processors_[r]) != taken.end()) continue;
+            taken.push_back(processors_[r]);
+            out.push_back(r);
+        }
+        return out;
+    }
     static std::size_t at(int rank, int sample) {
         return static_cast<std::size_t>(rank) * sample_limit + static_cast<std::size_t>(sample);
     }
@@ -121,6 +157,7 @@ private:
     block* block_;
     stamp_pair* stamps_;
     std::uint64_t* hashes_;
+    int* processors_; // of each rank, as it came to the last look
     int rank_, ranks_;
     bool spins_;
 };

@@ -36,8 +36,7 @@ struct result {
     std::size_t bytes = 0, count = 0;
     bool in_place = false;
     double scale = 1; // pingpong: half a round trip
-    int batch = 0, samples = 0;
-    summary us = {};
+    timing t = {};
     double algbw = 0, busbw = 0; // GB/s
     std::uint64_t wrong = 0;
     bool checked = false;
@@ -197,10 +196,8 @@ private:
                 .warmups = o.warmups};
     }
     void evaluate(const timing& t, result& out) const {
-        out.us = t.us;
-        out.batch = t.batch;
-        out.samples = t.samples;
-        out.algbw = static_cast<double>(out.bytes) / out.us.median / 1e3;
+        out.t = t;
+        out.algbw = static_cast<double>(out.bytes) / t.us.median / 1e3;
         out.busbw = out.algbw * bus_factor(out.op, meeting_.size());
     }
 

@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <cstdarg>
+#include <limits>
 #include <map>
 
 #include "support/format.hpp"
@@ -38,6 +40,15 @@ std::uint64_t wrong_elements(const run_report& report) {
     for (const auto& r : report.results) sum += r.wrong;
     return sum;
 }
+// How far apart the cores were, from the nearest look to the farthest.
+std::string line_range_text(const run_report& report) {
+    double least = std::numeric_limits<double>::quiet_NaN(), most = least;
+    for (const auto& r : report.results)
+        for (const double ns : {r.t.line_at_start_ns, r.t.line_at_end_ns})
+            least = std::fmin(least, ns), most = std::fmax(most, ns);
+    return std::isnan(least) ? "not measured, no two ranks had cores of their own"
+                             : formatted("%.0f to %.0f ns", least, most);
+}
 bool is_checked(const run_report& report) { return report.run.check; }
 
 std::string ranks_text(const run_report& report) {
@@ -57,7 +68,7 @@ std::string time_text(double us) {
 std::string half_line(const run_report& report, const result* r) {
     if (r == nullptr) return formatted("  %8s %7s %7s %6s", "N/A", "N/A", "N/A", "N/A");
     const std::string wrong = is_checked(report) && r->checked ? std::to_string(r->wrong) : "N/A";
-    return formatted("  %8s %7.2f %7.2f %6s", time_text(r->us.median).c_str(), r->algbw, r->busbw, wrong.c_str());
+    return formatted("  %8s %7.2f %7.2f %6s", time_text(r->t.us.median).c_str(), r->algbw, r->busbw, wrong.c_str());
 }
 
 } // namespace
@@ -70,9 +81,7 @@ std::string csv_line(const run_report& report, const result& r) {
                      .peer = "collx",
                      .variant = variant_of(report.run),
                      .in_place = r.in_place,
-                     .batch = r.batch,
-                     .samples = r.samples,
-                     .us = r.us});
+                     .t = r.t});
 }
 
 std::string text_header(const run_report& report) {
@@ -106,10 +115,10 @@ std::string text_line(const run_report& report, const result* out_of_place, cons
 
 std::string text_footer(const run_report& report) {
     const auto wrong = wrong_elements(report);
-    std::string out = is_checked(report)
-                          ? formatted("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
-                                      wrong == 0 ? "OK" : "FAILED")
-                          : std::string("# Out of bounds values : not checked\n");
+    std::string out = "# Cache line, one way  : " + line_range_text(report) + "\n";
+    out += is_checked(report) ? formatted("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
+                                          wrong == 0 ? "OK" : "FAILED")
+                              : std::string("# Out of bounds values : not checked\n");
     return out + formatted("# Avg bus bandwidth    : %.4f\n#\n", average_bus_bandwidth(report));
 }
 
@@ -133,13 +142,21 @@ std::string json_text(const run_report& report) {
                              {"type", name_of(report.run.type)},
                              {"redop", operator_name(report, r.op)},
                              {"root", is_rooted(r.op) ? report.run.root : -1}});
-        json place = {{"time", r.us.median},
+        json place = {{"time", r.t.us.median},
                       {"alg_bw", r.algbw},
                       {"bus_bw", r.busbw},
                       {"nwrong", r.checked ? json(r.wrong) : json(nullptr)}};
-        place["collx"] = {{"min", r.us.min},     {"p25", r.us.lower_quartile}, {"p95", r.us.p95}, {"p99", r.us.p99},
-                          {"max", r.us.max},     {"mean", r.us.mean},          {"cv", r.us.cv},   {"batch", r.batch},
-                          {"samples", r.samples}};
+        place["collx"] = {{"min", r.t.us.min},
+                          {"p25", r.t.us.lower_quartile},
+                          {"p95", r.t.us.p95},
+                          {"p99", r.t.us.p99},
+                          {"max", r.t.us.max},
+                          {"mean", r.t.us.mean},
+                          {"cv", r.t.us.cv},
+                          {"batch", r.t.batch},
+                          {"samples", r.t.samples},
+                          {"line_at_start_ns", r.t.line_at_start_ns},
+                          {"line_at_end_ns", r.t.line_at_end_ns}};
         lines[at->second][r.in_place ? "in_place" : "out_of_place"] = place;
     }
     const auto wrong = wrong_elements(report);
@@ -170,11 +187,12 @@ void add_operation(html_report& page, const run_report& report, operation op) {
     for (const auto& r : report.results) {
         if (r.op != op) continue;
         const auto bytes = static_cast<double>(r.bytes);
-        time[r.in_place].points.push_back({bytes, r.us.median});
+        time[r.in_place].points.push_back({bytes, r.t.us.median});
         bus[r.in_place].points.push_back({bytes, r.busbw});
-        numbers.add({size_text(bytes), r.in_place ? "in" : "out", duration_text(r.us.median * 1e3),
-                     duration_text(r.us.p95 * 1e3), duration_text(r.us.min * 1e3), number_text(r.us.cv * 100) + " %",
-                     fixed_text(r.algbw, 3), fixed_text(r.busbw, 3), r.checked ? std::to_string(r.wrong) : "-"});
+        numbers.add({size_text(bytes), r.in_place ? "in" : "out", duration_text(r.t.us.median * 1e3),
+                     duration_text(r.t.us.p95 * 1e3), duration_text(r.t.us.min * 1e3),
+                     number_text(r.t.us.cv * 100) + " %", fixed_text(r.algbw, 3), fixed_text(r.busbw, 3),
+                     r.checked ? std::to_string(r.wrong) : "-"});
     }
     page.section(long_name(op));
     if (op != operation::barrier) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct sampling_rules {
 struct timing {
     int batch = 0, samples = 0;
     summary us = {};
+    // A cache line from core to core, before the warm-up and after the last sample (harness::line_ns).
+    double line_at_start_ns = std::numeric_limits<double>::quiet_NaN();
+    double line_at_end_ns = std::numeric_limits<double>::quiet_NaN();
 };
 
 // `Wait` is the barrier between batches: meeting.barrier(), or one that keeps a library's traffic going.
@@ -39,9 +43,11 @@ public:
     /// All ranks together: run(k) makes k calls. Times are multiplied by `scale` (a ping-pong counts half).
     template <class Run>
     timing measure(Run&& run, double scale) {
+        const double line_at_start_ns = meeting_.line_ns(wait_);
         const auto [batch, samples] = plan(run);
         for (int s = 0; s < samples; ++s) run_batch(run, batch, s);
-        timing out{.batch = batch, .samples = samples};
+        timing out{.batch = batch, .samples = samples, .line_at_start_ns = line_at_start_ns};
+        out.line_at_end_ns = meeting_.line_ns(wait_);
         if (meeting_.rank() == 0) {
             std::vector<double> us;
             for (int s = 0; s < samples; ++s) us.push_back(scale * meeting_.span_ns(s) / batch / 1e3);

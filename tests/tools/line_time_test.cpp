@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The look that a measurement takes at the cores: who is asked, that nobody waits for long, and that a point's line
+// says what was found. How long a line takes is no test.
+// collx-test: serial
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "perf/csv.hpp"
+#include "perf/harness.hpp"
+#include "perf/sampling.hpp"
+#include "support/skip.hpp"
+
+using namespace collx::tools::perf;
+
+namespace {
+
+std::vector<int> allowed_cores() {
+    cpu_set_t set;
+    ::sched_getaffinity(0, sizeof set, &set);
+    std::vector<int> out;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+        if (CPU_ISSET(cpu, &set)) out.push_back(cpu);
+    return out;
+}
+
+void keep_to(int core) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+}
+
+// Ranks as threads, each on the core that `on` says (none: wherever it likes), which are told of `cores` cores.
+template <class Body>
+void run_ranks(int ranks, int cores, const std::vector<int>& on, Body&& body) {
+    void* memory = ::mmap(nullptr, harness::bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < ranks; ++r)
+        threads.emplace_back([&, r] {
+            if (!on.empty()) keep_to(on[static_cast<std::size_t>(r)]);
+            harness meeting(memory, r, ranks, cores);
+            body(meeting);
+        });
+    for (auto& t : threads) t.join();
+    ::munmap(memory, harness::bytes(ranks));
+}
+
+// What rank 0 was told, what all others were told (they are told nothing), and the shortest time of an answer.
+struct answers {
+    double ns = std::numeric_limits<double>::quiet_NaN();
+    std::atomic<int> others_told{0};
+    std::int64_t least_took_ns = std::numeric_limits<std::int64_t>::max();
+};
+// Asks until there is an answer, because others may run on these cores, or for so long.
+void ask(harness& meeting, answers& out, std::int64_t most_ns = 20'000'000'000) {
+    for (const auto begun = monotonic_ns();;) {
+        meeting.barrier();
+        const auto start = monotonic_ns();
+        const double ns = meeting.line_ns([&] { meeting.barrier(); });
+        if (meeting.rank() == 0) {
+            out.ns = ns;
+            out.least_took_ns = std::min(out.least_took_ns, monotonic_ns() - start);
+            meeting.plan(7) = std::isnan(ns) && monotonic_ns() - begun < most_ns ? 0 : 1;
+        } else if (!std::isnan(ns)) ++out.others_told;
+        meeting.barrier();
+        const bool done = meeting.plan(7) == 1;
+        meeting.barrier();
+        if (done) return;
+    }
+}
+
+} // namespace
+
+TEST_CASE("ranks on two cores are told how far apart these are") {
+    const auto cores = allowed_cores();
+    if (cores.size() < 2) return collx_test::skip("one core only");
+    answers found;
+    run_ranks(2, 2, {cores.front(), cores.back()}, [&](harness& meeting) { ask(meeting, found); });
+    CHECK(found.ns > 0.5);
+    CHECK(found.ns < 100'000);
+    CHECK(found.others_told == 0);
+}
+
+TEST_CASE("who stands on rank 0's core is not asked") {
+    const auto cores = allowed_cores();
+    if (cores.size() < 2) return collx_test::skip("one core only");
+    answers found;
+    run_ranks(3, 3, {cores.front(), cores.front(), cores.back()}, [&](harness& meeting) { ask(meeting, found); });
+    CHECK(found.ns > 0.5);
+}
+
+TEST_CASE("ranks that share cores are asked where they stand") {
+    const auto cores = allowed_cores();
+    if (cores.size() < 2) return collx_test::skip("one core only");
+    answers found;
+    run_ranks(4, 2, {cores.front(), cores.back(), cores.front(), cores.back()},
+              [&](harness& meeting) { ask(meeting, found); });
+    CHECK(found.ns > 0.5);
+}
+
+TEST_CASE("where all ranks have one core there is no answer, and nobody waits for one") {
+    const int core = allowed_cores().front();
+    answers found;
+    run_ranks(3, 1, {core, core, core}, [&](harness& meeting) { ask(meeting, found, 300'000'000); });
+    CHECK(std::isnan(found.ns));
+    CHECK(found.least_took_ns < 1'500'000);
+}
+
+TEST_CASE("nobody waits for who does not answer") {
+    line_look alone{}, left{};
+    const auto soon = [] { return monotonic_ns() + 2'000'000; };
+    CHECK(std::isnan(alone.lead(soon())));
+    alone.follow(monotonic_ns() + 3'600'000'000'000); // rank 0 has given up, so this does not wait an hour
+    left.follow(soon());
+    CHECK(std::isnan(left.lead(soon())));
+    double ns = 0;
+    for (int k = 0; k < 500 && !(ns > 0); ++k) {
+        left.begin(); // the next one has nothing of the last
+        std::thread other([&] { left.follow(monotonic_ns() + 100'000'000); });
+        ns = left.lead(monotonic_ns() + 100'000'000);
+        other.join();
+    }
+    if (allowed_cores().size() > 1) CHECK(ns > 0.5);
+}
+
+TEST_CASE("the time of a line is the lower quartile") {
+    CHECK(line_time({400, 10, 30, 20, 900, 800, 700, 600}) == 20);
+    CHECK(line_time({7}) == 7);
+    CHECK(std::isnan(line_time({})));
+}
+
+TEST_CASE("each point has a look before it and one after it") {
+    const auto cores = allowed_cores();
+    if (cores.size() < 2) return collx_test::skip("one core only");
+    timing found;
+    run_ranks(2, 2, {cores.front(), cores.back()}, [&](harness& meeting) {
+        sampler samples(meeting, {.budget_ms = 1, .iterations = 3, .warmups = 1}, [&] { meeting.barrier(); });
+        for (const auto begun = monotonic_ns();;) {
+            const timing t = samples.measure([](int) {}, 1);
+            if (meeting.rank() == 0) {
+                found = t;
+                const bool is_whole = !std::isnan(t.line_at_start_ns) && !std::isnan(t.line_at_end_ns);
+                meeting.plan(7) = is_whole || monotonic_ns() - begun > 20'000'000'000 ? 1 : 0;
+            }
+            meeting.barrier();
+            const bool done = meeting.plan(7) == 1;
+            meeting.barrier();
+            if (done) break;
+        }
+    });
+    CHECK(found.line_at_start_ns > 0.5);
+    CHECK(found.line_at_end_ns > 0.5);
+}
+
+TEST_CASE("a line of CSV says what was found, and nothing where nothing was") {
+    timing t{.batch = 2, .samples = 7};
+    t.us = collx::tools::summarize({1.0});
+    t.line_at_start_ns = 26.84;
+    const auto text = csv_text({operation::all_reduce, 8, 2, "shm", "collx", "default", false, t});
+    CHECK(text.substr(text.find(",out,")) == ",out,2,7,1.000,1.000,26.8,\n");
+    CHECK(csv_header().substr(csv_header().find("p25_us")) == "p25_us,line_at_start_ns,line_at_end_ns\n");
+}
