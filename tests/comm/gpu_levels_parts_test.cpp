@@ -5,6 +5,7 @@
 // not, with any counts, operators and types; what is staged, and what goes between hosts, against one level.
 #include "gpu_levels_support.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include <collx/algo/scan.hpp>
@@ -136,7 +137,6 @@ TEST_CASE("reduce_scatter_v and scans send less between hosts, and stage less, t
                                before = crossing_by(other, r, at, [&] { call(one_level); });
                 collx_test::at("%s of %ld ranks, %ld hosts: %ld messages and %ld bytes between hosts, were %ld and %ld",
                                verb, ranks, domains, now.messages, now.bytes, before.messages, before.bytes);
-                if (me == 0) std::printf("SCAN %s\n", collx_test::place_text);
                 EXPECT(now.bytes == bytes_between && now.bytes <= before.bytes);
                 EXPECT(now.messages <= before.messages);
             };
@@ -161,5 +161,170 @@ TEST_CASE("reduce_scatter_v and scans send less between hosts, and stage less, t
             }
         });
         CHECK(g.pieces() == 0);
+    }
+}
+
+namespace {
+
+struct affine {
+    unsigned a, b;
+    bool operator==(const affine&) const = default;
+};
+// Does not commute.
+const auto then = [](affine f, affine h) { return affine{f.a * h.a % 10007u, (f.b * h.a + h.b) % 10007u}; };
+affine map(int r, std::size_t i) {
+    return {2 + 3u * static_cast<unsigned>(r), static_cast<unsigned>(r) * 17 + static_cast<unsigned>(i)};
+}
+
+} // namespace
+
+TEST_CASE("operators that do not commute, hooks and types in parts and scans of two levels") {
+    for (const hosts& at : {hosts{0, 0, 1, 1}, hosts{0, 0, 0, 1, 1, 2}, hosts{0, 1, 0, 1}}) {
+        fake_gpus g({.devices = 8});
+        on_device_hosts(at, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
+            const auto c = w.with(gpus{r});
+            use_device(c, s);
+            const int me = w.rank(), ranks = w.size();
+            collx_test::at("%d ranks, intervals %d", ranks, are_intervals(at));
+            constexpr std::size_t n = 3001;
+            const counts sizes = tables(at.size())[1];
+            const std::size_t mine = sizes[static_cast<std::size_t>(me)],
+                              all = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}),
+                              begin = std::accumulate(sizes.begin(), sizes.begin() + me, std::size_t{0});
+            device_memory<affine> f(g, me, n), up_to(g, me, n), before(g, me, n), h(g, me, all), own(g, me, mine);
+            for (std::size_t i = 0; i < n; ++i) f[i] = before[i] = map(me, i);
+            for (std::size_t i = 0; i < all; ++i) h[i] = map(me, i);
+            scan(c, f, up_to, then);
+            exclusive_scan(c, before, then);
+            reduce_scatter_v(c, h, own, sizes, then);
+            // Hooks are told the element's number in the whole buffer, and how many ranks there are.
+            device_memory<float> x(g, me, 3 * n), odd_sums(g, me, n), parts(g, me, all), mean(g, me, mine);
+            for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(me, i);
+            for (std::size_t i = 0; i < all; ++i) parts[i] = value(me, i);
+            const auto odd = [ranks](float v, hook_context k) { return k.index % 2 && k.nranks == ranks ? v : 0.0f; };
+            const auto shifted = [](float v, hook_context k) { return v + static_cast<float>(k.index % 5); };
+            scan(c, on_device(strided(x.data(), n, 3)), odd_sums, with_pre(plus{}, odd));
+            reduce_scatter_v(c, parts, mean, sizes, with_post(with_pre(average{}, odd), shifted));
+            synchronize(c);
+            for (std::size_t i = 0; i < n; ++i) {
+                affine product = map(0, i), last = product;
+                float sum = value(0, i);
+                for (int q = 1; q <= me; ++q) last = product, product = then(product, map(q, i)), sum += value(q, i);
+                EXPECT_AT(i, up_to[i] == product && before[i] == last); // rank 0 keeps what it held
+                EXPECT_AT(i, odd_sums[i] == (i % 2 ? sum : 0.0f));
+            }
+            for (std::size_t i = 0; i < mine; ++i) {
+                affine product = map(0, begin + i);
+                float sum = value(0, begin + i);
+                for (int q = 1; q < ranks; ++q)
+                    product = then(product, map(q, begin + i)), sum += value(q, begin + i);
+                EXPECT_AT(i, own[i] == product);
+                EXPECT_AT(i, mean[i] == ((begin + i) % 2 ? sum / static_cast<float>(ranks) : 0.0f) +
+                                            static_cast<float>(i % 5));
+            }
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("policies, types of one byte and of two, captured and checked calls of parts and scans in two levels") {
+    fake_gpus g;
+    on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
+        const auto c = w.with(gpus{r});
+        use_device(c, s);
+        const int me = w.rank();
+        constexpr std::size_t n = 5001;
+        const counts sizes = {0, 5001, 2, 4000};
+        const std::size_t mine = sizes[static_cast<std::size_t>(me)];
+        const auto S = [](std::size_t bytes) { return static_cast<long>(bytes); };
+        device::fake_stream stream(me);
+        // Which way: another order has other bits, but not of integers; an algorithm is for all ranks.
+        memory x(g, me, n, me + 1), y(g, me, n), whole(g, me, 9003, me + 1), own(g, me, mine);
+        device_memory<float> narrow(g, me, n, 0.5f), ordered(g, me, n), owned(g, me, mine), all(g, me, 9003);
+        const auto out_of = [&](auto&& call) { return staged_by(w, r, call).out; };
+        const auto exact = w.with(deterministic{}, gpus{r});
+        EXPECT(out_of([&] { scan(exact, x, y); }) == S(n * 4));
+        EXPECT(out_of([&] { scan(exact, ordered); }) == S(4 * n * 4));
+        EXPECT(out_of([&] { reduce_scatter_v(exact, whole, own, sizes); }) == S(2 * 9003 * 4));
+        EXPECT(out_of([&] { reduce_scatter_v(exact, all, owned, sizes); }) == S(4 * 9003 * 4));
+        EXPECT(out_of([&] { scan(w.with(algo::chain_scan{}, gpus{r}), x, y); }) == S(4 * n * 4));
+        EXPECT(out_of([&] { scan(w.with(wire<bf16>{}, gpus{r}), narrow); }) == S(n * 4));
+        device_memory<unsigned char> c1(g, me, n, static_cast<unsigned char>(me + 100));
+        device_memory<f16> c2(g, me, n, f16(static_cast<float>(me)));
+        w.set_checked(true);
+        scan(c, c1);
+        exclusive_scan(c, c2);
+        reduce_scatter_v(c, whole, own, sizes);
+        w.set_checked(false);
+        synchronize(c);
+        EXPECT(narrow[0] == 0.5f * static_cast<float>(me + 1) && narrow[n - 1] == narrow[0]);
+        EXPECT(y[0] == (me + 1) * (me + 2) / 2 && y[n - 1] == y[0]);
+        for (std::size_t i = 0; i < n; i += 100) {
+            EXPECT_AT(i, c1[i] == static_cast<unsigned char>((me + 1) * 100 + me * (me + 1) / 2));
+            EXPECT_AT(i, float(c2[i]) == static_cast<float>(me * (me - 1) / 2));
+        }
+        for (std::size_t i = 0; i < mine; ++i) EXPECT_AT(i, own[i] == 10);
+        // A graph, twice.
+        memory z(g, me, n, 1), before(g, me, n, 9);
+        fake_runtime::begin_capture(stream);
+        scan(c, z, plus{}, {.stream = &stream});
+        exclusive_scan(c, z, before, plus{}, {.stream = &stream});
+        reduce_scatter_v(c, whole, own, sizes, plus{}, {.stream = &stream});
+        const auto graph = fake_runtime::end_capture(stream);
+        EXPECT(z[0] == 1);
+        for (int k = 0; k < 2; ++k) fake_runtime::launch(graph, stream);
+        synchronize(c, {.stream = &stream});
+        const int twice[] = {1, 3, 6, 10}, sums[] = {9, 1, 4, 10};
+        EXPECT(z[0] == twice[me] && z[n - 1] == twice[me] && before[0] == sums[me] && before[n - 1] == sums[me]);
+        // Other counts are found out where kernels or the hosts meet.
+        counts wrong = sizes;
+        if (me == 3) wrong = {0, 5000, 2, 4001};
+        memory other(g, me, wrong[static_cast<std::size_t>(me)]);
+        const auto e = thrown<error>(w, [&] {
+            reduce_scatter_v(c, whole, other, wrong);
+            synchronize(c);
+        });
+        collx_test::at("%s", e.what());
+        EXPECT(e.code() == errc::mismatch);
+    });
+}
+
+TEST_CASE("what did not come along a rail is no part of a scan or of anybody's part") {
+    static std::atomic<int> done{0};
+    for (const bool scans : {true, false}) {
+        fake_gpus g;
+        done = 0;
+        on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, const device_settings& s) {
+            const auto c = w.with(gpus{r});
+            use_device(c, s);
+            const counts sizes(4, 5000);
+            memory x(g, w.rank(), scans ? 3000 : 20'000, 1), own(g, w.rank(), 5000);
+            if (w.rank() == 3) { // does not come
+                for (const deadline limit = deadline::in_ns(60'000'000'000); done.load() < 3 && !limit.passed();)
+                    sched_yield();
+                EXPECT(done.load() == 3 && x[0] == 1);
+                return;
+            }
+            const auto call = [&] {
+                const device_call_options o{.timeout = std::chrono::milliseconds(500)};
+                if (scans) scan(c, x, plus{}, o);
+                else reduce_scatter_v(c, x, own, sizes, plus{}, o);
+                synchronize(c);
+            };
+            if (scans && w.rank() < 2) { // needs nothing of the other host, but may hear that the call has ended there
+                try {
+                    call();
+                    EXPECT(x[0] == w.rank() + 1 && x[2999] == x[0]);
+                } catch (const error& e) {
+                    EXPECT(e.code() == errc::timeout && e.peer() == 3);
+                }
+                ++done;
+                return;
+            }
+            const auto e = thrown<error>(w, call);
+            collx_test::at("%d: %s", scans, e.what());
+            ++done;
+            EXPECT(e.code() == errc::timeout && e.peer() == 3);
+        });
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The last part of a scan in two levels: ranks that have scanned among themselves put before their results what the
-// ranks before all of them have. No collective by itself; tests/algo/preceding_test.cpp has a whole scan made of it.
+// ranks before all of them have. No collective of its own, so that no proof says what it does: its test runs it.
 #pragma once
 
 #include <collx/sched/collective.hpp>
