@@ -289,6 +289,31 @@ TEST_CASE("policies, types of one byte and of two, captured and checked calls of
     });
 }
 
+// The proxy runs verbs of communicators, so it is the same one over every transport that per_peer may have.
+TEST_CASE("rails over whatever the communicator's list of transports has") {
+    constexpr unsigned fabric = bit_of(device::handle_kind::fabric) | bit_of(device::handle_kind::ipc);
+    const auto in_pairs = [](int a, int b) { return gpu_access{a / 2 == b / 2, true, 0}; };
+    fake_gpus islands({.access = in_pairs}), one({.handles = fabric, .fabric = 1}), two({.handles = fabric, .fabric = 2});
+    for (const transports over : {transports(per_peer{shm{}}), transports(per_peer{shm{}, sockets{}}),
+                                  transports(per_peer{sockets{}})}) {
+        const long before = checks.load();
+        run_threads(over, 4, [&](communicator& w) {
+            w.set_checked(false);
+            fake_gpus& mine = over.use_memory ? islands : w.rank() < 2 ? one : two;
+            fake_runtime r(mine);
+            r.use(w.rank());
+            const auto c = w.with(gpus{r});
+            use_device(c, small());
+            collx_test::at("%s: %s", over.text, device_route(c).c_str());
+            EXPECT(device_route(c).find("kernels inside 2 domains of 2 ranks") == 0);
+            for (const counts& t : tables(4)) check_reduce_scatter_v(w, c, mine, t);
+            check_scans(w, c, mine, 3001);
+        });
+        CHECK(checks.load() > before + 4);
+    }
+    CHECK(islands.pieces() + one.pieces() + two.pieces() == 0);
+}
+
 TEST_CASE("what did not come along a rail is no part of a scan or of anybody's part") {
     static std::atomic<int> done{0};
     for (const bool scans : {true, false}) {
