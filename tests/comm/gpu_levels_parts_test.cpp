@@ -6,6 +6,7 @@
 #include "gpu_levels_support.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <numeric>
 
 #include <collx/algo/scan.hpp>
@@ -127,7 +128,7 @@ TEST_CASE("reduce_scatter_v and scans send less between hosts, and stage less, t
             const auto S = [](std::size_t n) { return static_cast<long>(n * sizeof(int)); };
             constexpr std::size_t n = 1701;
             memory x(g, me, n, 1), y(g, me, n);
-            const auto expect = [&](const char* verb, bytes staged, long bytes_between, auto&& call) {
+            const auto expect = [&](const char* verb, bytes staged, long bytes_between, long messages, auto&& call) {
                 collx_test::at("%s of %ld ranks, %ld hosts", verb, ranks, domains);
                 const bytes two = staged_by(w, r, [&] { call(c); }),
                             one = staged_by(other, r, [&] { call(one_level); });
@@ -138,22 +139,24 @@ TEST_CASE("reduce_scatter_v and scans send less between hosts, and stage less, t
                 collx_test::at("%s of %ld ranks, %ld hosts: %ld messages and %ld bytes between hosts, were %ld and %ld",
                                verb, ranks, domains, now.messages, now.bytes, before.messages, before.bytes);
                 EXPECT(now.bytes == bytes_between && now.bytes <= before.bytes);
-                EXPECT(now.messages <= before.messages);
+                EXPECT(now.messages <= before.messages && now.messages <= messages);
             };
             // Each domain stages all of it, and sends what it has for the others' parts.
-            for (const counts& t : tables(at.size())) {
+            const std::vector<counts> some = tables(at.size());
+            for (const counts& t : some) {
                 const auto all = std::accumulate(t.begin(), t.end(), std::size_t{0});
                 memory whole(g, me, all + 1, 1), own(g, me, t[static_cast<std::size_t>(me)]);
                 if (all != 0)
                     expect("reduce_scatter_v", {domains * S(all), S(all)}, (domains - 1) * S(all),
+                           &t == &some[2] ? 5 * domains * (domains - 1) : LONG_MAX, // one part has all the room
                            [&](auto k) { reduce_scatter_v(k, whole, own, t); });
             }
             // One rail's exclusive scan of short pieces sends one message along two domains, and three along three.
             const bytes crossing_once{(domains - 1) * S(n), (domains - 1) * S(n)};
             const long between = (domains == 2 ? 1 : 3) * S(n);
             if (are_intervals(at)) {
-                expect("scan", crossing_once, between, [&](auto k) { scan(k, x, y); });
-                expect("exclusive_scan", crossing_once, between, [&](auto k) { exclusive_scan(k, x, y); });
+                expect("scan", crossing_once, between, LONG_MAX, [&](auto k) { scan(k, x, y); });
+                expect("exclusive_scan", crossing_once, between, LONG_MAX, [&](auto k) { exclusive_scan(k, x, y); });
             } else {
                 const bytes all = staged_by(w, r, [&] { scan(c, x, y); }),
                             but_one = staged_by(w, r, [&] { exclusive_scan(c, x, y); });
@@ -161,6 +164,29 @@ TEST_CASE("reduce_scatter_v and scans send less between hosts, and stage less, t
             }
         });
         CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("a scan of long pieces goes between hosts once, as in one level") {
+    for (const hosts& at : {hosts{0, 0, 1, 1}, hosts{0, 0, 0, 1, 1, 2}}) {
+        fake_gpus g({.devices = 8});
+        on_device_hosts(at, g, [&](communicator& w, fake_runtime r, device_settings s) {
+            auto other = w.split(0);
+            const auto c = w.with(gpus{r}), one_level = other.with(gpus{r});
+            s.staging_bytes = 1 << 20;
+            use_device(c, s);
+            s.two_levels = false;
+            use_device(one_level, s);
+            constexpr std::size_t n = 300'000;
+            memory x(g, w.rank(), n, 1), y(g, w.rank(), n);
+            const crossing now = crossing_by(w, r, at, [&] { scan(c, x, y); }),
+                           before = crossing_by(other, r, at, [&] { scan(one_level, x, y); });
+            collx_test::at("%d ranks: %ld messages and %ld bytes between hosts, were %ld and %ld", w.size(),
+                           now.messages, now.bytes, before.messages, before.bytes);
+            EXPECT(now.bytes == *std::max_element(at.begin(), at.end()) * static_cast<long>(n * sizeof(int)));
+            EXPECT(now.bytes <= before.bytes && now.messages < before.messages);
+            EXPECT(y[n - 1] == w.rank() + 1);
+        });
     }
 }
 
