@@ -16,7 +16,7 @@ namespace {
 using counts = std::vector<std::size_t>;
 
 const std::vector<hosts> layouts = {{0, 0, 1, 1},       {0, 0, 0, 1},       {0, 1, 1, 1, 1},         {0, 0, 1, 1, 2, 2},
-                                   {0, 0, 0, 1, 1, 2}, {0, 1, 0, 1, 1, 0}, {0, 1, 1, 2, 2, 0, 1, 0}};
+                                    {0, 0, 0, 1, 1, 2}, {0, 1, 0, 1, 1, 0}, {0, 1, 1, 2, 2, 0, 1, 0}};
 bool are_intervals(const hosts& at) { return std::is_sorted(at.begin(), at.end()); }
 
 // Alike, growing from nothing, in one rank only (the first of many, the last, one in between), none at all.
@@ -242,8 +242,7 @@ TEST_CASE("operators that do not commute, hooks and types in parts and scans of 
             for (std::size_t i = 0; i < mine; ++i) {
                 affine product = map(0, begin + i);
                 float sum = value(0, begin + i);
-                for (int q = 1; q < ranks; ++q)
-                    product = then(product, map(q, begin + i)), sum += value(q, begin + i);
+                for (int q = 1; q < ranks; ++q) product = then(product, map(q, begin + i)), sum += value(q, begin + i);
                 EXPECT_AT(i, own[i] == product);
                 EXPECT_AT(i, mean[i] == ((begin + i) % 2 ? sum / static_cast<float>(ranks) : 0.0f) +
                                             static_cast<float>(i % 5));
@@ -319,9 +318,10 @@ TEST_CASE("policies, types of one byte and of two, captured and checked calls of
 TEST_CASE("rails over whatever the communicator's list of transports has") {
     constexpr unsigned fabric = bit_of(device::handle_kind::fabric) | bit_of(device::handle_kind::ipc);
     const auto in_pairs = [](int a, int b) { return gpu_access{a / 2 == b / 2, true, 0}; };
-    fake_gpus islands({.access = in_pairs}), one({.handles = fabric, .fabric = 1}), two({.handles = fabric, .fabric = 2});
-    for (const transports over : {transports(per_peer{shm{}}), transports(per_peer{shm{}, sockets{}}),
-                                  transports(per_peer{sockets{}})}) {
+    fake_gpus islands({.access = in_pairs}), one({.handles = fabric, .fabric = 1}),
+        two({.handles = fabric, .fabric = 2});
+    for (const transports over :
+         {transports(per_peer{shm{}}), transports(per_peer{shm{}, sockets{}}), transports(per_peer{sockets{}})}) {
         const long before = checks.load();
         run_threads(over, 4, [&](communicator& w) {
             w.set_checked(false);

@@ -12,7 +12,7 @@ using memory = device_memory<int>;
 using hosts = std::vector<int>;
 
 inline const std::vector<hosts> shapes = {{0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 0, 1}, {0, 1, 1, 1, 1},
-                                   {0, 1, 0, 1}, {0, 1, 1, 2, 2, 0, 1, 0}};
+                                          {0, 1, 0, 1}, {0, 1, 1, 2, 2, 0, 1, 0}};
 
 inline int part(int from, int to, std::size_t i) { return from * 1'000'003 + to * 10'007 + static_cast<int>(i); }
 

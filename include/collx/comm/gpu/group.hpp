@@ -102,9 +102,10 @@ public:
     std::string route() const {
         if (domains_ == nullptr) return route_.text();
         return domains_->text() + route_.obstacle() + "; here " + domains_->route().text() +
-               (domains_->map().in_rank_order() ? ""
-                                                : "; scans and operators that do not commute staged, for domains are no "
-                                                  "intervals of ranks");
+               (domains_->map().in_rank_order()
+                    ? ""
+                    : "; scans and operators that do not commute staged, for domains are no "
+                      "intervals of ranks");
     }
 
     // Bytes that calls, captured ones included, have copied out to the host and in again. Counted as they are put into

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which calls on device memory go in two levels (two_level_call.hpp and two_level_scan.hpp say how), where kernels reach
-// the peers of a domain and not all.
+// Which calls on device memory go in two levels (two_level_call.hpp and two_level_scan.hpp say how), where kernels
+// reach the peers of a domain and not all.
 #pragma once
 
 #include <cstddef>
@@ -90,8 +90,7 @@ private:
             t.second.assign(call.g.rank(), call.g.size(), counts, "all_to_all");
             device_exchange::run(call, in, out, {t.first, t.second, counts.size()});
         } else if constexpr (is_scan<C>) {
-            two_level_scan<Call, In, Out, Op>(C, call, in, out, op, s)
-                .template run<C == collective::exclusive_scan>();
+            two_level_scan<Call, In, Out, Op>(C, call, in, out, op, s).template run<C == collective::exclusive_scan>();
         } else {
             two_level_call<Call, In, Out, Op> x(C, call, in, out, op, s);
             if constexpr (C == collective::all_reduce) x.all_reduce();

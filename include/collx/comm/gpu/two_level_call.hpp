@@ -34,11 +34,11 @@ namespace detail {
 template <class Call, class In, class Out, class Op>
 class two_level_call : two_level_pieces<Call, In, Out, Op> {
     using base = two_level_pieces<Call, In, Out, Op>;
-    using typename base::in_type, typename base::out_type, typename base::piece;
     using base::in_, base::out_, base::s_, base::call_, base::d_, base::map_, base::before_, base::after_,
         base::pieces_;
     using base::local, base::share_of, base::send, base::receive, base::move, base::gone, base::range, base::alone,
         base::put_share, base::reduce_inside, base::launch_reduction, base::spread, base::completing;
+    using typename base::in_type, typename base::out_type, typename base::piece;
 
 public:
     using base::base;
@@ -95,13 +95,14 @@ public:
                 }
                 const piece mine = share_of(p, local());
                 if (mine.count == 0) return;
-                pieces_.template put<out_type>(
-                    out_, range({mine.at, is_there ? mine.count : 0}),
-                    this->template on_rail<out_type>(mine.count, mine.count, [there](auto& c, auto x, auto y, auto with) {
-                        with.root = there;
-                        if (c.rank() == there) std::memcpy(y.data(), x.data(), x.size() * sizeof(out_type));
-                        collx::broadcast(c, y, with);
-                    }));
+                pieces_.template put<out_type>(out_, range({mine.at, is_there ? mine.count : 0}),
+                                               this->template on_rail<out_type>(
+                                                   mine.count, mine.count, [there](auto& c, auto x, auto y, auto with) {
+                                                       with.root = there;
+                                                       if (c.rank() == there)
+                                                           std::memcpy(y.data(), x.data(), x.size() * sizeof(out_type));
+                                                       collx::broadcast(c, y, with);
+                                                   }));
             },
             [&](piece p) {
                 const piece mine = share_of(p, local());
@@ -133,9 +134,10 @@ public:
                 const std::size_t sent = mine * p.count;
                 pieces_.template put<out_type>(
                     out_, blocks_of(p, true),
-                    this->template on_rail<out_type>(sent, sent + others, [counts, at](auto& c, auto x, auto y, auto& with) {
-                        collx::all_gather_v(c, x, y, counts, at, with);
-                    }));
+                    this->template on_rail<out_type>(sent, sent + others,
+                                                     [counts, at](auto& c, auto x, auto y, auto& with) {
+                                                         collx::all_gather_v(c, x, y, counts, at, with);
+                                                     }));
             },
             [&](piece p) {
                 if (d_.is_on_rail()) pieces_.take(out_, blocks_of(p, false));

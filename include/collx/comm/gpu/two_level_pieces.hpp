@@ -109,12 +109,14 @@ protected:
         using view = device_view<in_type>;
         using types = device::call_types<In, view, std::remove_const_t<decltype(op)>, wire_of<policies, view>,
                                          device::table_cuts, true>;
-        by_kernel::launch<types>(device::simple_protocol{}, algo::one_shot_reduce_scatter{}, before_, in_, gone(), op,
-                                 [&](int) { return cuts; },
-                                 sign());
+        by_kernel::launch<types>(
+            device::simple_protocol{}, algo::one_shot_reduce_scatter{}, before_, in_, gone(), op,
+            [&](int) { return cuts; }, sign());
     }
     call_sign sign() const { return {what_, s_.count, (type_hash<in_type>() + 3 * op_hash<Op>()) ^ hash_}; }
-    auto completing(const device::staging_runs& numbers) const { return completion_of<in_type>(op_, map_.ranks(), numbers); }
+    auto completing(const device::staging_runs& numbers) const {
+        return completion_of<in_type>(op_, map_.ranks(), numbers);
+    }
     static device::staging_range range(piece p) { return {.at = p.at, .count = p.count}; }
 
     // What the proxy does with a piece: f(the rail with the call's policies, the views of the staging buffers,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Scans on device memory in two levels, where domains are intervals of ranks. Each domain scans by itself while its sum,
-// each rail's rank a share, is on its way; along the rails an exclusive scan of these sums; what comes is put before
-// what the ranks of the domain have.
+// Scans on device memory in two levels, where domains are intervals of ranks. Each domain scans by itself while its
+// sum, each rail's rank a share, is on its way; along the rails an exclusive scan of these sums; what comes is put
+// before what the ranks of the domain have.
 //
 // Staged bytes, S of a buffer, D domains, R rails: S / R out in all domains but the last, S / R in in all but the
 // first; (D - 1) S over all ranks, each way. Between domains (D - 1) S along a chain.
@@ -17,8 +17,8 @@ namespace detail {
 template <class Call, class In, class Out, class Op>
 class two_level_scan : two_level_pieces<Call, In, Out, Op> {
     using base = two_level_pieces<Call, In, Out, Op>;
-    using typename base::in_type, typename base::out_type, typename base::piece, typename base::policies;
     using base::in_, base::out_, base::op_, base::s_, base::d_, base::map_, base::pieces_, base::local, base::share_of;
+    using typename base::in_type, typename base::out_type, typename base::piece, typename base::policies;
     static_assert(std::is_same_v<in_type, out_type>);
 
 public:
@@ -37,11 +37,11 @@ public:
                 if (mine.count != 0)
                     pieces_.template put<in_type>(
                         this->gone(), base::range({0, is_last ? 0 : mine.count}),
-                        this->template on_rail<in_type>(mine.count, mine.count,
-                                                        [op = without_hooks<in_type>(op_)](auto& c, auto x, auto y,
-                                                                                           auto& with) {
-                                                            collx::exclusive_scan(c, x, y, op, with);
-                                                        }));
+                        this->template on_rail<in_type>(
+                            mine.count, mine.count,
+                            [op = without_hooks<in_type>(op_)](auto& c, auto x, auto y, auto& with) {
+                                collx::exclusive_scan(c, x, y, op, with);
+                            }));
                 scan_inside<Exclusive>(p);
             },
             [&](piece p) {
