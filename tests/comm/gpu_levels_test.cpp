@@ -4,53 +4,13 @@
 // Calls on device memory in two levels: ranks are threads that take themselves for several hosts, kernels reach the
 // ranks of one host, and proxies carry the rest over sockets. Every verb against what it should give, on even, uneven
 // and mixed hosts; how many bytes are staged; who hears of a rank that fails, aborts or does not come.
-#include "gpu_support.hpp"
+#include "gpu_levels_support.hpp"
 
 #include <algorithm>
 
 #include <collx/comm/device_group.hpp>
 
 namespace {
-
-using memory = device_memory<int>;
-using hosts = std::vector<int>;
-
-const std::vector<hosts> shapes = {{0, 0, 1, 1}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 0, 1}, {0, 1, 1, 1, 1},
-                                   {0, 1, 0, 1}, {0, 1, 1, 2, 2, 0, 1, 0}};
-
-int part(int from, int to, std::size_t i) { return from * 1'000'003 + to * 10'007 + static_cast<int>(i); }
-
-// f(world, runtime, settings of small buffers) on threads that are spread like this, with a device each.
-template <class F>
-void on_device_hosts(const hosts& at, fake_gpus& g, F&& f) {
-    const long before = checks.load();
-    run_threads(at, [&](communicator& w) {
-        w.set_timeout(std::chrono::seconds(50));
-        w.set_checked(false);
-        fake_runtime r(g);
-        r.use(w.rank());
-        f(w, r, small());
-    });
-    CHECK(checks.load() - before >= static_cast<long>(at.size()));
-}
-
-// What one call stages on all ranks together: out of the devices and in again.
-struct bytes {
-    long out, in;
-    bool operator==(const bytes&) const = default;
-};
-template <class F>
-bytes staged_by(communicator& w, fake_runtime r, F&& call) {
-    auto& group = detail::gpu_group<fake_runtime>::of(w, r, nullptr);
-    const auto before = group.staged_so_far();
-    call();
-    const auto after = group.staged_so_far();
-    group.synchronize(w, nullptr);
-    std::vector<long> x{static_cast<long>(after.out_bytes - before.out_bytes),
-                        static_cast<long>(after.in_bytes - before.in_bytes)};
-    collx::all_reduce(w, x);
-    return {x[0], x[1]};
-}
 
 long not_here(const hosts& at, int root) {
     return std::count_if(at.begin(), at.end(), [&](int h) { return h != at[static_cast<std::size_t>(root)]; });

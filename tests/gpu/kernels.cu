@@ -7,6 +7,7 @@
 #include <collx/algo/multicast.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/pairwise.hpp>
+#include <collx/algo/preceding.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
@@ -39,6 +40,9 @@ KERNEL(simple_protocol, 1, zero_copy_all_reduce, plain<e4m3>);
 using pairs =
     device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only, float, device::pair_cuts>;
 KERNEL(simple_protocol, 1, zero_copy_all_to_all, pairs);
+// What two levels put before the results of a scan.
+using shares = device::call_types<contiguous_view<float>, contiguous_view<float>, plus, float, device::table_cuts>;
+KERNEL(simple_protocol, 1, preceding<false>, shares);
 KERNEL(multicast_protocol, 1, zero_copy_all_reduce, plain<bf16>);
 using moved = device::call_types<contiguous_view<float>, contiguous_view<float>, device::move_only>;
 KERNEL(multicast_protocol, 1, multicast_all_gather, moved);

@@ -10,6 +10,7 @@
 #include <collx/core/config.hpp>
 #include <collx/core/element.hpp>
 #include <collx/core/op.hpp>
+#include <collx/exec/device/staging.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -42,7 +43,7 @@ struct beginning_op : bare_op<Op> {
 template <class Op>
 struct completing_op : bare_op<Op> {
     int ranks;
-    staging_blocks numbers; // of the results in their owners' buffers
+    device::staging_runs numbers; // of the results in their owners' buffers
 
     template <class X>
     requires has_post_v<Op, X>
@@ -61,8 +62,14 @@ auto beginning_of(const Op& op, int ranks) {
     else return op;
 }
 template <class T, class Op>
-auto completion_of(const Op& op, int ranks, const staging_blocks& numbers) {
+auto completion_of(const Op& op, int ranks, const device::staging_runs& numbers) {
     if constexpr (has_hooks_v<Op, T>) return completing_op<Op>{{op}, ranks, numbers};
+    else return op;
+}
+// Between the two there are neither first operands nor results.
+template <class T, class Op>
+auto without_hooks(const Op& op) {
+    if constexpr (has_hooks_v<Op, T>) return bare_op<Op>{op};
     else return op;
 }
 

@@ -31,6 +31,13 @@ struct device_started {
           stream(g.begin(c, opts, is_collective, waits)), is_counted_(is_collective) {}
     device_started(const device_started&) = delete;
     ~device_started() {
+        // One that throws between its kernels leaves some in the stream, which the communicator's end must wait for.
+        if (!has_ended_) {
+            try {
+                g.end(o, stream);
+            } catch (const error&) { // the driver's; it was to be thrown, too
+            }
+        }
         if (is_counted_) --c.internals().sequence; // refused: no call that the other ranks know of
     }
     communicator_core& core() const { return c.internals(); }
@@ -43,6 +50,7 @@ struct device_started {
     void end() const {
         made();
         g.end(o, stream);
+        has_ended_ = true;
     }
     void made() const { is_counted_ = false; }
 
@@ -53,6 +61,7 @@ struct device_started {
     device::stream_facts stream;
 
 private:
+    mutable bool has_ended_ = false;
     mutable bool is_counted_; // among the calls of the communicator, though it may still be refused
 };
 

@@ -295,7 +295,7 @@ private:
         call.g.require_memory(in, "input");
         call.g.require_memory(out, "output");
         if (call.g.is_direct()) by_kernel::run_parts<collective::reduce_scatter>(call, in, out, op, t, true);
-        else by_host::reduce_parts(call, in, out, op, t);
+        else if (!two_level::try_parts(call, in, out, op, t)) by_host::reduce_parts(call, in, out, op, t);
         call.end();
     }
 };

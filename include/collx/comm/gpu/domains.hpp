@@ -77,6 +77,10 @@ public:
         return "kernels inside " + std::to_string(v.nodes()) + " domains of " + sizes + " ranks, staged between them: ";
     }
 
+    links::traffic sent_to(int peer) const { // along this rank's rail; peer: among all ranks
+        const node_view v = map();
+        return is_on_rail() && v.local_of(peer) == rank() ? rail_->sent_to(v.node_of(peer)) : links::traffic{};
+    }
     // What kernels inside have made for the rails, and what comes from them for other ranks.
     void make_room(std::size_t bytes) {
         room_bytes_ = bytes;

@@ -101,7 +101,11 @@ public:
     // Which way calls take, and why not the shorter one.
     std::string route() const {
         if (domains_ == nullptr) return route_.text();
-        return domains_->text() + route_.obstacle() + "; here " + domains_->route().text();
+        return domains_->text() + route_.obstacle() + "; here " + domains_->route().text() +
+               (domains_->map().in_rank_order()
+                    ? ""
+                    : "; scans and operators that do not commute staged, for domains are no "
+                      "intervals of ranks");
     }
 
     // Bytes that calls, captured ones included, have copied out to the host and in again. Counted as they are put into
@@ -112,6 +116,15 @@ public:
     const staged& staged_so_far() const { return staged_; }
     void count_staged(std::uint64_t out_bytes, std::uint64_t in_bytes) {
         staged_.out_bytes += out_bytes, staged_.in_bytes += in_bytes;
+    }
+
+    // What this rank's proxy has sent to another rank, among all or along its rail. While no call is under way.
+    links::traffic sent_to(int peer) const {
+        links::traffic t = side_.sent_to(peer);
+        if (domains_ == nullptr) return t;
+        const links::traffic r = domains_->sent_to(peer);
+        t.messages += r.messages, t.bytes += r.bytes;
+        return t;
     }
 
     // Before each call: throws what ended the group, and what is wrong with stream and device.

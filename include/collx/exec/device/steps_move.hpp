@@ -121,7 +121,7 @@ COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const 
     return x;
 }
 
-// Where there is no message, those of a channel to myself, which no text uses: no address is ever null.
+// Where there is no message, those of the channel to myself, which are not looked at then: no address is ever null.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) const {
     const int source = x.receives ? m.peer_from : rank_, target = x.sends ? m.peer_to : rank_;
