@@ -49,6 +49,9 @@ protected:
     struct unfinished {
         int at_port = 0;
         std::uint64_t number = 0, awaited = 0; // in its channel; see stream_entry::awaited
+        std::size_t bytes = 0;                 // of one that wants an answer
+        std::int64_t began_ns = 0;
+        bool is_referenced = false;
     };
 
     stream_core(const socket_calls& calls, channel_shape shape, int ports)
@@ -100,9 +103,10 @@ protected:
     bool is_held_ = false; // the frame in front waits for the receiver to look
     int looks_held_ = 0;   // for which it has waited
     bool is_settled_ = false;
-    short_line<unfinished> unsent_;     // messages whose slots are not free yet, though the system has them
-    std::uint64_t last_referenced_ = 0; // number of the last message that went by reference
-    bool payload_is_lent_ = false;      // by a sender whose system may still read it
+    short_line<unfinished> unsent_; // messages whose slots are not free yet, though the system has them
+    std::uint64_t last_asked_ = 0;  // number of the last message that wants an answer
+    std::int64_t answered_at_ns_ = 0;
+    bool payload_is_lent_ = false; // by a sender whose system may still read it
     // Of more lanes: null with one.
     sole_ptr<stream_lanes> lanes_;
     sole_ptr<short_line<unfinished>> unreceived_; // some parts of these are on their way

@@ -62,8 +62,8 @@ struct stream_frame {
         answer, // an auth_answer follows
         accepted,
         refused, // tag: the protection that the accepting side asks for; the connection ends
-        // Of messages that the sender's system still reads where they are:
-        lent,    // as message
+        // Of messages that the sender's system may still read where they are:
+        lent,    // as message, and an answer is wanted
         received // bytes: how many of these the sender has received (low bits)
     };
     static constexpr std::uint16_t magic_value = 0x4c43;
@@ -84,8 +84,10 @@ struct stream_entry {
     bool is_message;
     bool is_lent = false;       // the payload is the user's memory
     bool is_referenced = false; // and goes by reference
-    // Of the message: its number among those whose parts go over all lanes, or among those by reference; 0: neither.
+    // Of the message: its number among those whose parts go over all lanes, or among those that want an answer; 0:
+    // neither.
     std::uint64_t awaited = 0;
+    std::int64_t began_ns = 0; // of one that wants an answer: when it got into line
     bool has_room = false; // the payload lies in a place of a slot, in front of which the head goes: one part to send
     std::size_t bytes() const { return head_bytes + payload_bytes; }
     std::byte* room() const { return const_cast<std::byte*>(payload) - head_bytes; }

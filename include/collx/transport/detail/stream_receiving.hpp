@@ -91,6 +91,8 @@ protected:
     expectation expected() {
         if (payload_left_ != 0) return {payload_at_, payload_left_, large_port_ < 0 ? stage_bytes - staged_ : 0, false};
         if (staged_ != 0 || is_settled_ || words_.failure != 0) return {nullptr, 0, stage_bytes - staged_, false};
+        // Word of what was received may come first, and what is behind it shall not lie where it does not belong.
+        if (is_exposed()) return {nullptr, 0, sizeof(stream_frame), false};
         if (large_port_ < 0) return expected_medium();
         const stream_incoming& i = in_[large_port_];
         const auto memory = memory_.rx(large_port_);
@@ -247,7 +249,7 @@ protected:
             case kind::lent:
             case kind::striped: return read_taken(f) && begin_message(f);
             case kind::credit: return read_taken(f);
-            case kind::received: return words_.hear_received(f, last_referenced_) && (count_sent_awaited(), true);
+            case kind::received: return words_.hear_received(f, last_asked_) && (count_sent_awaited(), true);
             case kind::failure: return words_.hear_failure(f);
             case kind::waiting: return words_.hear_waiting(f), true;
             case kind::lane: return words_.hear_lane(f, lanes());

@@ -25,7 +25,7 @@ protected:
             iovec parts[2 * stream_queue::most_entries];
             std::size_t want = 0;
             const int count = queue_.gather(parts, want);
-            const ssize_t sent = count != 0 ? send_parts(parts, count, want) : send_pages(want);
+            const ssize_t sent = count != 0 ? send_parts(parts, count) : send_pages(want);
             if (sent < 0 && queue_.has_referenced() && !pages_.is_usable()) {
                 queue_.stop_referencing(), pages_.drop();
                 continue;
@@ -37,27 +37,16 @@ protected:
         }
         return moved;
     }
-    ssize_t send_parts(iovec* parts, int count, std::size_t want) {
+    ssize_t send_parts(iovec* parts, int count) {
         msghdr m{};
         m.msg_iov = parts;
         m.msg_iovlen = static_cast<std::size_t>(count);
-        return measured(false, want, [&] { return wire_.send(socket_.get(), m, queue_.has_referenced()); });
+        return wire_.send(socket_.get(), m, queue_.has_referenced());
     }
     ssize_t send_pages(std::size_t& want) {
         const iovec next = queue_.next_referenced();
         want = next.iov_len;
-        return measured(true, want, [&] {
-            return pages_.send(socket_.get(), static_cast<const std::byte*>(next.iov_base), next.iov_len);
-        });
-    }
-    template <class Send>
-    ssize_t measured(bool by_reference, std::size_t want, Send&& send) {
-        if (want < choice_.least_bytes) return send();
-        const std::int64_t before = now_ns();
-        const ssize_t sent = send();
-        if (sent >= static_cast<ssize_t>(choice_.least_bytes))
-            choice_.add_cost(by_reference, now_ns() - before, static_cast<std::size_t>(sent));
-        return sent;
+        return pages_.send(socket_.get(), static_cast<const std::byte*>(next.iov_base), want);
     }
     // Whether there may be something to send. Mostly there is nothing, which a few lines of memory say.
     bool has_work() const {
@@ -87,16 +76,30 @@ protected:
     void account(std::size_t bytes) {
         queue_.account(bytes, [this](const stream_entry& e) {
             if (e.is_message && e.awaited == 0 && unsent_.is_empty()) count_sent(e.head.at_port);
-            else if (e.is_message) unsent_.push({e.head.at_port, 0, e.awaited}), count_sent_awaited();
+            else if (e.is_message) wait_for(e), count_sent_awaited();
             else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
         });
     }
     void count_sent(int p) { memory_.tx(p).taken().store(++out_[p].sent, memory_order::release); }
-    // A slot is free again when all parts have gone, or what went by reference has come; and in its turn: `sent` only
+    void wait_for(const stream_entry& e) {
+        unsent_.push({e.head.at_port, 0, e.awaited, e.payload_bytes, e.began_ns, e.is_referenced});
+    }
+    // A slot is free again when all parts have gone, or word has come that the message has; and in its turn: `sent` only
     // counts.
     void count_sent_awaited() {
-        for (; !unsent_.is_empty() && has_gone(unsent_.front().awaited); unsent_.pop())
-            count_sent(unsent_.front().at_port);
+        unfinished all; // that one answer was for
+        for (; !unsent_.is_empty() && has_gone(unsent_.front().awaited); unsent_.pop()) {
+            const unfinished& u = unsent_.front();
+            if (u.awaited != 0 && all.bytes == 0) all = u;
+            else if (u.awaited != 0) all.bytes += u.bytes, all.is_referenced &= u.is_referenced;
+            count_sent(u.at_port);
+        }
+        if (all.bytes != 0 && !lanes_) note_answer(all);
+    }
+    void note_answer(const unfinished& u) {
+        const std::int64_t now = now_ns(), since = u.began_ns > answered_at_ns_ ? u.began_ns : answered_at_ns_;
+        choice_.add_cost(u.is_referenced, now - since, u.bytes);
+        answered_at_ns_ = now;
     }
     bool has_gone(std::uint64_t awaited) {
         return lanes_ ? lanes_->has_gone(awaited) : awaited <= words_.heard_received;
@@ -151,11 +154,11 @@ protected:
                 in_[p].told = memory_.taken(p);
                 const std::uint64_t striped = lanes_ ? stripe(payload, length, is_lent) : 0;
                 const std::size_t here = striped != 0 ? lanes_->begin_of(1, length) : length;
-                const bool is_referenced =
-                    is_lent && length >= choice_.least_bytes && can_reference() && choice_.takes_reference(length);
-                queue_.add({{.what = striped != 0    ? kind::striped
-                                     : is_referenced ? kind::lent
-                                                     : kind::message,
+                copy_or_reference::way by;
+                if (is_lent && length >= choice_.least_bytes && can_reference()) by = choice_.next(length);
+                queue_.add({{.what = striped != 0  ? kind::striped
+                                     : by.is_asked ? kind::lent
+                                                   : kind::message,
                              .at_port = static_cast<std::uint8_t>(p),
                              .bytes = length,
                              .tag = slot.tag,
@@ -165,8 +168,9 @@ protected:
                             sizeof(stream_frame),
                             true,
                             is_lent,
-                            is_referenced,
-                            is_referenced ? ++last_referenced_ : striped,
+                            by.by_reference,
+                            by.is_asked ? ++last_asked_ : striped,
+                            by.is_asked ? now_ns() : 0,
                             !is_lent && length > slot_header::inline_bytes});
                 ++o.queued;
                 bytes += here;
