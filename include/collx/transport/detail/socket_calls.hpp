@@ -85,10 +85,10 @@ inline void tune_socket(int fd, bool is_loopback) {
 }
 
 // What the other end's system has not received yet it shall not receive: it hears of a reset at once, behind what it
-// has.
-inline void reset_on_close(int fd) {
-    const linger at_once{.l_onoff = 1, .l_linger = 0};
-    (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+// has. To close a socket would not do: a child that fork() made may have it open too, and then it stays as it is.
+[[gnu::cold]] inline void reset_now(int fd) {
+    const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+    if (::connect(fd, &nobody, sizeof nobody) != 0) (void)::shutdown(fd, SHUT_RDWR); // unix sockets know no reset
 }
 
 inline bool would_block(int error) {
