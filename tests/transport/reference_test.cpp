@@ -250,6 +250,24 @@ TEST_CASE("memory is handed back after a failure only when nobody can receive wh
     CHECK(w.left.is_live());
 }
 
+TEST_CASE("memory is handed back also while a child of this process has the socket open, too") {
+    if (is_missing()) return;
+    for (const int family : {AF_INET, AF_INET6, AF_UNIX})
+        for (const std::size_t bytes : {100'000ul, 30'000'000ul}) {
+            pair_of_streams w(lending::always, family);
+            auto m = message(bytes);
+            const descriptor childs(::dup(w.left.fd())); // what fork() leaves it with
+            REQUIRE(childs.is_open());
+            w.tx.lend(m.data(), bytes, 0);
+            w.send();
+            REQUIRE(w.left.is_exposed());
+            w.left.settle();
+            m.assign(bytes, std::byte{0xdd});
+            REQUIRE(wait_until([&] { return w.right.move(), !w.right.is_live(); }));
+            CHECK_FALSE(w.rx.has_message());
+        }
+}
+
 TEST_CASE("an end that closes takes back what it lent") {
     if (is_missing()) return;
     pair_of_streams w(lending::always);

@@ -316,7 +316,7 @@ protected:
         close_all();
     }
     void close_all() {
-        if (is_exposed()) reset_on_close(socket_.get()); // what the system still has is not to be received any more
+        if (is_exposed()) reset_now(socket_.get()); // what the system still has is not to be received any more
         socket_.close();
         pages_.drop();
         if (lanes_) lanes_->close();
