@@ -17,7 +17,7 @@ namespace detail {
 class copy_or_reference {
 public:
     // Smaller messages go by copy: the word that they were received costs more than the copy does.
-    static constexpr std::size_t least_bytes = 64 * 1024;
+    static constexpr std::size_t least_bytes = 128 * 1024;
     struct way {
         bool by_reference = false;
         bool is_asked = false; // the receiver shall say when it has it: always by reference, else to measure
@@ -33,7 +33,7 @@ public:
         bytes_ = bytes;
         left_bytes_ -= bytes < left_bytes_ ? bytes : left_bytes_;
         const bool by_reference = by_reference_ != (now_ == phase::other);
-        return {by_reference, by_reference || now_ == phase::own};
+        return {by_reference, by_reference || now_ == phase::own || now_ == phase::other};
     }
     // How long it took from the sending of so many bytes, or from the answer before, to the answer.
     void add_cost(bool by_reference, std::int64_t ns, std::size_t bytes) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Memory on its way to a socket by reference: vmsplice() shows its pages to a pipe and splice() hands them on to the
 // socket, so nothing is copied on the sending side. Until the other end has received such bytes the system may still
-// read them where they are: whoever sends waits for word of that before it lets go of them.
+// read them where they are: whoever sends waits for word of that before it lets go of them, or takes them back. That
+// can be done surely only where the other end is a socket of this very system, so nothing goes further by reference.
 #pragma once
 
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 
 #include <collx/core/descriptor.hpp>
 #include <collx/core/signals_blocked.hpp>
+#include <collx/transport/detail/counterpart.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -40,6 +42,26 @@ public:
     }
     // False for good once the system has refused: what was not sent goes by copy.
     bool is_usable() const { return !is_refused_; }
+    // Whether memory may go over this connection by reference at all: whether it can be taken back from it
+    // (take_back()).
+    bool is_usable_on(int fd) {
+        if (is_asked_ || is_refused_) return !is_refused_;
+        is_asked_ = true;
+        is_refused_ = !is_unix(fd) && counterpart(fd).ask() != counterpart::state::open;
+        return !is_refused_;
+    }
+    // Gives the connection up, so that nobody receives what it still refers to. To close the socket would not do: a
+    // child that fork() made may have it open too. The other end of a unix socket hears at once; that of TCP is asked
+    // for until the reset has reached it, past whatever waits on the way. Then a receiver that is within its last read
+    // finds the reset behind it.
+    [[gnu::cold]] static void take_back(int fd) {
+        if (is_unix(fd)) return void(::shutdown(fd, SHUT_RDWR));
+        counterpart other(fd);
+        const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+        if (::connect(fd, &nobody, sizeof nobody) != 0) return;
+        const deadline until = deadline::in_ns(2'000'000'000);
+        while (other.ask() == counterpart::state::open && !until.passed()) nap_ns(50'000);
+    }
 
     // As send(): how many bytes the socket has taken, -1 for none (errno says why; is_usable() whether it was the
     // memory that was refused). The next call must begin with the first byte that was not taken.
@@ -57,6 +79,11 @@ public:
     void drop() { in_.close(), out_.close(), held_ = 0; }
 
 private:
+    static bool is_unix(int fd) {
+        int domain = 0;
+        socklen_t bytes = sizeof domain;
+        return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
+    }
     bool hold(const std::byte* from, std::size_t bytes) {
         if (!in_.is_open() && !open()) return is_refused_ = true, false;
         iovec part{const_cast<std::byte*>(from), bytes < most_bytes ? bytes : most_bytes};
@@ -70,6 +97,7 @@ private:
         const ssize_t n =
             without_eintr([&] { return calls_->splice(out_.get(), nullptr, fd, nullptr, held_, SPLICE_F_NONBLOCK); });
         if (n < 0 && errno == EINVAL) is_refused_ = true; // not this kind of socket
+        if (n == 0) errno = EAGAIN;
         return n;
     }
     [[gnu::cold]] bool open() {
@@ -83,7 +111,7 @@ private:
     const socket_calls* calls_;
     descriptor in_, out_;
     std::size_t held_ = 0; // shown to the pipe and not taken by the socket yet
-    bool is_refused_ = false;
+    bool is_refused_ = false, is_asked_ = false;
 };
 
 } // namespace detail

@@ -4,17 +4,14 @@
 #pragma once
 
 #include <fcntl.h>
-#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include <cstdint>
 #include <cstring>
 
-#include <collx/core/clock.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
 
@@ -85,20 +82,6 @@ inline void tune_socket(int fd, bool is_loopback) {
     (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     if (is_loopback) (void)::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-}
-
-// What the other end's system has not received yet it shall not receive: it hears of a reset at once, behind what it
-// has. To close a socket would not do: a child that fork() made may have it open too, and then it stays as it is.
-// Segments that TCP has handed on may wait in front of the network for a while (a slow link, a shaped one) and still
-// refer to the user's memory, with the reset behind them: returns when all have gone, or after a tenth of a second.
-[[gnu::cold]] inline void reset_now(int fd) {
-    const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-    if (::connect(fd, &nobody, sizeof nobody) != 0) return void(::shutdown(fd, SHUT_RDWR)); // unix: heard at once
-    for (const deadline until = deadline::in_ns(100'000'000); !until.passed(); nap_ns(50'000)) {
-        std::uint32_t held[SK_MEMINFO_VARS] = {};
-        socklen_t bytes = sizeof held;
-        if (::getsockopt(fd, SOL_SOCKET, SO_MEMINFO, held, &bytes) != 0 || held[SK_MEMINFO_WMEM_ALLOC] == 0) return;
-    }
 }
 
 inline bool would_block(int error) {

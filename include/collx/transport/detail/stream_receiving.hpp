@@ -316,7 +316,8 @@ protected:
         close_all();
     }
     void close_all() {
-        if (is_exposed()) reset_now(socket_.get()); // what the system still has is not to be received any more
+        if (is_exposed())
+            page_pipe::take_back(socket_.get()); // what the system still has is not to be received any more
         socket_.close();
         pages_.drop();
         if (lanes_) lanes_->close();
