@@ -58,8 +58,7 @@ public:
     void push(int peer) override {
         const detail::turn_tried here(turn_);
         if (!here || failed_ == nullptr || failed_->load(memory_order::acquire) != 0) return;
-        stream& s = stream_to(peer);
-        if (s.state() == stream::phase::open) s.push();
+        if (stream& s = stream_to(peer); s.state() == stream::phase::open) s.push();
     }
     int find_gone(int waiting_for, std::int64_t now) override {
         const detail::turn_taken here(turn_);

@@ -84,8 +84,8 @@ protected:
     void wait_for(const stream_entry& e) {
         unsent_.push({e.head.at_port, 0, e.awaited, e.payload_bytes, e.began_ns, e.is_referenced});
     }
-    // A slot is free again when all parts have gone, or word has come that the message has; and in its turn: `sent` only
-    // counts.
+    // A slot is free again when all parts have gone, or word has come that the message has; and in its turn: `sent`
+    // only counts.
     void count_sent_awaited() {
         unfinished all; // that one answer was for
         for (; !unsent_.is_empty() && has_gone(unsent_.front().awaited); unsent_.pop()) {
