@@ -29,12 +29,14 @@ namespace {
 const spread each_alone{1}, two_a_host{2}, over_unix{1, false, false, true};
 
 bool is_here(collx::communicator& w) { return w.internals().net.is_one_host(); }
-// Counts the bytes that the system puts where this thread, a rank, watches.
+// Counts this thread's, a rank's, looks at sockets, and the bytes that the system puts where it watches.
 struct watched {
+    static inline thread_local int looks = 0;
     static inline thread_local const char *begin = nullptr, *end = nullptr;
     static inline thread_local std::size_t bytes = 0;
     static ssize_t recvmsg(int fd, msghdr* m, int flags) {
         const ssize_t got = ::recvmsg(fd, m, flags);
+        ++looks;
         std::size_t left = got > 0 ? static_cast<std::size_t>(got) : 0;
         for (std::size_t k = 0; k < m->msg_iovlen && left != 0; ++k) {
             const auto* const at = static_cast<const char*>(m->msg_iov[k].iov_base);
@@ -258,6 +260,24 @@ TEST_CASE("large messages of sendrecv and of calls beside others are received wh
                 watched::begin = watched::end = nullptr;
             }
         });
+}
+
+TEST_CASE("who has nothing left to receive sends without a look at what may come") {
+    const std::vector keys(2, collx::job_protection());
+    collx::detail::run_thread_jobs(collx::detail::thread_jobs({0, 1}, watched_calls, keys.data(), "127.0.0.1", 1),
+                                   [](collx::communicator& w) {
+                                       w.set_checked(false); // comparing calls needs looks
+                                       for (const std::size_t m : {10u, 2'000u, 10'000u})
+                                           for (int i = 0; i < 8; ++i) {
+                                               std::vector<int> x(m, w.rank() == 0 ? 7 + i : 0);
+                                               collx::barrier(w); // connected, and with room for a message
+                                               watched::looks = 0;
+                                               collx::broadcast(w, x);
+                                               at("%zu elements, call %d: %d looks", m, i, watched::looks);
+                                               if (w.rank() == 0) EXPECT(watched::looks == 0);
+                                               EXPECT(x.front() == 7 + i && x.back() == 7 + i);
+                                           }
+                                   });
 }
 
 TEST_CASE("what no step reads again goes past the caches, what is sent on from where it lies does not") {

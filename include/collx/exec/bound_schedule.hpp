@@ -86,9 +86,10 @@ struct bound_schedule {
     bound_schedule *counts = nullptr, *expected_counts = nullptr;
     bound_schedule* directly = nullptr; // what runs last, for parts that are too long to be relayed; null: none are
     std::size_t most_relayed_bytes = 0; // of one part
-    // By strand and step, between hosts: what may be done with the user's memory (see far.hpp).
+    // By strand and step, between hosts: what may be done with the user's memory (see far.hpp), and whether to hurry.
     static constexpr char stays = 1; // what the step has put into `out` is not written again
     static constexpr char alone = 2; // it is the only one to touch what it stores, and to receive from its peer
+    static constexpr char last = 4;  // it sends, and nothing is received after it
     std::vector<std::vector<char>> far;
     bool uses_results = false;      // between hosts: what steps put into `out` is sent on or read again
     bound_window* window = nullptr; // null where channels alone are used

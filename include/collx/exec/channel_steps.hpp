@@ -87,7 +87,7 @@ protected:
             tx = &links_.tx(plan_.at_port, s.peer_to);
             if (!tx->has_room()) return blocked_on(s.peer_to);
         }
-        if (is_far(bytes, rx, tx) && run_far(s, st, rx, tx, bytes, tag)) return true;
+        if (is_far(bytes, rx, tx) && run_far(s, st, rx, tx, bytes, tag)) return push(s, st, tx), true;
         if (sends) {
             if (may_lend(s) && tx->prefers_to_lend(bytes, lent_bytes(s, st))) return lend(s, st, *tx, tag);
             out = reinterpret_cast<wire*>(tx->try_acquire(bytes));
@@ -103,10 +103,18 @@ protected:
         if (samples && tx == nullptr) rx->say_cost(false, now_ns() - began, bytes);
         if (tx != nullptr) tx->commit(bytes, tag);
         if (rx != nullptr) rx->release(bytes);
+        push(s, st, tx);
         return true;
     }
 
     // -------------------------------------------------------------- between hosts: see far.hpp
+    // What is sent when nothing is left to receive need not wait for a look at what may come. Several pieces go
+    // together.
+    void push(const sched::step& s, const strand& st, const sending_end* tx) {
+        if (tx == nullptr || !tx->is_far() || cuts_.count != 1) return;
+        const char may = plan_.far[static_cast<std::size_t>(st.index)][static_cast<std::size_t>(&s - st.begin)];
+        if ((may & bound_schedule::last) != 0) links_.push(s.peer_to);
+    }
     far_step<wire> far(const sched::step& s, const strand& st) const requires Mover::plain {
         const wire *in = mover_.input().data(), *out = mover_.output().data();
         return {plan_,

@@ -39,7 +39,7 @@ struct footprint {
     }
 };
 
-// Finds the steps that may send from and receive into the user's memory.
+// Finds the steps that may send from and receive into the user's memory, and those that send last.
 inline void find_far(bound_schedule& b) {
     const auto& strands = b.steps.strands;
     std::vector<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
@@ -79,6 +79,11 @@ inline void find_far(bound_schedule& b) {
                 flags |= bound_schedule::alone;
             b.far.back().push_back(flags);
         }
+    }
+    if (strands.size() != 1) return;
+    for (std::size_t i = strands[0].size(); i-- > 0;) {
+        if ((strands[0][i].what & sched::send) != 0) b.far[0][i] |= bound_schedule::last;
+        if ((strands[0][i].what & sched::recv) != 0) return;
     }
 }
 

@@ -23,6 +23,8 @@ public:
 
     // Moves everything on that can be without waiting. True if anything moved.
     virtual bool move() = 0;
+    // Sends what lies ready for one peer, as far as that goes without waiting, and leaves the rest to move().
+    virtual void push(int peer) = 0;
     // A peer that will never send or take anything again and is missed: one that is waited for, or one whose connection
     // broke a while ago. Who ended without a goodbye may have done its part, so those who need nothing from it get time
     // to end as well. -1: none.

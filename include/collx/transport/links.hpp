@@ -149,6 +149,8 @@ public:
     // ------------------------------------------------------------------ ranks on other hosts
     // Carries on what goes to and comes from them. True if anything moved. Called wherever a rank waits.
     bool move() { return remote_ != nullptr && remote_->move(); }
+    // The same for what lies ready for one of them; that one must be elsewhere.
+    void push(int peer) { remote_->push(peer); }
     far_links* remote() const { return remote_.get(); }
     // Tells the other hosts what is known here, as far as that goes without waiting for anybody.
     void announce_failure() {

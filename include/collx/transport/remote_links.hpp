@@ -55,6 +55,11 @@ public:
         if (helps) hub_->help_others(*this);
         return moved;
     }
+    void push(int peer) override {
+        const detail::turn_tried here(turn_);
+        if (!here || failed_ == nullptr || failed_->load(memory_order::acquire) != 0) return;
+        if (stream& s = stream_to(peer); s.state() == stream::phase::open) s.push();
+    }
     int find_gone(int waiting_for, std::int64_t now) override {
         const detail::turn_taken here(turn_);
         for (const int p : lost_) {
