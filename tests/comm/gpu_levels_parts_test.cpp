@@ -357,7 +357,7 @@ TEST_CASE("what did not come along a rail is no part of a scan or of anybody's p
                 return;
             }
             const auto call = [&] {
-                const device_call_options o{.timeout = std::chrono::milliseconds(500)};
+                const device_call_options o{.timeout = std::chrono::seconds(2)};
                 if (scans) scan(c, x, plus{}, o);
                 else reduce_scatter_v(c, x, own, sizes, plus{}, o);
                 synchronize(c);

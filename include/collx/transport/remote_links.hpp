@@ -98,9 +98,8 @@ public:
     [[gnu::cold]] void settle() override {
         const detail::turn_taken here(turn_);
         if (failed_ == nullptr) return; // not begun, ended, or a fork()'s copy: nothing under way here
-        // Who lives mostly says soon that it has received what went by reference, and need not be cut off.
-        const deadline until = deadline::in_ns(20'000'000);
-        try {
+        try { // who lives mostly says soon that it has received what went by reference, and need not be cut off
+            const deadline until = deadline::in_ns(20'000'000);
             for (; is_exposed() && !until.passed(); detail::nap_ns(50'000)) (void)move_all();
         } catch (const std::bad_alloc&) {
         }
