@@ -26,12 +26,13 @@ public:
     explicit copy_or_reference(lending when = lending::automatic)
         : by_reference_(when == lending::always), now_(when == lending::automatic ? phase::kept : phase::settled) {}
 
-    // How the next message goes, which is so long. From time to time a MiB of messages is measured, and one of the
-    // other way.
+    // How the next message goes, which is so long. From time to time a MiB of messages is measured, at least four of
+    // them, and as much of the other way.
     way next(std::size_t bytes) {
-        if (left_bytes_ == 0 && now_ != phase::settled) turn();
+        if (left_bytes_ == 0 && left_messages_ == 0 && now_ != phase::settled) turn();
         bytes_ = bytes;
         left_bytes_ -= bytes < left_bytes_ ? bytes : left_bytes_;
+        left_messages_ -= left_messages_ != 0;
         const bool by_reference = by_reference_ != (now_ == phase::other);
         return {by_reference, by_reference || now_ == phase::own || now_ == phase::other};
     }
@@ -48,7 +49,7 @@ private:
     static constexpr std::uint64_t answer_ns = 8'000;
 
     void turn() {
-        left_bytes_ = measured_bytes;
+        left_bytes_ = measured_bytes, left_messages_ = 4;
         if (now_ == phase::kept) return now_ = phase::own, void();
         if (now_ == phase::own) return now_ = phase::other, void();
         const std::uint64_t copying = copying_.ns_per_mib,
@@ -59,12 +60,13 @@ private:
                       : kept_bytes_ < most_kept_bytes ? kept_bytes_ * 2
                                                       : most_kept_bytes;
         by_reference_ = pays;
-        left_bytes_ = kept_bytes_;
+        left_bytes_ = kept_bytes_, left_messages_ = 64;
         now_ = phase::kept;
     }
 
     piece_cost copying_, referring_;
     std::size_t left_bytes_ = measured_bytes, kept_bytes_ = least_kept_bytes;
+    std::size_t left_messages_ = 0;
     std::size_t bytes_ = least_bytes; // of the last message
     bool by_reference_;
     phase now_;
