@@ -12,7 +12,8 @@
 // There may be more lanes: connections that carry parts of large messages. One leads: all frames go over it.
 //
 // A frame goes out only when the receiver has a free slot for it (it said how many it has taken), so nobody ever has to
-// stop reading and no port waits for another. Knows no communicator: whoever has it open asks what it heard.
+// stop reading and no port waits for another, but for the slots behind a message that the other end must answer. Knows
+// no communicator: whoever has it open asks what it heard.
 #pragma once
 
 #include <collx/transport/detail/stream_receiving.hpp>

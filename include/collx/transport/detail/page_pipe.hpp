@@ -75,6 +75,10 @@ public:
         }
         return taken != 0 ? static_cast<ssize_t>(taken) : -1;
     }
+    // Gives an idle pipe back: a user may have few, and each of them two descriptors.
+    void rest() {
+        if (held_ == 0 && in_.is_open()) drop();
+    }
     // Lets go of what the socket has not taken.
     void drop() { in_.close(), out_.close(), held_ = 0; }
 

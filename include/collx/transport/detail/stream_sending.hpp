@@ -155,7 +155,10 @@ protected:
                 const std::uint64_t striped = lanes_ ? stripe(payload, length, is_lent) : 0;
                 const std::size_t here = striped != 0 ? lanes_->begin_of(1, length) : length;
                 copy_or_reference::way by;
-                if (is_lent && length >= choice_.least_bytes && can_reference()) by = choice_.next(length);
+                if (is_lent && length >= choice_.least_bytes && can_reference()) {
+                    by = choice_.next(length);
+                    if (!by.is_asked && !queue_.has_referenced()) pages_.rest();
+                }
                 queue_.add({{.what = striped != 0  ? kind::striped
                                      : by.is_asked ? kind::lent
                                                    : kind::message,
