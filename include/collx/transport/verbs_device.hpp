@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a stream needs of RDMA verbs: memory that a device knows, and queue pairs of the reliable-connection service
+// that write into the memory of their peer and say so. The library that does it is a component
+// (interop/libibverbs.hpp), so that these headers need none; tests bring a fabric of their own.
+//
+//   writer: post(writes, head) ──RDMA writes, then a send of the head──▶ reader: poll() says "received" when all is
+//   there
+//           poll() says "sent" when the peer's device has it
+//
+// The completion of the send is the only sign that the writes before it are there: what a poll of memory shows before
+// is not promised by any device. (InfiniBand Architecture Specification 1.4, section 10.8: ordering.)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/core/pointers.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Which device, port and address of it to use. What is not said is looked for: the first active port, and of its
+// addresses the one that equals `address`, else the first of RoCE v2, else the first.
+struct verbs_choice {
+    const char* device = nullptr; // as `ibv_devices` names it
+    int port = 0;                 // from 1
+    int gid_index = -1;
+    // The address of this rank's sockets as IPv6 (IPv4 as ::ffff:a.b.c.d); has_address says whether it is there.
+    unsigned char address[16] = {};
+    bool has_address = false;
+};
+
+// How to reach a queue pair: crosses the network as it is, so little-endian and without gaps.
+struct queue_pair_address {
+    unsigned char gid[16] = {};
+    std::uint32_t number = 0, first_packet = 0; // 24 bits each
+    std::uint16_t lid = 0;                      // 0 on Ethernet
+    std::uint16_t mtu_bytes = 0;
+    std::uint32_t reserved = 0;
+};
+static_assert(sizeof(queue_pair_address) == 32);
+
+// Memory that a device may read and write; the device forgets it with the last of these. Not while anything is posted.
+class verbs_memory {
+public:
+    virtual ~verbs_memory() = default;
+    std::uint32_t local_key = 0;  // for posts of this side
+    std::uint32_t remote_key = 0; // for writes of peers
+};
+
+// One write into the memory of the peer.
+struct verbs_write {
+    const std::byte* from = nullptr;
+    std::uint32_t bytes = 0, local_key = 0;
+    std::uint64_t to = 0; // address there
+    std::uint32_t remote_key = 0;
+};
+
+struct verbs_completion {
+    enum class kind : unsigned char { sent, received, failed };
+    kind what = kind::sent;
+    std::uint64_t id = 0;      // as posted
+    std::uint32_t bytes = 0;   // received
+    const char* why = nullptr; // failed: static text of the library
+};
+
+// How much of everything may be under way on a queue pair. The caller keeps to it: not every device notices.
+struct verbs_limits {
+    int sends = 0;    // posts with a head
+    int writes = 0;   // in all posts together
+    int receives = 0; // posted
+    std::uint32_t head_bytes = 0;
+};
+
+class queue_pair {
+public:
+    virtual ~queue_pair() = default;
+    virtual queue_pair_address address() const = 0;
+    // Both sides, before the first post(); receives may be posted before. Throws error (errc::environment).
+    virtual void connect(const queue_pair_address& peer) = 0;
+
+    // A place for one head of the peer's.
+    virtual void post_receive(std::byte* at, std::uint32_t bytes, std::uint32_t local_key, std::uint64_t id) = 0;
+    // Starts `count` writes and, if head_bytes is not 0, a send of the head behind them, which completes with `id`. The
+    // head is copied; what is written must stay until then. False: the queue pair has failed, poll() says why.
+    virtual bool post(const verbs_write* writes, int count, const void* head, std::uint32_t head_bytes,
+                      std::uint64_t id) = 0;
+    // Takes up to `most` completions; sends in the order of their posts, and receives in that of theirs. Never waits.
+    virtual int poll(verbs_completion* to, int most) = 0;
+};
+
+// One port of one device. Outlives its queue pairs and memory.
+class verbs_device {
+public:
+    virtual ~verbs_device() = default;
+    virtual const char* name() const = 0; // "mlx5_0 port 1"
+    virtual std::uint32_t most_write_bytes() const = 0;
+    virtual std::uint32_t most_head_bytes() const = 0; // what a head may have: it goes inline
+    // Throws error (errc::resource: a limit of locked memory, most likely).
+    virtual sole_ptr<verbs_memory> register_memory(std::byte* at, std::size_t bytes) = 0;
+    virtual sole_ptr<queue_pair> make_queue_pair(const verbs_limits& limits) = 0;
+};
+
+// A library of verbs. open() returns null where there is no device (reason(): why, for people), and throws where the
+// device that was asked for by name is not there or not usable.
+struct verbs_component {
+    const char* name = "";
+    sole_ptr<verbs_device> (*open)(const verbs_choice& which) = nullptr;
+    const char* (*reason)() = nullptr;
+};
+
+namespace detail {
+// That of this program; null: none. Set before main() by the header that brings it, like core/authentication.hpp's.
+inline const verbs_component* verbs_library = nullptr;
+} // namespace detail
+
+COLLX_END_NAMESPACE
