@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // clang-format off
-// expect: collx: a transport in this per_peer is never chosen: sockets reach every peer, so shm comes first
+// expect: collx: a transport in this per_peer is never chosen: sockets reach every peer, so shm comes first, then verbs
 // clang-format on
 #include <collx/transport/per_peer.hpp>
 

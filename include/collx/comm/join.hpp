@@ -15,6 +15,7 @@
 #include <collx/comm/core.hpp>
 #include <collx/comm/door.hpp>
 #include <collx/comm/job.hpp>
+#include <collx/comm/open_verbs.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/memory.hpp>
 #include <collx/transport/remote_door.hpp>
@@ -84,6 +85,7 @@ inline job_settings settings_across_hosts(job_settings s) {
     const std::string name = joined({m.token, "-", m.host_of[static_cast<std::size_t>(rank)]});
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
     auto memory = n == 1 ? make_memory_arena(1, arena_bytes) : join_shm(name.c_str(), place, n, until, arena_bytes);
+    d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank));
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
                                make_counted<remote_door>(std::move(d.hub)));
     j->start_until = until;

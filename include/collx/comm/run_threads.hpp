@@ -121,7 +121,7 @@ void run_threads(const transports& over, int n, F&& f) {
     if (n < 1 || n > max_local_ranks) return run_threads(n, f);
     std::vector<int> host_of;
     for (int r = 0; r < n; ++r) host_of.push_back(r);
-    auto jobs = over.use_memory || n == 1 ? detail::thread_jobs(n) : detail::thread_jobs(host_of);
+    auto jobs = over.use_memory || n == 1 ? detail::thread_jobs(n) : detail::thread_jobs(host_of, over);
     for (auto& j : jobs) j->settings.over = over;
     detail::run_thread_jobs(std::move(jobs), f);
 }

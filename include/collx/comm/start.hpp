@@ -134,15 +134,17 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     return jobs;
 }
 
-[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of) {
-    return thread_jobs(host_of, system_socket_calls);
+[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
+                                                                     const transports& over) {
+    return thread_jobs(host_of, system_socket_calls, nullptr, "127.0.0.1", 1, over);
 }
 [[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
                                                                      const socket_calls& calls,
                                                                      const job_protection* by, const char* at,
-                                                                     int lanes) {
+                                                                     int lanes, const transports& over) {
     const int n = static_cast<int>(host_of.size());
-    const job_settings s = settings_across_hosts(settings_for(n));
+    job_settings s = settings_across_hosts(settings_for(n));
+    s.over = over;
     growing_array<descriptor> doors;
     growing_array<socket_address> addresses;
     for (int r = 0; r < n; ++r) {
@@ -159,6 +161,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
         auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
                                             s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
         hub->set_lanes(lanes);
+        hub->use_verbs(open_verbs(over, hub->protected_by().level, hub->own_address(), r));
         jobs.push_back(
             make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));
     }

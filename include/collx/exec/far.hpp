@@ -69,7 +69,7 @@ template <class Wire, class Take>
 bool run_far(const far_step<Wire>& f, receiving_end* rx, sending_end* tx, std::size_t bytes, std::uint32_t tag,
              Take&& take) {
     const bool has_landed = rx != nullptr && rx->has_landed();
-    const Wire* const lent = tx != nullptr && tx->is_far() ? f.sent_from() : nullptr;
+    const Wire* const lent = tx != nullptr && tx->may_send_in_place() ? f.sent_from() : nullptr;
     if (!has_landed && lent == nullptr) return false;
     if (rx != nullptr && !has_landed) take(reinterpret_cast<const Wire*>(rx->peek(bytes)));
     if (lent != nullptr) {

@@ -90,8 +90,14 @@ struct channel_memory {
         while (is_taken(at, i, oldest)) ++at;
         std::memcpy(slot(i).payload, &at, sizeof at);
     }
+    // The same where the sender must know the place (verbs): free if message i - depth has been taken.
+    void take_fixed_place(std::uint64_t i) const {
+        const auto at = static_cast<std::uint32_t>(i % static_cast<std::uint64_t>(shape.depth));
+        std::memcpy(slot(i).payload, &at, sizeof at);
+    }
+    std::byte* first_place() const { return ring() + page_bytes; }
     std::byte* own_place(std::uint64_t i) const {
-        return ring() + page_bytes + std::size_t{place_of(i)} * (shape.slot_bytes + page_bytes);
+        return first_place() + std::size_t{place_of(i)} * (shape.slot_bytes + page_bytes);
     }
     // A page in front of each such place: the head of a message goes right before it and out with it in one part.
     static constexpr std::size_t spare_bytes(const channel_shape& s) {
@@ -128,6 +134,10 @@ public:
 
     bool is_open() const { return memory_.base != nullptr; }
     bool is_far() const { return is_far_; }
+    // To another host: whether messages may lie in the user's memory until they have gone. Not where a device has to
+    // know the memory.
+    bool may_send_in_place() const { return is_far_ && !is_slots_only_; }
+    void keep_to_slots() { is_slots_only_ = true; }
     bool has_room() {
         const auto depth = static_cast<std::uint64_t>(memory_.shape.depth);
         if (next_ - taken_ < depth) return true;
@@ -226,7 +236,7 @@ private:
     std::uint64_t next_ = 0, taken_ = 0, lent_until_ = 0;
     std::size_t position_ = 0;
     piece_cost to_ring_;
-    bool is_far_ = false;
+    bool is_far_ = false, is_slots_only_ = false;
     bool is_lending_ = false, was_lending_ = false; // now; when last settled
     bool always_ = false;
     bool is_trying_ = true;      // at first the ring, whose pages are not even there

@@ -15,6 +15,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/lane_maker.hpp>
+#include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
 #include <collx/transport/failure.hpp>
 #include <collx/transport/far_links.hpp>
@@ -126,6 +127,8 @@ public:
     }
     void forget() override {
         failed_ = nullptr;
+        for (auto& p : peers_)
+            if (p.connection) p.connection->forget();
         hub_->forget();
     }
 
@@ -156,18 +159,24 @@ private:
         for (auto& p : peers_)
             if (p.connection) p.connection->settle();
     }
-    bool is_exposed() {
+    template <class Is>
+    bool any(Is&& is) {
         for (const int p : active_)
-            if (stream_to(p).is_exposed()) return true;
+            if (is(stream_to(p))) return true;
         return false;
+    }
+    bool is_exposed() {
+        return any([](stream& s) { return s.is_exposed(); });
+    }
+    bool all_by_verbs() {
+        return !any([](stream& s) { return !s.receives_by_verbs(); });
     }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
     // ------------------------------------------------------------------ connecting
     [[gnu::cold]] stream& made(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (!c)
-            c = make_sole<stream>(hub_->calls(), shape_, ports_), c->allow_lanes(hub_->lanes()), c->set_lending(lend_);
+        if (!c) c = hub_->make_stream(shape_, ports_), c->set_lending(lend_);
         return *c;
     }
     [[gnu::cold]] stream& wanted(int p) {
@@ -274,16 +283,10 @@ private:
     }
     [[gnu::cold]] void activate(int p) {
         active_.push_back(p);
-        if (poll_.is_open()) return watch(p);
+        if (poll_.is_open()) return poll_.add(stream_to(p).fd(), p);
         if (active_.size() <= few_streams) return;
-        poll_ = descriptor(::epoll_create1(EPOLL_CLOEXEC));
-        for (const int other : active_) watch(other);
-    }
-    void watch(int p) {
-        epoll_event e{};
-        e.events = EPOLLIN;
-        e.data.u32 = static_cast<std::uint32_t>(p);
-        if (poll_.is_open()) (void)::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, stream_to(p).fd(), &e);
+        poll_.open();
+        for (const int other : active_) poll_.add(stream_to(other).fd(), other);
     }
 
     // ------------------------------------------------------------------ moving
@@ -302,11 +305,8 @@ private:
                 report(f);
         bool moved = !greeting_.empty() && greet();
         const bool asks_first = poll_.is_open() && !is_thorough; // at times each one: whatever it has become
-        if (asks_first) {
-            epoll_event ready[64];
-            const int count = hub_->calls().epoll_wait(poll_.get(), ready, 64, 0);
-            for (int i = 0; i < count; ++i) moved = move_one(static_cast<int>(ready[i].data.u32), true) || moved;
-        }
+        if (asks_first && ((looks_ & 15) == 0 || !all_by_verbs()))
+            moved = poll_.visit_readable(hub_->calls(), [&](int p) { return move_one(p, true); }) || moved;
         for (std::size_t i = 0; i < active_.size(); ++i) {
             const int p = active_[i];
             if (failed != 0) stream_to(p).say_failure(failed);
@@ -370,9 +370,7 @@ private:
     }
     bool is_flushed_or_stuck() {
         const detail::turn_taken here(turn_);
-        for (const int p : active_)
-            if (!stream_to(p).has_said_failure()) return false;
-        return greeting_.empty();
+        return greeting_.empty() && !any([](stream& s) { return !s.has_said_failure(); });
     }
     bool is_wanting() {
         const detail::turn_taken here(turn_);
@@ -392,7 +390,7 @@ private:
     std::vector<int> active_, greeting_; // with a connection; on the way to one
     std::vector<int> wanted_;            // higher ranks that have not come
     std::vector<int> lost_;              // ended without a goodbye
-    descriptor poll_;
+    detail::poll_set poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;
 };

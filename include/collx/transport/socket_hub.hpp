@@ -136,12 +136,33 @@ public:
     // How many connections each pair of ranks may have for its large messages; the same on all ranks.
     void set_lanes(int lanes) { lanes_ = lanes; }
     int lanes() const { return lanes_; }
+    // What messages to other hosts go by where the other rank has one, too. Null: sockets.
+    void use_verbs(sole_ptr<verbs_device> d) { verbs_ = std::move(d); }
+    const verbs_device* verbs() const { return verbs_.get(); }
+    [[gnu::cold]] sole_ptr<stream> make_stream(const channel_shape& shape, int ports) const {
+        auto s = make_sole<stream>(*calls_, shape, ports);
+        s->allow_lanes(lanes_);
+        if (verbs_) s->use_verbs(*verbs_);
+        return s;
+    }
     bool knows(int job_rank) const { return peers_[static_cast<std::size_t>(job_rank)].bytes != 0; }
     // In a child that fork() made: nothing here belongs to it.
-    void forget() { linger_ns_ = 0, is_forgotten_ = true, lingering_.clear(), guests_.clear(); }
+    void forget() {
+        linger_ns_ = 0, is_forgotten_ = true;
+        for (leaver& l : lingering_)
+            if (l.connection) l.connection->forget();
+        lingering_.clear(), guests_.clear();
+        (void)verbs_.release();
+    }
     void shorten_linger(std::int64_t ns) { linger_ns_ = ns < linger_ns_ ? ns : linger_ns_; }
 
     int port() const { return own_address().port(); }
+    socket_address own_address() const {
+        socket_address a;
+        a.bytes = sizeof a.address;
+        if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a.address), &a.bytes) != 0) a = {};
+        return a;
+    }
     // Over unix sockets the kernel says whose the other end is.
     bool is_unix() const { return is_unix_; }
     const socket_calls& calls() const { return *calls_; }
@@ -319,17 +340,11 @@ private:
         return ::ioctl(fd, SIOCOUTQ, &held) != 0 || held == 0;
     }
 
-    socket_address own_address() const {
-        socket_address a;
-        a.bytes = sizeof a.address;
-        if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a.address), &a.bytes) != 0) a = {};
-        return a;
-    }
-
     pid_t owner_;
     descriptor listener_;
     bool is_unix_ = false, is_forgotten_ = false;
     int lanes_ = 1;
+    sole_ptr<verbs_device> verbs_; // outlives the streams
     detail::growing_array<socket_address> peers_;
     std::int64_t linger_ns_;
     const socket_calls* calls_;

@@ -9,20 +9,21 @@
 // Large messages need no slots: a sender may lend its memory until the system has it, and a receiver may say where it
 // wants the next message, which then lands there.
 //
-// There may be more lanes: connections that carry parts of large messages. One leads: all frames go over it.
+// There may be more lanes: connections that carry parts of large messages. One leads: all frames go over it. Where both
+// ends have a device for RDMA, messages go by verbs, and the connection carries the words beside them.
 //
 // A frame goes out only when the receiver has a free slot for it (it said how many it has taken), so nobody ever has to
 // stop reading and no port waits for another, but for the slots behind a message that the other end must answer. Knows
 // no communicator: whoever has it open asks what it heard.
 #pragma once
 
-#include <collx/transport/detail/stream_receiving.hpp>
+#include <collx/transport/detail/stream_by_verbs.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-class stream : detail::stream_receiving {
+class stream : detail::stream_by_verbs {
 public:
-    stream(const socket_calls& calls, channel_shape shape, int ports) : stream_receiving(calls, shape, ports) {}
+    stream(const socket_calls& calls, channel_shape shape, int ports) : stream_by_verbs(calls, shape, ports) {}
     using stream_core::is_exposed;
     using stream_core::is_live;
     using stream_core::lanes;
@@ -36,7 +37,9 @@ public:
     sending_end tx(int port) {
         memory_.require();
         used_ |= 1u << port;
-        return sending_end(memory_.tx(port).base, memory_.shape(), true);
+        sending_end end(memory_.tx(port).base, memory_.shape(), true);
+        if (verbs_) end.keep_to_slots();
+        return end;
     }
     receiving_end rx(int port) {
         memory_.require();
@@ -47,6 +50,7 @@ public:
     // nothing else before the welcome. sealed: what bytes go through. Requires: no connection so far.
     void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome,
               sole_ptr<detail::sealed_socket> sealed = {}) {
+        if (sealed) verbs_ = nullptr; // nothing would seal what a device sends
         wire_.begin(static_cast<sole_ptr<detail::sealed_socket>&&>(sealed));
         socket_ = static_cast<descriptor&&>(socket);
         phase_ = wait_for_welcome ? phase::waiting : phase::open;
@@ -70,8 +74,9 @@ public:
     // Sends and receives what can be without waiting. True if anything moved.
     bool move(bool is_readable = true) {
         bool moved = send();
-        if (is_readable || is_held_ || wire_.has_unread()) moved = receive() || moved;
+        if ((is_readable && is_time_for_socket()) || is_held_ || wire_.has_unread()) moved = receive() || moved;
         if (lanes_) moved = move_lanes() || moved;
+        if (verbs_) moved = move_verbs() || moved;
         return moved && (send(), true); // credits for what has come, at once
     }
 
@@ -79,6 +84,18 @@ public:
 
     // Whether messages of 64 KiB and more that are lent go by reference. Before the first.
     void set_lending(lending when) { choice_ = detail::copy_or_reference(when); }
+
+    // Messages go by this device if the other end has one as well. Before the first channel is used. The device
+    // outlives the stream.
+    [[gnu::cold]] void use_verbs(verbs_device& d) {
+        if (detail::verbs_carrier::fits(d, memory_.shape()))
+            verbs_ = make_sole<detail::verbs_carrier>(d, memory_.shape(), ports_);
+    }
+    bool sends_by_verbs(int port) const { return verbs_ && verbs_->sends(port); }
+    // Whether it is enough to look at the socket now and then.
+    bool receives_by_verbs() const { return verbs_ && verbs_->receives(); }
+    // In a child that fork() made: the device is its parent's.
+    void forget() { (void)verbs_.release(); }
 
     // ------------------------------------------------------------------ more lanes
     // Large messages may go over so many connections. Before the first is used.

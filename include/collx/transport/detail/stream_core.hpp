@@ -15,6 +15,7 @@
 #include <collx/transport/detail/stream_lanes.hpp>
 #include <collx/transport/detail/stream_queue.hpp>
 #include <collx/transport/detail/stream_words.hpp>
+#include <collx/transport/detail/verbs_carrier.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -72,7 +73,14 @@ protected:
     bool is_exposed() const {
         return !lanes_ && socket_.is_open() && (!unsent_.is_empty() || queue_.is_within_awaited());
     }
-    bool has_unsent() const { return !queue_.is_empty() || wire_.has_pending() || (lanes_ && lanes_->has_unsent()); }
+    bool has_unsent() const {
+        return !queue_.is_empty() || wire_.has_pending() || (lanes_ && lanes_->has_unsent()) ||
+               (verbs_ && !verbs_->is_idle());
+    }
+    // Where message i of a port comes to. taken: how many were taken.
+    void take_place(const channel_memory& rx, std::uint64_t i, std::uint64_t taken) const {
+        verbs_ ? rx.take_fixed_place(i) : rx.take_place(i, taken);
+    }
 
     stream_wire wire_;
     page_pipe pages_;
@@ -112,6 +120,10 @@ protected:
     sole_ptr<short_line<unfinished>> unreceived_; // some parts of these are on their way
     bool wants_lanes_ = false;
     unsigned lane_looks_ = 0;
+    sole_ptr<verbs_carrier> verbs_; // null: all goes over sockets
+    queue_pair_address heard_pair_;
+    bool payload_is_pair_ = false; // of the word that is being read
+    unsigned looks_ = 0;
     std::size_t staged_ = 0;
     std::size_t accepted_ = 0; // of what lies in line, not counted yet: the system may not have all of it
     std::byte stage_[stage_bytes];

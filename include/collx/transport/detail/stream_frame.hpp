@@ -19,7 +19,7 @@ namespace detail {
 // strangers and port scans away, not somebody who listens; in a job with a key the nonce begins a proof
 // (core/authentication.hpp).
 struct stream_hello {
-    static constexpr std::uint64_t magic_value = 0x3372'6565'7058'4c43; // "CLXpeer3"
+    static constexpr std::uint64_t magic_value = 0x3472'6565'7058'4c43; // "CLXpeer4"
     static constexpr std::size_t token_bytes = 32;
     // higher: from the rank with the higher number; frames follow at once. lower: frames follow after a welcome.
     enum class side : std::uint32_t { higher = 1, lower = 2 };
@@ -55,7 +55,7 @@ struct stream_frame {
         failure,     // tag, bytes: upper and lower half of the word that ended the communicator
         waiting,     // bytes: the rank that the sender waits for in the end, + 1
         welcome,     // answer to the hello of a lower rank
-        bye,         // the sender has left the communicator and sends nothing more
+        bye,         // the sender has left and sends nothing more; bytes: how many messages went by verbs (low bits)
         striped,     // a message of which a part follows here and one on every other lane (stream_lanes.hpp)
         lane,        // bytes, tag: this lane has come here at that attempt; lane 0: please make the others
         // Said by the door and never on a stream:
@@ -63,8 +63,12 @@ struct stream_frame {
         accepted,
         refused, // tag: the protection that the accepting side asks for; the connection ends
         // Of messages that the sender's system may still read where they are:
-        lent,    // as message, and an answer is wanted
-        received // bytes: how many of these the sender has received (low bits)
+        lent,     // as message, and an answer is wanted
+        received, // bytes: how many of these the sender has received (low bits)
+        // Before messages go by verbs (verbs_carrier.hpp):
+        queue_pair, // a queue_pair_address follows
+        slots,      // of this port: tag, bytes: upper and lower half of their address; taken: its remote key
+        switched    // of this port the sender says nothing more over the socket
     };
     static constexpr std::uint16_t magic_value = 0x4c43;
     kind what = kind::message;

@@ -90,7 +90,9 @@ protected:
     };
     expectation expected() {
         if (payload_left_ != 0) return {payload_at_, payload_left_, large_port_ < 0 ? stage_bytes - staged_ : 0, false};
-        if (staged_ != 0 || is_settled_ || words_.failure != 0) return {nullptr, 0, stage_bytes - staged_, false};
+        // Where a device may write, nothing is read that does not belong there.
+        if (staged_ != 0 || is_settled_ || words_.failure != 0 || (verbs_ && verbs_->has_offered()))
+            return {nullptr, 0, stage_bytes - staged_, false};
         // Word of what was received may come first, and what is behind it shall not lie where it does not belong.
         if (is_exposed()) return {nullptr, 0, sizeof(stream_frame), false};
         if (large_port_ < 0) return expected_medium();
@@ -102,7 +104,7 @@ protected:
         if (i.lands) return {nullptr, 0, sizeof(stream_frame), false}; // the receiver will say where the rest goes
         const std::uint64_t taken = memory_.taken(large_port_);
         if (i.put - taken >= static_cast<std::uint64_t>(memory_.shape().depth)) return {nullptr, 0, stage_bytes, false};
-        memory.take_place(i.put, taken);
+        take_place(memory, i.put, taken);
         return {memory.own_place(i.put) - sizeof(stream_frame), sizeof(stream_frame) + at_most(large_bytes_), 0, true,
                 true};
     }
@@ -113,7 +115,7 @@ protected:
         const std::uint64_t put = in_[medium_port_].put, taken = memory_.taken(medium_port_);
         if (put - taken >= static_cast<std::uint64_t>(memory_.shape().depth)) return {nullptr, 0, stage_bytes, false};
         const auto memory = memory_.rx(medium_port_);
-        memory.take_place(put, taken);
+        take_place(memory, put, taken);
         const std::size_t most = sizeof(stream_frame) + memory_.shape().slot_bytes;
         return {memory.own_place(put) - sizeof(stream_frame), most < stage_bytes ? most : stage_bytes, 0, false, true};
     }
@@ -181,6 +183,11 @@ protected:
     }
     // Hands the message over to the receiving end, once all of it has come.
     void deliver() {
+        if (payload_is_pair_) {
+            payload_is_pair_ = false;
+            if (verbs_) verbs_->hear_queue_pair(heard_pair_);
+            return;
+        }
         if (payload_striped_ != 0) return led_ = payload_striped_, deliver_parts();
         if (payload_is_lent_) {
             // Its sender has hung up without a word and its memory is its own again: who knows what came of that. Its
@@ -257,7 +264,10 @@ protected:
                 if (phase_ != phase::waiting) return false;
                 phase_ = phase::open;
                 return true;
-            case kind::bye: return words_.has_heard_bye = true;
+            case kind::bye: return words_.hear_bye(f);
+            case kind::queue_pair: return begin_queue_pair(f);
+            case kind::slots: return !verbs_ || verbs_->hear_slots(f);
+            case kind::switched: return verbs_ && verbs_->hear_switched(f);
             default: return is_insecure_ = f.what == kind::refused, false;
         }
     }
@@ -283,7 +293,7 @@ protected:
         slot.bytes = f.bytes;
         slot.tag = f.tag;
         payload_at_ = slot.payload;
-        if (f.bytes > slot_header::inline_bytes) memory.take_place(i.put, memory_.taken(f.at_port));
+        if (f.bytes > slot_header::inline_bytes) take_place(memory, i.put, memory_.taken(f.at_port));
         is_landing_ = f.bytes >= least_landed_bytes && is_wanted(f);
         if (f.bytes >= least_landed_bytes) i.lands = is_landing_;
         if (is_landing_) {
@@ -309,10 +319,24 @@ protected:
         if (payload_left_ == 0) deliver();
         return true;
     }
+    [[gnu::cold]] bool begin_queue_pair(const stream_frame& f) {
+        if (f.bytes != sizeof heard_pair_) return false;
+        payload_is_pair_ = true;
+        payload_at_ = reinterpret_cast<std::byte*>(&heard_pair_);
+        payload_left_ = f.bytes;
+        is_landing_ = false;
+        return true;
+    }
+    // Of what the other end had sent by verbs when it said goodbye.
+    bool lacks_messages() const {
+        return verbs_ && words_.failure == 0 && words_.heard_failure == 0 &&
+               !verbs_->is_complete(words_.heard_messages);
+    }
     void end() {
-        is_ending_ = words_.has_heard_bye && !is_nonsense_ && lanes_ && lanes_->is_waiting();
-        if (is_ending_) return; // what other lanes still bring was sent before
-        phase_ = words_.has_heard_bye && !is_nonsense_ ? phase::left : phase::lost;
+        is_ending_ = words_.has_heard_bye && !is_nonsense_ &&
+                     ((lanes_ && lanes_->is_waiting()) || (lacks_messages() && !verbs_->has_failed()));
+        if (is_ending_) return; // what other lanes or a device still bring was sent before
+        phase_ = words_.has_heard_bye && !is_nonsense_ && !lacks_messages() ? phase::left : phase::lost;
         close_all();
     }
     void close_all() {

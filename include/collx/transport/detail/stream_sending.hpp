@@ -50,7 +50,7 @@ protected:
     }
     // Whether there may be something to send. Mostly there is nothing, which a few lines of memory say.
     bool has_work() const {
-        if (has_unsent() || words_.owes_any()) return true;
+        if (has_unsent() || words_.owes_any() || (verbs_ && verbs_->owes_words(used_ | heard_))) return true;
         if (!memory_.is_mapped()) return false;
         for (unsigned rest = used_; rest != 0; rest &= rest - 1)
             if (has_message(first_of(rest))) return true;
@@ -78,6 +78,7 @@ protected:
             if (e.is_message && e.awaited == 0 && unsent_.is_empty()) count_sent(e.head.at_port);
             else if (e.is_message) wait_for(e), count_sent_awaited();
             else if (e.head_bytes != 0 && e.head.what == kind::bye) has_said_bye_ = true;
+            else if (e.head_bytes != 0 && e.head.what == kind::switched) verbs_->note_switched(e.head.at_port);
         });
     }
     void count_sent(int p) { memory_.tx(p).taken().store(++out_[p].sent, memory_order::release); }
@@ -112,23 +113,29 @@ protected:
         words_.add_welcome(queue_);
         words_.add_failure(queue_);
         if (words_.owed_lanes != 0) words_.add_lanes(queue_);
+        if (verbs_ && phase_ == phase::open && !is_settled_)
+            verbs_->add_words(queue_, memory_, used_ | heard_, unsent_.is_empty());
         if (memory_.is_mapped() && phase_ == phase::open) {
             words_.add_received(queue_);
             add_credits();
             if (words_.failure == 0 && !is_settled_) add_messages();
         }
         words_.add_waiting(queue_);
-        if (words_.owes_bye && (words_.failure != 0 || !has_messages())) words_.add_bye(queue_);
+        if (words_.owes_bye && (words_.failure != 0 || (!has_messages() && (!verbs_ || verbs_->is_idle()))))
+            words_.add_bye(queue_, verbs_ ? verbs_->messages_sent() : 0);
         return !queue_.is_empty();
     }
     void add_credits() {
         for (unsigned rest = heard_; rest != 0 && !queue_.is_full(); rest &= rest - 1) {
             const int p = first_of(rest);
-            if (!owes_credit(p)) continue;
+            const bool by_verbs = verbs_ && verbs_->sends(p);
+            if (!owes_credit(p) || (by_verbs && !verbs_->has_room())) continue;
             in_[p].told = memory_.taken(p);
-            queue_.add_word({.what = kind::credit,
-                             .at_port = static_cast<std::uint8_t>(p),
-                             .taken = static_cast<std::uint32_t>(in_[p].told)});
+            const stream_frame f{.what = kind::credit,
+                                 .at_port = static_cast<std::uint8_t>(p),
+                                 .taken = static_cast<std::uint32_t>(in_[p].told)};
+            if (by_verbs) verbs_->post_credit(f);
+            else queue_.add_word(f);
         }
     }
     void add_messages() {
@@ -141,6 +148,10 @@ protected:
                 stream_outgoing& o = out_[p];
                 if (o.queued - o.taken >= static_cast<std::uint64_t>(memory_.shape().depth) || !has_message(p))
                     continue;
+                if (verbs_ && verbs_->is_switching(p)) {
+                    again = post_message(p) || again;
+                    continue;
+                }
                 const auto memory = memory_.tx(p);
                 const slot_header& slot = memory.slot(o.queued);
                 const std::byte* payload = slot.payload;
@@ -182,6 +193,19 @@ protected:
         }
     }
 
+    bool post_message(int p) {
+        if (!verbs_->sends(p) || !verbs_->has_room()) return false;
+        const auto memory = memory_.tx(p);
+        const slot_header& slot = memory.slot(out_[p].queued);
+        in_[p].told = memory_.taken(p);
+        verbs_->post(memory, out_[p].queued++,
+                     {.what = kind::message,
+                      .at_port = static_cast<std::uint8_t>(p),
+                      .bytes = slot.bytes,
+                      .tag = slot.tag,
+                      .taken = static_cast<std::uint32_t>(in_[p].told)});
+        return true;
+    }
     bool can_reference() { return !lanes_ && !wire_.is_sealed() && pages_.is_usable_on(socket_.get()); }
     // Its number, if the other lanes carry parts of a message; without them it goes as ever.
     std::uint64_t stripe(const std::byte* payload, std::size_t bytes, bool is_lent) {

@@ -29,6 +29,7 @@ struct stream_words {
     int heard_waiting = -1;
     std::int64_t heard_waiting_at_ns = 0;
     bool has_heard_bye = false;
+    std::uint32_t heard_messages = 0; // that the other end had sent by verbs until then
     std::uint64_t heard_received = 0;
     std::uint32_t heard_lanes = 0, heard_attempts[stream_lanes::most] = {};
 
@@ -63,9 +64,11 @@ struct stream_words {
             to.add_word({.what = kind::lane, .bytes = k, .tag = attempts[k]});
         }
     }
-    void add_bye(stream_queue& to) {
-        if (owes_bye && !to.is_full()) has_queued_bye = true, to.add_word({.what = kind::bye});
+    // messages: that went by verbs.
+    void add_bye(stream_queue& to, std::uint32_t messages) {
+        if (owes_bye && !to.is_full()) has_queued_bye = true, to.add_word({.what = kind::bye, .bytes = messages});
     }
+    bool hear_bye(const stream_frame& f) { return heard_messages = f.bytes, has_heard_bye = true; }
     bool hear_failure(const stream_frame& f) {
         heard_failure = static_cast<std::uint64_t>(f.tag) << 32 | f.bytes;
         return heard_failure != 0;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Whether a rank's messages to other hosts may go by RDMA, and over which device: what the program's per_peer allows,
+// what COLLX_VERBS and COLLX_VERBS_DEVICE say, and what is there.
+#pragma once
+
+#include <cstring>
+#include <string>
+
+#include <collx/bootstrap/variables.hpp>
+#include <collx/core/authentication.hpp>
+#include <collx/core/error.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+#include <collx/transport/per_peer.hpp>
+#include <collx/transport/verbs_device.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// NAME, NAME:PORT or NAME:PORT:GID_INDEX; `name` keeps what `c` points to.
+[[gnu::cold]] inline void read_verbs_device(const char* text, std::string& name, verbs_choice& c) {
+    const char* rest = std::strchr(text, ':');
+    name.assign(text, rest == nullptr ? std::strlen(text) : static_cast<std::size_t>(rest - text));
+    c.device = name.c_str();
+    bool is_good = !name.empty();
+    if (rest != nullptr) {
+        c.port = static_cast<int>(read_digits(++rest, 255));
+        is_good = is_good && c.port > 0 && (*rest == ':' || *rest == '\0');
+        if (*rest == ':') {
+            const char* const digits = ++rest;
+            c.gid_index = static_cast<int>(read_digits(rest, 65535));
+            is_good = is_good && rest != digits && c.gid_index >= 0 && *rest == '\0';
+        }
+    }
+    if (!is_good) fail_value(variable_named("COLLX_VERBS_DEVICE"), text, "NAME, NAME:PORT or NAME:PORT:GID_INDEX");
+}
+
+// What a device knows addresses as: IPv6, or IPv4 inside it.
+inline void set_address(verbs_choice& c, const socket_address& at) {
+    if (at.address.ss_family == AF_INET6) {
+        std::memcpy(c.address, &reinterpret_cast<const sockaddr_in6&>(at.address).sin6_addr, 16);
+        c.has_address = true;
+    } else if (at.address.ss_family == AF_INET) {
+        c.address[10] = c.address[11] = 0xff;
+        std::memcpy(c.address + 12, &reinterpret_cast<const sockaddr_in&>(at.address).sin_addr, 4);
+        c.has_address = true;
+    }
+}
+
+// at: where this rank listens. Null: messages go over sockets. Errors: environment and unsupported where verbs are all
+// that is allowed and cannot be had, or a device is named that is not there; security where connections are sealed,
+// for nothing would seal what a device sends.
+[[gnu::cold]] inline sole_ptr<verbs_device> open_verbs(const transports& over, protection level,
+                                                       const socket_address& at, int rank,
+                                                       const environment& env = environment()) {
+    const char* const said = env.get("COLLX_VERBS");
+    const auto is = [&](const char* word) { return said != nullptr && std::strcmp(said, word) == 0; };
+    const bool is_must = over.by_verbs == verbs_use::always || is("always");
+    if (over.by_verbs == verbs_use::never && is("always"))
+        fail(errc::environment, rank, -1, "add verbs{} to the program's per_peer, or unset COLLX_VERBS",
+             "COLLX_VERBS=always, but this program's per_peer{%s} has no verbs", over.text);
+    if (over.by_verbs == verbs_use::always && is("never"))
+        fail(errc::environment, rank, -1, "add sockets{} to the program's per_peer, or unset COLLX_VERBS",
+             "COLLX_VERBS=never, but this program's per_peer{%s} has nothing else for other hosts", over.text);
+    if (over.by_verbs == verbs_use::never || is("never")) return nullptr;
+    if (level == protection::integrity || level == protection::encrypted) {
+        if (!is_must) return nullptr;
+        fail(errc::security, rank, -1, "set COLLX_SECURITY=auth_only, or let messages go over sockets",
+             "messages by RDMA cannot be sealed, and COLLX_SECURITY asks for it");
+    }
+    if (verbs_library == nullptr) {
+        if (!is_must) return nullptr;
+        fail(errc::unsupported, rank, -1, "include collx/interop/libibverbs.hpp in the program and link collx::verbs",
+             "only RDMA is allowed between hosts, and this program has no library for it");
+    }
+    verbs_choice which;
+    std::string name;
+    if (const char* device = env.get("COLLX_VERBS_DEVICE"); device != nullptr) read_verbs_device(device, name, which);
+    set_address(which, at);
+    auto d = verbs_library->open(which);
+    if (!d && is_must)
+        fail(errc::environment, rank, -1, "see what `ibv_devinfo` says, or let messages go over sockets",
+             "only RDMA is allowed between hosts, and %s finds no device: %s", verbs_library->name,
+             verbs_library->reason());
+    return d;
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
