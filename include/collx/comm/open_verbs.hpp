@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include <collx/bootstrap/variables.hpp>
+#include <collx/bootstrap/environment.hpp>
 #include <collx/core/authentication.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/pointers.hpp>

@@ -88,8 +88,8 @@ public:
     // Messages go by this device if the other end has one as well. Before the first channel is used. The device
     // outlives the stream.
     [[gnu::cold]] void use_verbs(verbs_device& d) {
-        if (detail::verbs_carrier::fits(d, memory_.shape()))
-            verbs_ = make_sole<detail::verbs_carrier>(d, memory_.shape(), ports_);
+        if (detail::verbs_path::fits(d, memory_.shape()))
+            verbs_ = make_sole<detail::verbs_path>(d, memory_.shape(), ports_);
     }
     bool sends_by_verbs(int port) const { return verbs_ && verbs_->sends(port); }
     // Whether it is enough to look at the socket now and then.

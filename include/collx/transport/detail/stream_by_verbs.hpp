@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A stream whose messages go by verbs, as far as that goes: what comes off the queue pair, and what its end means for
-// the stream. Only for stream.hpp; who says what before is in verbs_carrier.hpp.
+// the stream. Only for stream.hpp; who says what before is in verbs_path.hpp.
 #pragma once
 
 #include <cstring>

@@ -15,7 +15,7 @@
 #include <collx/transport/detail/stream_lanes.hpp>
 #include <collx/transport/detail/stream_queue.hpp>
 #include <collx/transport/detail/stream_words.hpp>
-#include <collx/transport/detail/verbs_carrier.hpp>
+#include <collx/transport/detail/verbs_path.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -120,7 +120,7 @@ protected:
     sole_ptr<short_line<unfinished>> unreceived_; // some parts of these are on their way
     bool wants_lanes_ = false;
     unsigned lane_looks_ = 0;
-    sole_ptr<verbs_carrier> verbs_; // null: all goes over sockets
+    sole_ptr<verbs_path> verbs_; // null: all goes over sockets
     queue_pair_address heard_pair_;
     bool payload_is_pair_ = false; // of the word that is being read
     unsigned looks_ = 0;

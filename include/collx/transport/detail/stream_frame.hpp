@@ -65,7 +65,7 @@ struct stream_frame {
         // Of messages that the sender's system may still read where they are:
         lent,     // as message, and an answer is wanted
         received, // bytes: how many of these the sender has received (low bits)
-        // Before messages go by verbs (verbs_carrier.hpp):
+        // Before messages go by verbs (verbs_path.hpp):
         queue_pair, // a queue_pair_address follows
         slots,      // of this port: tag, bytes: upper and lower half of their address; taken: its remote key
         switched    // of this port the sender says nothing more over the socket

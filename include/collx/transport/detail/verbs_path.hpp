@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The way of a stream's messages over a queue pair instead of its socket. What is not a message stays with the socket:
+// The path of a stream's messages over a queue pair instead of its socket. What is not a message stays with the socket:
 // the proof of the key, failures, goodbyes, and the end of a process, which a queue pair that only receives never
 // notices.
 //
@@ -27,7 +27,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-class verbs_carrier {
+class verbs_path {
 public:
     static constexpr int most_ports = 8;
     static constexpr std::size_t most_head_bytes = sizeof(stream_frame) + slot_header::inline_bytes;
@@ -36,9 +36,9 @@ public:
     static bool fits(const verbs_device& d, const channel_shape& s) {
         return d.most_head_bytes() >= most_head_bytes && d.most_write_bytes() >= s.slot_bytes;
     }
-    verbs_carrier(verbs_device& d, channel_shape shape, int ports)
+    verbs_path(verbs_device& d, channel_shape shape, int ports)
         : device_(d), shape_(shape), ports_(ports), most_sends_(ports * (shape.depth + credits_per_port)) {}
-    verbs_carrier(const verbs_carrier&) = delete;
+    verbs_path(const verbs_path&) = delete;
 
     // ------------------------------------------------------------------ words over the socket
     // Adds those that are due. used: ports that either end has used. is_clear: no message waits for word of its end.
