@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One queue pair of the fabric of tests, and what carries its posts out: late, in parts and in any order as far as a
+// device may, and never touching more than a device does. Everything here happens under the fabric's lock; bytes are
+// copied by an agent, so that ThreadSanitizer sees them ordered by completions only.
+#pragma once
+
+#include <collx/core/clock.hpp>
+#include <collx/transport/verbs_device.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/agent.hpp"
+
+namespace collx_test {
+
+// The call number `at` (from 1; 0: none) and `times` - 1 more after it, of one device or of all together.
+struct fabric_fault {
+    int at = 0, times = 1, device = -1;
+    int seen = 0;
+    bool hits(int by) {
+        if (at == 0 || (device >= 0 && by != device)) return false;
+        ++seen;
+        return seen >= at && seen < at + times;
+    }
+};
+
+struct fabric_options {
+    std::uint64_t seed = 1;
+    int devices = 64;         // 0: a machine without
+    int most_delay_polls = 3; // that a post or a completion waits, besides those before it
+    bool is_messy = true;     // parts land early, some of them as garbage; what has failed may land all the same
+    // After this a send that finds no receive, and whatever does not reach its peer, fails.
+    std::int64_t patience_ns = 1'000'000'000;
+    std::uint32_t most_write_bytes = 8u << 20, most_head_bytes = 128;
+    int most_posts = 4096; // that a queue pair may ask for
+    fabric_fault refuse_memory{}, refuse_queue_pair{}, refuse_connect{};
+    // What happens at a post: its queue pair fails and its peer hears nothing of it; or nothing of the pair reaches the
+    // other side any more.
+    fabric_fault break_pair{}, cut_pair{};
+};
+
+struct fabric_counters {
+    std::uint64_t posts = 0, writes = 0, bytes_written = 0, sends = 0, receives = 0, polls = 0;
+    std::uint64_t not_ready = 0; // sends that had to wait for a receive: a stream that keeps its credit has none
+    std::uint64_t devices = 0, memories = 0, queue_pairs = 0, failures = 0;
+};
+
+namespace fabric_detail {
+
+struct dice {
+    std::uint64_t state;
+    std::uint64_t operator()(std::uint64_t sides) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        return (state >> 33) % sides;
+    }
+};
+
+struct region {
+    std::byte* at;
+    std::size_t bytes;
+    std::uint32_t local_key, remote_key;
+    bool holds(std::uint64_t from, std::uint64_t n) const {
+        const auto begin = reinterpret_cast<std::uint64_t>(at);
+        return from >= begin && n <= bytes && from - begin <= bytes - n;
+    }
+};
+
+struct posted_send {
+    std::vector<collx::verbs_write> writes;
+    std::vector<unsigned char> head;
+    std::uint64_t id = 0, ready_at = 0; // in steps of its queue pair, then in polls
+    bool breaks = false, is_written = false;
+    moment posted{0}, done{0};
+};
+struct posted_receive {
+    std::byte* at;
+    std::uint32_t bytes, local_key;
+    std::uint64_t id, ready_at = 0;
+    moment posted{0}, done{0};
+};
+// On its way when its queue pair failed.
+struct straggler {
+    std::vector<unsigned char> bytes;
+    std::uint64_t to;
+    std::uint32_t remote_key;
+    moment made{0}, ready{0};
+    bool has_landed = false;
+};
+
+struct device_end {
+    int number = 0;
+    unsigned char gid[16] = {};
+    bool is_lost = false; // nothing reaches it or comes from it
+    int queue_pairs = 0;
+    std::vector<region> regions{};
+    fabric_counters counts{};
+
+    const region* by_local_key(std::uint32_t key) const {
+        for (const region& r : regions)
+            if (r.local_key == key) return &r;
+        return nullptr;
+    }
+    const region* by_remote_key(std::uint32_t key) const {
+        for (const region& r : regions)
+            if (r.remote_key == key) return &r;
+        return nullptr;
+    }
+};
+
+struct bad_bytes {
+    unsigned char at[4096];
+    constexpr bad_bytes() : at() {
+        for (unsigned char& b : at) b = 0xdb;
+    }
+};
+inline constexpr bad_bytes garbage{}; // never written, so no agent needs to be told of it
+
+// What all of a fabric share.
+struct shared {
+    fabric_options options;
+    std::vector<struct end*> ends{};
+    long misuses = 0;
+    std::string first_misuse{};
+
+    void misuse(const device_end& by, const char* what) {
+        std::fprintf(stderr, "fabric: device %d: %s\n", by.number, what);
+        if (misuses++ == 0) first_misuse = "device " + std::to_string(by.number) + ": " + what;
+    }
+    end* find(std::uint32_t number) const;
+};
+
+struct end {
+    shared& net;
+    device_end& device;
+    const collx::verbs_limits limits;
+    collx::queue_pair_address address{}, peer_address{};
+    dice roll;
+    bool is_connected = false, is_cut = false, is_told = false; // told: poll() has said that it failed
+    const char* why = nullptr;                                  // it failed
+    std::uint64_t steps = 0, polls = 0;
+    std::int64_t waits_since_ns = 0;
+    std::deque<std::unique_ptr<posted_send>>
+        sends{}; // until their completions are taken; the first `carried` are there
+    std::size_t carried = 0;
+    std::deque<std::unique_ptr<posted_receive>> receives{}, received{};
+    std::vector<std::unique_ptr<straggler>> stragglers{};
+    moment quiet{0}, quiet_peer{0}; // nobody touches what was posted here; nobody lands anything here
+    agent writer{}, lander{};
+
+    std::uint64_t delay() { return roll(static_cast<std::uint64_t>(net.options.most_delay_polls) + 1); }
+    end* peer() const { return is_connected ? net.find(peer_address.number) : nullptr; }
+    bool reaches(const end* to) const {
+        return to != nullptr && to->is_connected && to->why == nullptr && to->peer_address.number == address.number &&
+               peer_address.first_packet == to->address.first_packet && !is_cut && !to->is_cut && !device.is_lost &&
+               !to->device.is_lost;
+    }
+
+    // ---- what is posted
+    int sends_under_way() const {
+        int n = 0;
+        for (const auto& s : sends) n += !s->head.empty();
+        return n;
+    }
+    int writes_under_way() const {
+        std::size_t n = 0;
+        for (const auto& s : sends) n += s->writes.size();
+        return static_cast<int>(n);
+    }
+    bool uses(const region& r) const {
+        for (const auto& s : sends)
+            for (const auto& w : s->writes)
+                if (w.bytes != 0 && w.local_key == r.local_key) return true;
+        for (const auto* list : {&receives, &received})
+            for (const auto& p : *list)
+                if (p->local_key == r.local_key) return true;
+        return false;
+    }
+    bool writes_to(const region& r) const {
+        for (std::size_t i = carried; i < sends.size(); ++i)
+            for (const auto& w : sends[i]->writes)
+                if (w.bytes != 0 && w.remote_key == r.remote_key) return true;
+        return false;
+    }
+
+    // ---- what the device does
+    void step() {
+        ++steps;
+        land_straggler();
+        if (why != nullptr || !is_connected) return;
+        end* const to = peer();
+        if (carried < sends.size() && !reaches(to)) return wait("it had no answer however often it tried");
+        for (; carried < sends.size(); ++carried) {
+            posted_send& s = *sends[carried];
+            if (s.breaks) return fail("the test wanted it");
+            if (s.ready_at > steps) return land_early(*to);
+            if (!s.is_written && !write_all(s, *to)) return;
+            s.is_written = true;
+            if (!s.head.empty() && !send_head(s, *to)) return;
+            waits_since_ns = 0;
+        }
+    }
+    // Of this queue pair only: the other side sees its posted receives fail if the device there has noticed.
+    void fail(const char* reason) {
+        if (why != nullptr) return;
+        why = reason;
+        ++device.counts.failures;
+        end* const to = peer();
+        for (std::size_t i = carried; net.options.is_messy && reaches(to) && i < sends.size(); ++i)
+            for (const collx::verbs_write& w : sends[i]->writes)
+                if (roll(2) == 0) leave_straggler(*sends[i], w, *to);
+        come_to_rest();
+    }
+    // The device is through with what was posted here, and with what comes here.
+    void come_to_rest() {
+        const auto rest = [](agent& a, moment& m) {
+            m.fetch_add(1, std::memory_order_release);
+            a.copy(nullptr, nullptr, 0, &m, nullptr, &m);
+        };
+        rest(writer, quiet);
+        rest(lander, quiet_peer);
+        if (end* const to = peer()) rest(to->writer, quiet_peer);
+    }
+    void seen_at_rest() const {
+        (void)quiet.load(std::memory_order_acquire);
+        (void)quiet_peer.load(std::memory_order_acquire);
+    }
+
+private:
+    void wait(const char* reason) {
+        const std::int64_t now = collx::now_ns();
+        if (waits_since_ns == 0) waits_since_ns = now;
+        if (now - waits_since_ns >= net.options.patience_ns) fail(reason);
+    }
+    bool write_all(posted_send& s, end& to) {
+        for (const collx::verbs_write& w : s.writes) {
+            if (w.bytes == 0) continue; // no device looks at keys then
+            const region* const r = to.device.by_remote_key(w.remote_key);
+            if (r == nullptr || !r->holds(w.to, w.bytes)) {
+                net.misuse(device, r == nullptr ? "a write with a remote key that is not one"
+                                                : "a write to where the peer has registered nothing");
+                fail("the peer does not allow this write"), to.fail("a write of the peer was not allowed");
+                return false;
+            }
+            writer.copy(reinterpret_cast<void*>(w.to), w.from, w.bytes, &s.posted, nullptr, &s.done);
+        }
+        return true;
+    }
+    bool send_head(posted_send& s, end& to) {
+        if (to.receives.empty()) {
+            if (waits_since_ns == 0) ++device.counts.not_ready;
+            wait("the peer had no receive posted however often it tried");
+            return false;
+        }
+        posted_receive& r = *to.receives.front();
+        if (r.bytes < s.head.size()) {
+            net.misuse(to.device, "a receive shorter than the head that came");
+            fail("the peer refused the head"), to.fail("a head did not fit into its receive");
+            return false;
+        }
+        writer.copy(r.at, s.head.data(), s.head.size(), &s.posted, &r.posted, &s.done, &r.done);
+        r.bytes = static_cast<std::uint32_t>(s.head.size());
+        r.ready_at = to.polls + to.delay();
+        s.ready_at = polls + delay();
+        to.received.push_back(std::move(to.receives.front()));
+        to.receives.pop_front();
+        return true;
+    }
+    // A part of any write that no earlier one overlaps, as it will be or as nobody should see it.
+    void land_early(end& to) {
+        if (!net.options.is_messy || roll(2) == 0) return;
+        const std::size_t i = carried + roll(sends.size() - carried);
+        posted_send& s = *sends[i];
+        if (s.writes.empty() || s.is_written) return;
+        const collx::verbs_write& w = s.writes[roll(s.writes.size())];
+        const region* const r = to.device.by_remote_key(w.remote_key);
+        if (w.bytes == 0 || r == nullptr || !r->holds(w.to, w.bytes)) return;
+        for (std::size_t k = carried; k <= i; ++k)
+            for (const collx::verbs_write& other : sends[k]->writes) {
+                if (&other == &w) break;
+                if (other.to < w.to + w.bytes && w.to < other.to + other.bytes) return;
+            }
+        const std::size_t begin = roll(w.bytes), most = w.bytes - begin;
+        const std::size_t bytes = 1 + roll(most < 4096 ? most : 4096);
+        const void* const from = roll(2) == 0 ? static_cast<const void*>(w.from + begin) : garbage.at;
+        writer.copy(reinterpret_cast<std::byte*>(w.to) + begin, from, bytes, &s.posted, nullptr, nullptr);
+    }
+    void leave_straggler(posted_send& s, const collx::verbs_write& w, end& to) {
+        auto late = std::make_unique<straggler>();
+        late->bytes.resize(w.bytes), late->to = w.to, late->remote_key = w.remote_key;
+        late->made.store(1, std::memory_order_release);
+        writer.copy(late->bytes.data(), w.from, w.bytes, &s.posted, &late->made, &late->ready);
+        to.stragglers.push_back(std::move(late));
+    }
+    void land_straggler() {
+        for (const auto& s : stragglers) {
+            if (s->has_landed || roll(4) != 0) continue;
+            s->has_landed = true;
+            const region* const r = device.by_remote_key(s->remote_key);
+            if (why == nullptr && !s->bytes.empty() && r != nullptr && r->holds(s->to, s->bytes.size()))
+                lander.copy(reinterpret_cast<void*>(s->to), s->bytes.data(), s->bytes.size(), &s->ready, nullptr,
+                            nullptr);
+        }
+    }
+};
+
+inline end* shared::find(std::uint32_t number) const {
+    for (end* e : ends)
+        if (e->address.number == number) return e;
+    return nullptr;
+}
+
+} // namespace fabric_detail
+} // namespace collx_test
