@@ -22,6 +22,9 @@
 #if COLLX_HAS_OPENSSL
 #include <collx/interop/openssl.hpp>
 #endif
+#if COLLX_HAS_VERBS
+#include <collx/interop/libibverbs.hpp>
+#endif
 
 #include "perf/launch.hpp"
 #include "perf/measure.hpp"
@@ -178,11 +181,13 @@ int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allo
         throw std::invalid_argument("-r " + std::to_string(o.root) + " is no rank: there are " + std::to_string(n) +
                                     ".");
     harness meeting(meeting_memory(world), world.rank(), n, cores);
+    const collx::far_links* const far = world.internals().net.remote();
     run_report report{.run = o,
                       .ranks = n,
                       .cores = cores,
                       .pinned = pin_rank(o, world.rank(), n, allowed),
-                      .across_hosts = !world.internals().net.is_one_host(),
+                      .across_hosts = far != nullptr,
+                      .by_verbs = far != nullptr && far->has_verbs(),
                       .results = {}};
     try {
         std::size_t top = 64;
@@ -205,6 +210,7 @@ int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allo
 
 collx::transports transports_of(const options& o) {
     if (o.sockets) return collx::per_peer{collx::sockets{}};
+    if (o.verbs) return collx::per_peer{collx::verbs{}};
     return {};
 }
 

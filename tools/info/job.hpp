@@ -8,6 +8,9 @@
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/run_threads.hpp>
 #include <collx/core/clock.hpp>
+#if COLLX_HAS_VERBS
+#include <collx/interop/libibverbs.hpp>
+#endif
 
 #include "gpus.hpp"
 #include "launchers.hpp"
@@ -98,19 +101,39 @@ inline section variables_section(bool all, const environment& env = environment(
     return s;
 }
 
+inline void add_as_threads(communicator& world) {
+    world.set_timeout(std::chrono::seconds(5));
+    int x = world.rank() + 1;
+    collx::all_reduce(world, collx::value(x));
+    if (x != 3) throw std::runtime_error("1 + 2 became " + std::to_string(x));
+}
 // Two ranks, on these hosts, add 1 and 2. Returns what went wrong, or an empty text.
 inline std::string try_threads(const std::vector<int>& host_of) {
     try {
-        collx::run_threads(host_of, [](communicator& world) {
-            world.set_timeout(std::chrono::seconds(5));
-            int x = world.rank() + 1;
-            collx::all_reduce(world, collx::value(x));
-            if (x != 3) throw std::runtime_error("1 + 2 became " + std::to_string(x));
-        });
+        collx::run_threads(host_of, add_as_threads);
         return {};
     } catch (const std::exception& e) {
         return e.what();
     }
+}
+
+// The same over RDMA. Having no device is no problem, so that is told apart.
+struct verbs_tried {
+    std::string device, why_not;
+    bool is_broken = false;
+};
+inline verbs_tried try_verbs() {
+    const collx::verbs_component* const library = collx::detail::verbs_library;
+    if (library == nullptr) return {{}, "this program was built without libibverbs", false};
+    verbs_tried t;
+    try {
+        if (const auto device = library->open({})) t.device = device->name();
+        else return {{}, library->reason(), false};
+        collx::run_threads(collx::per_peer{collx::verbs{}}, 2, add_as_threads);
+    } catch (const std::exception& e) {
+        t.why_not = e.what(), t.is_broken = true;
+    }
+    return t;
 }
 
 inline std::string try_memory() { return try_threads({0, 0}); }
@@ -173,8 +196,18 @@ inline section transports_section(findings& out, const gpus_found& gpus) {
         p.what = std::string(name) + " does not work: " + p.what;
         out.problems.push_back(p);
     }
-    s.add("verbs", "verbs", "no: not in this version (several hosts with RDMA)",
-          {{"usable", false}, {"why_not", "not in this version"}});
+    const verbs_tried rdma = try_verbs();
+    s.add("verbs", "verbs",
+          rdma.why_not.empty() ? "yes: several hosts by RDMA, " + rdma.device + "; two ranks joined and added over it"
+                               : "no: " + rdma.why_not,
+          {{"usable", rdma.why_not.empty()},
+           {"device", rdma.device.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(rdma.device)},
+           {"why_not", rdma.why_not.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(rdma.why_not)}});
+    if (rdma.is_broken) {
+        auto p = problem_from(rdma.why_not, false);
+        p.what = "verbs do not work: " + p.what;
+        out.problems.push_back(p);
+    }
     add_gpu_transports(s, gpus);
     return s;
 }

@@ -102,6 +102,8 @@ void read_ranks(const words& w, options& o) {
         o.threads = true;
     } else if (w.transport == "sockets") {
         o.sockets = true;
+    } else if (w.transport == "verbs") {
+        o.verbs = true;
     } else if (w.transport == "shm") {
         if (w.threads > 0)
             throw std::invalid_argument("--transport shm runs ranks as processes and --threads as threads: use "
@@ -109,7 +111,7 @@ void read_ranks(const words& w, options& o) {
     } else {
         throw std::invalid_argument(
             "This version has no transport '" + w.transport +
-            "'; there are shm (ranks are processes of one host), memory (threads of one process) and sockets.");
+            "'; there are shm (ranks are processes of one host), memory (threads of one process), verbs and sockets.");
     }
 }
 
@@ -193,7 +195,8 @@ void add_flags(CLI::App& app, words& w, options& o) {
     app.add_flag("--in-place", w.in_place_only, "the same as --place in")->group("What");
     app.add_option("--ranks", w.ranks, "start this many processes")->group("Ranks");
     app.add_option("--threads", w.threads, "or this many threads of one process")->group("Ranks");
-    app.add_option("--transport", w.transport, "shm (processes), memory (threads) or sockets (even inside a host)")
+    app.add_option("--transport", w.transport,
+                   "shm (processes), memory (threads), verbs or sockets (even inside a host)")
         ->group("Ranks");
     app.add_option("--pin", w.pin, "each rank on a core of its own: auto (if there are enough), yes, no")
         ->group("Ranks");

@@ -33,6 +33,7 @@ struct options {
     int ranks = 0; // 0: as many as cores
     bool threads = false;
     bool sockets = false; // also between ranks that could share memory
+    bool verbs = false;   // likewise
     std::string algorithm;
     std::size_t piece_bytes = 0;
     bool shared = false;

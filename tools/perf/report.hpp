@@ -18,10 +18,12 @@ struct run_report {
     options run;
     int ranks = 0, cores = 0;
     bool pinned = false;
-    bool across_hosts = false;
+    bool across_hosts = false, by_verbs = false;
     std::vector<result> results;
 
-    [[nodiscard]] const char* transport() const { return run.threads ? "memory" : across_hosts ? "sockets" : "shm"; }
+    [[nodiscard]] const char* transport() const {
+        return run.threads ? "memory" : by_verbs ? "verbs" : across_hosts ? "sockets" : "shm";
+    }
 };
 
 std::string csv_line(const run_report& report, const result& r);

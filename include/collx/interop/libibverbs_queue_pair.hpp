@@ -257,7 +257,7 @@ private:
         fail(
             errc::environment, -1, -1,
             "do both ports belong to one network, and is there a route between their addresses? `rdma link`, `ip route "
-            "get`; another address: COLLX_VERBS_GID_INDEX",
+            "get`; another address: COLLX_VERBS_DEVICE=NAME:PORT:GID_INDEX",
             "%s: a queue pair cannot %s%s%s: %s", port_->name, what, peer != nullptr ? " " : "", gid, std::strerror(e));
     }
 

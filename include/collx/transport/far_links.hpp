@@ -49,6 +49,8 @@ public:
     virtual void forget() = 0;
     // How many there are: one for each peer that this rank has talked to, and more where they have more lanes.
     virtual int connections() = 0;
+    // Whether this rank has a device for RDMA, so that messages go by it to ranks that have one, too.
+    virtual bool has_verbs() const = 0;
 };
 
 // What one communicator says of itself when it wants such links.

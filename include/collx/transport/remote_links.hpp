@@ -133,6 +133,7 @@ public:
     }
 
     int rank() const { return rank_; }
+    bool has_verbs() const override { return hub_->verbs() != nullptr; }
     int connections() override {
         const detail::turn_taken here(turn_);
         int n = 0;
