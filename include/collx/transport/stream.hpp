@@ -131,7 +131,7 @@ public:
     void say_failure(std::uint64_t word) { words_.failure = word; }
     void say_waiting(int for_rank) { words_.waiting = for_rank + 1, words_.owes_waiting = true; }
     void say_bye() { words_.owes_bye = true; }
-    bool has_said_bye() const { return has_said_bye_ && !has_unsent(); }
+    bool has_said_bye() const { return has_said_bye_ && !has_under_way(); }
     // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere. A
     // connection whose other end has not received all that went by reference is given up with a reset: see
     // is_exposed().
@@ -157,7 +157,7 @@ public:
 
     // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
     bool is_flushed() const {
-        return phase_ == phase::left || phase_ == phase::lost || (!has_unsent() && !has_messages());
+        return phase_ == phase::left || phase_ == phase::lost || (!has_under_way() && !has_messages());
     }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
 };

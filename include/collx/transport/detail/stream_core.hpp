@@ -73,10 +73,8 @@ protected:
     bool is_exposed() const {
         return !lanes_ && socket_.is_open() && (!unsent_.is_empty() || queue_.is_within_awaited());
     }
-    bool has_unsent() const {
-        return !queue_.is_empty() || wire_.has_pending() || (lanes_ && lanes_->has_unsent()) ||
-               (verbs_ && !verbs_->is_idle());
-    }
+    bool has_unsent() const { return !queue_.is_empty() || wire_.has_pending() || (lanes_ && lanes_->has_unsent()); }
+    bool has_under_way() const { return has_unsent() || (verbs_ && !verbs_->is_idle()); }
     // Where message i of a port comes to. taken: how many were taken.
     void take_place(const channel_memory& rx, std::uint64_t i, std::uint64_t taken) const {
         verbs_ ? rx.take_fixed_place(i) : rx.take_place(i, taken);

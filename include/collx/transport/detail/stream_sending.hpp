@@ -113,7 +113,7 @@ protected:
         words_.add_welcome(queue_);
         words_.add_failure(queue_);
         if (words_.owed_lanes != 0) words_.add_lanes(queue_);
-        if (verbs_ && phase_ == phase::open && !is_settled_)
+        if (verbs_ && phase_ == phase::open && !is_settled_ && verbs_->owes_words(used_ | heard_))
             verbs_->add_words(queue_, memory_, used_ | heard_, unsent_.is_empty());
         if (memory_.is_mapped() && phase_ == phase::open) {
             words_.add_received(queue_);
