@@ -11,6 +11,8 @@
 
 #include <collx/algo/scan.hpp>
 
+#include "transport/verbs_fabric.hpp"
+
 namespace {
 
 using counts = std::vector<std::size_t>;
@@ -320,8 +322,10 @@ TEST_CASE("rails over whatever the communicator's list of transports has") {
     const auto in_pairs = [](int a, int b) { return gpu_access{a / 2 == b / 2, true, 0}; };
     fake_gpus islands({.access = in_pairs}), one({.handles = fabric, .fabric = 1}),
         two({.handles = fabric, .fabric = 2});
-    for (const transports over :
-         {transports(per_peer{shm{}}), transports(per_peer{shm{}, sockets{}}), transports(per_peer{sockets{}})}) {
+    collx_test::fabric net;
+    const collx_test::fabric_installed rdma(net);
+    for (const transports over : {transports(per_peer{shm{}}), transports(per_peer{shm{}, sockets{}}),
+                                  transports(per_peer{sockets{}}), transports(per_peer{verbs{}})}) {
         const long before = checks.load();
         run_threads(over, 4, [&](communicator& w) {
             w.set_checked(false);
@@ -336,7 +340,9 @@ TEST_CASE("rails over whatever the communicator's list of transports has") {
             check_scans(w, c, mine, 3001);
         });
         CHECK(checks.load() > before + 4);
+        CHECK((net.counters().writes > 0) == (over == per_peer{verbs{}}));
     }
+    CHECK(net.misuses() == 0);
     CHECK(islands.pieces() + one.pieces() + two.pieces() == 0);
 }
 
