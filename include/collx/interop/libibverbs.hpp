@@ -144,8 +144,13 @@ inline sole_ptr<verbs_device> open_verbs_device(ibv_device* device, const verbs_
     const char* name = ::ibv_get_device_name(device);
     verbs_context_handle context(::ibv_open_device(device));
     if (!context) {
+        int e = errno;
+        char path[80];
+        std::snprintf(path, sizeof path, "/dev/infiniband/%s", device->dev_name);
+        if (::access(path, R_OK | W_OK) != 0)
+            e = errno; // the library looks elsewhere after that, and says what came last
         no.set("may this user read and write /dev/infiniband? In a container, is that device passed in?",
-               "%s cannot be opened by /dev/infiniband/%s: %s", name, device->dev_name, std::strerror(errno));
+               "%s cannot be opened by %s: %s", name, path, std::strerror(e));
         return nullptr;
     }
     verbs_port port;
@@ -167,9 +172,9 @@ inline thread_local char verbs_reason[400] = "";
 
 inline sole_ptr<verbs_device> open_libibverbs(const verbs_choice& which) {
     // A child of fork() must not make the parent's pages move away from under the device. Linux takes care of it since
-    // 5.12, and then this does nothing; before, a child does not see the registered pages. Where it fails because
-    // memory was registered before, programs that do not fork lose nothing.
-    (void)::ibv_fork_init();
+    // 5.12; before, the library must, by hiding registered pages from children, which it would do needlessly even where
+    // Linux does. Where it comes too late, because somebody registered memory before, only programs that fork lose.
+    if (::ibv_is_fork_initialized() != IBV_FORK_UNNEEDED) (void)::ibv_fork_init();
     const verbs_device_list devices;
     verbs_refusal no;
     no.set("does `rdma link` show one? Its modules (ib_uverbs, the driver) must be loaded, its driver for libibverbs "
