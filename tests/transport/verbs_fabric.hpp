@@ -193,8 +193,7 @@ public:
         if (end_.is_told ||
             (end_.why != nullptr && !(end_.sends.empty() && end_.receives.empty()) && end_.roll(2) == 0))
             return false;
-        if (!end_.is_connected) misuse("a post before connect()");
-        check(writes, count, head_bytes);
+        (void)is_wrong(writes, count, head_bytes); // what is fails as if the device had noticed
         ++counts.posts, counts.writes += static_cast<std::uint64_t>(count), counts.sends += head_bytes != 0;
         for (int i = 0; i < count; ++i) counts.bytes_written += writes[i].bytes;
         auto s = std::make_unique<fabric_detail::posted_send>();
@@ -227,24 +226,28 @@ public:
 private:
     using completion = collx::verbs_completion;
 
-    void misuse(const char* what) {
+    bool misuse(const char* what) {
         fabric_.net_.misuse(end_.device, what);
         end_.fail(what);
+        return true;
     }
-    void check(const collx::verbs_write* writes, int count, std::uint32_t head_bytes) {
+    bool is_wrong(const collx::verbs_write* writes, int count, std::uint32_t head_bytes) {
         const fabric_options& o = fabric_.net_.options;
+        if (!end_.is_connected) return misuse("a post before connect()");
         if (head_bytes > end_.limits.head_bytes || head_bytes > o.most_head_bytes)
-            misuse("a head longer than the limit");
-        if (head_bytes != 0 && end_.sends_under_way() >= end_.limits.sends) misuse("more sends posted than the limit");
+            return misuse("a head longer than the limit");
+        if (head_bytes != 0 && end_.sends_under_way() >= end_.limits.sends)
+            return misuse("more sends posted than the limit");
         if (count < 0 || end_.writes_under_way() + count > end_.limits.writes)
-            misuse("more writes posted than the limit");
+            return misuse("more writes posted than the limit");
         for (int i = 0; i < count; ++i) {
             const collx::verbs_write& w = writes[i];
-            if (w.bytes > o.most_write_bytes) misuse("a write longer than the device's limit");
+            if (w.bytes > o.most_write_bytes) return misuse("a write longer than the device's limit");
             const fabric_detail::region* const r = end_.device.by_local_key(w.local_key);
             if (w.bytes != 0 && (r == nullptr || !r->holds(reinterpret_cast<std::uint64_t>(w.from), w.bytes)))
-                misuse("a write from memory that is not registered");
+                return misuse("a write from memory that is not registered");
         }
+        return false;
     }
     // Sends complete in order, those that failed behind those that did not.
     bool take_send(completion& c) {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Queue pairs that are connected to each other, with memory for data and for heads, for the tests of verbs.
+#pragma once
+
+#include <collx/core/clock.hpp>
+#include <collx/transport/verbs_device.hpp>
+
+#include <thread>
+#include <vector>
+
+#include "transport/channel_contract.hpp"
+
+namespace collx_test {
+
+using done = collx::verbs_completion::kind;
+
+// A completion, or none in the time that a test has.
+struct completed : collx::verbs_completion {
+    bool is_there = false;
+    bool is(done kind, std::uint64_t its_id) const { return is_there && what == kind && id == its_id; }
+};
+
+// One side: `bytes` may be written by the peer and sent from.
+struct verbs_end {
+    static constexpr std::size_t head_room = 128;
+    std::vector<std::byte> bytes, heads;
+    collx::sole_ptr<collx::verbs_memory> memory, heads_memory;
+    collx::sole_ptr<collx::queue_pair> pair; // goes first
+    const char* last_why = "";
+
+    verbs_end(collx::verbs_device& d, const collx::verbs_limits& limits, std::size_t data_bytes)
+        : bytes(data_bytes), heads(head_room * static_cast<std::size_t>(limits.receives + 1)),
+          memory(d.register_memory(bytes.data(), bytes.size())),
+          heads_memory(d.register_memory(heads.data(), heads.size())), pair(d.make_queue_pair(limits)),
+          receives_(static_cast<std::uint64_t>(limits.receives)) {}
+    verbs_end(const verbs_end&) = delete;
+
+    std::byte* head(std::uint64_t id) { return heads.data() + id % receives_ * head_room; }
+    void post_receive(std::uint64_t id) { pair->post_receive(head(id), head_room, heads_memory->local_key, id); }
+    // The head says the id.
+    bool post(const std::vector<collx::verbs_write>& writes, std::uint64_t id, std::uint32_t head_bytes) {
+        std::byte text[256];
+        fill_message(text, id, head_bytes);
+        const bool is_posted = pair->post(writes.data(), static_cast<int>(writes.size()), text, head_bytes, id);
+        fill_message(text, ~id, head_bytes);
+        return is_posted;
+    }
+    // Its next completion. Only this side is polled: a device moves by itself.
+    completed next() {
+        completed c;
+        c.is_there = wait_until([&] { return pair->poll(&c, 1) == 1; });
+        if (c.what == done::failed) last_why = c.why;
+        return c;
+    }
+
+private:
+    std::uint64_t receives_;
+};
+
+inline collx::verbs_write write_between(const verbs_end& from, std::size_t i, const verbs_end& to, std::size_t at,
+                                        std::size_t bytes) {
+    return {from.bytes.data() + i, static_cast<std::uint32_t>(bytes), from.memory->local_key,
+            reinterpret_cast<std::uint64_t>(to.bytes.data() + at), to.memory->remote_key};
+}
+
+// Both, connected.
+struct verbs_ends {
+    verbs_end left, right;
+    template <class World>
+    verbs_ends(World& world, const collx::verbs_limits& limits, std::size_t data_bytes)
+        : left(world.left(), limits, data_bytes), right(world.right(), limits, data_bytes) {
+        left.pair->connect(right.pair->address());
+        right.pair->connect(left.pair->address());
+    }
+    collx::verbs_write write(std::size_t from, std::size_t to, std::size_t bytes) const {
+        return write_between(left, from, right, to, bytes);
+    }
+};
+
+} // namespace collx_test
