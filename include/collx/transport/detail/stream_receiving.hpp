@@ -254,8 +254,8 @@ protected:
         switch (f.what) {
             case kind::message:
             case kind::lent:
-            case kind::striped: return read_taken(f) && begin_message(f);
-            case kind::credit: return read_taken(f);
+            case kind::striped: return !has_switched(f) && read_taken(f) && begin_message(f);
+            case kind::credit: return !has_switched(f) && read_taken(f);
             case kind::received: return words_.hear_received(f, last_asked_) && (count_sent_awaited(), true);
             case kind::failure: return words_.hear_failure(f);
             case kind::waiting: return words_.hear_waiting(f), true;
@@ -271,6 +271,8 @@ protected:
             default: return is_insecure_ = f.what == kind::refused, false;
         }
     }
+    // Of this port the other end has said its last word over the socket.
+    bool has_switched(const stream_frame& f) const { return verbs_ && verbs_->has_switched(f.at_port); }
     // The other end counts in 32 bits; what it says must lie between what it said before and what it was sent.
     bool read_taken(const stream_frame& f) {
         if (f.at_port >= ports_) return false;

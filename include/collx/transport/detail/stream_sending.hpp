@@ -130,6 +130,8 @@ protected:
             const int p = first_of(rest);
             const bool by_verbs = verbs_ && verbs_->sends(p);
             if (!owes_credit(p) || (by_verbs && !verbs_->has_room())) continue;
+            // Behind the last word over the socket it could come after one by verbs that says more.
+            if (verbs_ && verbs_->is_switching(p) && !by_verbs) continue;
             in_[p].told = memory_.taken(p);
             const stream_frame f{.what = kind::credit,
                                  .at_port = static_cast<std::uint8_t>(p),

@@ -84,6 +84,7 @@ public:
         if (f.at_port >= ports_ || !port_[f.at_port].written || port_[f.at_port].is_receiving) return false;
         return receives_ = port_[f.at_port].is_receiving = true;
     }
+    bool has_switched(int p) const { return p < ports_ && port_[p].is_receiving; }
     // Whether the other end may write to this end's slots.
     bool has_offered() const { return offered_ != 0; }
     // The system has that word, and all messages before it.
