@@ -11,6 +11,7 @@
 #include <rapidcheck.h>
 
 #include "support.hpp"
+#include "transport/verbs_fabric.hpp"
 
 namespace collx_test {
 
@@ -50,7 +51,7 @@ inline rc::Gen<random_call> any_call(int verbs) {
 }
 
 inline std::atomic<long> calls_made{0};
-inline long sequences_here = 0, sequences_over_sockets = 0;
+inline long sequences_here = 0, sequences_over_sockets = 0, messages_by_verbs = 0;
 
 // Checks `make_call(w, call)` for random sequences of calls. RC_PARAMS in the environment takes precedence, so that a
 // printed seed can be run again. Every rank calls finish(w) at the end.
@@ -72,26 +73,31 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
         // Most of them share memory, the others are on as many hosts as there are ranks, or two, three or four a host.
         const spread hosts{*rc::gen::element(0, 0, 0, 0, 0, 0, 0, 1, 2, 3), *rc::gen::element(false, false, true),
                            *rc::gen::element(false, false, true), *rc::gen::element(false, false, true)};
+        const bool have_devices = *rc::gen::arbitrary<bool>(); // for RDMA, of a fabric of the test's
         const auto calls = *rc::gen::container<std::vector<random_call>>(any_call(verbs));
         // Over sockets calls take their time, on a busy machine most of all.
         const std::size_t count = hosts.is_one_host(n) || calls.size() < 50 ? calls.size() : 50;
         (hosts.is_one_host(n) ? sequences_here : sequences_over_sockets) += 1;
+        fabric net({.seed = calls.size(), .devices = have_devices ? n : 0, .most_delay_polls = n});
+        const fabric_installed here(net);
         run_spread(n, hosts, [&](collx::communicator& w) {
             w.set_timeout(std::chrono::seconds(50));
             w.set_checked(checked);
             for (std::size_t k = 0; k < count; ++k) {
-                at("n=%d per host %d%s%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,
-                   hosts.bad_day ? " bad day" : "", hosts.is_unix ? " unix" : "", checked, k, calls[k].verb,
-                   calls[k].algorithm, calls[k].count);
+                at("n=%d per host %d%s%s%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,
+                   hosts.bad_day ? " bad day" : "", hosts.is_unix ? " unix" : "", have_devices ? " by verbs" : "",
+                   checked, k, calls[k].verb, calls[k].algorithm, calls[k].count);
                 make_call(w, calls[k]);
             }
             finish(w);
         });
         calls_made += static_cast<long>(count);
+        messages_by_verbs += static_cast<long>(net.counters().sends);
+        RC_ASSERT(net.misuses() == 0 && net.counters().not_ready == 0);
     });
     CHECK(holds);
     WARN(calls_made << " calls in " << sequences_here << " sequences on one host and " << sequences_over_sockets
-                    << " over sockets");
+                    << " over sockets, " << messages_by_verbs << " messages by verbs");
     if (holds && std::getenv("RC_PARAMS") == std::string(params)) CHECK(sequences_over_sockets >= 3);
     if (holds && std::getenv("RC_PARAMS") == std::string(params)) CHECK(calls_made >= at_least);
 }

@@ -82,6 +82,7 @@ using tcp = verbs_world<AF_INET, false, 3>;
 using eager = verbs_world<AF_INET6, false, 0>;
 using slow = verbs_world<AF_UNIX, false, 20>;
 using bad_day_tcp = verbs_world<AF_INET, true, 5>;
+using sluggish = verbs_world<AF_UNIX, false, 200>; // later than the socket
 
 std::size_t size_of(std::uint64_t m, std::size_t most) {
     const std::size_t s = interesting_sizes[(m * 5 + m / 13) % std::size(interesting_sizes)];
@@ -148,7 +149,7 @@ TEST_CASE("once a port has switched, each message is one post, and long ones one
 
 // In a single thread and in any order, so that either side may not move for long while the other does all it can.
 TEMPLATE_TEST_CASE("many ports in both directions, whoever moves", "", slow, bad_day_tcp) {
-    for (std::uint64_t seed = 1; seed < 30; ++seed) {
+    for (std::uint64_t seed = 1; seed < 16; ++seed) {
         CAPTURE(seed);
         fabric_detail::dice roll{seed * 77};
         const int depth = 1 + static_cast<int>(roll(5));
@@ -192,12 +193,12 @@ TEMPLATE_TEST_CASE("many ports in both directions, whoever moves", "", slow, bad
 TEST_CASE("a goodbye waits for the messages before it, also by verbs") {
     for (int before = 0; before < 12; ++before) {
         CAPTURE(before);
-        slow w({.depth = 8, .slot_bytes = 1024});
+        sluggish w({.depth = 8, .slot_bytes = 1024});
         const bool is_warm = before % 2 == 0;
         if (is_warm) CHECK(pump(w, 40, 1024) == 40);
         else w.may_be_silent = true;
-        auto tx = w.left.tx(slow::at_port);
-        auto rx = w.right.rx(slow::at_port);
+        auto tx = w.left.tx(sluggish::at_port);
+        auto rx = w.right.rx(sluggish::at_port);
         for (int i = 0; i < before / 2; ++i) {
             REQUIRE(tx.try_acquire(1000) != nullptr);
             fill_message(tx.try_acquire(1000), 7, 1000);
