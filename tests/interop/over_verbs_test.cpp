@@ -3,7 +3,7 @@
 // One rank of a job whose messages between hosts go by RDMA, and only so: scripts/try_verbs starts some, each with a
 // device of its own. Without a launcher or a device it is skipped.
 //
-//   test_interop_over_verbs           every verb, and long messages; packets of the device show the way
+//   test_interop_over_verbs           eight verbs, short and long; the device counts packets
 //   test_interop_over_verbs die       the last rank is killed in the middle: the others name it
 //   test_interop_over_verbs cut       the last rank's cable is drawn (in the guest): nobody waits for ever
 //   test_interop_over_verbs refused   no memory may be locked: everything goes over sockets, and right
@@ -52,7 +52,7 @@ long packets_sent() {
 // Small whole numbers, another for each rank, call and element, so that whatever is lost or repeated shows.
 int number(int rank, std::size_t i) { return static_cast<int>((i * 31 + i / 977) % 1000) + 1000 * rank; }
 
-void every_verb(communicator& w, std::size_t n) {
+void many_verbs(communicator& w, std::size_t n) {
     const int me = w.rank(), size = w.size();
     const auto u = static_cast<std::size_t>(size);
     std::vector<int> mine(n), out(n), all(n * u), all_out(n * u);
@@ -116,13 +116,13 @@ int as_a_rank(const std::string& what) {
         may[0].effective &= ~(1u << CAP_IPC_LOCK);
         if (::syscall(SYS_capset, &head, may) != 0) return 1;
         communicator w;
-        every_verb(w, 3000);
+        many_verbs(w, 3000);
         check(packets_sent() == before, "nothing by RDMA", 3000);
         return failures != 0;
     }
     communicator w(per_peer{shm{}, verbs{}});
     const int last = w.size() - 1;
-    every_verb(w, 10);
+    many_verbs(w, 10);
     if (what == "die") {
         if (w.rank() == last && ::fork() == 0) { // in the middle of something
             ::usleep(1'500'000);
@@ -141,7 +141,7 @@ int as_a_rank(const std::string& what) {
         return failures != 0;
     }
     for (const std::size_t n : {1u, 28u, 29u, 1000u, 70'001u, 700'000u}) {
-        every_verb(w, n);
+        many_verbs(w, n);
         if (w.rank() == 0) std::printf("%zu elements: %ld packets\n", n, packets_sent() - before);
     }
     std::vector<int> small(4, 1);
@@ -156,7 +156,7 @@ int as_a_rank(const std::string& what) {
                 static_cast<double>(now_ns() - began) / 1e9);
     if (before != 0 || packets != 0) check(packets > 1000, "packets by RDMA", static_cast<std::size_t>(packets));
     communicator part = w.split(w.rank() % 2);
-    every_verb(part, 500);
+    many_verbs(part, 500);
     return failures != 0;
 }
 
