@@ -2,7 +2,7 @@
 //
 // One queue pair of the fabric of tests, and what carries its posts out: late, in parts and in any order as far as a
 // device may, and never touching more than a device does. Everything here happens under the fabric's lock; bytes are
-// copied by an agent, so that ThreadSanitizer sees them ordered by completions only.
+// copied by a DMA engine, so that ThreadSanitizer sees them ordered by completions only.
 #pragma once
 
 #include <collx/core/clock.hpp>
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "support/agent.hpp"
+#include "support/dma_engine.hpp"
 
 namespace collx_test {
 
@@ -120,7 +120,7 @@ struct bad_bytes {
         for (unsigned char& b : at) b = 0xdb;
     }
 };
-inline constexpr bad_bytes garbage{}; // never written, so no agent needs to be told of it
+inline constexpr bad_bytes garbage{}; // never written, so no engine needs to be told of it
 
 // What all of a fabric share.
 struct shared {
@@ -152,7 +152,7 @@ struct end {
     std::deque<std::unique_ptr<posted_receive>> receives{}, received{};
     std::vector<std::unique_ptr<straggler>> stragglers{};
     moment quiet{0}, quiet_peer{0}; // nobody touches what was posted here; nobody lands anything here
-    agent writer{}, lander{};
+    dma_engine writer{}, lander{};
 
     std::uint64_t delay() { return roll(static_cast<std::uint64_t>(net.options.most_delay_polls) + 1); }
     end* peer() const { return is_connected ? net.find(peer_address.number) : nullptr; }
@@ -219,7 +219,7 @@ struct end {
     }
     // The device is through with what was posted here, and with what comes here.
     void come_to_rest() {
-        const auto rest = [](agent& a, moment& m) {
+        const auto rest = [](dma_engine& a, moment& m) {
             m.fetch_add(1, std::memory_order_release);
             a.copy(nullptr, nullptr, 0, &m, nullptr, &m);
         };

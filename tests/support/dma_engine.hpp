@@ -30,18 +30,18 @@ namespace collx_test {
 using moment = std::atomic<int>; // what happened before it, others that look at it may rely on
 
 // Used by one thread at a time.
-class agent {
+class dma_engine {
 public:
 #ifdef COLLX_TEST_FIBERS
-    agent() : fiber_(__tsan_create_fiber(0)) {}
-    ~agent() { __tsan_destroy_fiber(fiber_); }
+    dma_engine() : fiber_(__tsan_create_fiber(0)) {}
+    ~dma_engine() { __tsan_destroy_fiber(fiber_); }
 #else
-    agent() = default;
+    dma_engine() = default;
 #endif
-    agent(const agent&) = delete;
+    dma_engine(const dma_engine&) = delete;
 
     // Copies, after `one` and `two` and before `then` and `also`; each may be null. Touches nothing else of this
-    // program in between, for its fields and variables are ordered by locks that the agent knows nothing of.
+    // program in between, for its fields and variables are ordered by locks that the engine knows nothing of.
     [[gnu::noinline]] void copy(void* to, const void* from, std::size_t bytes, const moment* one, const moment* two,
                                 moment* then, moment* also = nullptr) {
 #ifdef COLLX_TEST_FIBERS
