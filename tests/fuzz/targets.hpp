@@ -317,7 +317,8 @@ inline void cards(input in) {
         const std::string_view name = std::string_view(text).substr(0, detail::unix_name_bytes);
         const socket_address a = detail::unix_address((how & 1) != 0 ? "/run" : "", name);
         require(a.bytes <= sizeof(sockaddr_un), "a name that is too long");
-        require(!detail::is_unix_name(name) || detail::unix_name_of(a) == name_view(name), "a name that does not come back");
+        require(!detail::is_unix_name(name) || detail::unix_name_of(a) == name_view(name),
+                "a name that does not come back");
     } catch (const error&) {
     }
     try {

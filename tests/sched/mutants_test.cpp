@@ -345,7 +345,8 @@ TEST_CASE("a window that is reused too early") {
 TEST_CASE("a signal that is missing, early or given twice") {
     const auto is_signal = [](const step& st) { return st.what == collx::sched::signal; };
     SECTION("missing") {
-        const verdict v = mutant(one_shot_all_reduce{}, [&](schedule& s) { collx::detail::erase_if(steps(s, 3), is_signal); });
+        const verdict v =
+            mutant(one_shot_all_reduce{}, [&](schedule& s) { collx::detail::erase_if(steps(s, 3), is_signal); });
         CHECK(v.what == problem::missing_signal);
         CHECK(v.peer == 3);
     }
