@@ -22,3 +22,7 @@
 #include <collx/comm/shrink.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/comm/work.hpp>
+
+#if !defined(__CUDACC__) // a .cu file that has shared vectors includes them itself
+#include <collx/comm/shared_vector.hpp>
+#endif

@@ -612,7 +612,7 @@ TEST_CASE("a barrier that skips a phase leaks") {
     REQUIRE(verify(s).ok());
     for (int r : {0, 2}) { // the outer barrier: one send and one receive at each first rank
         auto& p = s.programs[static_cast<unsigned>(r)].strands[0];
-        std::erase_if(p, [&](const step& st) {
+        collx::detail::erase_if(p, [&](const step& st) {
             const int peer = st.peer_from >= 0 ? st.peer_from : st.peer_to;
             return m.view().node_of(peer) != m.view().node_of(r);
         });

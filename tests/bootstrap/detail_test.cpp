@@ -42,11 +42,11 @@ TEST_CASE("PMI-1: any bytes go there and back as one word") {
     for (const std::string& bytes : {std::string(), std::string("plain_1.2-3"), std::string("a b=c\n"), all}) {
         const std::string word = pmi_word(bytes);
         CHECK(word.find_first_of(" =\n;") == std::string::npos);
-        std::string back = "?";
+        collx::kept_text back = "?";
         CHECK(read_pmi_word(word, back));
         CHECK(back == bytes);
     }
-    std::string out;
+    collx::kept_text out;
     for (const char* bad : {"", "x", "c%", "c%1", "c%gg", "c%1G", "%20"}) CHECK(!read_pmi_word(bad, out));
     CHECK(pmi_key("short", 20) == "cshort");
     const std::string key = pmi_key(std::string(200, 'k'), 64), other = pmi_key(std::string(200, 'l'), 64);

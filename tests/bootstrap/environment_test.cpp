@@ -211,7 +211,7 @@ TEST_CASE("each launcher is recognised, and the inner one of several") {
         CHECK(d.size == t.size);
         CHECK(d.local_size == t.local_size);
         CHECK(d.local_rank == (t.local_size == 1 ? 0 : t.rank));
-        CHECK(d.job.compare(0, std::strlen(t.job), t.job) == 0);
+        CHECK(d.job.starts_with(t.job));
         CHECK(d.job.empty() == (t.job[0] == '\0'));
         CHECK(d.store == t.store);
     }

@@ -158,14 +158,14 @@ TEST_CASE("a name that nobody knows yet is asked for again, until the deadline")
     static int asked;
     asked = 0;
     CHECK(holds(look_up("x", deadline::in_ns(60'000'000'000),
-                        [](const std::string& name) {
+                        [](const collx::kept_text& name) {
                             return ++asked < 3 ? detail::name_answer{{}, EAI_NONAME}
                                                : detail::name_answer{{name == "x" ? "10.7.7.7" : "10.8.8.8"}, 0};
                         }),
                 "10.7.7.7"));
     CHECK(asked == 3);
     try {
-        (void)look_up("no-such-host", deadline::in_ns(1'000'000), [](const std::string&) {
+        (void)look_up("no-such-host", deadline::in_ns(1'000'000), [](const collx::kept_text&) {
             return detail::name_answer{{}, EAI_NONAME};
         });
         FAIL("nobody knows that name");

@@ -425,14 +425,14 @@ rc::Gen<std::string> protocol_text() {
 
 TEST_CASE("any text goes through the parsers") {
     CHECK(rc::check("words come back as they were", [](const std::string& bytes) {
-        std::string back;
+        collx::kept_text back;
         const std::string word = detail::pmi_word(bytes);
         RC_ASSERT(word.find_first_of(" =\n\r\t") == std::string::npos);
         RC_ASSERT(detail::read_pmi_word(word, back));
         RC_ASSERT(back == bytes);
         RC_ASSERT(detail::pmi_key(bytes, 63).size() <= 63);
     }));
-    std::string cut;
+    collx::kept_text cut;
     CHECK_FALSE(detail::read_pmi_word(std::string_view("ca%20", 4), cut)); // what follows is not looked at
     CHECK(rc::check("a line's values are parts of it", [] {
         const std::string line = *protocol_text(), key = *rc::gen::element<std::string>("cmd", "rc", "value", "", "=");
@@ -440,7 +440,7 @@ TEST_CASE("any text goes through the parsers") {
         const auto value = detail::pmi_value(line, key, &is_there);
         RC_ASSERT(is_there == (value.data() != nullptr));
         if (is_there) RC_ASSERT((" " + line).find(" " + key + "=" + std::string(value)) != std::string::npos);
-        std::string bytes;
+        collx::kept_text bytes;
         if (detail::read_pmi_word(value, bytes)) RC_ASSERT(bytes.size() < value.size());
         const auto n = detail::pmi_number(line, 1000);
         RC_ASSERT(n >= -1 && n <= 1000);

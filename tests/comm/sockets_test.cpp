@@ -549,7 +549,7 @@ TEST_CASE("ranks on several machines need addresses") {
     };
     for (const bool has_address : {false, true})
         for (const char* machine : {"m", "n"}) {
-            std::string address = "10.1.2.3 99" + collx::detail::reach_of(with("m", true));
+            collx::kept_text address = "10.1.2.3 99" + collx::detail::reach_of(with("m", true));
             try {
                 collx::detail::take_reach(address, with(machine, has_address), 5, 4);
                 CHECK((has_address || machine[0] == 'm'));

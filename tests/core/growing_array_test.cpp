@@ -2,9 +2,11 @@
 // The array of the library's own types: elements live and die once each, move when it grows, and survive what is put in
 // being a part of the array itself or failing to be made.
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -115,4 +117,60 @@ TEST_CASE("a copy of a growing array that fails half-way leaves nothing behind")
         CHECK(alive == 3);
     }
     CHECK(alive == 0);
+}
+
+TEST_CASE("a growing array of numbers and bytes is set, cut and filled") {
+    growing_array<int> a(3, 7);
+    CHECK(a == growing_array<int>{7, 7, 7});
+    a.insert(a.begin() + 1, 8);
+    a.insert(a.end(), 9);
+    CHECK(a == growing_array<int>{7, 8, 7, 7, 9});
+    a.assign(2, 5);
+    CHECK(a == growing_array<int>{5, 5});
+    a.resize(4);
+    CHECK(a == growing_array<int>{5, 5, 0, 0});
+    CHECK_FALSE(a == growing_array<int>{5, 5, 0});
+    growing_array<char> bytes(2, 'x');
+    bytes.resize(300); // zeros, also where something was before
+    CHECK(bytes[1] == 'x');
+    CHECK(bytes[2] == 0);
+    bytes.resize(1);
+    bytes.resize(3);
+    CHECK(bytes == growing_array<char>{'x', 0, 0});
+    const growing_array<char> part(bytes.begin(), bytes.begin() + 1);
+    CHECK(part == growing_array<char>{'x'});
+}
+
+TEST_CASE("a growing array is made of a list of what becomes its elements") {
+    const std::vector<std::string> names = {"a", "b"};
+    const growing_array<collx::kept_text> texts = names;
+    REQUIRE(texts.size() == 2);
+    CHECK(texts[1] == "b");
+    const growing_array<growing_array<int>> rows = std::vector<std::vector<int>>{{1}, {2, 3}};
+    CHECK(rows[1] == growing_array<int>{2, 3});
+    STATIC_REQUIRE_FALSE(std::is_constructible_v<growing_array<int>, std::vector<double>>);
+}
+
+namespace {
+constexpr int sum_while_compiling(int n) {
+    growing_array<growing_array<int>> rows;
+    for (int i = 0; i < n; ++i) {
+        rows.emplace_back();
+        for (int k = 0; k <= i; ++k) rows.back().push_back(k);
+    }
+    growing_array<growing_array<int>> copy = rows;
+    copy.erase(copy.begin());
+    copy[0].resize(1);
+    rows = static_cast<growing_array<growing_array<int>>&&>(copy);
+    rows.resize(5);
+    int sum = 0;
+    for (const auto& row : rows)
+        for (const int x : row) sum += x;
+    return sum;
+}
+} // namespace
+
+TEST_CASE("a growing array works where constants are evaluated") {
+    STATIC_REQUIRE(sum_while_compiling(5) == 3 + 6 + 10);
+    CHECK(sum_while_compiling(5) == 19);
 }

@@ -235,7 +235,7 @@ inline void store(input in) {
 // ---------------------------------------------------------------------------------------------- texts
 inline void pmi(input in) {
     const std::string text = in.rest();
-    std::string word, back;
+    collx::kept_text word, back;
     bool is_there = false;
     for (const char* key : {"cmd", "rc", "value", "kvsname", ""}) (void)detail::pmi_value(text, key, &is_there);
     for (const std::int64_t most : {std::int64_t{1}, std::int64_t{1} << 20, INT64_MAX / 16}) {
@@ -291,7 +291,7 @@ inline void cards(input in) {
             "findings that do not come back");
     if (back.read(text)) back.add(f);
     try {
-        std::string address = text;
+        collx::kept_text address = text;
         detail::take_reach(address, host_description{"host", "machine", "127.0.0.1", (how & 1) != 0, {}}, 3, 2);
         require(address.size() < text.size(), "an address that grew");
     } catch (const error&) {
@@ -317,7 +317,8 @@ inline void cards(input in) {
         const std::string_view name = std::string_view(text).substr(0, detail::unix_name_bytes);
         const socket_address a = detail::unix_address((how & 1) != 0 ? "/run" : "", name);
         require(a.bytes <= sizeof(sockaddr_un), "a name that is too long");
-        require(!detail::is_unix_name(name) || detail::unix_name_of(a) == name, "a name that does not come back");
+        require(!detail::is_unix_name(name) || detail::unix_name_of(a) == name_view(name),
+                "a name that does not come back");
     } catch (const error&) {
     }
     try {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int n = 5;
 
-std::vector<step>& steps(schedule& s, int rank, int strand = 0) {
+auto& steps(schedule& s, int rank, int strand = 0) {
     return s.programs[static_cast<unsigned>(rank)].strands[static_cast<unsigned>(strand)];
 }
 
@@ -345,7 +345,8 @@ TEST_CASE("a window that is reused too early") {
 TEST_CASE("a signal that is missing, early or given twice") {
     const auto is_signal = [](const step& st) { return st.what == collx::sched::signal; };
     SECTION("missing") {
-        const verdict v = mutant(one_shot_all_reduce{}, [&](schedule& s) { std::erase_if(steps(s, 3), is_signal); });
+        const verdict v =
+            mutant(one_shot_all_reduce{}, [&](schedule& s) { collx::detail::erase_if(steps(s, 3), is_signal); });
         CHECK(v.what == problem::missing_signal);
         CHECK(v.peer == 3);
     }

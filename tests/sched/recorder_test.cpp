@@ -32,7 +32,7 @@ struct vocabulary {
     }
 };
 
-constexpr std::vector<step> spoken() { return record(vocabulary{}, 1, 8).strands[0]; }
+constexpr auto spoken() { return record(vocabulary{}, 1, 8).strands[0]; }
 
 struct skips_strands {
     template <class Ex>
@@ -46,7 +46,7 @@ struct skips_strands {
 } // namespace
 
 TEST_CASE("every verb is one step") {
-    const std::vector<step> s = spoken();
+    const auto s = spoken();
     REQUIRE(s.size() == 14);
     CHECK(s[0] == step{.what = send, .peer_to = 1, .src = in(2)});
     CHECK(s[1] == step{.what = recv | copy, .peer_from = 3, .dst = out(4)});

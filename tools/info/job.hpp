@@ -55,11 +55,11 @@ inline section job_section(findings& out, const environment& env = environment()
         s.add("size", "ranks", std::to_string(d.size), d.size);
         s.add("local_size", "ranks on this host", std::to_string(d.local_size), d.local_size);
         s.add("meets", "ranks meet by",
-              d.size == 1                          ? "nothing: there is one"
-              : !d.job.empty()                     ? "the name " + d.job
-              : d.store.empty()                    ? std::string("nothing: ") + d.remedy
-              : d.store.compare(0, 4, "pmi:") == 0 ? "the process manager at descriptor " + d.store.substr(4)
-                                                   : "the store " + d.store);
+              d.size == 1                   ? "nothing: there is one"
+              : !d.job.empty()              ? "the name " + d.job
+              : d.store.empty()             ? "nothing: " + collx::kept_text(d.remedy)
+              : d.store.starts_with("pmi:") ? "the process manager at descriptor " + d.store.substr(4)
+                                            : "the store " + d.store);
         s.add("timeout_ns", "timeout", duration_text(static_cast<double>(d.timeout_ns)), d.timeout_ns);
         const int cores = collx::usable_cores();
         const bool shares = d.local_size > cores;

@@ -101,7 +101,7 @@ inline void find_launcher_problems(findings& out, const job_description& d, cons
         out.problems.push_back(
             {here + ", and nothing says where others can reach this one",
              "set COLLX_ADDRESS to this host's own address, and give the job a key, see docs/security.md", true});
-    if (d.store.compare(0, 4, "pmi:") != 0 || d.size == 1 || !d.pmi_port.empty()) return;
+    if (!d.store.starts_with("pmi:") || d.size == 1 || !d.pmi_port.empty()) return;
     int type = 0;
     socklen_t bytes = sizeof type;
     if (::getsockopt(std::atoi(d.store.c_str() + 4), SOL_SOCKET, SO_TYPE, &type, &bytes) != 0)

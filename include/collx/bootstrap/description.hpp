@@ -5,10 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
 #include <collx/core/clock.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -20,9 +19,9 @@ enum class debug_level { warn, info, trace };
 struct job_description {
     int rank = 0, size = 1;
     int local_rank = 0, local_size = 1;
-    std::string job;                // the launch's name; empty: alone, or still to be agreed on through `store`
-    std::string pmi_port;           // HOST:PORT of a process manager that will say how many ranks there are
-    std::string store;              // file:DIR, tcp:HOST:PORT, pmi:DESCRIPTOR, pmix:, or empty
+    kept_text job;                  // the launch's name; empty: alone, or still to be agreed on through `store`
+    kept_text pmi_port;             // HOST:PORT of a process manager that will say how many ranks there are
+    kept_text store;                // file:DIR, tcp:HOST:PORT, pmi:DESCRIPTOR, pmix:, or empty
     const char* found_by = "alone"; // the probe that decided
     // How ranks could find each other where neither job nor store says it.
     const char* remedy = "set COLLX_JOB or COLLX_STORE";
@@ -41,9 +40,9 @@ namespace detail {
 // those of a CollectiveStore.
 struct pmix_component {
     void (*describe)(job_description&); // rank, size, local_rank, local_size
-    void (*set)(std::string_view key, std::string_view value);
-    std::string (*get)(std::string_view key, const deadline&);
-    void (*barrier)(std::string_view name, int ranks, const deadline&);
+    void (*set)(name_view key, name_view value);
+    kept_text (*get)(name_view key, const deadline&);
+    void (*barrier)(name_view name, int ranks, const deadline&);
     int (*next_turn)();
 };
 // Written by: the initialisation of a program that includes interop/pmix.hpp; read by: describe_job() and with_store().

@@ -3,11 +3,11 @@
 // order, one per launcher; the first that recognises its variables decides. Knows no transport and joins nothing.
 #pragma once
 
-#include <string>
 #include <type_traits>
 
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/launchers.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -119,21 +119,21 @@ namespace detail {
 // Calls visit(name) for each of the variables that a probe wants.
 template <class Visit>
 void each_wanted(const bootstrap_probe& p, Visit&& visit) {
-    for (std::string_view left = p.wanted; !left.empty();) {
+    for (name_view left = p.wanted; !left.empty();) {
         const std::size_t end = left.find(' ');
-        visit(std::string(left.substr(0, end)));
-        left.remove_prefix(end == std::string_view::npos ? left.size() : end + 1);
+        visit(kept_text(left.substr(0, end)));
+        left.remove_prefix(end == name_view::npos ? left.size() : end + 1);
     }
 }
 
 [[noreturn, gnu::cold]] inline void fail_forced(const environment& env, const char* forced) {
-    std::string looked_for, absent;
+    kept_text looked_for, absent;
     for (const bootstrap_probe& p : bootstrap_probes) {
         if (std::strcmp(forced, p.name) != 0) continue;
         looked_for += looked_for.empty() ? "" : ", or ";
         looked_for += p.wanted;
-        each_wanted(p, [&](const std::string& name) {
-            if (env.get(name.c_str()) == nullptr && absent.find(name) == std::string::npos)
+        each_wanted(p, [&](const kept_text& name) {
+            if (env.get(name.c_str()) == nullptr && absent.find(name) == kept_text::npos)
                 absent = joined({absent, " ", name});
         });
     }
@@ -145,7 +145,7 @@ void each_wanted(const bootstrap_probe& p, Visit&& visit) {
 // Two launchers that each say who this is and say it differently: one of them is stale, and nobody can know which.
 inline void check_agreement(const environment& env, const bootstrap_probe& found, const job_description& d) {
     if (found.rank == nullptr) return;
-    for (const bootstrap_probe* p = &found + 1; p != std::end(bootstrap_probes); ++p) {
+    for (const bootstrap_probe* p = &found + 1; p != bootstrap_probes + sizeof bootstrap_probes / sizeof *p; ++p) {
         if (p->rank == nullptr || !p->recognises(env) || !are_set(env, {p->rank, p->size})) continue;
         job_description other;
         read_ranks(env, p->found_by, p->rank, p->size, other);

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <string>
 
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -22,7 +22,7 @@ class file_store {
 public:
     // Makes the directory if it is not there (its parent must be). Errors: environment if it belongs to or is open to
     // others.
-    explicit file_store(std::string directory) : path_(static_cast<std::string&&>(directory)) {
+    explicit file_store(kept_text directory) : path_(static_cast<kept_text&&>(directory)) {
         if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) fail_at("make", path_.c_str());
         directory_ = descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
         struct stat about {};
@@ -32,31 +32,31 @@ public:
                  "the store directory %.200s is open to other users", path_.c_str());
     }
 
-    void set(std::string_view key, std::string_view value) {
+    void set(name_view key, name_view value) {
         detail::check_store_key(key);
         detail::check_store_value(value);
         write(file_of(key), key, value);
     }
-    std::string get(std::string_view key, const deadline& until) {
+    kept_text get(name_view key, const deadline& until) {
         detail::check_store_key(key);
-        const std::string file = file_of(key);
-        std::string value;
+        const kept_text file = file_of(key);
+        kept_text value;
         for (detail::retry_pause pause(5'000'000);;) {
             if (read(file, key, value)) return value;
             if (!pause.sleep(until)) detail::fail_store_timeout(key);
         }
     }
-    std::int64_t add(std::string_view key, std::int64_t delta) {
+    std::int64_t add(name_view key, std::int64_t delta) {
         detail::check_store_key(key);
-        const std::string file = file_of(key);
+        const kept_text file = file_of(key);
         const descriptor held_lock = lock();
-        std::string held;
+        kept_text held;
         const bool is_there = read(file, key, held);
         const std::int64_t sum = detail::add_to_text(is_there ? &held : nullptr, delta, key);
         write(file, key, detail::joined({sum}));
         return sum;
     }
-    void barrier(std::string_view name, int ranks, const deadline& until) {
+    void barrier(name_view name, int ranks, const deadline& until) {
         detail::barrier_by_counting(*this, name, ranks, until);
     }
 
@@ -70,8 +70,8 @@ private:
 
     // Letters, digits and ._- stay, the rest becomes %xx; what gets too long for a file name becomes a hash (the file
     // says its key again).
-    static std::string file_of(std::string_view key) {
-        std::string name = "k.";
+    static kept_text file_of(name_view key) {
+        kept_text name = "k.";
         for (const char c : key) {
             const bool stays = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
                                c == '_' || c == '-';
@@ -89,13 +89,13 @@ private:
     }
 
     // Content: key length as three digits, key, value.
-    void write(const std::string& file, std::string_view key, std::string_view value) {
+    void write(const kept_text& file, name_view key, name_view value) {
         static atomic<unsigned> number{0};
         char aside[80], length[4];
         std::snprintf(aside, sizeof aside, "w.%d-%u-%llx", ::getpid(), number.fetch_add(1, memory_order::relaxed),
                       static_cast<unsigned long long>(now_ns()));
         std::snprintf(length, sizeof length, "%03u", static_cast<unsigned>(key.size() % 1000));
-        std::string content = length;
+        kept_text content = length;
         content += key;
         content += value;
         descriptor fd(::openat(directory_.get(), aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -117,16 +117,16 @@ private:
         fail_at(what, aside);
     }
 
-    bool read(const std::string& file, std::string_view key, std::string& value) const {
+    bool read(const kept_text& file, name_view key, kept_text& value) const {
         const descriptor fd(::openat(directory_.get(), file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
         if (!fd.is_open()) {
             if (errno == ENOENT || errno == ESTALE) return false;
             fail_at("read", file.c_str());
         }
         constexpr std::size_t most = 3 + most_key_bytes + most_value_bytes;
-        std::string content;
+        kept_text content;
         char part[4096];
-        for (ssize_t n; content.size() <= most; content.append(part, static_cast<std::size_t>(n))) {
+        for (ssize_t n; content.size() <= most; content.append({part, static_cast<std::size_t>(n)})) {
             n = detail::without_eintr([&] { return ::read(fd.get(), part, sizeof part); });
             if (n < 0) fail_at("read", file.c_str());
             if (n == 0) break;
@@ -134,8 +134,7 @@ private:
         char length[4];
         std::snprintf(length, sizeof length, "%03u", static_cast<unsigned>(key.size()));
         const bool is_sound = content.size() <= most && content.size() >= 3 + key.size() &&
-                              content.compare(0, 3, length) == 0 &&
-                              std::string_view(content).substr(3, key.size()) == key;
+                              content.starts_with(length) && name_view(content).substr(3, key.size()) == key;
         if (!is_sound)
             fail(errc::protocol, -1, -1, "use an empty directory for each job",
                  "%s in the store is not a value of this store", file.c_str());
@@ -157,7 +156,7 @@ private:
         return fd;
     }
 
-    std::string path_;
+    kept_text path_;
     descriptor directory_;
 };
 

@@ -6,9 +6,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
@@ -16,29 +14,31 @@
 #include <collx/bootstrap/local_address.hpp>
 #include <collx/bootstrap/protection.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 struct host_description {
-    std::string id;                    // COLLX_HOST_ID, or the machine
-    std::string machine;               // this start of this kernel, and what of it this process may see
-    std::string address = "127.0.0.1"; // where this rank listens if others are on other hosts
-    bool has_address = false;          // other machines reach it there
+    kept_text id;                    // COLLX_HOST_ID, or the machine
+    kept_text machine;               // this start of this kernel, and what of it this process may see
+    kept_text address = "127.0.0.1"; // where this rank listens if others are on other hosts
+    bool has_address = false;        // other machines reach it there
     job_protection by;
-    int lanes = 1;                                          // connections to each rank of another host
-    std::string why = "loopback: COLLX_ADDRESS is not set"; // it is that address
+    int lanes = 1;                                        // connections to each rank of another host
+    kept_text why = "loopback: COLLX_ADDRESS is not set"; // it is that address
 };
 
 namespace detail {
 
 // Which kernel, and which of its namespaces: processes that cannot meet by name or see each other's numbers are on
 // different hosts, whatever the hostname says.
-[[gnu::cold]] inline std::string machine_id() {
-    std::string id;
+[[gnu::cold]] inline kept_text machine_id() {
+    kept_text id;
     const descriptor f(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
     char text[36];
     if (f.is_open() && ::read(f.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text))
-        id.assign(text, sizeof text);
+        id = {text, sizeof text};
     else if (::gethostname(text, sizeof text) == 0) text[sizeof text - 1] = '\0', id = text;
     for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
         struct stat s {};
@@ -55,7 +55,7 @@ namespace detail {
 // there from. Errors: environment. A rank whose address others could reach needs a key, or COLLX_INSECURE=1: without
 // one, whoever can read along can also join in.
 [[gnu::cold]] inline host_description describe_host(const environment& env = environment(), job_protection by = {},
-                                                    const std::string& root = {}) {
+                                                    const kept_text& root = {}) {
     check_variables(env);
     host_description h;
     h.machine = detail::machine_id();
@@ -82,8 +82,9 @@ namespace detail {
 
 // How the ranks of a job are spread.
 struct meeting {
-    std::string token;        // name of the job
-    std::vector<int> host_of; // by rank; hosts count from 0 in the order of their first ranks; empty: one host
+    kept_text token; // name of the job
+    detail::growing_array<int>
+        host_of; // by rank; hosts count from 0 in the order of their first ranks; empty: one host
 
     bool is_one_host() const { return host_of.empty(); }
 };
@@ -91,10 +92,10 @@ struct meeting {
 namespace detail {
 
 // Hosts by number, from a word per rank that says which it is. Cost: linear.
-[[gnu::cold]] inline std::vector<int> number_hosts(const std::vector<std::uint64_t>& ids) {
+[[gnu::cold]] inline detail::growing_array<int> number_hosts(const detail::growing_array<std::uint64_t>& ids) {
     std::size_t places = 16;
     while (places < 2 * ids.size()) places *= 2;
-    std::vector<int> first_at(places, -1), number(ids.size()), host_of;
+    detail::growing_array<int> first_at(places, -1), number(ids.size()), host_of;
     int hosts = 0;
     for (std::size_t r = 0; r < ids.size(); ++r) {
         std::size_t at = ids[r] & (places - 1);
@@ -106,26 +107,26 @@ namespace detail {
 }
 
 // What must be the same on all ranks, lest connections fail: see protection_words(). Unix sockets do not reach others.
-inline std::string connection_words(const host_description& h) {
-    return protection_words(h.by) + " COLLX_LANES=" + std::to_string(h.lanes) +
-           (!is_unix_address(h.address) ? ""
-            : h.has_address             ? " COLLX_ADDRESS=unix:DIRECTORY"
-                                        : " COLLX_ADDRESS=unix");
+inline kept_text connection_words(const host_description& h) {
+    return joined({protection_words(h.by), " COLLX_LANES=", h.lanes,
+                   !is_unix_address(h.address) ? ""
+                   : h.has_address             ? " COLLX_ADDRESS=unix:DIRECTORY"
+                                               : " COLLX_ADDRESS=unix"});
 }
 
 // Behind an address: from where it can be reached.
-inline std::string reach_of(const host_description& h) {
+inline kept_text reach_of(const host_description& h) {
     return joined({" ", hash_bytes(h.machine.data(), h.machine.size(), 6), h.has_address ? " 1" : " 0"});
 }
 // Takes that away again. A process manager shows nobody all ranks, so each compares itself with the one above it.
-[[gnu::cold]] inline void take_reach(std::string& address, const host_description& h, int rank, int up) {
-    const std::string mine = reach_of(h);
+[[gnu::cold]] inline void take_reach(kept_text& address, const host_description& h, int rank, int up) {
+    const kept_text mine = reach_of(h);
     const std::size_t last = address.rfind(' '),
-                      begin = last == std::string::npos || last == 0 ? last : address.rfind(' ', last - 1);
-    if (begin == std::string::npos || begin == 0)
+                      begin = last == kept_text::npos || last == 0 ? last : address.rfind(' ', last - 1);
+    if (begin == kept_text::npos || begin == 0)
         fail(errc::protocol, rank, up, "build all ranks with the same version of collx",
              "rank %d left something unknown in the store", up);
-    const bool is_far = address.compare(begin, last - begin, mine, 0, mine.size() - 2) != 0;
+    const bool is_far = !(name_view(address).substr(begin, last - begin) == name_view(mine).substr(0, mine.size() - 2));
     const int lonely = address.back() != '1' ? up : h.has_address ? -1 : rank;
     if (is_far && lonely >= 0)
         fail(errc::environment, rank, lonely,
@@ -143,17 +144,17 @@ inline std::string reach_of(const host_description& h) {
 // door's; timeout naming a rank that does not say where it listens.
 template <Store S, class Door>
 [[gnu::cold]] meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
-                              const std::string& settings, Door&& door) {
+                              const kept_text& settings, Door&& door) {
     const agreement a = come_together(store, rank, size, until,
                                       {settings + detail::connection_words(h), h.id, h.machine, h.has_address});
     meeting m{a.token, {}};
     if (size == 1 || a.is_one_host) return m;
-    const std::string base = detail::joined({"collx/", std::string_view(a.token).substr(0, 8), "/door/"}),
-                      mine = detail::joined({door.open(h), detail::reach_of(h)});
+    const kept_text base = detail::joined({"collx/", name_view(a.token).substr(0, 8), "/door/"}),
+                    mine = detail::joined({door.open(h), detail::reach_of(h)});
     const int up = rank & (rank - 1);
     if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // the others have nobody below them
     if constexpr (CollectiveStore<S>) store.barrier(base, size, until);
-    std::string address;
+    kept_text address;
     try {
         if (rank != 0) address = store.get(detail::joined({base, up}), until);
     } catch (const timed_out&) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdio>
-#include <string>
 
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
@@ -12,6 +11,7 @@
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -24,11 +24,11 @@ struct kept_server {
 };
 
 // "@ADDRESS:PORT" of a store for an id of ranks on several hosts; empty where all are on one.
-[[gnu::cold]] inline std::string serve_id() {
+[[gnu::cold]] inline kept_text serve_id() {
     static atomic<kept_server*> all{nullptr};
     const host_description h = describe_host(environment(), process_protection());
     if (!h.has_address && h.id == h.machine) return "";
-    const std::string at = is_unix_address(h.address) ? "127.0.0.1" : h.address;
+    const kept_text at = is_unix_address(h.address) ? "127.0.0.1" : h.address;
     auto* made = new kept_server{tcp_server(at, 0, h.by.key), all.load(memory_order::relaxed)};
     while (!all.compare_exchange_weak(made->next, made, memory_order::acq_rel)) {
     }

@@ -6,13 +6,12 @@
 #pragma once
 
 #include <initializer_list>
-#include <string>
-#include <string_view>
 
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/descriptor.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -53,11 +52,11 @@ inline void read_locals(const environment& env, const char* launcher, const char
 
 // A name for the ranks of one launch on one host, from what the launcher has told all of them alike. Not secret: who
 // may join is a matter of users, not of names. The parts' lengths are hashed too, so that they cannot run together.
-inline std::string derived_job(const char* launcher, const environment& env, std::initializer_list<const char*> names) {
-    std::string all;
+inline kept_text derived_job(const char* launcher, const environment& env, std::initializer_list<const char*> names) {
+    kept_text all;
     for (const char* name : names) {
         const char* value = env.get(name);
-        const std::string_view text = value != nullptr ? value : "";
+        const name_view text = value != nullptr ? value : "";
         all = joined({all, text.size(), value != nullptr ? ":" : "-", text});
     }
     char job[64];
@@ -90,8 +89,8 @@ inline bool is_torch_by_hand(const environment& env) {
 
 // Tasks on one node of a list such as 4(x2),3: two nodes of four, then one of three. -1 when the text is none, or does
 // not reach that node.
-inline int tasks_on_node(std::string_view list, int node) {
-    const std::string text(list); // ends with a zero
+inline int tasks_on_node(name_view list, int node) {
+    const kept_text text(list); // ends with a zero
     for (const char* at = text.c_str();;) {
         const std::int64_t tasks = read_digits(at, most_ranks);
         std::int64_t nodes = 1;
@@ -133,7 +132,7 @@ inline void read_slurm_locals(const environment& env, job_description& d) {
              "SLURM_STEP_TASKS_PER_NODE=%s makes no sense on node %d", printable(list).text, node);
     d.local_rank = launcher_number(env, "SLURM_LOCALID", "Slurm", 0, d.local_size - 1);
 }
-inline std::string slurm_job(const environment& env) {
+inline kept_text slurm_job(const environment& env) {
     return derived_job("slurm", env, {"SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
 }
 inline void describe_slurm(const environment& env, job_description& d) {

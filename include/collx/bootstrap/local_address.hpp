@@ -9,36 +9,36 @@
 #include <net/if.h>
 
 #include <cstring>
-#include <string>
 #include <utility>
 
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 // Where a rank listens, and why there.
 struct chosen_address {
-    std::string address; // in numbers, or "unix", or "unix:" and a directory
-    std::string why;
+    kept_text address; // in numbers, or "unix", or "unix:" and a directory
+    kept_text why;
 };
 struct interface_address {
-    std::string interface, address;
+    kept_text interface, address;
     bool is_up = true;
 };
 
 namespace detail {
 
-inline bool is_unix_address(const std::string& address) {
-    return address.compare(0, 4, "unix") == 0 && (address.size() == 4 || address[4] == ':');
+inline bool is_unix_address(const kept_text& address) {
+    return address.starts_with("unix") && (address.size() == 4 || address[4] == ':');
 }
 // Empty: the abstract namespace.
-inline std::string unix_directory(const std::string& address) {
-    return address.size() > 5 ? address.substr(5) : std::string();
+inline kept_text unix_directory(const kept_text& address) {
+    return address.size() > 5 ? address.substr(5) : kept_text();
 }
 
-inline std::string text_of(const sockaddr* a) {
+inline kept_text text_of(const sockaddr* a) {
     char text[INET6_ADDRSTRLEN] = "";
     const void* at = a->sa_family == AF_INET
                          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(a)->sin_addr)
@@ -63,8 +63,8 @@ inline std::string text_of(const sockaddr* a) {
     ::freeifaddrs(first);
     return all;
 }
-[[gnu::cold]] inline std::string list_of(const growing_array<interface_address>& all) {
-    std::string list;
+[[gnu::cold]] inline kept_text list_of(const growing_array<interface_address>& all) {
+    kept_text list;
     for (const auto& i : all)
         list += (list.empty() ? "" : ", ") + i.interface + " " + i.address + (i.is_up ? "" : " (down)");
     return list.empty() ? "none" : list;
@@ -76,15 +76,15 @@ struct network {
     int family = AF_UNSPEC, length = 0;
 
     // False for what is no network.
-    bool read(const std::string& text) {
+    bool read(const kept_text& text) {
         const std::size_t slash = text.find('/');
-        const std::string address = text.substr(0, slash);
-        family = address.find(':') != std::string::npos ? AF_INET6 : AF_INET;
-        const char* at = text.c_str() + (slash == std::string::npos ? text.size() : slash + 1);
+        const kept_text address = text.substr(0, slash);
+        family = address.find(':') != kept_text::npos ? AF_INET6 : AF_INET;
+        const char* at = text.c_str() + (slash == kept_text::npos ? text.size() : slash + 1);
         length = static_cast<int>(read_digits(at, family == AF_INET ? 32 : 128));
         return length >= 0 && *at == '\0' && ::inet_pton(family, address.c_str(), bits) == 1;
     }
-    bool holds(const std::string& address) const {
+    bool holds(const kept_text& address) const {
         unsigned char other[16] = {};
         if (::inet_pton(family, address.c_str(), other) != 1) return false;
         for (int bit = 0; bit < length; ++bit)
@@ -98,12 +98,12 @@ template <class Fits>
 [[gnu::cold]] const interface_address* first_that(const growing_array<interface_address>& all, Fits&& fits) {
     for (const bool v6 : {false, true})
         for (const auto& i : all)
-            if (i.is_up && (i.address.find(':') != std::string::npos) == v6 && fits(i)) return &i;
+            if (i.is_up && (i.address.find(':') != kept_text::npos) == v6 && fits(i)) return &i;
     return nullptr;
 }
 
 // From which address this host sends to `to`; empty when it knows no way there.
-[[gnu::cold]] inline std::string address_towards(const std::string& to) {
+[[gnu::cold]] inline kept_text address_towards(const kept_text& to) {
     tcp_address a = numeric_address(to, 9); // connecting a datagram socket sends nothing
     const descriptor s(::socket(a.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!s.is_open() || ::connect(s.get(), a.get(), a.bytes) != 0) return "";
@@ -111,7 +111,7 @@ template <class Fits>
     return ::getsockname(s.get(), a.get(), &a.bytes) == 0 ? text_of(a.get()) : "";
 }
 
-[[noreturn, gnu::cold]] inline void fail_address(const std::string& wanted, const char* what,
+[[noreturn, gnu::cold]] inline void fail_address(const kept_text& wanted, const char* what,
                                                  const growing_array<interface_address>& all) {
     fail(errc::environment, -1, -1,
          "set COLLX_ADDRESS to an address, an interface or a network of this host; docs/launchers.md has all forms",
@@ -123,25 +123,25 @@ template <class Fits>
 // Reads COLLX_ADDRESS. root: the address where the job's ranks meet, empty when they meet by something else. Errors:
 // environment, listing the addresses that there are.
 [[gnu::cold]] inline chosen_address
-choose_address(const std::string& wanted, const std::string& root,
+choose_address(const kept_text& wanted, const kept_text& root,
                const detail::growing_array<interface_address>& all = detail::interface_addresses()) {
-    const std::string said = "COLLX_ADDRESS=" + wanted;
+    const kept_text said = "COLLX_ADDRESS=" + wanted;
     if (detail::is_unix_address(wanted)) return {wanted, said + ": unix sockets of this machine"};
-    if (wanted.compare(0, 5, "route") == 0 && (wanted.size() == 5 || wanted[5] == ':')) {
-        const std::string to = wanted.size() > 6 ? wanted.substr(6) : root;
+    if (wanted.starts_with("route") && (wanted.size() == 5 || wanted[5] == ':')) {
+        const kept_text to = wanted.size() > 6 ? wanted.substr(6) : root;
         if (to.empty()) detail::fail_address(wanted, "the ranks do not meet at an address; say route:ADDRESS", all);
-        const std::string from = detail::address_towards(to);
+        const kept_text from = detail::address_towards(to);
         if (from.empty()) detail::fail_address(wanted, ("there is no way to " + to).c_str(), all);
         return {from, said + ": on the way to " + to};
     }
-    if (wanted.find('/') != std::string::npos) {
+    if (wanted.find('/') != kept_text::npos) {
         detail::network net;
         if (!net.read(wanted)) detail::fail_address(wanted, "no network such as 10.0.0.0/8 or fd00::/8", all);
         const auto* found = detail::first_that(all, [&](const auto& i) { return net.holds(i.address); });
         if (found == nullptr) detail::fail_address(wanted, "no address of this network", all);
         return {found->address, said + ": " + found->interface + " has it"};
     }
-    if (wanted.find(':') != std::string::npos || wanted.find_first_not_of("0123456789.") == std::string::npos) {
+    if (wanted.find(':') != kept_text::npos || wanted.find_first_not_of("0123456789.") == kept_text::npos) {
         (void)detail::numeric_address(wanted, 0);
         return {wanted, said};
     }

@@ -3,7 +3,6 @@
 // the user offers: a store, the process manager's sockets.
 #pragma once
 
-#include <string>
 #include <type_traits>
 
 #include <collx/bootstrap/environment.hpp>
@@ -14,6 +13,7 @@
 #include <collx/bootstrap/store.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -52,12 +52,12 @@ inline void read_pmi_locals(pmi_store& store, job_description& d) {
 // The PMIx component as a store.
 struct pmix_by_component {
     static constexpr bool is_collective = true;
-    void set(std::string_view key, std::string_view value) { pmix->set(key, value); }
-    std::string get(std::string_view key, const deadline& until) { return pmix->get(key, until); }
-    std::int64_t add(std::string_view, std::int64_t) {
+    void set(name_view key, name_view value) { pmix->set(key, value); }
+    kept_text get(name_view key, const deadline& until) { return pmix->get(key, until); }
+    std::int64_t add(name_view, std::int64_t) {
         fail(errc::unsupported, -1, -1, "use a tcp_store or a file_store", "PMIx has no sums");
     }
-    void barrier(std::string_view name, int ranks, const deadline& until) { pmix->barrier(name, ranks, until); }
+    void barrier(name_view name, int ranks, const deadline& until) { pmix->barrier(name, ranks, until); }
     int next_turn() { return pmix->next_turn(); }
 };
 
@@ -65,9 +65,9 @@ struct pmix_by_component {
 // manager also says who is on this host.
 template <class F>
 auto with_store(job_description& d, const deadline& until, const job_key& key, F&& f) {
-    const auto is_scheme = [&](const char* scheme) { return d.store.compare(0, std::strlen(scheme), scheme) == 0; };
+    const auto is_scheme = [&](const char* scheme) { return d.store.starts_with(scheme); };
     const std::size_t colon = d.store.rfind(':');
-    const char* after = d.store.c_str() + (colon != std::string::npos ? colon + 1 : 0);
+    const char* after = d.store.c_str() + (colon != kept_text::npos ? colon + 1 : 0);
     if (is_scheme("file:")) {
         file_store store(d.store.substr(5));
         plain_face<file_store> face(store);
@@ -86,7 +86,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
     }
     if (!is_scheme("tcp:") || colon <= 4)
         fail(errc::environment, d.rank, -1, d.remedy, "nothing says how the %d ranks find each other", d.size);
-    const std::string host = d.store.substr(4, colon - 4);
+    const kept_text host = d.store.substr(4, colon - 4);
     const int port = static_cast<int>(read_digits(after, 65535));
     sole_ptr<tcp_server> server;
     if (d.rank == 0) server = make_sole<tcp_server>(host, port, key);
@@ -116,7 +116,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
 }
 
 // The name alone.
-[[gnu::cold]] inline std::string agree_on_job(job_description d, const deadline& until) {
+[[gnu::cold]] inline kept_text agree_on_job(job_description d, const deadline& until) {
     meet(d, until);
     return d.job;
 }
@@ -124,7 +124,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
 // The same as meet(), and who is on which host. A job that its launcher named is on one. See meet_at().
 template <class Door>
 [[gnu::cold]] meeting agree_on_places(job_description& d, const deadline& until, const host_description& h,
-                                      const std::string& settings, Door&& door) {
+                                      const kept_text& settings, Door&& door) {
     detail::ask_manager(d, until);
     const bool is_asked = h.id != h.machine;
     if (!d.job.empty() || d.size == 1) {

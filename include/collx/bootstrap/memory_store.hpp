@@ -5,11 +5,11 @@
 
 #include <pthread.h>
 
-#include <string>
 #include <vector>
 
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -29,17 +29,17 @@ public:
         ::pthread_mutex_destroy(&mutex_);
     }
 
-    void set(std::string_view key, std::string_view value) {
+    void set(name_view key, name_view value) {
         detail::check_store_key(key);
         detail::check_store_value(value);
         const locked guard(*this);
         put(key, value);
     }
-    std::string get(std::string_view key, const deadline& until) {
+    kept_text get(name_view key, const deadline& until) {
         detail::check_store_key(key);
         const locked guard(*this);
         for (;;) {
-            if (const std::string* value = find(key)) return *value;
+            if (const kept_text* value = find(key)) return *value;
             if (until.passed()) detail::fail_store_timeout(key);
             if (until.at_ns == INT64_MAX) {
                 ::pthread_cond_wait(&changed_, &mutex_);
@@ -50,20 +50,20 @@ public:
             }
         }
     }
-    std::int64_t add(std::string_view key, std::int64_t delta) {
+    std::int64_t add(name_view key, std::int64_t delta) {
         detail::check_store_key(key);
         const locked guard(*this);
         const std::int64_t sum = detail::add_to_text(find(key), delta, key);
         put(key, detail::joined({sum}));
         return sum;
     }
-    void barrier(std::string_view name, int ranks, const deadline& until) {
+    void barrier(name_view name, int ranks, const deadline& until) {
         detail::barrier_by_counting(*this, name, ranks, until);
     }
 
 private:
     struct entry {
-        std::string key, value;
+        kept_text key, value;
     };
     struct locked {
         memory_store& store;
@@ -71,14 +71,14 @@ private:
         locked(const locked&) = delete;
         ~locked() { ::pthread_mutex_unlock(&store.mutex_); }
     };
-    std::string* find(std::string_view key) {
+    kept_text* find(name_view key) {
         for (entry& e : entries_)
             if (e.key == key) return &e.value;
         return nullptr;
     }
-    void put(std::string_view key, std::string_view value) {
-        if (std::string* held = find(key)) *held = value;
-        else entries_.push_back({std::string(key), std::string(value)});
+    void put(name_view key, name_view value) {
+        if (kept_text* held = find(key)) *held = value;
+        else entries_.push_back({kept_text(key), kept_text(value)});
         ::pthread_cond_broadcast(&changed_);
     }
 

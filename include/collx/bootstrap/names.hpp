@@ -6,34 +6,32 @@
 
 #include <netdb.h>
 
-#include <string>
-#include <vector>
-
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/local_address.hpp>
 #include <collx/bootstrap/protection.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
 struct name_answer {
-    std::vector<std::string> addresses; // in numbers
-    int error = 0;                      // EAI_...
+    detail::growing_array<kept_text> addresses; // in numbers
+    int error = 0;                              // EAI_...
 };
-using name_resolver = name_answer (*)(const std::string&);
+using name_resolver = name_answer (*)(const kept_text&);
 
 // The system's. Cost: as long as its resolver takes; 10 s where a name server is silent and nobody has set it
 // otherwise.
-[[gnu::cold]] inline name_answer ask_system(const std::string& name) {
+[[gnu::cold]] inline name_answer ask_system(const kept_text& name) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
     name_answer a;
     a.error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
     for (const addrinfo* i = a.error == 0 ? found : nullptr; i != nullptr; i = i->ai_next) {
-        const std::string text = text_of(i->ai_addr);
+        const kept_text text = text_of(i->ai_addr);
         if (!text.empty()) a.addresses.push_back(text);
     }
     if (a.error == 0) ::freeaddrinfo(found);
@@ -41,34 +39,34 @@ using name_resolver = name_answer (*)(const std::string&);
 }
 
 // What may be one: letters, and no sign that names do not have.
-inline bool is_name(const std::string& host) {
+inline bool is_name(const kept_text& host) {
     return host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") ==
-               std::string::npos &&
-           host.find_first_not_of("0123456789.") != std::string::npos;
+               kept_text::npos &&
+           host.find_first_not_of("0123456789.") != kept_text::npos;
 }
-inline bool is_outward(const std::string& address) {
-    return address.compare(0, 5, "fe80:") != 0 && !is_loopback(numeric_address(address, 0));
+inline bool is_outward(const kept_text& address) {
+    return !address.starts_with("fe80:") && !is_loopback(numeric_address(address, 0));
 }
 
 // IPv4 before IPv6, then the lowest text: resolvers sort as they like.
-[[gnu::cold]] inline std::string choose_named(const std::string& name, const std::vector<std::string>& all,
-                                              const growing_array<interface_address>& here) {
-    const auto is_before = [](const std::string& a, const std::string& b) {
-        const bool a6 = a.find(':') != std::string::npos, b6 = b.find(':') != std::string::npos;
-        return a6 != b6 ? b6 : a < b;
+[[gnu::cold]] inline kept_text choose_named(const kept_text& name, const detail::growing_array<kept_text>& all,
+                                            const growing_array<interface_address>& here) {
+    const auto is_before = [](const kept_text& a, const kept_text& b) {
+        const bool a6 = a.find(':') != kept_text::npos, b6 = b.find(':') != kept_text::npos;
+        return a6 != b6 ? b6 : name_view(a) < name_view(b);
     };
-    const std::string *first = nullptr, *outward = nullptr;
-    for (const std::string& a : all) {
+    const kept_text *first = nullptr, *outward = nullptr;
+    for (const kept_text& a : all) {
         if (first == nullptr || is_before(a, *first)) first = &a;
         if (is_outward(a) && (outward == nullptr || is_before(a, *outward))) outward = &a;
     }
     if (outward != nullptr) return *outward;
-    if (first == nullptr || name == "localhost") return first == nullptr ? std::string() : *first;
-    std::string own;
+    if (first == nullptr || name == "localhost") return first == nullptr ? kept_text() : *first;
+    kept_text own;
     for (const bool v6 : {false, true})
         for (const auto& i : here) {
-            if (!i.is_up || (i.address.find(':') != std::string::npos) != v6 || !is_outward(i.address)) continue;
-            if (!own.empty() && (own.find(':') != std::string::npos) == v6)
+            if (!i.is_up || (i.address.find(':') != kept_text::npos) != v6 || !is_outward(i.address)) continue;
+            if (!own.empty() && (own.find(':') != kept_text::npos) == v6)
                 fail(errc::environment, -1, -1, "write the one at which the other hosts reach this one",
                      "'%.80s' is %.40s on this host, which has several addresses: %.300s", name.c_str(), first->c_str(),
                      list_of(here).c_str());
@@ -81,8 +79,8 @@ inline bool is_outward(const std::string& address) {
 
 // The address of a host, in numbers; what is in numbers stays as it is. Asks again until the deadline, as a name may be
 // known only when its host is there. Errors: environment when nobody knows the name, or when it says too little.
-[[gnu::cold]] inline std::string look_up(const std::string& host, const deadline& until,
-                                         detail::name_resolver resolver = detail::ask_system) {
+[[gnu::cold]] inline kept_text look_up(const kept_text& host, const deadline& until,
+                                       detail::name_resolver resolver = detail::ask_system) {
     if (!detail::is_name(host)) return host; // numbers, or what is refused as none
     for (detail::retry_pause pause(500'000'000);;) {
         const detail::name_answer a = resolver(host);
@@ -95,7 +93,7 @@ inline bool is_outward(const std::string& address) {
 
 // tcp:NAME:PORT becomes tcp:ADDRESS:PORT.
 [[gnu::cold]] inline void look_up_store(job_description& d, const deadline& until) {
-    const std::string host = detail::address_of_store(d.store);
+    const kept_text host = detail::address_of_store(d.store);
     if (!host.empty() && d.size > 1 && d.job.empty())
         d.store = detail::joined({"tcp:", look_up(host, until), d.store.substr(4 + host.size())});
 }

@@ -10,11 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <string>
-
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/pmi_text.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -45,11 +44,11 @@ public:
     }
     // at: HOST:PORT as the manager says it, so a name is looked up, which may take the time that the system gives
     // names. Errors: as above; environment when nobody is there.
-    pmi_store(const std::string& at, int id, const deadline& until) : rank_(id), size_(0), owner_(::getpid()) {
+    pmi_store(const kept_text& at, int id, const deadline& until) : rank_(id), size_(0), owner_(::getpid()) {
         connect(at, until);
         (void)ask(detail::joined({"cmd=initack pmiid=", id}), "initack", until);
         for (int* number : {&size_, &rank_, static_cast<int*>(nullptr)}) { // and whether to print what is said
-            const std::string line = receive_line(until);
+            const kept_text line = receive_line(until);
             if (detail::pmi_value(line, "cmd") != "set") fail_nonsense(line);
             if (number == nullptr) break;
             *number = static_cast<int>(
@@ -73,9 +72,9 @@ public:
 
     // Errors: invalid_argument for a value that is longer than the manager takes (1023 bytes as a rule, three for each
     // that is not a letter, a digit or one of ._-).
-    void set(std::string_view key, std::string_view value) {
+    void set(name_view key, name_view value) {
         detail::check_store_key(key);
-        const std::string word = detail::pmi_word(value);
+        const kept_text word = detail::pmi_word(value);
         if (word.size() > most_value_bytes_)
             fail(errc::invalid_argument, rank_, -1, "split it, or use a tcp_store",
                  "a value of %zu bytes is too long for PMI, which takes %zu", word.size(), most_value_bytes_);
@@ -83,19 +82,19 @@ public:
                          {"cmd=put kvsname=", space_, " key=", detail::pmi_key(key, most_key_bytes_), " value=", word}),
                      "put_result", deadline::in_ns(answer_limit_ns)));
     }
-    std::string get(std::string_view key, const deadline& until) {
+    kept_text get(name_view key, const deadline& until) {
         detail::check_store_key(key);
-        std::string word, value;
+        kept_text word, value;
         for (detail::retry_pause pause(20'000'000); !look_up(detail::pmi_key(key, most_key_bytes_), word);)
             if (!pause.sleep(until)) detail::fail_store_timeout(key);
         if (!detail::read_pmi_word(word, value)) fail_nonsense(word);
         return value;
     }
-    std::int64_t add(std::string_view, std::int64_t) {
+    std::int64_t add(name_view, std::int64_t) {
         fail(errc::unsupported, rank_, -1, "use a tcp_store or a file_store", "PMI has no sums");
     }
     // Of all ranks of the job; names only say what is waited for.
-    void barrier(std::string_view name, int ranks, const deadline& until) {
+    void barrier(name_view name, int ranks, const deadline& until) {
         if (ranks != size_)
             fail(errc::invalid_argument, rank_, -1, "", "a PMI barrier is of all %d ranks, not of %d", size_, ranks);
         waits_for_ = name;
@@ -106,26 +105,26 @@ public:
     int next_turn() { return turn_++; }
 
     // What the manager itself has put there, as it is; empty if nothing.
-    std::string of_manager(std::string_view key) {
-        std::string value;
-        return look_up(std::string(key), value) ? value : std::string();
+    kept_text of_manager(name_view key) {
+        kept_text value;
+        return look_up(kept_text(key), value) ? value : kept_text();
     }
 
 private:
     void begin(const deadline& until) {
         check_rc(ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", until));
-        const std::string maxes = ask("cmd=get_maxes", "maxes", until);
+        const kept_text maxes = ask("cmd=get_maxes", "maxes", until);
         most_key_bytes_ = limit(maxes, "keylen_max", 40);
         most_value_bytes_ = limit(maxes, "vallen_max", 64);
-        const std::string name = ask("cmd=get_my_kvsname", "my_kvsname", until);
+        const kept_text name = ask("cmd=get_my_kvsname", "my_kvsname", until);
         space_ = pmi(name, "kvsname");
         if (space_.empty() || space_.size() > 1024) fail_nonsense(name);
     }
-    void connect(const std::string& at, const deadline& until) {
+    void connect(const kept_text& at, const deadline& until) {
         const std::size_t colon = at.rfind(':');
         addrinfo hints{}, *found = nullptr;
         hints.ai_socktype = SOCK_STREAM;
-        if (colon != std::string::npos)
+        if (colon != kept_text::npos)
             (void)::getaddrinfo(at.substr(0, colon).c_str(), at.c_str() + colon + 1, &hints, &found);
         for (const addrinfo* a = found; a != nullptr && !socket_.is_open(); a = a->ai_next) {
             socket_ = descriptor(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -142,28 +141,26 @@ private:
                  "was it started by this mpiexec, on a host that can reach it? COLLX_BOOTSTRAP=single runs without it",
                  "no process manager answers at PMI_PORT=%s", detail::printable(at.c_str()).text);
     }
-    static std::string pmi(const std::string& line, const char* key) {
-        return std::string(detail::pmi_value(line, key));
-    }
+    static kept_text pmi(const kept_text& line, const char* key) { return kept_text(detail::pmi_value(line, key)); }
 
-    [[noreturn, gnu::cold]] void fail_nonsense(const std::string& line) {
+    [[noreturn, gnu::cold]] void fail_nonsense(const kept_text& line) {
         socket_.close();
         fail(errc::protocol, rank_, -1, "does another library of this program use PMI at the same time?",
              "the process manager says '%s', which is no answer to the question", detail::printable(line.c_str()).text);
     }
-    void check_rc(const std::string& line) {
+    void check_rc(const kept_text& line) {
         if (detail::pmi_value(line, "rc") != "0") fail_nonsense(line);
     }
     // A limit that the manager names: at least what we need, and not more than our line takes. Its zero byte is in it.
-    std::size_t limit(const std::string& line, const char* key, std::int64_t least) {
+    std::size_t limit(const kept_text& line, const char* key, std::int64_t least) {
         const std::int64_t n = detail::pmi_number(detail::pmi_value(line, key), INT32_MAX);
         if (n < least) fail_nonsense(line);
         return n < 2048 ? static_cast<std::size_t>(n) - 1 : 2047;
     }
 
-    bool look_up(const std::string& word, std::string& value) {
-        const std::string line = ask(detail::joined({"cmd=get kvsname=", space_, " key=", word}), "get_result",
-                                     deadline::in_ns(answer_limit_ns));
+    bool look_up(const kept_text& word, kept_text& value) {
+        const kept_text line = ask(detail::joined({"cmd=get kvsname=", space_, " key=", word}), "get_result",
+                                   deadline::in_ns(answer_limit_ns));
         if (detail::pmi_value(line, "rc") != "0") return false;
         bool is_there = false;
         value = detail::pmi_value(line, "value", &is_there);
@@ -172,16 +169,16 @@ private:
     }
 
     // One question, one line as the answer. After anything else the connection is not usable any more.
-    std::string ask(std::string question, std::string_view answer, const deadline& until) {
+    kept_text ask(kept_text question, name_view answer, const deadline& until) {
         if (!socket_.is_open())
             fail(errc::peer_failed, rank_, -1, "see the first error", "the connection to the process manager is lost");
         question += '\n';
         send_all(question, until);
-        std::string line = receive_line(until);
+        kept_text line = receive_line(until);
         if (detail::pmi_value(line, "cmd") != answer) fail_nonsense(line);
         return line;
     }
-    void send_all(const std::string& text, const deadline& until) {
+    void send_all(const kept_text& text, const deadline& until) {
         for (std::size_t done = 0; done < text.size();) {
             const ssize_t n = detail::without_eintr([&] {
                 return ::send(socket_.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -191,11 +188,11 @@ private:
             else if (!detail::wait_for_event(socket_.get(), POLLOUT, until)) fail_late();
         }
     }
-    std::string receive_line(const deadline& until) {
+    kept_text receive_line(const deadline& until) {
         for (std::size_t seen = 0;;) {
             const std::size_t end = in_.find('\n', seen);
-            if (end != std::string::npos) {
-                std::string line = in_.substr(0, end);
+            if (end != kept_text::npos) {
+                kept_text line = in_.substr(0, end);
                 in_.erase(0, end + 1);
                 return line;
             }
@@ -204,7 +201,7 @@ private:
             char part[1024];
             const ssize_t n =
                 detail::without_eintr([&] { return ::recv(socket_.get(), part, sizeof part, MSG_DONTWAIT); });
-            if (n > 0) in_.append(part, static_cast<std::size_t>(n));
+            if (n > 0) in_.append({part, static_cast<std::size_t>(n)});
             else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) fail_lost();
             else if (!detail::wait_for_event(socket_.get(), POLLIN, until)) fail_late();
         }
@@ -228,7 +225,7 @@ private:
     pid_t owner_;
     int turn_ = 0;
     std::size_t most_key_bytes_ = 0, most_value_bytes_ = 0;
-    std::string space_, in_, waits_for_;
+    kept_text space_, in_, waits_for_;
 };
 
 COLLX_END_NAMESPACE

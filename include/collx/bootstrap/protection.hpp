@@ -7,22 +7,19 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/environment.hpp>
 #include <collx/core/authentication.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/sealing.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 // What the environment says about a key.
 struct found_key {
-    std::string text;
+    kept_text text;
     const char* source = "none"; // the variable
     // A launcher may hand one over to programs of which it does not know whether they can compute with it: its text
     // begins with "optional:", and a program without a component does as if there were none.
@@ -36,7 +33,7 @@ struct found_key {
 
 namespace detail {
 
-inline constexpr std::string_view optional_key_prefix = "optional:";
+inline constexpr name_view optional_key_prefix = "optional:";
 
 // All there is to read, from the beginning where it has one: ranks share the position of an inherited descriptor.
 [[gnu::cold]] inline void read_key_from(int fd, const char* variable, found_key& k) {
@@ -63,7 +60,7 @@ inline constexpr std::string_view optional_key_prefix = "optional:";
         got += static_cast<std::size_t>(n);
     }
     while (got > 0 && (part[got - 1] == '\n' || part[got - 1] == '\r' || part[got - 1] == ' ')) --got;
-    k.text.assign(part, got);
+    k.text = {part, got};
     ::explicit_bzero(part, sizeof part);
     k.source = variable;
 }
@@ -94,7 +91,7 @@ inline constexpr std::string_view optional_key_prefix = "optional:";
         k.source = "COLLX_KEY";
     }
     const auto prefix = detail::optional_key_prefix;
-    k.is_optional = k.text.compare(0, prefix.size(), prefix) == 0;
+    k.is_optional = k.text.starts_with(prefix);
     if (k.is_optional) k.text.erase(0, prefix.size());
 }
 
@@ -151,7 +148,7 @@ inline bool is_loopback(const tcp_address& a) {
 }
 
 // Refuses an address that others could reach, unless there is a key or the user says that it does not matter.
-[[gnu::cold]] inline void require_protection(const environment& env, const char* variable, const std::string& host,
+[[gnu::cold]] inline void require_protection(const environment& env, const char* variable, const kept_text& host,
                                              int port, const job_key& key) {
     const char* insecure = env.get("COLLX_INSECURE");
     if (is_loopback(numeric_address(host, port)) || key || (insecure != nullptr && insecure[0] == '1')) return;
@@ -161,18 +158,18 @@ inline bool is_loopback(const tcp_address& a) {
         "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());
 }
 // The address in tcp:ADDRESS:PORT; empty for other stores.
-inline std::string address_of_store(const std::string& store) {
+inline kept_text address_of_store(const kept_text& store) {
     const std::size_t colon = store.rfind(':');
-    return store.compare(0, 4, "tcp:") == 0 && colon > 4 ? store.substr(4, colon - 4) : std::string();
+    return store.starts_with("tcp:") && colon > 4 ? store.substr(4, colon - 4) : kept_text();
 }
 [[gnu::cold]] inline void require_protection_of_store(const job_description& d, const job_key& key,
                                                       const environment& env = environment()) {
-    const std::string address = address_of_store(d.store);
+    const kept_text address = address_of_store(d.store);
     if (!address.empty()) require_protection(env, "COLLX_STORE", address, 0, key);
 }
 
 // What a rank says of its protection where ranks meet, behind its other settings: the same words on all of them.
-[[gnu::cold]] inline std::string protection_words(const job_protection& by) {
+[[gnu::cold]] inline kept_text protection_words(const job_protection& by) {
     return joined({" protection=", name_of(by.level), " key=", by.key.fingerprint("of the job")});
 }
 

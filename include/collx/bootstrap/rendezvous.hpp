@@ -5,22 +5,21 @@
 // other, a logarithm of times (docs/design/startup.md).
 #pragma once
 
-#include <string>
-
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 // What a rank says of itself when it comes. `settings`: words NAME=VALUE that must be the same on all ranks.
 struct arrival {
-    std::string settings;
-    std::string host;    // the same on ranks that share memory
-    std::string machine; // the same on ranks that can reach each other's loopback
+    kept_text settings;
+    kept_text host;    // the same on ranks that share memory
+    kept_text machine; // the same on ranks that can reach each other's loopback
     bool has_address = true;
 };
 struct agreement {
-    std::string token; // the name of the job
+    kept_text token; // the name of the job
     bool is_one_host = true;
 };
 
@@ -32,9 +31,7 @@ inline constexpr std::int64_t verdict_grace_ns = 250'000'000;
 inline constexpr int rendezvous_fan = 4;
 
 // The words of `settings` that say what protects the job: see protection.hpp.
-inline bool is_of_keys(const std::string& word) {
-    return word.compare(0, 11, "protection=") == 0 || word.compare(0, 4, "key=") == 0;
-}
+inline bool is_of_keys(const kept_text& word) { return word.starts_with("protection=") || word.starts_with("key="); }
 inline constexpr const char* security_remedy =
     "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, and COLLX_SECURITY, or none of them any";
 
@@ -48,27 +45,27 @@ struct findings {
     bool has_other_size = false;                       // then nobody knows who is to come
     std::int64_t without_address = -1, first_odd = -1; // lowest of those ranks
     std::int64_t odd = 0;                              // how many say something else than rank 0
-    std::string list, says, expected;                  // which, what, and what rank 0 says
+    kept_text list, says, expected;                    // which, what, and what rank 0 says
 
-    std::string text() const {
+    kept_text text() const {
         return joined({has_other_host, " ", has_other_machine, " ", has_other_size, " ", without_address, " ",
                        first_odd, " ", odd, "\n", list, "\n", says, "\n", expected});
     }
     // False for what text() has not made.
-    bool read(const std::string& text) {
+    bool read(const kept_text& text) {
         std::int64_t numbers[6];
         std::size_t at = 0;
         for (std::int64_t& n : numbers) {
             const std::size_t end = text.find_first_of(" \n", at);
-            if (end == std::string::npos || !read_sum(std::string_view(text).substr(at, end - at), n)) return false;
+            if (end == kept_text::npos || !read_sum(name_view(text).substr(at, end - at), n)) return false;
             at = end + 1;
         }
         has_other_host = numbers[0] != 0, has_other_machine = numbers[1] != 0, has_other_size = numbers[2] != 0;
         without_address = numbers[3], first_odd = numbers[4], odd = numbers[5];
-        for (std::string* s : {&list, &says, &expected}) {
+        for (kept_text* s : {&list, &says, &expected}) {
             const std::size_t end = text.find('\n', at);
-            *s = text.substr(at, end == std::string::npos ? end : end - at);
-            if (end == std::string::npos) return s == &expected;
+            *s = text.substr(at, end == kept_text::npos ? end : end - at);
+            if (end == kept_text::npos) return s == &expected;
             at = end + 1;
         }
         return false;
@@ -88,13 +85,12 @@ struct findings {
 };
 
 // The first word of `mine` that `other` does not have at the same place, and the one it has.
-[[gnu::cold]] inline bool find_difference(const std::string& mine, const std::string& other, std::string& a,
-                                          std::string& b) {
+[[gnu::cold]] inline bool find_difference(const kept_text& mine, const kept_text& other, kept_text& a, kept_text& b) {
     for (std::size_t i = 0, j = 0; i < mine.size() || j < other.size();) {
-        const auto word = [](const std::string& text, std::size_t& at) {
+        const auto word = [](const kept_text& text, std::size_t& at) {
             std::size_t end = text.find(' ', at);
-            if (end == std::string::npos) end = text.size();
-            std::string w = at < text.size() ? text.substr(at, end - at) : std::string("nothing of the kind");
+            if (end == kept_text::npos) end = text.size();
+            kept_text w = at < text.size() ? text.substr(at, end - at) : kept_text("nothing of the kind");
             at = end < text.size() ? end + 1 : end;
             return w;
         };
@@ -105,17 +101,17 @@ struct findings {
 }
 
 // What rank 0 says: SIZE, settings, host, machine, a line each.
-[[gnu::cold]] inline std::string words_of(const arrival& a, int size) {
+[[gnu::cold]] inline kept_text words_of(const arrival& a, int size) {
     return joined({size, "\n", a.settings, "\n", a.host, "\n", a.machine});
 }
 // What makes this rank different from rank 0.
-[[gnu::cold]] inline findings compare_with_root(const std::string& root, const arrival& me, int rank, int size) {
-    std::string line[4];
+[[gnu::cold]] inline findings compare_with_root(const kept_text& root, const arrival& me, int rank, int size) {
+    kept_text line[4];
     std::size_t at = 0;
-    for (std::string& l : line) {
+    for (kept_text& l : line) {
         const std::size_t end = root.find('\n', at);
-        l = root.substr(at < root.size() ? at : root.size(), end == std::string::npos ? end : end - at);
-        at = end == std::string::npos ? root.size() : end + 1;
+        l = root.substr(at < root.size() ? at : root.size(), end == kept_text::npos ? end : end - at);
+        at = end == kept_text::npos ? root.size() : end + 1;
     }
     findings f;
     f.has_other_host = line[2] != me.host;
@@ -132,11 +128,11 @@ struct findings {
 
 // The verdict of rank 0 is one letter (k and s: the name follows, of a job on one host or several; m: mismatch,
 // x: of keys, e: environment, t: timeout), for errors the guilty rank and a blank, then the text.
-[[gnu::cold]] inline agreement read_verdict(const std::string& verdict, int rank) {
+[[gnu::cold]] inline agreement read_verdict(const kept_text& verdict, int rank) {
     if (verdict.size() == 33 && (verdict[0] == 'k' || verdict[0] == 's')) return {verdict.substr(1), verdict[0] == 'k'};
     const std::size_t blank = verdict.find(' ');
     std::int64_t guilty = -1;
-    if (blank == std::string::npos || blank == 0 || !read_sum(std::string_view(verdict).substr(1, blank - 1), guilty))
+    if (blank == kept_text::npos || blank == 0 || !read_sum(name_view(verdict).substr(1, blank - 1), guilty))
         fail(errc::protocol, rank, 0, "use a store of its own for each job",
              "rank 0 left something unknown in the store");
     const errc code = verdict[0] == 't'   ? errc::timeout
@@ -155,7 +151,7 @@ struct findings {
 template <class S>
 class rendezvous_tree {
 public:
-    rendezvous_tree(S& store, int rank, int size, const deadline& until, const std::string& turn)
+    rendezvous_tree(S& store, int rank, int size, const deadline& until, const kept_text& turn)
         : store_(store), rank_(rank), size_(size), until_(until), turn_(turn) {}
 
     // What the ranks below this one have found, added to `f`. Waits for no more of them once one counts other ranks.
@@ -174,7 +170,7 @@ public:
         return true;
     }
     // Rank 0's. `turns`: what the keys of those who have come begin with, `number`: which meeting this is.
-    std::string verdict(const findings& f, bool have_all_come, std::int64_t number) {
+    kept_text verdict(const findings& f, bool have_all_come, std::int64_t number) {
         if (f.odd != 0)
             return joined({is_of_keys(f.says) ? "x" : "m", f.first_odd, f.odd > 1 ? " ranks " : " rank ", f.list,
                            f.odd > 1 ? " say " : " says ", f.says, ", rank 0 says ", f.expected});
@@ -187,8 +183,8 @@ public:
 
 private:
     // The time is over: who is there is only looked for, and not for long.
-    std::string missing(std::int64_t number) {
-        std::string late;
+    kept_text missing(std::int64_t number) {
+        kept_text late;
         int first = -1, count = 0, silent = -1;
         const deadline enough = deadline::in_ns(verdict_grace_ns / 2);
         for (int r = 1; r < size_ && !enough.passed(); ++r) {
@@ -204,10 +200,10 @@ private:
         return joined({"t", first, " ", count, " of ", size_, " ranks did not come to the store: ", late,
                        late.size() < 100 ? "" : " and more"});
     }
-    bool has(const std::string& key, std::int64_t at_least) {
+    bool has(const kept_text& key, std::int64_t at_least) {
         try {
             std::int64_t n = 0;
-            const std::string value = store_.get(key, deadline{1});
+            const kept_text value = store_.get(key, deadline{1});
             return at_least == INT64_MIN || (read_sum(value, n) && n >= at_least);
         } catch (const timed_out&) {
             return false;
@@ -217,7 +213,7 @@ private:
     S& store_;
     int rank_, size_;
     deadline until_;
-    std::string turn_;
+    kept_text turn_;
 };
 
 } // namespace detail
@@ -235,14 +231,14 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
     // Each rank counts for itself which meeting of this store this is; a rank number used twice shows as a meeting that
     // the others never reach.
     const std::int64_t number = store.add(detail::joined({"collx/turn/", rank}), 1);
-    const std::string turn = detail::joined({"collx/", number, "/"});
+    const kept_text turn = detail::joined({"collx/", number, "/"});
     detail::rendezvous_tree<S> tree(store, rank, size, until, turn);
     detail::findings f;
     if (!me.has_address) f.without_address = rank;
     if (rank == 0) {
         store.set(detail::joined({turn, "root"}), detail::words_of(me, size));
         const bool have_all_come = tree.gather(f);
-        const std::string verdict = tree.verdict(f, have_all_come, number);
+        const kept_text verdict = tree.verdict(f, have_all_come, number);
         store.set(detail::joined({turn, "verdict"}), verdict);
         const bool is_good = verdict[0] == 'k' || verdict[0] == 's';
         try {
@@ -256,7 +252,7 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
         }
         return detail::read_verdict(verdict, 0);
     }
-    std::string verdict;
+    kept_text verdict;
     try {
         f = detail::compare_with_root(store.get(detail::joined({turn, "root"}), detail::with_grace(until)), me, rank,
                                       size);
@@ -274,11 +270,11 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
 // the store's, who is missing only its process manager knows; mismatch on the rank that differs from rank 0.
 template <CollectiveStore S>
 [[gnu::cold]] agreement come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
-    const std::string key = detail::joined({"collx/job/", store.next_turn()});
+    const kept_text key = detail::joined({"collx/job/", store.next_turn()});
     if (rank == 0)
         store.set(key, detail::joined({detail::random_token(), detail::words_of({me.settings, "", "", true}, size)}));
     store.barrier(key, size, until);
-    const std::string said = store.get(key, until);
+    const kept_text said = store.get(key, until);
     if (said.size() < 33)
         fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
              "rank 0 left something unknown in the store");
@@ -292,7 +288,7 @@ template <CollectiveStore S>
 
 // The name alone.
 template <Store S>
-[[gnu::cold]] std::string rendezvous(S& store, int rank, int size, const deadline& until) {
+[[gnu::cold]] kept_text rendezvous(S& store, int rank, int size, const deadline& until) {
     return come_together(store, rank, size, until, arrival{}).token;
 }
 

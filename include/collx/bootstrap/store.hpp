@@ -9,12 +9,11 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
-#include <string>
-#include <string_view>
 
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -27,9 +26,9 @@ inline constexpr std::size_t most_value_bytes = 64 * 1024;
 // barrier: returns when `ranks` calls of this name have been made; may be used again and again.
 // Errors: invalid_argument for an empty or too long key, a too long value, add() on what is no number.
 template <class S>
-concept Store = requires(S& s, std::string_view text, std::int64_t delta, int ranks, const deadline& until) {
+concept Store = requires(S& s, name_view text, std::int64_t delta, int ranks, const deadline& until) {
     s.set(text, text);
-    { s.get(text, until) } -> std::same_as<std::string>;
+    { s.get(text, until) } -> std::convertible_to<kept_text>;
     { s.add(text, delta) } -> std::same_as<std::int64_t>;
     s.barrier(text, ranks, until);
 };
@@ -44,22 +43,22 @@ concept CollectiveStore = Store<S> && requires(S& s) {
 
 namespace detail {
 
-inline void check_store_key(std::string_view key) {
+inline void check_store_key(name_view key) {
     if (key.empty() || key.size() > most_key_bytes)
         fail(errc::invalid_argument, -1, -1, "", "a store key has 1 to %zu bytes, not %zu", most_key_bytes, key.size());
 }
-inline void check_store_value(std::string_view value) {
+inline void check_store_value(name_view value) {
     if (value.size() > most_value_bytes)
         fail(errc::invalid_argument, -1, -1, "", "a store value has at most %zu bytes, not %zu", most_value_bytes,
              value.size());
 }
-[[noreturn, gnu::cold]] inline void fail_store_timeout(std::string_view key) {
+[[noreturn, gnu::cold]] inline void fail_store_timeout(name_view key) {
     fail(errc::timeout, -1, -1, "are all ranks started, with the same store?", "nobody has set '%.*s' in the store",
          static_cast<int>(key.size()), key.data());
 }
 
 // Decimal text as add() keeps it. False when it is something else.
-inline bool read_sum(std::string_view text, std::int64_t& sum) {
+inline bool read_sum(name_view text, std::int64_t& sum) {
     const bool is_negative = !text.empty() && text[0] == '-';
     if (is_negative) text.remove_prefix(1);
     if (text.empty() || text.size() > 19) return false;
@@ -72,7 +71,7 @@ inline bool read_sum(std::string_view text, std::int64_t& sum) {
     return true;
 }
 // The sum after an addition to what a key holds (nullptr: nothing yet). Wraps rather than overflows.
-inline std::int64_t add_to_text(const std::string* held, std::int64_t delta, std::string_view key) {
+inline std::int64_t add_to_text(const kept_text* held, std::int64_t delta, name_view key) {
     std::int64_t sum = 0;
     if (held != nullptr && !read_sum(*held, sum))
         fail(errc::invalid_argument, -1, -1, "use another key for counting", "'%.*s' in the store is not a number",
@@ -83,11 +82,11 @@ inline std::int64_t add_to_text(const std::string* held, std::int64_t delta, std
 // A barrier of set, get and add, for stores that have nothing better. Round k is over when the last of its ranks says
 // so.
 template <class S>
-void barrier_by_counting(S& store, std::string_view name, int ranks, const deadline& until) {
+void barrier_by_counting(S& store, name_view name, int ranks, const deadline& until) {
     if (ranks < 1) fail(errc::invalid_argument, -1, -1, "", "a barrier of %d ranks", ranks);
-    const std::string base(name);
+    const kept_text base(name);
     const std::int64_t number = store.add(joined({base, "/came"}), 1);
-    const std::string open = joined({base, "/open/", (number - 1) / ranks});
+    const kept_text open = joined({base, "/open/", (number - 1) / ranks});
     if (number % ranks == 0) return store.set(open, "");
     try {
         (void)store.get(open, until);
@@ -98,11 +97,11 @@ void barrier_by_counting(S& store, std::string_view name, int ranks, const deadl
     }
 }
 
-inline std::string random_token() {
+inline kept_text random_token() {
     unsigned char bytes[16];
     if (without_eintr([&] { return ::getrandom(bytes, sizeof bytes, 0); }) != static_cast<ssize_t>(sizeof bytes))
         fail(errc::resource, 0, -1, "", "the system has no random numbers");
-    std::string text;
+    kept_text text;
     for (const unsigned char b : bytes) {
         constexpr char digits[] = "0123456789abcdef";
         text += digits[b >> 4];
@@ -117,10 +116,10 @@ inline std::string random_token() {
 // store.
 class any_store {
 public:
-    virtual void set(std::string_view key, std::string_view value) = 0;
-    virtual std::string get(std::string_view key, const deadline& until) = 0;
-    virtual std::int64_t add(std::string_view key, std::int64_t delta) = 0;
-    virtual void barrier(std::string_view name, int ranks, const deadline& until) = 0;
+    virtual void set(name_view key, name_view value) = 0;
+    virtual kept_text get(name_view key, const deadline& until) = 0;
+    virtual std::int64_t add(name_view key, std::int64_t delta) = 0;
+    virtual void barrier(name_view name, int ranks, const deadline& until) = 0;
 
 protected:
     ~any_store() = default;
@@ -142,12 +141,10 @@ template <Store S, class Face>
 class faced_store : public Face {
 public:
     explicit faced_store(S& s) : store_(s) {}
-    void set(std::string_view key, std::string_view value) override { store_.set(key, value); }
-    std::string get(std::string_view key, const deadline& until) override { return store_.get(key, until); }
-    std::int64_t add(std::string_view key, std::int64_t delta) override { return store_.add(key, delta); }
-    void barrier(std::string_view name, int ranks, const deadline& until) override {
-        store_.barrier(name, ranks, until);
-    }
+    void set(name_view key, name_view value) override { store_.set(key, value); }
+    kept_text get(name_view key, const deadline& until) override { return store_.get(key, until); }
+    std::int64_t add(name_view key, std::int64_t delta) override { return store_.add(key, delta); }
+    void barrier(name_view name, int ranks, const deadline& until) override { store_.barrier(name, ranks, until); }
 
 protected:
     ~faced_store() = default;

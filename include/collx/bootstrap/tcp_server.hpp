@@ -10,14 +10,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <string>
-#include <vector>
-
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/names.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/signals_blocked.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -30,7 +28,7 @@ public:
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
-    explicit tcp_server(const std::string& host = "127.0.0.1", int port = 0, const job_key& key = {})
+    explicit tcp_server(const kept_text& host = "127.0.0.1", int port = 0, const job_key& key = {})
         : owner_(::getpid()), key_(key) {
         detail::tcp_address a = detail::numeric_address(look_up(host, deadline::in_ns(slow_limit_ns)), port);
         listener_ = detail::tcp_socket(a);
@@ -68,9 +66,9 @@ public:
 private:
     struct connection {
         descriptor socket;
-        std::string in, out;
+        kept_text in, out;
         std::int64_t limit_ns = INT64_MAX; // when it is dropped, or for a waiting get answered with timeout
-        std::string awaited;               // key of a get that waits
+        kept_text awaited;                 // key of a get that waits
         bool is_known = false;             // has said a whole sound frame, with a key: proved to have it
         bool is_proving = false;           // `hello` was answered by `said`
         std::int64_t rank = -1;            // that it said to be, -1: not known
@@ -83,7 +81,7 @@ private:
     };
     struct entry {
         std::uint64_t hash;
-        std::string key, value;
+        kept_text key, value;
     };
 
     void start() {
@@ -172,7 +170,7 @@ private:
             if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
             if (n <= 0) return c.socket.close();
             if (c.in.empty() && c.is_known) c.limit_ns = now_ns() + slow_limit_ns;
-            c.in.append(part, static_cast<std::size_t>(n));
+            c.in.append({part, static_cast<std::size_t>(n)});
             if (!c.is_proving && c.in.size() >= sizeof(detail::tcp_request) && !head_of(c).is_sound())
                 return c.socket.close();
         }
@@ -195,7 +193,7 @@ private:
         const auto r = head_of(c);
         if (r.word == detail::tcp_word::keyed_hello) return challenge(c, r.number);
         if (key_ && !c.is_known) return refuse(c, detail::tcp_status::has_key, r.number);
-        const std::string key = c.in.substr(sizeof r, r.key_bytes), value = c.in.substr(sizeof r + r.key_bytes);
+        const kept_text key = c.in.substr(sizeof r, r.key_bytes), value = c.in.substr(sizeof r + r.key_bytes);
         c.in.clear();
         c.is_known = true;
         entry* held = find(key);
@@ -271,10 +269,10 @@ private:
 
     // How many wait for keys of this hash, so that a set need not look at everybody. Who hangs up stays counted, which
     // costs looks and nothing else.
-    std::uint32_t& waiting_for(const std::string& key) {
+    std::uint32_t& waiting_for(const kept_text& key) {
         return waiting_[detail::hash_bytes(key.data(), key.size(), 0) % most_hashes];
     }
-    entry* find(const std::string& key) {
+    entry* find(const kept_text& key) {
         const std::uint64_t hash = detail::hash_bytes(key.data(), key.size(), 0);
         for (std::uint64_t at = hash;; ++at) {
             const std::uint32_t place = index_[at & (index_.size() - 1)];
@@ -296,7 +294,7 @@ private:
         index_.assign(2 * index_.size(), 0);
         for (std::uint32_t place = 1; place <= count; ++place) note_entry(place);
     }
-    bool put(entry* held, const std::string& key, const std::string& value) {
+    bool put(entry* held, const kept_text& key, const kept_text& value) {
         const std::size_t more = value.size() + (held == nullptr ? key.size() : 0),
                           less = held != nullptr ? held->value.size() : 0;
         if (total_bytes_ - less + more > most_total_bytes || (held == nullptr && entries_.size() >= most_entries))
@@ -307,15 +305,15 @@ private:
         return true;
     }
 
-    void answer(connection& c, detail::tcp_status status, const std::string& value, std::int64_t number,
-                std::string_view words = {}) {
+    void answer(connection& c, detail::tcp_status status, const kept_text& value, std::int64_t number,
+                name_view words = {}) {
         detail::tcp_reply r;
         r.status = status;
         r.value_bytes = static_cast<std::uint32_t>(value.size());
         r.number = number;
         if (!c.awaited.empty()) --waiting_for(c.awaited);
         c.awaited.clear();
-        c.out.assign(reinterpret_cast<const char*>(&r), sizeof r);
+        c.out = {reinterpret_cast<const char*>(&r), sizeof r};
         c.out += value;
         c.out += words;
         c.limit_ns = now_ns() + slow_limit_ns;
@@ -340,9 +338,10 @@ private:
     std::int64_t odd_rank_ = -1, odd_until_ns_ = 0;
     detail::growing_array<connection> connections_;
     detail::growing_array<entry> entries_;
-    std::vector<std::uint32_t> index_ = std::vector<std::uint32_t>(256); // by hash: place in entries_ + 1, 0: none
+    detail::growing_array<std::uint32_t> index_ =
+        detail::growing_array<std::uint32_t>(256); // by hash: place in entries_ + 1, 0: none
     static constexpr std::size_t most_hashes = 1 << 14;
-    std::vector<std::uint32_t> waiting_ = std::vector<std::uint32_t>(most_hashes);
+    detail::growing_array<std::uint32_t> waiting_ = detail::growing_array<std::uint32_t>(most_hashes);
     std::size_t total_bytes_ = 0;
     std::int64_t accept_after_ns_ = 0;
 };

@@ -3,10 +3,9 @@
 // per rank, used by one thread at a time.
 #pragma once
 
-#include <string>
-
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/names.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -18,7 +17,7 @@ public:
     // Connects, trying again until the deadline: the server may start later. host: an address, or a name. rank: for the
     // server's messages. Errors: timeout · security when what answers has another key, or one of both has none. So do
     // the other ranks, from get(), when this has gone on for a while.
-    tcp_store(const std::string& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
+    tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
         : address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
@@ -39,11 +38,11 @@ public:
         }
     }
 
-    void set(std::string_view key, std::string_view value) {
+    void set(name_view key, name_view value) {
         detail::check_store_value(value);
         (void)ask(detail::tcp_word::set, key, value, 0, deadline::in_ns(answer_limit_ns));
     }
-    std::string get(std::string_view key, const deadline& until) {
+    kept_text get(name_view key, const deadline& until) {
         const std::int64_t left_ns = until.left_ns();
         // The server keeps the time; this end only makes sure that there still is a server.
         const deadline for_answer = until.at_ns < INT64_MAX - answer_limit_ns
@@ -51,10 +50,10 @@ public:
                                         : until;
         return ask(detail::tcp_word::get, key, "", left_ns, for_answer).value;
     }
-    std::int64_t add(std::string_view key, std::int64_t delta) {
+    std::int64_t add(name_view key, std::int64_t delta) {
         return ask(detail::tcp_word::add, key, "", delta, deadline::in_ns(answer_limit_ns)).number;
     }
-    void barrier(std::string_view name, int ranks, const deadline& until) {
+    void barrier(name_view name, int ranks, const deadline& until) {
         detail::barrier_by_counting(*this, name, ranks, until);
     }
     // Waits until the server has gone, or to the deadline.
@@ -65,7 +64,7 @@ public:
 private:
     struct answer {
         std::int64_t number = 0;
-        std::string value;
+        kept_text value;
     };
     enum class came { whole, late, lost };
 
@@ -132,15 +131,14 @@ private:
         return mine.bytes == theirs.bytes && std::memcmp(&mine.address, &theirs.address, mine.bytes) == 0;
     }
 
-    answer ask(detail::tcp_word word, std::string_view key, std::string_view value, std::int64_t number,
-               const deadline& until) {
+    answer ask(detail::tcp_word word, name_view key, name_view value, std::int64_t number, const deadline& until) {
         detail::check_store_key(key);
         detail::tcp_request q;
         q.word = word;
         q.key_bytes = static_cast<std::uint32_t>(key.size());
         q.value_bytes = static_cast<std::uint32_t>(value.size());
         q.number = number;
-        std::string frame(reinterpret_cast<const char*>(&q), sizeof q);
+        kept_text frame(reinterpret_cast<const char*>(&q), sizeof q);
         frame += key;
         frame += value;
         detail::tcp_reply r;

@@ -40,13 +40,13 @@ struct unique_id {
     // Where the store of an id for several hosts is: address and port; an empty address: there is none.
     name_view address() const {
         const name_view all = check_behind();
-        return all.substr(0, all.rfind(':') != all.size() ? all.rfind(':') : 0);
+        return all.substr(0, all.rfind(':') != name_view::npos ? all.rfind(':') : 0);
     }
     int port() const {
         const name_view all = check_behind();
         const std::size_t colon = all.rfind(':');
         int n = 0;
-        for (const char c : all.substr(colon == all.size() ? 0 : colon + 1))
+        for (const char c : all.substr(colon == name_view::npos ? 0 : colon + 1))
             n = n < 65536 && c >= '0' && c <= '9' ? n * 10 + c - '0' : n;
         return n;
     }

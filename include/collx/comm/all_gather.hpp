@@ -6,6 +6,7 @@
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -78,13 +79,13 @@ struct all_gather_v_fn : refusals<> {
     using refusals<>::operator();
 
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
-              class Offsets = std::vector<std::size_t>>
+              class Offsets = detail::growing_array<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::all_gather>(comm, in, out, no_op{}, o, part_counts(counts, offsets));
     }
     template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list,
-              class Offsets = std::vector<std::size_t>>
+              class Offsets = detail::growing_array<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();

@@ -6,6 +6,7 @@
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -63,7 +64,7 @@ struct all_to_all_fn : refusals<> {
 template <class Comm>
 [[gnu::cold]] void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
     auto& c = comm.internals();
-    std::vector<std::size_t>& announced = t.relayed; // not in use yet
+    detail::growing_array<std::size_t>& announced = t.relayed; // not in use yet
     announced.assign(static_cast<std::size_t>(c.net.size()), 0);
     all_to_all_fn<blocking>{}(comm, contiguous_view<const std::size_t>(t.first.sizes(), announced.size()), announced,
                               o);
@@ -80,7 +81,7 @@ struct all_to_all_v_fn : refusals<> {
               CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
                     const device_call_options& o = {}) const {
-        const std::vector<std::size_t> packed;
+        const detail::growing_array<std::size_t> packed;
         return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
     }
     template <Communicates Comm, Buffer In, CountList SendCounts = count_list, CountList SendOffsets = count_list,
@@ -96,7 +97,7 @@ struct all_to_all_v_fn : refusals<> {
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
                     const call_options& o = {}) const {
         require_staying<Mode, In, Out>(); // here one still sees what is a temporary
-        const std::vector<std::size_t> packed;
+        const detail::growing_array<std::size_t> packed;
         return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
     }
     template <Communicates Comm, Buffer In, CountList SendCounts = count_list, CountList SendOffsets = count_list,

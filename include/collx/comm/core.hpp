@@ -6,7 +6,6 @@
 #include <collx/core/atomic.hpp>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include <collx/comm/count_table.hpp>
 #include <collx/comm/job.hpp>
@@ -41,7 +40,7 @@ struct communicator_core {
 
     // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
     // waits: for all of its ranks to come. id: see job::make_links.
-    communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, std::vector<int> members_,
+    communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, detail::growing_array<int> members_,
                       communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0);
     communicator_core(const communicator_core&) = delete;
     ~communicator_core();
@@ -328,14 +327,14 @@ struct communicator_core {
     job_settings settings;
     links net;
     schedule_cache schedules;
-    std::vector<int> members; // rank here -> rank of the job
+    detail::growing_array<int> members; // rank here -> rank of the job
     detail::growing_array<outstanding> pending;
     detail::count_tables tables; // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
     // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).
     std::int32_t accepted_ballot = 0;
-    std::vector<std::uint64_t> accepted_members;
+    detail::growing_array<std::uint64_t> accepted_members;
     sole_ptr<detail::device_part> device; // made by the first call on device memory
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;

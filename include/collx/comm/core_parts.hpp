@@ -4,23 +4,23 @@
 #pragma once
 
 #include <utility>
-#include <vector>
 
 #include <collx/comm/core.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n,
-                                                std::vector<int> members_, communicator_core* parent, bool waits,
-                                                std::uint64_t id_)
+                                                detail::growing_array<int> members_, communicator_core* parent,
+                                                bool waits, std::uint64_t id_)
     : home(std::move(j)), offset(at), id(id_), settings(home->settings),
       net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
     try {
         if (members.empty())
             for (int r = 0; r < n; ++r) members.push_back(r);
         if (!home->is_threads && net.is_one_host()) {
-            std::vector<int> pids;
+            detail::growing_array<int> pids;
             for (int r : members) pids.push_back(home->process_of(r));
             net.set_processes(std::move(pids), settings.lend);
         }

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
 #include <collx/core/error.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/exec/layout.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -21,7 +21,7 @@ concept CountList = requires(const X& x) {
     { *x.data() } -> std::convertible_to<std::size_t>;
 };
 
-using count_list = std::vector<std::size_t>; // what braces mean
+using count_list = detail::growing_array<std::size_t>; // what braces mean
 
 // Counts and where each part begins. Parts lie one after the other unless offsets are given.
 class count_table {
@@ -93,13 +93,14 @@ private:
     static std::size_t offset(const Offsets& o, std::size_t i, std::size_t next) {
         return o.size() == 0 ? next : static_cast<std::size_t>(o.data()[i]);
     }
-    std::vector<std::size_t> numbers_;
+    detail::growing_array<std::size_t> numbers_;
     std::size_t end_ = 0, total_ = 0;
 };
 
 struct count_tables {
     count_table first, second;
-    std::vector<std::size_t> relayed; // what relayed_task works with: of parts that this rank passes on, and more
+    detail::growing_array<std::size_t>
+        relayed; // what relayed_task works with: of parts that this rank passes on, and more
 };
 
 } // namespace detail

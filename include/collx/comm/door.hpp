@@ -5,15 +5,14 @@
 // failures) holds here.
 #pragma once
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/comm/tree_exchange.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/transport/remote_links.hpp>
 #include <collx/transport/wait.hpp>
 
@@ -106,8 +105,8 @@ private:
         for (int below = peer - net.rank(); below > 1; below /= 2) levels += level_ns;
         return levels;
     }
-    static std::vector<int> all_ranks(int n) {
-        std::vector<int> ranks;
+    static detail::growing_array<int> all_ranks(int n) {
+        detail::growing_array<int> ranks;
         for (int r = 0; r < n; ++r) ranks.push_back(r);
         return ranks;
     }
@@ -124,20 +123,21 @@ public:
                   int lanes = 1)
         : linger_ns_(linger_ns), calls_(&calls), by_(std::move(by)), lanes_(lanes) {}
 
-    [[gnu::cold]] std::string open(const host_description& h) {
+    [[gnu::cold]] kept_text open(const host_description& h) {
         mine_ = address_to_listen(h.address);
-        directory_ = is_unix_address(h.address) ? unix_directory(h.address) : std::string();
+        directory_ = is_unix_address(h.address) ? unix_directory(h.address) : kept_text();
         listener_ = socket_hub::listen_on(mine_, *calls_);
-        const std::string at = mine_.is_unix() ? joined({"unix:", unix_name_of(mine_)}) : h.address;
+        const kept_text at = mine_.is_unix() ? joined({"unix:", unix_name_of(mine_)}) : h.address;
         return joined({at, " ", mine_.port()});
     }
     // See meet_at(). Afterwards `hub` knows where everybody listens.
-    [[gnu::cold]] std::vector<std::uint64_t> meet(const std::string& token, int rank, int size, std::uint64_t host,
-                                                  const std::string& address_up, const deadline& until) {
+    [[gnu::cold]] detail::growing_array<std::uint64_t> meet(const kept_text& token, int rank, int size,
+                                                            std::uint64_t host, const kept_text& address_up,
+                                                            const deadline& until) {
         detail::growing_array<socket_address> peers(static_cast<std::size_t>(size));
         if (rank != 0) peers[static_cast<std::size_t>(rank & (rank - 1))] = address_from(address_up);
         hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
-        std::vector<std::uint64_t> hosts(peers.size());
+        detail::growing_array<std::uint64_t> hosts(peers.size());
         {
             door_meeting all(hub, rank, size, until);
             const card mine(host, mine_);
@@ -156,9 +156,9 @@ public:
         return hosts;
     }
     // Instead of meet(), where ranks have another way to tell each other what open() has returned.
-    [[gnu::cold]] void learn(const std::string& token, const std::vector<std::string>& addresses) {
+    [[gnu::cold]] void learn(const kept_text& token, const detail::growing_array<kept_text>& addresses) {
         detail::growing_array<socket_address> peers;
-        for (const std::string& a : addresses) peers.push_back(address_from(a));
+        for (const kept_text& a : addresses) peers.push_back(address_from(a));
         hub = make_counted<socket_hub>(std::move(listener_), token, std::move(peers), linger_ns_, *calls_, by_);
         hub->set_lanes(lanes_);
         hub->end_start(); // that way has compared the keys
@@ -166,22 +166,22 @@ public:
     counted_ptr<socket_hub> hub;
 
     // Where nobody listens yet: a free port of an address in numbers, or a new name for a unix socket.
-    [[gnu::cold]] static socket_address address_to_listen(const std::string& at) {
+    [[gnu::cold]] static socket_address address_to_listen(const kept_text& at) {
         if (is_unix_address(at)) return unix_address(unix_directory(at), new_unix_name());
         return address_of(at, 0);
     }
-    [[gnu::cold]] static socket_address address_of(const std::string& host, int port) {
+    [[gnu::cold]] static socket_address address_of(const kept_text& host, int port) {
         const tcp_address a = numeric_address(host, port);
         return {a.address, a.bytes};
     }
 
 private:
     // "ADDRESS PORT" as another rank published it.
-    [[gnu::cold]] socket_address address_from(const std::string& text) const {
+    [[gnu::cold]] socket_address address_from(const kept_text& text) const {
         const std::size_t blank = text.rfind(' ');
-        const char* at = text.c_str() + (blank == std::string::npos ? 0 : blank + 1);
-        const std::string host = text.substr(0, blank == std::string::npos ? 0 : blank);
-        if (const std::string_view name = std::string_view(host).substr(host.size() < 5 ? host.size() : 5);
+        const char* at = text.c_str() + (blank == kept_text::npos ? 0 : blank + 1);
+        const kept_text host = text.substr(0, blank == kept_text::npos ? 0 : blank);
+        if (const name_view name = name_view(host).substr(host.size() < 5 ? host.size() : 5);
             is_unix_address(host) && is_unix_name(name))
             return unix_address(directory_, name);
         return address_of(host, static_cast<int>(read_digits(at, 65535)));
@@ -200,12 +200,12 @@ private:
             std::memcpy(socket, &a.address, bytes);
         }
         // From outside: not believed.
-        socket_address address(const std::string& directory) const {
+        socket_address address(const kept_text& directory) const {
             socket_address a;
             a.bytes = bytes <= sizeof socket ? bytes : 0;
             std::memcpy(&a.address, socket, a.bytes);
             if (!a.is_unix()) return a;
-            const std::string_view name = a.bytes == sizeof socket ? unix_name_of(a) : std::string_view();
+            const name_view name = a.bytes == sizeof socket ? unix_name_of(a) : name_view();
             return is_unix_name(name) ? unix_address(directory, name) : socket_address();
         }
     };
@@ -215,7 +215,7 @@ private:
     int lanes_;
     descriptor listener_;
     socket_address mine_;
-    std::string directory_; // of unix sockets that are files
+    kept_text directory_; // of unix sockets that are files
 };
 
 } // namespace detail

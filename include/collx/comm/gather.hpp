@@ -5,6 +5,7 @@
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -53,13 +54,13 @@ struct gather_v_fn : refusals<> {
 
     // The root's table decides; the other ranks may pass an empty one.
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
-              class Offsets = std::vector<std::size_t>>
+              class Offsets = detail::growing_array<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const device_call_options& o = {}) const {
         return call_on_device<Mode, collective::gather>(comm, in, out, no_op{}, o, part_counts(counts, offsets));
     }
     template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list,
-              class Offsets = std::vector<std::size_t>>
+              class Offsets = detail::growing_array<std::size_t>>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();
@@ -80,7 +81,7 @@ struct gather_v_fn : refusals<> {
                 require_memory(c, b, "output");
                 require_apart(c, a, b, tables.first.offsets()[me]);
             } else {
-                std::vector<std::size_t> mine(static_cast<std::size_t>(c.net.size()));
+                detail::growing_array<std::size_t> mine(static_cast<std::size_t>(c.net.size()));
                 mine[me] = a.size();
                 tables.first.assign(c.net.rank(), c.net.size(), mine, "gather_v");
             }

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <collx/core/pointers.hpp>
-#include <vector>
 
 #include <collx/algo/one_shot.hpp>
 #include <collx/comm/all_gather.hpp>
@@ -95,7 +94,7 @@ struct grouped_all_reduce final : grouped_call {
     }
     void finish(const std::byte* const* ranks, std::size_t at, int n, int me) override {
         if (root >= 0 && root != me) return;
-        std::vector<const element*> sources;
+        detail::growing_array<const element*> sources;
         for (int k = 0; k < n; ++k) sources.push_back(reinterpret_cast<const element*>(ranks[k] + at));
         move.fold_ranks(sources.data(), n, me, sched::place::in, 0, sched::place::out, 0, nullptr, view.size());
     }
@@ -302,12 +301,12 @@ private:
                 const call_options& o) {
         const auto n = static_cast<std::size_t>(comm_->size()), me = static_cast<std::size_t>(comm_->rank());
         compare(calls, first, last, bytes, o);
-        std::vector<std::byte> all(n * bytes);
+        detail::growing_array<std::byte> all(n * bytes);
         detail::group_mover operands(calls, first, last);
         const contiguous_view<std::byte> mine(all.data() + me * bytes, bytes);
         user_code([&] { operands.load(mine.data(), sched::place::in, 0, bytes); });
         detail::all_gather_fn<Mode>{}(*comm_, mine, all, o);
-        std::vector<const std::byte*> ranks;
+        detail::growing_array<const std::byte*> ranks;
         for (std::size_t r = 0; r < n; ++r) ranks.push_back(all.data() + r * bytes);
         user_code([&] {
             operands.fold_ranks(ranks.data(), comm_->size(), comm_->rank(), sched::place::in, 0, sched::place::out, 0,

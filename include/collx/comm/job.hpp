@@ -8,7 +8,6 @@
 
 #include <collx/core/atomic.hpp>
 #include <cstdint>
-#include <vector>
 
 #include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
@@ -83,9 +82,9 @@ static_assert(sizeof(notice_board) <= page_bytes);
 
 // The hosts of a job that has several, as one rank sees them.
 struct host_map {
-    std::vector<int> place_of; // rank of the job -> place among those of this host, -1: elsewhere
-    std::vector<int> rank_at;  // the other way round
-    std::vector<int> host_of;  // rank of the job -> host
+    detail::growing_array<int> place_of; // rank of the job -> place among those of this host, -1: elsewhere
+    detail::growing_array<int> rank_at;  // the other way round
+    detail::growing_array<int> host_of;  // rank of the job -> host
 };
 
 class job {
@@ -156,8 +155,9 @@ public:
 
     // What a communicator of these ranks of the job (empty: all) holds: shared memory only where they are on one host.
     // id: the same on all of them and on no other communicator of the job (0: made of the number of the world).
-    links make_links(std::uint64_t at, int my_rank, int n, const std::vector<int>& members, std::uint64_t& id) const;
-    links_layout layout_of(const std::vector<int>& members) const;
+    links make_links(std::uint64_t at, int my_rank, int n, const detail::growing_array<int>& members,
+                     std::uint64_t& id) const;
+    links_layout layout_of(const detail::growing_array<int>& members) const;
 
     // The place of the next communicator of all ranks: the first rank of a host takes it, the others read it from the
     // board.
@@ -175,11 +175,11 @@ public:
 private:
     void say_cores();
     struct places {
-        std::vector<int> place_of; // rank of the communicator -> place among its ranks on this host
+        detail::growing_array<int> place_of; // rank of the communicator -> place among its ranks on this host
         int count = 0;
         bool is_crowded = false; // some host has several of them
     };
-    places places_among(const std::vector<int>& members) const;
+    places places_among(const detail::growing_array<int>& members) const;
 };
 
 namespace detail {

@@ -4,23 +4,23 @@
 
 #include <bit>
 #include <utility>
-#include <vector>
 
 #include <collx/comm/job.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-[[gnu::cold]] COLLX_ONCE links job::make_links(std::uint64_t at, int my_rank, int n, const std::vector<int>& members,
-                                               std::uint64_t& id) const try {
+[[gnu::cold]] COLLX_ONCE links job::make_links(std::uint64_t at, int my_rank, int n,
+                                               const detail::growing_array<int>& members, std::uint64_t& id) const try {
     if (id == 0) id = detail::hash_bytes(reinterpret_cast<const char*>(&communicators_made), 8, 11) | 1;
     if (hosts.rank_at.empty()) return links(*memory, at, my_rank, n);
     const auto here = places_among(members);
     if (here.count == n) return links(*memory, at, my_rank, n);
-    std::vector<int> ranks = members;
+    detail::growing_array<int> ranks = members;
     for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
     const auto layout = links_layout::across_hosts(here.count, n, here.is_crowded);
-    std::vector<int> host_of;
+    detail::growing_array<int> host_of;
     for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
     return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
                  door->open({id, my_rank, std::move(ranks), layout.channel, port::count, settings.lend}));
@@ -31,7 +31,7 @@ COLLX_BEGIN_NAMESPACE
     throw;
 }
 
-[[gnu::cold]] COLLX_ONCE links_layout job::layout_of(const std::vector<int>& members) const {
+[[gnu::cold]] COLLX_ONCE links_layout job::layout_of(const detail::growing_array<int>& members) const {
     const auto here = places_among(members);
     const int n = members.empty() ? size : static_cast<int>(members.size());
     if (here.count == n) return links_layout::for_ranks(n);
@@ -88,9 +88,9 @@ COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
     return offset;
 }
 
-[[gnu::cold]] COLLX_ONCE job::places job::places_among(const std::vector<int>& members) const {
+[[gnu::cold]] COLLX_ONCE job::places job::places_among(const detail::growing_array<int>& members) const {
     places p;
-    std::vector<char> seen; // hosts
+    detail::growing_array<char> seen; // hosts
     const int n = members.empty() ? size : static_cast<int>(members.size());
     for (int r = 0; r < n; ++r) {
         const int member = members.empty() ? r : members[static_cast<std::size_t>(r)];

@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/detail/joined.hpp>
@@ -16,6 +14,8 @@
 #include <collx/comm/door.hpp>
 #include <collx/comm/job.hpp>
 #include <collx/comm/open_verbs.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/memory.hpp>
 #include <collx/transport/remote_door.hpp>
@@ -35,7 +35,7 @@ inline job_settings settings_for(int local_ranks) {
 }
 
 // What must be the same on all ranks, lest they wait for each other in different calls: compared when they meet.
-[[gnu::cold]] inline std::string settings_text(const job_settings& s) {
+[[gnu::cold]] inline kept_text settings_text(const job_settings& s) {
     return joined({"version=" COLLX_VERSION_STRING " COLLX_CHECKED=",
                    s.checked < 0    ? "unset"
                    : s.checked == 0 ? "0"
@@ -50,7 +50,7 @@ inline job_settings settings_for(int local_ranks) {
 // until: the end of the whole start, from the first word in the store to the first communicator.
 [[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
                                                      std::size_t arena_bytes, const char* found_by,
-                                                     const deadline& until, const std::string& more_settings = {}) {
+                                                     const deadline& until, const kept_text& more_settings = {}) {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
     auto memory = size == 1
                       ? make_memory_arena(1, arena_bytes)
@@ -62,7 +62,7 @@ inline job_settings settings_for(int local_ranks) {
 }
 
 // The ranks of this one's host. host_of: by rank.
-[[gnu::cold]] inline host_map map_of_host(const std::vector<int>& host_of, int rank) {
+[[gnu::cold]] inline host_map map_of_host(const detail::growing_array<int>& host_of, int rank) {
     host_map m;
     m.host_of = host_of;
     for (std::size_t r = 0; r < host_of.size(); ++r) {
@@ -82,7 +82,7 @@ inline job_settings settings_across_hosts(job_settings s) {
                                                  std::size_t arena_bytes, const char* found_by, const deadline& until) {
     host_map here = map_of_host(m.host_of, rank);
     const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
-    const std::string name = joined({m.token, "-", m.host_of[static_cast<std::size_t>(rank)]});
+    const kept_text name = joined({m.token, "-", m.host_of[static_cast<std::size_t>(rank)]});
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
     auto memory = n == 1 ? make_memory_arena(1, arena_bytes) : join_shm(name.c_str(), place, n, until, arena_bytes);
     d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank));
@@ -117,7 +117,7 @@ inline host_description keep_apart(host_description h, const transports& over, i
     std::exception_ptr trouble;
     const int rank = near->rank, size = near->size;
     try {
-        const std::string token = random_token(), at = d.open(h);
+        const kept_text token = random_token(), at = d.open(h);
         if (at.size() >= sizeof mine.address)
             fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
                  at.c_str());
@@ -128,7 +128,7 @@ inline host_description keep_apart(host_description h, const transports& over, i
         mine.has_failed = true;
     }
     meeting m;
-    std::vector<std::string> addresses;
+    detail::growing_array<kept_text> addresses;
     int failed = -1;
     {
         communicator_core all(near);
@@ -137,7 +137,7 @@ inline host_description keep_apart(host_description h, const transports& over, i
             [&](int r, const std::byte* line) {
                 auto theirs = mine;
                 std::memcpy(&theirs, line, sizeof theirs);
-                if (r == 0) m.token.assign(theirs.token, sizeof theirs.token);
+                if (r == 0) m.token = {theirs.token, sizeof theirs.token};
                 if (theirs.has_failed && failed < 0) failed = r;
                 addresses.emplace_back(theirs.address);
                 m.host_of.push_back(r);

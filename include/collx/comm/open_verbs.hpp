@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstring>
-#include <string>
 
 #include <collx/bootstrap/environment.hpp>
 #include <collx/core/authentication.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/per_peer.hpp>
@@ -19,9 +19,9 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // NAME, NAME:PORT or NAME:PORT:GID_INDEX; `name` keeps what `c` points to.
-[[gnu::cold]] inline void read_verbs_device(const char* text, std::string& name, verbs_choice& c) {
+[[gnu::cold]] inline void read_verbs_device(const char* text, kept_text& name, verbs_choice& c) {
     const char* rest = std::strchr(text, ':');
-    name.assign(text, rest == nullptr ? std::strlen(text) : static_cast<std::size_t>(rest - text));
+    name = kept_text(text, rest == nullptr ? std::strlen(text) : static_cast<std::size_t>(rest - text));
     c.device = name.c_str();
     bool is_good = !name.empty();
     if (rest != nullptr) {
@@ -75,7 +75,7 @@ inline void set_address(verbs_choice& c, const socket_address& at) {
              "only RDMA is allowed between hosts, and this program has no library for it");
     }
     verbs_choice which;
-    std::string name;
+    kept_text name;
     if (const char* device = env.get("COLLX_VERBS_DEVICE"); device != nullptr) read_verbs_device(device, name, which);
     set_address(which, at);
     auto d = verbs_library->open(which);

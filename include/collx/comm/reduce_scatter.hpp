@@ -6,6 +6,7 @@
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -78,8 +79,8 @@ struct reduce_scatter_v_fn : refusals<> {
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const device_call_options& o = {}) const {
-        return call_on_device<Mode, collective::reduce_scatter>(comm, in, out, op, o,
-                                                                part_counts(counts, std::vector<std::size_t>()));
+        return call_on_device<Mode, collective::reduce_scatter>(
+            comm, in, out, op, o, part_counts(counts, detail::growing_array<std::size_t>()));
     }
     template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},

@@ -5,9 +5,16 @@
 // form of the verb is. They must not know what a verb does.
 #pragma once
 
-#include <string_view> // <ranges>' least costly neighbour: it declares std::ranges::enable_borrowed_range
 #include <type_traits>
 #include <utility>
+
+#if __has_include(<bits/ranges_base.h>)
+#include <bits/stl_iterator.h> // which the next one misses
+
+#include <bits/ranges_base.h> // std::ranges::enable_borrowed_range: a fifth of what <string_view> costs nvcc
+#else
+#include <string_view> // <ranges>' least costly neighbour
+#endif
 
 #include <collx/comm/call.hpp>
 #include <collx/comm/rank_buffers.hpp>

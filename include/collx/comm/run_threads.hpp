@@ -8,7 +8,6 @@
 #include <cstring>
 #include <exception>
 #include <type_traits>
-#include <vector>
 
 #include <collx/comm/communicator.hpp>
 #include <collx/core/growing_array.hpp>
@@ -106,7 +105,7 @@ void run_threads(int n, F&& f) {
 // The same with threads that share memory only with those of the same number in `host_of` and talk over sockets to the
 // others: what a program does on several hosts, in one process.
 template <class F>
-void run_threads(const std::vector<int>& host_of, F&& f) {
+void run_threads(const detail::growing_array<int>& host_of, F&& f) {
     if (host_of.empty() || host_of.size() > max_local_ranks)
         fail(errc::invalid_argument, -1, -1, "use 1 to 1024 threads", "run_threads on hosts: %zu", host_of.size());
     bool is_one_host = true;
@@ -119,7 +118,7 @@ void run_threads(const std::vector<int>& host_of, F&& f) {
 template <class F>
 void run_threads(const transports& over, int n, F&& f) {
     if (n < 1 || n > max_local_ranks) return run_threads(n, f);
-    std::vector<int> host_of;
+    detail::growing_array<int> host_of;
     for (int r = 0; r < n; ++r) host_of.push_back(r);
     auto jobs = over.use_memory || n == 1 ? detail::thread_jobs(n) : detail::thread_jobs(host_of, over);
     for (auto& j : jobs) j->settings.over = over;

@@ -2,20 +2,18 @@
 // Memory that peers may read and write directly. Collectives on it copy nothing to and fro: they read every operand
 // where it lies.
 //
-//   collx::shared_vector<float> g(n, collx::shared_allocator<float>(world));     // or
-//   collx::make_shared_vector<float>(world, n) collx::all_reduce(world, g); // zero copy, if every rank passes such
-//   memory
+//   std::vector<float, collx::shared_allocator<float>> g(n, collx::shared_allocator<float>(world));
+//
+// shared_vector.hpp has that by name.
 #pragma once
 
 #include <unistd.h>
 
-#include <collx/core/pointers.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <collx/comm/communicator.hpp>
-#include <collx/core/buffer.hpp>
+#include <collx/core/pointers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -59,20 +57,6 @@ public:
 private:
     counted_ptr<arena> memory_;
     pid_t owner_;
-};
-
-template <class T>
-using shared_vector = std::vector<T, shared_allocator<T>>;
-
-template <class T>
-shared_vector<T> make_shared_vector(communicator& c, std::size_t n, const T& value = {}) {
-    return shared_vector<T>(n, value, shared_allocator<T>(c));
-}
-
-template <class T>
-struct buffer_traits<std::vector<T, shared_allocator<T>>> {
-    static window_view<T> view(std::vector<T, shared_allocator<T>>& v) { return {v.data(), v.size()}; }
-    static window_view<const T> view(const std::vector<T, shared_allocator<T>>& v) { return {v.data(), v.size()}; }
 };
 
 COLLX_END_NAMESPACE

@@ -15,8 +15,8 @@ namespace detail {
 
 // Who goes on, a bit per rank, where they are on several hosts; and what answers those who come late, to be kept. Done
 // in shrink_far.hpp.
-COLLX_ONCE std::vector<std::uint64_t> agree_on_survivors(communicator_core& c, std::uint32_t round,
-                                                         sole_ptr<kept>& answers);
+COLLX_ONCE detail::growing_array<std::uint64_t> agree_on_survivors(communicator_core& c, std::uint32_t round,
+                                                                   sole_ptr<kept>& answers);
 
 [[noreturn, gnu::cold]] inline void fail_left_out(int rank) {
     fail(errc::peer_failed, rank, rank, "start again: this rank came too late", "the others went on without this rank");
@@ -94,7 +94,7 @@ namespace detail {
 // The place in this host's memory of a communicator whose members are known to all of them: whoever comes first takes
 // it, and nobody waits.
 [[gnu::cold]] inline std::uint64_t place_of_survivors(communicator_core& c, std::uint32_t round,
-                                                      const std::vector<int>& members) {
+                                                      const detail::growing_array<int>& members) {
     auto& decided = c.net.control().decided;
     auto& mine = c.net.note(c.net.rank());
     std::uint64_t before = decided.load(memory_order::acquire);
@@ -114,8 +114,9 @@ namespace detail {
 }
 
 // Ranks of the old communicator whose bits are set, as ranks of the job; which of them is `me`.
-inline std::vector<int> chosen_members(const communicator_core& c, const std::uint64_t* bits, int& rank_there) {
-    std::vector<int> members;
+inline detail::growing_array<int> chosen_members(const communicator_core& c, const std::uint64_t* bits,
+                                                 int& rank_there) {
+    detail::growing_array<int> members;
     for (int r = 0; r < c.net.size(); ++r) {
         if ((bits[r / 64] >> (r % 64) & 1) == 0) continue;
         if (r == c.net.rank()) rank_there = static_cast<int>(members.size());
@@ -132,7 +133,7 @@ inline std::vector<int> chosen_members(const communicator_core& c, const std::ui
     c.accepted_ballot = 0;
     c.shrinks = round;
     int rank_there = -1;
-    std::vector<int> members = chosen_members(c, bits.data(), rank_there);
+    detail::growing_array<int> members = chosen_members(c, bits.data(), rank_there);
     if (rank_there < 0) fail_left_out(c.net.rank());
     const int n = static_cast<int>(members.size());
     const std::uint64_t place = place_of_survivors(c, round, members);
@@ -151,7 +152,7 @@ inline communicator communicator::shrink() {
     if (c.net.is_one_host()) {
         const survival_note& chosen = detail::survivors(c).agree();
         int rank_there = -1;
-        std::vector<int> members = detail::chosen_members(c, chosen.members, rank_there);
+        detail::growing_array<int> members = detail::chosen_members(c, chosen.members, rank_there);
         if (chosen.place == job::no_place) job::fail_no_place(rank(), rank());
         if (rank_there < 0) detail::fail_left_out(rank());
         const int n = static_cast<int>(members.size());
@@ -169,4 +170,5 @@ COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/shrink_far.hpp>
+#include <collx/core/growing_array.hpp>
 #endif

@@ -14,7 +14,6 @@
 
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/comm/shrink.hpp>
@@ -28,7 +27,7 @@ namespace detail {
 
 class far_survivors final : public kept, helped {
 public:
-    using members = std::vector<std::uint64_t>; // a bit per rank
+    using members = detail::growing_array<std::uint64_t>; // a bit per rank
 
     far_survivors(communicator_core& c, std::uint32_t round)
         : core_(&c), hub_(static_cast<remote_door&>(*c.home->door).hub()), n_(c.net.size()), me_(c.net.rank()),
@@ -385,8 +384,8 @@ private:
     turn turn_;
 };
 
-[[gnu::cold]] COLLX_ONCE std::vector<std::uint64_t> agree_on_survivors(communicator_core& c, std::uint32_t round,
-                                                                       sole_ptr<kept>& answers) {
+[[gnu::cold]] COLLX_ONCE detail::growing_array<std::uint64_t>
+agree_on_survivors(communicator_core& c, std::uint32_t round, sole_ptr<kept>& answers) {
     auto all = make_sole<far_survivors>(c, round);
     auto chosen = all->agree();
     answers = std::move(all);

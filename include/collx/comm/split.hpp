@@ -26,7 +26,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         std::memcpy(&all[static_cast<std::size_t>(r)], line, sizeof mine);
     });
 
-    std::vector<int> group; // ranks of this communicator, in the order of (key, rank)
+    detail::growing_array<int> group; // ranks of this communicator, in the order of (key, rank)
     for (int r = 0; r < n; ++r) {
         if (all[static_cast<std::size_t>(r)].color != color) continue;
         auto at = group.end();
@@ -35,7 +35,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         group.insert(at, r);
     }
     int rank_there = 0, leader = -1;
-    std::vector<int> members;
+    detail::growing_array<int> members;
     for (std::size_t i = 0; i < group.size(); ++i) {
         if (group[i] == me) rank_there = static_cast<int>(i);
         members.push_back(c.members[static_cast<std::size_t>(group[i])]);

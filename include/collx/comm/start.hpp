@@ -4,9 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <collx/bootstrap/environment.hpp>
 #include <collx/bootstrap/id_server.hpp>
@@ -16,6 +14,7 @@
 #include <collx/comm/join.hpp>
 #include <collx/comm/world.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -72,7 +71,7 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     return j;
 }
 
-[[gnu::cold]] inline host_description describe_protected_host(int size, const std::string& root = {}) {
+[[gnu::cold]] inline host_description describe_protected_host(int size, const kept_text& root = {}) {
     return describe_host(environment(), size > 1 ? process_protection() : job_protection(), root);
 }
 
@@ -108,7 +107,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
                                                      const transports& over) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
-    if (const std::string address(id.address()); !address.empty()) {
+    if (const kept_text address(id.address()); !address.empty()) {
         const host_description h = describe_protected_host(size, address);
         tcp_store store(address, id.port(), deadline::in_ns(timeout_ns), rank, h.by.key);
         plain_face<tcp_store> face(store);
@@ -119,7 +118,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
     s.over = over;
-    const std::string name(id.job(rank));
+    const kept_text name(id.job(rank));
     auto j = join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
     if (over.use_memory || size == 1) return j;
     const host_description h = describe_protected_host(size);
@@ -134,11 +133,11 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     return jobs;
 }
 
-[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
+[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
                                                                      const transports& over) {
     return thread_jobs(host_of, system_socket_calls, nullptr, "127.0.0.1", 1, over);
 }
-[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const std::vector<int>& host_of,
+[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
                                                                      const socket_calls& calls,
                                                                      const job_protection* by, const char* at,
                                                                      int lanes, const transports& over) {
@@ -151,7 +150,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
         addresses.push_back(door::address_to_listen(at));
         doors.push_back(socket_hub::listen_on(addresses.back()));
     }
-    const std::string token = random_token();
+    const kept_text token = random_token();
     growing_array<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
     growing_array<counted_ptr<job>> jobs;
     for (int r = 0; r < n; ++r) {

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
+#include <collx/core/growing_array.hpp>
 #include <collx/transport/links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -79,7 +79,7 @@ template <class Core, class Visit>
 [[gnu::cold]] void exchange_over_tree(Core& c, const void* mine, std::size_t bytes, Visit&& visit,
                                       std::int64_t timeout_ns, Core* parent = nullptr) {
     const int n = c.net.size(), me = c.net.rank();
-    std::vector<std::byte> table(static_cast<std::size_t>(n) * bytes);
+    detail::growing_array<std::byte> table(static_cast<std::size_t>(n) * bytes);
     const auto at = [&](int r) { return table.data() + static_cast<std::size_t>(r) * bytes; };
     const auto size = [&](int first, int count) {
         return static_cast<std::size_t>(first + count < n ? count : n - first) * bytes;

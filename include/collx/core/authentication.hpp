@@ -17,10 +17,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string>
-#include <string_view>
+#include <initializer_list>
 
 #include <collx/core/error.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -84,7 +84,7 @@ public:
     job_key() = default;
     // Of a text that was made at random, such as 64 hexadecimal digits. Errors: unsupported without a component ·
     // invalid_argument for a text that is too short or too long.
-    [[gnu::cold]] explicit job_key(std::string_view text) {
+    [[gnu::cold]] explicit job_key(name_view text) {
         if (text.size() < least_bytes || text.size() > most_bytes)
             fail(errc::invalid_argument, -1, -1, "make one with: openssl rand -hex 32",
                  "a job's key has %zu to %zu "
@@ -101,12 +101,12 @@ public:
     explicit operator bool() const { return macs_ != nullptr; }
 
     // 16 digits by which ranks of the job `about` find out whether their keys are the same, "-" without a key.
-    [[gnu::cold]] std::string fingerprint(std::string_view about) const {
+    [[gnu::cold]] kept_text fingerprint(name_view about) const {
         if (macs_ == nullptr) return "-";
-        const std::string text = "collx fingerprint " + std::string(about);
+        const kept_text text = "collx fingerprint " + kept_text(about);
         detail::secret tag;
         sign(text.data(), text.size(), tag.bytes);
-        std::string digits;
+        kept_text digits;
         for (int i = 0; i < 8; ++i)
             for (const int half : {tag.bytes[i] >> 4, tag.bytes[i] & 15}) digits += "0123456789abcdef"[half];
         return digits;

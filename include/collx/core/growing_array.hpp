@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An array that grows, for what the library keeps of its own types. To a compiler each std::vector<T> is sixty
-// functions and as many small classes, and nvcc's three parsers read all of them anew: together a third of what
-// collx.hpp cost a .cu file. This one is a dozen functions of a few lines. What users see (counts, ranks, bytes) is
-// std::vector.
+// An array that grows, for what the library keeps. To a compiler each std::vector<T> is sixty functions and as many
+// small classes, and nvcc's three parsers read all of them anew: together a third of what collx.hpp cost a .cu file,
+// and <vector> itself a twelfth of the rest. This one is a dozen functions of a few lines. Programs hand in
+// std::vectors.
 #pragma once
 
 #include <cstddef>
@@ -14,88 +14,156 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Requires: T moves without exceptions. An iterator is a pointer.
+// Requires: T moves without exceptions. An iterator is a pointer. Where constants are evaluated (proofs record while
+// compiling) there is no raw memory: room is made of default elements then, so T must have them.
 template <class T>
 class growing_array {
 public:
-    growing_array() = default;
+    using value_type = T;
+
+    constexpr growing_array() = default;
     // Through the default constructor, after which an exception finds the destructor.
-    explicit growing_array(std::size_t size) : growing_array() { resize(size); }
-    growing_array(std::initializer_list<T> all) : growing_array() { append(all.begin(), all.size()); }
-    // A copy of a std::vector<T>, say.
+    constexpr explicit growing_array(std::size_t size) : growing_array() { resize(size); }
+    constexpr growing_array(std::size_t size, const T& value) : growing_array() { assign(size, value); }
+    constexpr growing_array(std::initializer_list<T> all) : growing_array() { append(all.begin(), all.size()); }
+    constexpr growing_array(const T* from, const T* to) : growing_array() {
+        append(from, static_cast<std::size_t>(to - from));
+    }
+    // A copy of a std::vector<T>, say, or of one of what becomes a T.
     template <class List>
-    requires requires(const List& l) { l.data() + l.size(); }
-    growing_array(const List& all) : growing_array() { append(all.data(), all.size()); }
-    growing_array(growing_array&& o) noexcept { swap(o); }
-    growing_array(const growing_array& o) : growing_array() { append(o.at_, o.size_); }
-    growing_array& operator=(growing_array o) noexcept { return swap(o), *this; }
-    ~growing_array() {
-        clear();
-        ::operator delete(at_);
+    requires requires(const List& l, const T*& p) {
+        p = l.data(), l.size();
+    } ||(__is_class(T) && requires(const List& l) { T(l.data()[l.size()]); }) constexpr growing_array(const List& all)
+        : growing_array() {
+        if constexpr (requires(const T*& p) { p = all.data(); }) append(all.data(), all.size());
+        else
+            for (std::size_t i = 0; i < all.size(); ++i) push_back(T(all.data()[i]));
+    }
+    constexpr growing_array(growing_array&& o) noexcept { swap(o); }
+    constexpr growing_array(const growing_array& o) : growing_array() { append(o.at_, o.size_); }
+    constexpr growing_array& operator=(growing_array o) noexcept { return swap(o), *this; }
+    constexpr ~growing_array() {
+        if (__builtin_is_constant_evaluated()) {
+            delete[] at_;
+        } else {
+            clear();
+            ::operator delete(at_);
+        }
     }
 
-    T* begin() { return at_; }
-    T* end() { return at_ + size_; }
-    const T* begin() const { return at_; }
-    const T* end() const { return at_ + size_; }
-    T* data() { return at_; }
-    const T* data() const { return at_; }
-    std::size_t size() const { return size_; }
-    bool empty() const { return size_ == 0; }
-    T& operator[](std::size_t i) { return at_[i]; }
-    const T& operator[](std::size_t i) const { return at_[i]; }
-    T& front() { return at_[0]; }
-    T& back() { return at_[size_ - 1]; }
+    constexpr T* begin() { return at_; }
+    constexpr T* end() { return at_ + size_; }
+    constexpr const T* begin() const { return at_; }
+    constexpr const T* end() const { return at_ + size_; }
+    constexpr T* data() { return at_; }
+    constexpr const T* data() const { return at_; }
+    constexpr std::size_t size() const { return size_; }
+    constexpr bool empty() const { return size_ == 0; }
+    constexpr T& operator[](std::size_t i) { return at_[i]; }
+    constexpr const T& operator[](std::size_t i) const { return at_[i]; }
+    constexpr T& front() { return at_[0]; }
+    constexpr const T& front() const { return at_[0]; }
+    constexpr T& back() { return at_[size_ - 1]; }
+    constexpr const T& back() const { return at_[size_ - 1]; }
 
     // The arguments may be parts of this array: the element is there before anything moves.
     template <class... Args>
-    T& emplace_back(Args&&... args) {
+    constexpr T& emplace_back(Args&&... args) {
         T made(static_cast<Args&&>(args)...);
         if (size_ == room_) reserve(2 * size_ + 4);
         return *add(static_cast<T&&>(made));
     }
-    void push_back(T made) {
+    constexpr void push_back(T made) {
         if (size_ == room_) reserve(2 * size_ + 4);
         add(static_cast<T&&>(made));
     }
-    void reserve(std::size_t room) {
+    constexpr void insert(const T* before, T made) {
+        const std::size_t at = static_cast<std::size_t>(before - at_);
+        emplace_back();
+        for (std::size_t i = size_ - 1; i > at; --i) at_[i] = static_cast<T&&>(at_[i - 1]);
+        at_[at] = static_cast<T&&>(made);
+    }
+    constexpr void reserve(std::size_t room) {
         static_assert(alignof(T) <= alignof(std::max_align_t));
         if (room <= room_) return;
-        T* const to = static_cast<T*>(::operator new(room * sizeof(T)));
-        for (std::size_t i = 0; i < size_; ++i) {
-            ::new (static_cast<void*>(to + i)) T(static_cast<T&&>(at_[i]));
-            at_[i].~T();
+        T* const from = at_;
+        if (__builtin_is_constant_evaluated()) {
+            if constexpr (has_defaults) {
+                at_ = new T[room];
+                for (std::size_t i = 0; i < size_; ++i) at_[i] = static_cast<T&&>(from[i]);
+                delete[] from;
+            }
+        } else {
+            at_ = static_cast<T*>(::operator new(room * sizeof(T)));
+            if constexpr (__is_trivially_copyable(T)) {
+                if (size_ != 0) __builtin_memcpy(static_cast<void*>(at_), from, size_ * sizeof(T));
+            } else {
+                for (std::size_t i = 0; i < size_; ++i) {
+                    ::new (static_cast<void*>(at_ + i)) T(static_cast<T&&>(from[i]));
+                    from[i].~T();
+                }
+            }
+            ::operator delete(from);
         }
-        ::operator delete(at_);
-        at_ = to, room_ = room;
+        room_ = room;
     }
-    void resize(std::size_t size) {
+    constexpr void resize(std::size_t size) {
         while (size_ > size) pop_back();
         reserve(size);
-        while (size_ < size) ::new (static_cast<void*>(at_ + size_)) T(), ++size_;
+        if constexpr (sizeof(T) == 1 && __is_trivially_copyable(T)) // memory, of which there may be much
+            if (!__builtin_is_constant_evaluated() && size_ < size) {
+                __builtin_memset(static_cast<void*>(at_ + size_), 0, size - size_);
+                size_ = size;
+            }
+        while (size_ < size) add(T());
     }
-    void append(const T* from, std::size_t count) {
+    constexpr void assign(std::size_t size, const T& value) {
+        clear();
+        reserve(size);
+        while (size_ < size) add(value);
+    }
+    constexpr void append(const T* from, std::size_t count) {
         reserve(size_ + count);
+        if constexpr (__is_trivially_copyable(T))
+            if (!__builtin_is_constant_evaluated()) {
+                if (count != 0) __builtin_memcpy(static_cast<void*>(at_ + size_), from, count * sizeof(T));
+                size_ += count;
+                return;
+            }
         for (std::size_t i = 0; i < count; ++i) add(from[i]);
     }
-    void erase(T* which) {
-        for (T* last = end() - 1; which != last; ++which) *which = static_cast<T&&>(which[1]);
+    constexpr void erase(const T* which) {
+        for (T* to = at_ + (which - at_); to != end() - 1; ++to) *to = static_cast<T&&>(to[1]);
         pop_back();
     }
-    void pop_back() { at_[--size_].~T(); }
-    void clear() {
-        while (size_ != 0) pop_back();
+    constexpr void pop_back() {
+        --size_;
+        if (!__builtin_is_constant_evaluated()) at_[size_].~T();
     }
-    void swap(growing_array& o) noexcept {
+    constexpr void clear() {
+        if constexpr (__is_trivially_copyable(T)) size_ = 0; // at once, however many bytes
+        else
+            while (size_ != 0) pop_back();
+    }
+    constexpr void swap(growing_array& o) noexcept {
         T* const at = at_;
         const std::size_t size = size_, room = room_;
         at_ = o.at_, size_ = o.size_, room_ = o.room_;
         o.at_ = at, o.size_ = size, o.room_ = room;
     }
+    friend constexpr bool operator==(const growing_array& a, const growing_array& b) {
+        std::size_t same = 0;
+        while (a.size_ == b.size_ && same < a.size_ && a.at_[same] == b.at_[same]) ++same;
+        return a.size_ == b.size_ && same == a.size_;
+    }
 
 private:
+    static constexpr bool has_defaults = requires(T & x) { T(), x = static_cast<T&&>(x); };
+
     template <class From>
-    T* add(From&& from) {
+    constexpr T* add(From&& from) {
+        if constexpr (has_defaults)
+            if (__builtin_is_constant_evaluated()) return at_[size_] = T(static_cast<From&&>(from)), at_ + size_++;
         T* const at = ::new (static_cast<void*>(at_ + size_)) T(static_cast<From&&>(from));
         return ++size_, at;
     }

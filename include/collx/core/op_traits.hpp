@@ -51,7 +51,7 @@ namespace detail {
 constexpr bool names_std_op(name_view name, name_view op) noexcept {
     if (!name.starts_with("std::") || name[name.size() - 1] != '>') return false;
     name = name.substr(5);
-    if (name.starts_with("__") && name.find("::") != name.size()) name = name.substr(name.find("::") + 2);
+    if (name.starts_with("__") && name.find("::") != name_view::npos) name = name.substr(name.find("::") + 2);
     return name.size() > op.size() + 1 && name.starts_with(op) && name[op.size()] == '<';
 }
 

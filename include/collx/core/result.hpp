@@ -3,10 +3,10 @@
 // The useful subset of std::expected, which C++20 does not have.
 #pragma once
 
-#include <optional>
 #include <utility>
 
 #include <collx/core/error.hpp>
+#include <collx/core/maybe.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -31,8 +31,8 @@ private:
     void check() const {
         if (!value_) raise(*error_);
     }
-    std::optional<T> value_;
-    std::optional<collx::error> error_;
+    detail::maybe<T> value_;
+    detail::maybe<collx::error> error_;
 };
 
 template <>
@@ -50,7 +50,7 @@ public:
     const collx::error& error() const { return *error_; }
 
 private:
-    std::optional<collx::error> error_;
+    detail::maybe<collx::error> error_;
 };
 
 COLLX_END_NAMESPACE

@@ -36,7 +36,7 @@ struct name_frame {
 constexpr name_frame measure_name_frame() noexcept {
     constexpr name_view text = pretty_function<double>();
     constexpr std::size_t at = text.find("double");
-    static_assert(at != text.size(), "collx::type_name: this compiler's function names hold no type.");
+    static_assert(at != name_view::npos, "collx::type_name: this compiler's function names hold no type.");
     return {at, text.size() - at - 6};
 }
 

@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include <collx/core/growing_array.hpp>
 #include <collx/exec/layout.hpp>
 #include <collx/sched/recorder.hpp>
 #include <collx/transport/window.hpp>
@@ -71,7 +71,7 @@ struct user_buffers {
 // A schedule bound to one communicator and port, ready to run again and again. Made once, see plan/.
 struct bound_schedule {
     sched::program steps;
-    std::vector<std::vector<int>> orders; // that chunk sets of the steps refer to
+    detail::growing_array<detail::growing_array<int>> orders; // that chunk sets of the steps refer to
     int chunks = 1;
     int max_message_chunks = 1;
     int tmp_chunks = 0;
@@ -90,14 +90,14 @@ struct bound_schedule {
     static constexpr char stays = 1; // what the step has put into `out` is not written again
     static constexpr char alone = 2; // it is the only one to touch what it stores, and to receive from its peer
     static constexpr char last = 4;  // it sends, and nothing is received after it
-    std::vector<std::vector<char>> far;
+    detail::growing_array<detail::growing_array<char>> far;
     bool uses_results = false;      // between hosts: what steps put into `out` is sent on or read again
     bound_window* window = nullptr; // null where channels alone are used
     std::byte* scratch = nullptr;   // tmp chunks
     std::size_t scratch_bytes = 0;
-    std::vector<std::byte> scratch_memory;
-    std::vector<std::vector<std::byte>> outgrown;
-    std::vector<const void*> sources; // operands of a fold
+    detail::growing_array<std::byte> scratch_memory;
+    detail::growing_array<detail::growing_array<std::byte>> outgrown;
+    detail::growing_array<const void*> sources; // operands of a fold
 };
 
 COLLX_END_NAMESPACE

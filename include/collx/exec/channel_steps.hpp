@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include <collx/core/clock.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/exec/bound_schedule.hpp>
 #include <collx/exec/far.hpp>
 #include <collx/exec/lending.hpp>
@@ -213,7 +213,7 @@ protected:
                     s.peer_from, const_cast<wire*>(mover_.output().data()) + cuts_.cut(cuts_.out, chunk, st.piece).at,
                     address, n * sizeof(wire));
         const std::size_t most = n < cuts_.elems ? n : cuts_.elems;
-        std::vector<std::byte> room(most * sizeof(wire));
+        detail::growing_array<std::byte> room(most * sizeof(wire));
         auto* const part = reinterpret_cast<wire*>(room.data());
         strand at = st;
         for (std::size_t done = 0; done < n; done += most, ++at.piece) {
@@ -274,7 +274,7 @@ protected:
     Mover mover_;
     pieces cuts_;
     bool must_return_ = false, skips_empty_ = false;
-    std::vector<std::vector<std::size_t>> covered_;
+    detail::growing_array<detail::growing_array<std::size_t>> covered_;
 };
 
 COLLX_END_NAMESPACE

@@ -6,8 +6,8 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 
+#include <collx/core/maybe.hpp>
 #include <collx/core/views.hpp>
 #include <collx/exec/task.hpp>
 
@@ -52,7 +52,7 @@ private:
     enum phase { begins, gathering, relaying, sending_directly };
 
     template <class Task>
-    task_state follow(std::optional<Task>& t) {
+    task_state follow(detail::maybe<Task>& t) {
         const task_state s = t->advance();
         error = t->error;
         waiting_for = t->waiting_for;
@@ -140,9 +140,9 @@ private:
     phase phase_ = begins, last_ = sending_directly;
     int gathered_ = 0;
     bound_schedule* gathering_ = nullptr;
-    std::optional<pieces> whole_;
-    std::optional<task<Links, counts_mover>> counts_;
-    std::optional<task<Links, Mover>> data_;
+    detail::maybe<pieces> whole_;
+    detail::maybe<task<Links, counts_mover>> counts_;
+    detail::maybe<task<Links, Mover>> data_;
 };
 
 COLLX_END_NAMESPACE

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/exec/channel_steps.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -76,7 +77,7 @@ public:
 
 private:
     // Sizes that other ranks said may be anything: a strand that has nothing of them must not count up to them.
-    std::size_t count_for(const std::vector<sched::step>& steps) const {
+    std::size_t count_for(const detail::growing_array<sched::step>& steps) const {
         if (cuts_.relayed == nullptr) return cuts_.count;
         std::size_t most = 1;
         for (const sched::step& s : steps)

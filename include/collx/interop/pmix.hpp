@@ -10,11 +10,11 @@
 
 #include <atomic>
 #include <cstring>
-#include <string>
 
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
 #include <collx/bootstrap/store.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -50,7 +50,7 @@ public:
 
     int rank = 0, size = 1, local_rank = 0, local_size = 1;
 
-    void set(std::string_view key, std::string_view value) {
+    void set(name_view key, name_view value) {
         detail::check_store_key(key);
         detail::check_store_value(value);
         pmix_value_t v;
@@ -63,7 +63,7 @@ public:
     }
     // PMIx keeps values by the rank that has set them, so a key is looked for at all: first at the rank whose number it
     // ends with, if it does. (Asking for no rank in particular finds nothing under Open MPI 4.1.)
-    std::string get(std::string_view key, const deadline& until) {
+    kept_text get(name_view key, const deadline& until) {
         detail::check_store_key(key);
         std::size_t digits = 0;
         while (digits < key.size() && digits < 9 && key[key.size() - 1 - digits] >= '0' &&
@@ -73,18 +73,18 @@ public:
         for (const char c : key.substr(key.size() - digits)) likely = likely * 10 + (c - '0');
         for (detail::retry_pause pause(20'000'000);;) {
             for (int r = -1; r < size; ++r) {
-                std::string value;
+                kept_text value;
                 const int asked = r >= 0 ? r : likely;
                 if (asked < size && look_up(asked, key, value)) return value;
             }
             if (!pause.sleep(until)) detail::fail_store_timeout(key);
         }
     }
-    std::int64_t add(std::string_view, std::int64_t) {
+    std::int64_t add(name_view, std::int64_t) {
         fail(errc::unsupported, rank, -1, "use a tcp_store or a file_store", "PMIx has no sums");
     }
     // Of all ranks of the job; names only say what is waited for.
-    void barrier(std::string_view what, int ranks, const deadline& until) {
+    void barrier(name_view what, int ranks, const deadline& until) {
         if (ranks != size)
             fail(errc::invalid_argument, rank, -1, "", "a PMIx barrier is of all %d ranks, not of %d", size, ranks);
         // Not PMIx's own waiting: not every server knows its time limit.
@@ -130,7 +130,7 @@ private:
     }
     pmix_proc_t everybody() const { return proc(PMIX_RANK_WILDCARD); }
     // Keys of our own kind, and each rank's apart from the others'.
-    static std::string name(std::string_view key) { return "collx." + std::string(key); }
+    static kept_text name(name_view key) { return "collx." + kept_text(key); }
 
     void check(pmix_status_t status, const char* call) const {
         if (status == PMIX_SUCCESS) return;
@@ -151,7 +151,7 @@ private:
         return n < (1u << 20) ? static_cast<int>(n) : -1;
     }
 
-    bool look_up(int r, std::string_view key, std::string& value) const {
+    bool look_up(int r, name_view key, kept_text& value) const {
         pmix_info_t options[1];
         std::memset(options, 0, sizeof options);
         std::strcpy(options[0].key, PMIX_IMMEDIATE); // do not wait for who has not set it
@@ -161,7 +161,7 @@ private:
         const pmix_proc_t of = proc(static_cast<pmix_rank_t>(r));
         if (PMIx_Get(&of, name(key).c_str(), options, 1, &v) != PMIX_SUCCESS || v == nullptr) return false;
         const bool is_ours = v->type == PMIX_BYTE_OBJECT && v->data.bo.size <= most_value_bytes;
-        if (is_ours) value.assign(v->data.bo.bytes, v->data.bo.size);
+        if (is_ours) value = {v->data.bo.bytes, v->data.bo.size};
         PMIX_VALUE_RELEASE(v);
         return is_ours;
     }
@@ -186,9 +186,9 @@ inline void describe_by_pmix(job_description& d) {
     d.local_size = s.local_size;
 }
 inline constexpr pmix_component pmix_of_library{
-    describe_by_pmix, [](std::string_view key, std::string_view value) { process_pmix().set(key, value); },
-    [](std::string_view key, const deadline& until) { return process_pmix().get(key, until); },
-    [](std::string_view name, int ranks, const deadline& until) { process_pmix().barrier(name, ranks, until); },
+    describe_by_pmix, [](name_view key, name_view value) { process_pmix().set(key, value); },
+    [](name_view key, const deadline& until) { return process_pmix().get(key, until); },
+    [](name_view name, int ranks, const deadline& until) { process_pmix().barrier(name, ranks, until); },
     [] { return process_pmix().next_turn(); }};
 inline const bool has_pmix = (pmix = &pmix_of_library, true);
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <collx/core/config.hpp>
 #include <collx/core/growing_array.hpp>
@@ -42,12 +41,12 @@ struct footprint {
 // Finds the steps that may send from and receive into the user's memory, and those that send last.
 inline void find_far(bound_schedule& b) {
     const auto& strands = b.steps.strands;
-    std::vector<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
-    const auto add = [&](std::vector<int>& count, const sched::ref& r) {
+    detail::growing_array<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
+    const auto add = [&](detail::growing_array<int>& count, const sched::ref& r) {
         for (int i = 0; r.where == sched::place::out && i < r.chunks.count; ++i)
             ++count[static_cast<std::size_t>(r.chunks.at(i, b.chunks))];
     };
-    const auto all_are = [&](const sched::ref& r, const std::vector<int>& x, const auto& y) {
+    const auto all_are = [&](const sched::ref& r, const detail::growing_array<int>& x, const auto& y) {
         if (r.where != sched::place::out) return false; // scratch may have more chunks than buffers
         for (int i = 0; i < r.chunks.count; ++i) {
             const auto c = static_cast<std::size_t>(r.chunks.at(i, b.chunks));
@@ -90,7 +89,7 @@ inline void find_far(bound_schedule& b) {
 // Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
 // chunks are settled.
 inline void own_orders(bound_schedule& b) {
-    std::vector<const int*> seen;
+    detail::growing_array<const int*> seen;
     const auto own = [&](sched::chunk_set& c) {
         c = pieces::settled(c, b.chunks);
         if (c.order == nullptr) return;
@@ -120,7 +119,8 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 [[gnu::cold]] COLLX_ONCE void schedule_cache::grow_scratch(bound_schedule& b, std::size_t bytes) {
     if (bytes < 2 * b.scratch_bytes) bytes = 2 * b.scratch_bytes;
     if (b.scratch_bytes != 0) b.outgrown.push_back(std::move(b.scratch_memory));
-    b.scratch_memory.assign(bytes + 64, std::byte{});
+    b.scratch_memory.clear();
+    b.scratch_memory.resize(bytes + 64);
     b.scratch = b.scratch_memory.data() + (64 - reinterpret_cast<std::uintptr_t>(b.scratch_memory.data()) % 64);
     b.scratch_bytes = bytes;
 }

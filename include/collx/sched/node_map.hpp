@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <vector>
 
 #include <collx/core/config.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -86,18 +86,18 @@ class node_map {
 public:
     constexpr node_map(const int* node_of, int ranks) { build(node_of, ranks); }
     constexpr node_map(std::initializer_list<int> node_of) { build(node_of.begin(), static_cast<int>(node_of.size())); }
-    constexpr explicit node_map(const std::vector<int>& node_of) {
+    constexpr explicit node_map(const detail::growing_array<int>& node_of) {
         build(node_of.data(), static_cast<int>(node_of.size()));
     }
     // Neighbours together; the last node may have fewer.
     static constexpr node_map blocks(int ranks, int per_node) {
-        std::vector<int> v;
+        detail::growing_array<int> v;
         for (int r = 0; r < ranks; ++r) v.push_back(r / per_node);
         return node_map(v);
     }
     // Dealt out like cards.
     static constexpr node_map cyclic(int ranks, int nodes) {
-        std::vector<int> v;
+        detail::growing_array<int> v;
         for (int r = 0; r < ranks; ++r) v.push_back(r % nodes);
         return node_map(v);
     }
@@ -113,9 +113,9 @@ private:
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
 
     constexpr void build(const int* label, int n) {
-        std::vector<int> seen, begin; // labels in the order of their first ranks
-        std::vector<int>& t = table_;
-        t.resize(sized(4 * n), 0);
+        detail::growing_array<int> seen, begin; // labels in the order of their first ranks
+        detail::growing_array<int>& t = table_;
+        t.resize(sized(4 * n));
         for (int r = 0; r < n; ++r) {
             unsigned k = 0;
             while (k < seen.size() && seen[k] != label[r]) ++k;
@@ -148,7 +148,7 @@ private:
         }
     }
 
-    std::vector<int> table_;
+    detail::growing_array<int> table_;
     node_view view_;
 };
 

@@ -3,8 +3,7 @@
 // lists with a cursor; the verifier, the facts and the pictures read them too.
 #pragma once
 
-#include <vector> // constexpr in C++20: proofs record at compile time
-
+#include <collx/core/growing_array.hpp>
 #include <collx/sched/executor.hpp>
 #include <collx/sched/renumbering.hpp>
 
@@ -12,7 +11,7 @@ COLLX_BEGIN_NAMESPACE
 namespace sched {
 
 struct program {
-    std::vector<std::vector<step>> strands;
+    detail::growing_array<detail::growing_array<step>> strands;
 };
 
 class recorder : public verbs<recorder> {

@@ -4,8 +4,7 @@
 // this file knows the defaults of the others.
 #pragma once
 
-#include <vector>
-
+#include <collx/core/growing_array.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/sched/recorder.hpp>
 
@@ -21,7 +20,7 @@ struct schedule {
     int scratch = 0;            // chunks of tmp, where they are more than those of the buffers
     int window_depth = 1;       // stages of a window: iteration i uses stage i % window_depth
     bool in_rank_order = false; // promises that operands are reduced in rank order
-    std::vector<program> programs{};
+    detail::growing_array<program> programs{};
 
     // Filled by survey(); everything that reads a schedule relies on them.
     action uses = 0;

@@ -5,9 +5,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/channel.hpp>
 
@@ -57,7 +57,7 @@ public:
 struct far_members {
     std::uint64_t id = 0; // the same on all its ranks, and on no other communicator of the job
     int rank = 0;
-    std::vector<int> ranks; // rank here -> rank of the job
+    detail::growing_array<int> ranks; // rank here -> rank of the job
     channel_shape shape{};
     int ports = 0;
     lending lend = lending::automatic;

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
@@ -109,8 +108,8 @@ public:
         : links(a, offset, rank, n, links_layout::for_ranks(n), {}, node_map(nullptr, 0), nullptr) {}
     // Of a communicator that spans hosts. places: rank -> its place among those that share the arena, -1: elsewhere.
     // hosts: where all of its ranks are.
-    links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout, std::vector<int> places,
-          node_map hosts, sole_ptr<far_links> remote)
+    links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout,
+          detail::growing_array<int> places, node_map hosts, sole_ptr<far_links> remote)
         : arena_(&a), base_(a.at(offset)), layout_(layout), rank_(rank), size_(n), places_(std::move(places)),
           hosts_(std::move(hosts)), next_window_(layout_.control_bytes() + layout_.channels_bytes()),
           remote_(std::move(remote)) {
@@ -189,7 +188,7 @@ public:
 
     // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no
     // permission.
-    void set_processes(std::vector<int> pid_of_rank, lending lend = lending::automatic) {
+    void set_processes(detail::growing_array<int> pid_of_rank, lending lend = lending::automatic) {
         pids_ = std::move(pid_of_rank);
         lending_ = lend;
     }
@@ -298,12 +297,12 @@ private:
     std::byte* base_;
     links_layout layout_;
     int rank_, size_;
-    std::vector<int> places_; // empty: all are here
-    node_map hosts_;          // of no ranks: all are here
+    detail::growing_array<int> places_; // empty: all are here
+    node_map hosts_;                    // of no ranks: all are here
     std::size_t next_window_;
     detail::growing_array<sending_end> sending_;
     detail::growing_array<receiving_end> receiving_;
-    std::vector<int> pids_; // empty: threads
+    detail::growing_array<int> pids_; // empty: threads
     std::int64_t told_at_ns_ = 0;
     lending lending_ = lending::automatic;
     sole_ptr<far_links> remote_; // null: all are here

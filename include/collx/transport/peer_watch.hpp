@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <vector>
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/descriptor.hpp>
@@ -46,7 +45,7 @@ public:
     }
 
     // Peers are called by other numbers from here on: rank_at[r] instead of r; empty: as they are.
-    void rename(const std::vector<int>& rank_at) {
+    void rename(const detail::growing_array<int>& rank_at) {
         for (peer& p : peers_)
             if (!rank_at.empty()) p.rank = rank_at[static_cast<std::size_t>(p.rank)];
     }

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
@@ -381,16 +380,16 @@ private:
     counted_ptr<socket_hub> hub_;
     std::uint64_t id_;
     int rank_;
-    std::vector<int> members_;
+    detail::growing_array<int> members_;
     channel_shape shape_;
     int ports_;
     lending lend_;
     atomic<std::uint64_t>* failed_ = nullptr;
     detail::turn turn_;
     detail::growing_array<peer> peers_;
-    std::vector<int> active_, greeting_; // with a connection; on the way to one
-    std::vector<int> wanted_;            // higher ranks that have not come
-    std::vector<int> lost_;              // ended without a goodbye
+    detail::growing_array<int> active_, greeting_; // with a connection; on the way to one
+    detail::growing_array<int> wanted_;            // higher ranks that have not come
+    detail::growing_array<int> lost_;              // ended without a goodbye
     detail::poll_set poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;

@@ -10,11 +10,11 @@
 #include <sys/ioctl.h>
 
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
@@ -93,7 +93,7 @@ public:
 
     // peers: where each rank of the job listens. linger_ns: how long the end waits for what the system has not yet
     // delivered.
-    [[gnu::cold]] socket_hub(descriptor listener, std::string token, detail::growing_array<socket_address> peers,
+    [[gnu::cold]] socket_hub(descriptor listener, kept_text token, detail::growing_array<socket_address> peers,
                              std::int64_t linger_ns, const socket_calls& calls = system_socket_calls,
                              job_protection by = {})
         : owner_(::getpid()), listener_(std::move(listener)), peers_(std::move(peers)), linger_ns_(linger_ns),

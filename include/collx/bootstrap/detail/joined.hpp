@@ -6,10 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
-#include <string_view>
 #include <type_traits>
 
+#include <collx/core/kept_text.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -18,9 +17,11 @@ namespace detail {
 // What the piece was made of must outlive it; a number it keeps itself.
 class text_piece {
 public:
-    text_piece(std::string_view text) : text_(text.data()), bytes_(text.size()) {}
-    text_piece(const std::string& text) : text_(text.data()), bytes_(text.size()) {}
-    text_piece(const char* text) : text_piece(std::string_view(text)) {}
+    text_piece(name_view text) : text_(text.data()), bytes_(text.size()) {}
+    template <class Text>
+    requires requires(const Text& x, const char*& p, std::size_t& n) { p = x.data(), n = x.size(); }
+    text_piece(const Text& text) : text_(text.data()), bytes_(text.size()) {}
+    text_piece(const char* text) : text_piece(name_view(text)) {}
     text_piece(bool yes) : text_piece(yes ? "1" : "0") {}
     template <class Number>
     requires std::is_integral_v<Number> text_piece(Number n) {
@@ -28,7 +29,7 @@ public:
         if constexpr (std::is_signed_v<Number>) is_negative = n < 0; // nvcc warns of the question to what has no sign
         write(is_negative, is_negative ? 0 - static_cast<std::uint64_t>(n) : static_cast<std::uint64_t>(n));
     }
-    std::string_view text() const { return {text_, bytes_}; }
+    name_view text() const { return {text_, bytes_}; }
     text_piece(const text_piece&) = delete;
 
 private:
@@ -45,10 +46,10 @@ private:
     char digits_[20];
 };
 
-[[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<text_piece> pieces) {
+[[gnu::cold, gnu::noinline]] inline kept_text joined(std::initializer_list<text_piece> pieces) {
     std::size_t bytes = 0;
     for (const text_piece& p : pieces) bytes += p.text().size();
-    std::string all;
+    kept_text all;
     all.reserve(bytes);
     for (const text_piece& p : pieces) all.append(p.text());
     return all;

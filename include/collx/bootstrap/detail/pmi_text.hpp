@@ -6,11 +6,10 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <string>
-#include <string_view>
 
 #include <collx/bootstrap/variables.hpp>
 #include <collx/core/descriptor.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -18,11 +17,11 @@ namespace detail {
 
 // The value of `key` in a line such as "cmd=get_result rc=0 value=x", empty if it is not there. `is_there` may say
 // which.
-inline std::string_view pmi_value(std::string_view line, std::string_view key, bool* is_there = nullptr) {
+inline name_view pmi_value(name_view line, name_view key, bool* is_there = nullptr) {
     for (std::size_t at = 0; at < line.size();) {
         std::size_t end = line.find(' ', at);
-        if (end == std::string_view::npos) end = line.size();
-        const std::string_view word = line.substr(at, end - at);
+        if (end == name_view::npos) end = line.size();
+        const name_view word = line.substr(at, end - at);
         if (word.size() > key.size() && word[key.size()] == '=' && word.substr(0, key.size()) == key) {
             if (is_there != nullptr) *is_there = true;
             return word.substr(key.size() + 1);
@@ -34,8 +33,8 @@ inline std::string_view pmi_value(std::string_view line, std::string_view key, b
 }
 
 // A number from 0 to `most` that is all of the text, else -1.
-inline std::int64_t pmi_number(std::string_view text, std::int64_t most) {
-    const std::string copy(text);
+inline std::int64_t pmi_number(name_view text, std::int64_t most) {
+    const kept_text copy(text);
     const char* at = copy.c_str();
     const std::int64_t n = read_digits(at, most);
     return at == copy.c_str() + copy.size() ? n : -1;
@@ -43,8 +42,8 @@ inline std::int64_t pmi_number(std::string_view text, std::int64_t most) {
 
 // Any bytes as one word without blanks, equals signs and line ends: letters, digits and ._- stay, the rest is %xx. The
 // first letter makes sure that there is one.
-inline std::string pmi_word(std::string_view bytes) {
-    std::string word = "c";
+inline kept_text pmi_word(name_view bytes) {
+    kept_text word = "c";
     for (const char c : bytes) {
         const bool stays = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
                            c == '_' || c == '-';
@@ -56,7 +55,7 @@ inline std::string pmi_word(std::string_view bytes) {
     return word;
 }
 // The way back. False for what pmi_word() has not made.
-inline bool read_pmi_word(std::string_view word, std::string& bytes) {
+inline bool read_pmi_word(name_view word, kept_text& bytes) {
     const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
     bytes.clear();
     if (word.empty() || word[0] != 'c') return false;
@@ -75,8 +74,8 @@ inline bool read_pmi_word(std::string_view word, std::string& bytes) {
 }
 
 // A key as a word of at most `most` letters; what gets too long becomes a hash.
-inline std::string pmi_key(std::string_view key, std::size_t most) {
-    std::string word = pmi_word(key);
+inline kept_text pmi_key(name_view key, std::size_t most) {
+    kept_text word = pmi_word(key);
     if (word.size() <= most) return word;
     char hashed[40];
     std::snprintf(hashed, sizeof hashed, "h%016llx%016llx",
@@ -95,12 +94,12 @@ class pmi_mapping {
 public:
     static constexpr int most_blocks = 256;
 
-    bool read(std::string_view text) {
+    bool read(name_view text) {
         count_ = 0;
         cycle_ = 0;
-        const std::string copy(text);
+        const kept_text copy(text);
         const char* at = copy.c_str();
-        if (copy.compare(0, 8, "(vector,") != 0) return false;
+        if (!copy.starts_with("(vector,")) return false;
         for (at += 7; *at == ',' && count_ < most_blocks; ++count_) {
             ++at;
             pmi_block& b = blocks_[count_];

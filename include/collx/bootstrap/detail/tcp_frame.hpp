@@ -12,10 +12,10 @@
 
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/authentication.hpp>
+#include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -84,8 +84,8 @@ struct tcp_address {
 
 // A numeric address, [v6] with or without brackets, a scope kept. Names are not looked up: what they say differs from
 // host to host.
-inline tcp_address numeric_address(std::string host, int port) {
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+inline tcp_address numeric_address(kept_text host, int port) {
+    if (host.size() > 2 && host[0] == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     tcp_address a;
     auto& v4 = reinterpret_cast<sockaddr_in&>(a.address);
     const bool is_port = port >= 0 && port <= 65535;
@@ -99,8 +99,8 @@ inline tcp_address numeric_address(std::string host, int port) {
     hints.ai_family = AF_INET6; // knows what inet_pton() does not: scopes
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
     hints.ai_socktype = SOCK_STREAM;
-    const bool is_v6 = is_port && host.find(':') != std::string::npos &&
-                       ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) == 0;
+    const bool is_v6 = is_port && host.find(':') != kept_text::npos &&
+                       ::getaddrinfo(host.c_str(), joined({port}).c_str(), &hints, &found) == 0;
     if (!is_v6 || found == nullptr)
         fail(errc::environment, -1, -1, "write the store as an address such as 127.0.0.1 or ::1 and a port",
              "'%.80s', port %d is not a numeric address", host.c_str(), port);

@@ -3,20 +3,20 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
+#include <collx/core/growing_array.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-inline bool is_in(const std::vector<int>& list, int rank) {
+inline bool is_in(const detail::growing_array<int>& list, int rank) {
     for (const int r : list)
         if (r == rank) return true;
     return false;
 }
-inline void remove_rank(std::vector<int>& list, int rank) {
+inline void remove_rank(detail::growing_array<int>& list, int rank) {
     for (std::size_t i = 0; i < list.size(); ++i)
         if (list[i] == rank) return void(list.erase(list.begin() + static_cast<std::ptrdiff_t>(i)));
 }

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
+#include <collx/core/growing_array.hpp>
 #include <collx/core/sealing.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 
@@ -122,7 +122,7 @@ private:
 
     sole_ptr<sealer> by_;
     const socket_calls* calls_;
-    std::vector<unsigned char> out_, in_;
+    detail::growing_array<unsigned char> out_, in_;
     std::size_t sent_ = 0, end_ = 0;          // of the record that goes out
     std::size_t at_ = 0, got_ = 0;            // what came and is not read
     std::size_t text_at_ = 0, text_left_ = 0; // what is read and not given

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <new>
 #include <utility>
-#include <vector>
 
 #include <collx/core/descriptor.hpp>
 #include <collx/core/growing_array.hpp>
@@ -229,7 +228,7 @@ private:
     std::uint64_t sent_ = 0, received_ = 0;
     bool has_ended_ = false, is_insecure_ = false;
     int error_ = 0;
-    std::vector<std::vector<std::byte>> copies_;
+    detail::growing_array<detail::growing_array<std::byte>> copies_;
 };
 
 } // namespace detail

@@ -7,10 +7,10 @@
 
 #include <cstring>
 #include <new>
-#include <vector>
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 
@@ -152,7 +152,7 @@ private:
     stream_entry entries_[most_entries];
     int first_ = 0, last_ = 0, referenced_ = 0;
     std::size_t done_bytes_ = 0; // of the first entry
-    std::vector<std::byte> copies_;
+    detail::growing_array<std::byte> copies_;
 };
 
 } // namespace detail

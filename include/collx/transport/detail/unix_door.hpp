@@ -9,10 +9,9 @@
 
 #include <cstdio>
 #include <cstring>
-#include <string>
-#include <string_view>
 
 #include <collx/core/authentication.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/unix_socket.hpp>
 
@@ -23,21 +22,20 @@ namespace detail {
 inline constexpr std::size_t unix_name_bytes = 25;
 
 // A name that nobody has.
-[[gnu::cold]] inline std::string new_unix_name() {
+[[gnu::cold]] inline kept_text new_unix_name() {
     unsigned char random[10];
     draw_random(random, sizeof random);
-    std::string name = "collx";
+    kept_text name = "collx";
     char two[3];
     for (const unsigned char b : random) std::snprintf(two, sizeof two, "%02x", b), name += two;
     return name;
 }
 // directory: empty for the abstract namespace. Errors: environment for a path that is too long.
-[[gnu::cold]] inline socket_address unix_address(const std::string& directory, std::string_view name) {
+[[gnu::cold]] inline socket_address unix_address(const kept_text& directory, name_view name) {
     socket_address a;
     auto& u = reinterpret_cast<sockaddr_un&>(a.address);
     u.sun_family = AF_UNIX;
-    const std::string path =
-        directory.empty() ? std::string(1, '\0').append(name) : directory + "/" + std::string(name);
+    const kept_text path = directory.empty() ? kept_text(1, '\0').append(name) : directory + "/" + kept_text(name);
     if (path.size() >= sizeof u.sun_path)
         fail(errc::environment, -1, -1, "name a directory with a shorter path, or say COLLX_ADDRESS=unix",
              "COLLX_ADDRESS: unix sockets in %.120s have names longer than %d bytes", directory.c_str(),
@@ -47,14 +45,13 @@ inline constexpr std::size_t unix_name_bytes = 25;
     return a;
 }
 // As it was published: the name alone. Each rank puts its own directory in front, whatever others call theirs.
-inline std::string_view unix_name_of(const socket_address& a) {
+inline name_view unix_name_of(const socket_address& a) {
     const auto& u = reinterpret_cast<const sockaddr_un&>(a.address);
     const std::size_t bytes = a.bytes - offsetof(sockaddr_un, sun_path) - (u.sun_path[0] != '\0' ? 1 : 0);
-    return bytes < unix_name_bytes ? std::string_view()
-                                   : std::string_view(u.sun_path + bytes - unix_name_bytes, unix_name_bytes);
+    return bytes < unix_name_bytes ? name_view() : name_view(u.sun_path + bytes - unix_name_bytes, unix_name_bytes);
 }
 // From outside, and on its way to become a file's name.
-inline bool is_unix_name(std::string_view name) {
+inline bool is_unix_name(name_view name) {
     for (const char c : name)
         if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))) return false;
     return name.size() == unix_name_bytes;

@@ -16,9 +16,9 @@
 #include <cstring>
 #include <new>
 #include <utility>
-#include <vector>
 
 #include <collx/core/error.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 #include <collx/transport/detail/stream_queue.hpp>
 #include <collx/transport/verbs_device.hpp>
@@ -167,9 +167,6 @@ private:
     static constexpr int credits_per_port = 4, most_taken = 16;
     static constexpr std::uint64_t no_port = most_ports;
     enum class state : unsigned char { unsaid, said, connected, failed };
-    struct alignas(page_bytes) page { // what is registered shares no page with anything else
-        std::byte bytes[page_bytes];
-    };
     struct remote_slots {
         std::uint64_t address = 0;
         std::uint32_t remote_key = 0;
@@ -182,14 +179,18 @@ private:
 
     std::size_t place_bytes() const { return shape_.slot_bytes + page_bytes; }
     std::size_t places_bytes() const { return static_cast<std::size_t>(shape_.depth) * place_bytes(); }
-    std::byte* head_at(std::uint64_t id) { return heads_.data()->bytes + id * most_head_bytes; }
+    // What is registered shares no page with anything else.
+    std::byte* head_at(std::uint64_t id) {
+        const auto behind = reinterpret_cast<std::uintptr_t>(heads_.data()) & (page_bytes - 1);
+        return heads_.data() + (behind == 0 ? 0 : page_bytes - behind) + id * most_head_bytes;
+    }
 
     [[gnu::cold]] bool begin() {
         try {
             const int receives = most_sends_;
             pair_ = device_.make_queue_pair({most_sends_, most_sends_, receives, most_head_bytes});
             const std::size_t bytes = round_up(static_cast<std::size_t>(receives) * most_head_bytes, page_bytes);
-            heads_.resize(bytes / page_bytes);
+            heads_.resize(bytes + page_bytes);
             heads_memory_ = device_.register_memory(head_at(0), bytes);
             for (int i = 0; i < receives; ++i)
                 pair_->post_receive(head_at(static_cast<std::uint64_t>(i)), most_head_bytes, heads_memory_->local_key,
@@ -252,7 +253,7 @@ private:
     unsigned offered_ = 0; // ports, whether or not it went well
     queue_pair_address own_, peer_;
     port port_[most_ports];
-    std::vector<page> heads_;
+    growing_array<std::byte> heads_;
     sole_ptr<verbs_memory> heads_memory_;
     verbs_completion completions_[most_taken];
     int next_ = 0, taken_ = 0;
