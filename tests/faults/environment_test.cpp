@@ -242,6 +242,6 @@ TEST_CASE("a program's list of transports holds for all its ranks") {
         INFO(torn.text);
         CHECK(torn.status == 3);
         CHECK(torn.says("per_peer=sockets"));
-        CHECK(torn.says("per_peer=shm,sockets"));
+        CHECK(torn.says("per_peer=shm,verbs,sockets"));
     }
 }
