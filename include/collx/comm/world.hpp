@@ -50,11 +50,13 @@ COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, 
 // Jobs of n threads that share memory.
 COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(int n);
 // Jobs of threads of which only some share memory, as if they were on several hosts. They listen on loopback.
-COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of, const transports& over = {});
+COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
+                                                       const transports& over = {});
 // by: for each rank, or null. at: an address to listen on, see host_description.
-COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of, const socket_calls& calls,
-                                                       const job_protection* by = nullptr, const char* at = "127.0.0.1",
-                                                       int lanes = 1, const transports& over = {});
+COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
+                                                       const socket_calls& calls, const job_protection* by = nullptr,
+                                                       const char* at = "127.0.0.1", int lanes = 1,
+                                                       const transports& over = {});
 
 } // namespace detail
 

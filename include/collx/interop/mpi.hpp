@@ -97,7 +97,7 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
     check_cards(cards, rank);
     std::vector<std::string> addresses;
     for (mpi_card& c : cards) c.address[sizeof c.address - 1] = '\0', addresses.emplace_back(c.address);
-    m.token.assign(token, sizeof token);
+    m.token = kept_text(token, sizeof token);
     to_others.learn(m.token, addresses);
     return join_hosts(m, std::move(to_others), rank, size, s, 0, "MPI", until);
 }
