@@ -46,7 +46,7 @@ private:
         slot.tag = f.tag;
         if (is_short) std::memcpy(slot.payload, payload, bytes);
         else memory.take_fixed_place(i.put);
-        stream_receiving::deliver(f.at_port, i.put++);
+        deliver(f.at_port, i.put++);
         return true;
     }
     // The queue pair has failed with messages under way. Who died or gave up may have said so over the socket.

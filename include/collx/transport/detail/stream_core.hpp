@@ -23,7 +23,7 @@ namespace detail {
 
 class stream_core {
 public:
-    static constexpr int most_ports = 8;
+    static constexpr int most_ports = stream_frame::most_ports;
     // Frames go out together up to about this size: larger writes measured slower again (docs/design/sockets.md).
     static constexpr std::size_t write_bytes = 1024 * 1024;
     static constexpr std::size_t least_landed_bytes = 16 * 1024;

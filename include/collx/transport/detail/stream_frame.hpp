@@ -71,6 +71,7 @@ struct stream_frame {
         switched    // of this port the sender says nothing more over the socket
     };
     static constexpr std::uint16_t magic_value = 0x4c43;
+    static constexpr int most_ports = 8; // of a stream
     kind what = kind::message;
     std::uint8_t at_port = 0;
     std::uint16_t magic = magic_value;

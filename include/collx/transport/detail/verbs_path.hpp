@@ -5,8 +5,7 @@
 //
 //   socket    queue_pair ──▶  ◀── queue_pair     where the other end's queue pair is: then both can receive
 //             slots(port) ──▶ ◀── slots(port)    where messages of this port go here; asks for the same in return
-//             switched(port) ──▶                 the last word about this port: its messages and credits go by verbs
-//             now
+//             switched(port) ──▶                 the last word about this port: the rest goes by verbs
 //   verbs     write of the payload to its slot, send of the head behind it    (up to 112 bytes: in the head)
 //
 // Message i of a port goes to place i % depth of the receiver, so nobody says where. Slots that cannot be registered
@@ -29,7 +28,6 @@ namespace detail {
 
 class verbs_path {
 public:
-    static constexpr int most_ports = 8;
     static constexpr std::size_t most_head_bytes = sizeof(stream_frame) + slot_header::inline_bytes;
 
     // Whether a device can carry messages of such channels at all.
@@ -68,7 +66,7 @@ public:
     bool owes_words(unsigned used) const {
         return state_ == state::unsaid || (state_ == state::connected && ((used & ~offered_) != 0 || owes_switch_));
     }
-    // The three words of the other end. False: nonsense.
+    // The three words of the other end. Nonsense, which a second queue pair is: false, or is_nonsense().
     void hear_queue_pair(const queue_pair_address& there) {
         if (std::exchange(has_heard_, true)) return void(is_nonsense_ = true);
         peer_ = there;
@@ -132,7 +130,7 @@ public:
             if (next_ == taken_) return moved;
             for (; next_ != taken_; ++next_) {
                 const verbs_completion& c = completions_[next_];
-                if (c.what == verbs_completion::kind::failed) return fail_with(c.why), true;
+                if (c.what == verbs_completion::kind::failed) return state_ = state::failed, true;
                 if (c.what == verbs_completion::kind::sent) {
                     --in_flight_;
                     if (c.id != no_port) sent(static_cast<int>(c.id));
@@ -161,11 +159,10 @@ public:
     // After it had carried something: what was under way is lost.
     bool has_broken() const { return has_failed() && was_used_; }
     bool is_nonsense() const { return is_nonsense_; }
-    const char* why() const { return why_; }
 
 private:
     static constexpr int credits_per_port = 4, most_taken = 16;
-    static constexpr std::uint64_t no_port = most_ports;
+    static constexpr std::uint64_t no_port = stream_frame::most_ports;
     enum class state : unsigned char { unsaid, said, connected, failed };
     struct remote_slots {
         std::uint64_t address = 0;
@@ -197,19 +194,18 @@ private:
                                     static_cast<std::uint64_t>(i));
             own_ = pair_->address();
             return true;
-        } catch (const error& e) {
-            fail_with(e.what());
+        } catch (const error&) {
         } catch (const std::bad_alloc&) {
-            fail_with("no memory");
         }
+        state_ = state::failed; // everything stays with the socket
         return false;
     }
     [[gnu::cold]] void connect() {
         try {
             pair_->connect(peer_);
             state_ = state::connected;
-        } catch (const error& e) {
-            fail_with(e.what());
+        } catch (const error&) {
+            state_ = state::failed;
         }
     }
     [[gnu::cold]] void offer(stream_queue& to, const stream_memory& memory, int p) {
@@ -232,18 +228,15 @@ private:
     [[gnu::cold]] sole_ptr<verbs_memory> try_to_register(std::byte* at) {
         try {
             return device_.register_memory(at, places_bytes());
-        } catch (const error& e) {
-            note(e.what());
+        } catch (const error&) {
+            return nullptr;
         }
-        return nullptr;
     }
     void post(const verbs_write* writes, int count, const void* head, std::size_t bytes, std::uint64_t id) {
         ++in_flight_;
         was_used_ = true;
-        if (!pair_->post(writes, count, head, static_cast<std::uint32_t>(bytes), id)) fail_with("a post was refused");
+        if (!pair_->post(writes, count, head, static_cast<std::uint32_t>(bytes), id)) state_ = state::failed;
     }
-    [[gnu::cold]] void fail_with(const char* why) { state_ = state::failed, note(why); }
-    [[gnu::cold]] void note(const char* why) { std::strncpy(why_, why == nullptr ? "unknown" : why, sizeof why_ - 1); }
 
     verbs_device& device_;
     channel_shape shape_;
@@ -252,14 +245,13 @@ private:
     bool has_heard_ = false, owes_switch_ = false, receives_ = false, is_nonsense_ = false, was_used_ = false;
     unsigned offered_ = 0; // ports, whether or not it went well
     queue_pair_address own_, peer_;
-    port port_[most_ports];
+    port port_[stream_frame::most_ports];
     growing_array<std::byte> heads_;
     sole_ptr<verbs_memory> heads_memory_;
     verbs_completion completions_[most_taken];
     int next_ = 0, taken_ = 0;
     int in_flight_ = 0;
     std::uint32_t messages_sent_ = 0, messages_received_ = 0;
-    char why_[128] = {};
     sole_ptr<queue_pair> pair_; // goes first
 };
 
