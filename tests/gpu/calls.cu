@@ -54,7 +54,7 @@ thrust::device_vector<float> sevenths(std::size_t n) {
     return {host.begin(), host.end()};
 }
 
-void verbs(communicator& w, const char* what, const std::vector<std::size_t>& sizes) {
+void collectives(communicator& w, const char* what, const std::vector<std::size_t>& sizes) {
     const int ranks = w.size();
     const auto me = static_cast<std::size_t>(w.rank()), all = static_cast<std::size_t>(ranks);
     for (const std::size_t n : sizes) {
@@ -253,7 +253,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     if (s.shares_device) s.lanes = 2;
     use_device(w, s);
     if (rank == 0) std::printf("%s: %s\n", what.c_str(), device_route(w).c_str());
-    verbs(w, what.c_str(),
+    collectives(w, what.c_str(),
           s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
     if (!s.shares_device) graphs(w, what.c_str());
     parts(w, what.c_str(), s.shares_device ? 500 : 70'001);
@@ -316,7 +316,7 @@ int main(int argc, char** argv) {
         run_ranks(argv[0], 2, "ipc", 60);
         if (!is_short) run_ranks(argv[0], 4, "host", 90);
         communicator world;
-        verbs(world, "alone",
+        collectives(world, "alone",
               is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
         parts(world, "alone", 1000);
         fancy(world);
