@@ -181,12 +181,13 @@ bool warp::meet(const instruction& i, lanes group, lanes guarded, std::uint32_t 
         for (lanes left = guarded; left != 0;) {
             const auto first = static_cast<unsigned>(std::countr_zero(left));
             const auto with = static_cast<lanes>(named[first]);
-            if ((with >> first & 1) == 0) fail(fault::kind::barrier, first, "a thread must name itself");
             if ((with & ended_) != 0 || (with & ~all_) != 0)
                 fail(fault::kind::barrier, first, "threads are named that have ended");
             lanes same = 0;
             each(left, [&](unsigned l) { same |= static_cast<lanes>(named[l]) == with ? lanes{1} << l : 0; });
             left &= ~same;
+            if (const lanes unnamed = same & ~with; unnamed != 0)
+                fail(fault::kind::barrier, static_cast<unsigned>(std::countr_zero(unnamed)), "a thread must name itself");
             each(same, [&](unsigned l) { threads_[l].state = standing::meets_warp, threads_[l].with = with; });
             lanes here = 0;
             each(with, [&](unsigned l) {
