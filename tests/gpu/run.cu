@@ -22,7 +22,7 @@ using device::cuda_check;
 
 namespace {
 
-bool is_short = false;
+bool is_short = false, is_sample = false; // --sample: where every instruction is interpreted
 // One buffer per rank in device memory; offset elements before each view begins, so that views may be unaligned.
 template <class T>
 class device_buffers {
@@ -242,18 +242,22 @@ struct soft_fp8 {
     }
 };
 // wrong[0]: narrowing, wrong[1]: widening, wrong[2]: two at a time.
+// All patterns of T, and every so many-th float of all.
 template <class T, class Soft>
-__global__ void compare_conversions(unsigned long long* wrong) {
+__global__ void compare_conversions(unsigned long long* wrong, unsigned every) {
     using bits = decltype(T::bits);
+    constexpr unsigned long long patterns = 1ull << (8 * sizeof(T));
     const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
-    for (unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x; i < 1ull << 32; i += step) {
+    for (unsigned long long k = blockIdx.x * blockDim.x + threadIdx.x;; k += step) {
+        const unsigned long long i = k < patterns ? k : patterns + (k - patterns) * every;
+        if (i >= 1ull << 32) break;
         const float x = __uint_as_float(static_cast<unsigned>(i)), y = __uint_as_float(static_cast<unsigned>(~i));
         const T got(x);
         if (x != x ? Soft::widen(got.bits) == Soft::widen(got.bits) : got.bits != Soft::narrow(x)) atomicAdd(wrong, 1);
         bits two[2];
         T::format::two_from_floats(two, x, y);
         if (two[0] != got.bits || two[1] != T(y).bits) atomicAdd(wrong + 2, 1);
-        if (i >= 1ull << (8 * sizeof(T))) continue;
+        if (i >= patterns) continue;
         const float want = Soft::widen(static_cast<unsigned>(i)), wide = T::from_bits(static_cast<bits>(i));
         if (want != want ? wide == wide : __float_as_uint(want) != __float_as_uint(wide)) atomicAdd(wrong + 1, 1);
     }
@@ -263,7 +267,7 @@ void conversions(const char* name) {
     unsigned long long *counts = nullptr, wrong[3];
     cuda_check(cudaMalloc(&counts, sizeof wrong), "allocating");
     cuda_check(cudaMemset(counts, 0, sizeof wrong), "clearing");
-    compare_conversions<T, Soft><<<512, 512>>>(counts);
+    compare_conversions<T, Soft><<<is_sample ? 8 : 512, 512>>>(counts, is_sample ? 65'521 : 1);
     cuda_check(cudaMemcpy(wrong, counts, sizeof wrong, cudaMemcpyDeviceToHost), "comparing conversions");
     cudaFree(counts);
     expect(wrong[0] + wrong[1] + wrong[2] == 0, std::string(name) + ": conversions differ from the host's in " +
@@ -385,7 +389,8 @@ void deadlines() {
 } // namespace
 
 int main(int argc, char** argv) {
-    is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
+    is_sample = argc > 1 && std::strcmp(argv[1], "--sample") == 0;
+    is_short = is_sample || (argc > 1 && std::strcmp(argv[1], "--short") == 0);
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
     try {

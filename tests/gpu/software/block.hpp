@@ -26,7 +26,6 @@ public:
     block(grid&, extent index, unsigned number);
     block(const block&) = delete;
     block& operator=(const block&) = delete;
-    ~block();
 
     grid& of() { return grid_; }
     extent index() const { return index_; }
@@ -35,6 +34,10 @@ public:
     bool is_shared(std::uint64_t a, std::size_t bytes) const {
         const auto begin = reinterpret_cast<std::uintptr_t>(shared_begin_);
         return a >= begin && a + bytes <= begin + grid_.shared_bytes;
+    }
+    std::byte* frames_begin() {
+        const auto at = reinterpret_cast<std::uintptr_t>(frames_.data());
+        return frames_.data() + (16 - at % 16) % 16;
     }
     std::deque<warp>& warps() { return warps_; }
     bool all_ended() const;
@@ -57,8 +60,7 @@ private:
     unsigned number_;
     std::unique_ptr<std::byte[]> shared_;
     std::byte* shared_begin_;
-    std::byte* frames_ = nullptr;
-    std::size_t frames_bytes_ = 0;
+    std::vector<std::byte> frames_; // of all threads
     std::deque<warp> warps_;
     std::array<barrier, 16> barriers_;
     friend class warp;

@@ -108,6 +108,7 @@ struct function {
     bool is_kernel = false;
     std::vector<instruction> code;
     std::uint32_t registers = 0;
+    std::uint32_t stack_bytes = 0; // with those of all that it calls
     std::uint32_t frame_bytes = 0; // .param and .local variables of one thread
     struct variable {
         std::uint32_t offset, bytes;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Launches: which warp runs when, how threads part and meet.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -14,7 +12,18 @@ namespace software_gpu {
 struct module::parts {
     code_of_module code;
 };
+namespace {
+// Of a thread that runs f and all that it calls; of calls that may nest without end, a limit.
+std::uint32_t stack_of(const function& f, unsigned depth) {
+    if (depth > 16) return 8 * 1024;
+    std::uint32_t deepest = 0;
+    for (const instruction& i : f.code)
+        if (i.callee != nullptr) deepest = std::max(deepest, stack_of(*i.callee, depth + 1));
+    return std::min((f.frame_bytes + 15) / 16 * 16 + deepest, 16u * 1024);
+}
+} // namespace
 module::module(std::string_view ptx) : parts_(std::make_unique<parts>(parts{read_module(ptx)})) {
+    for (auto& [name, f] : parts_->code.functions) f->stack_bytes = stack_of(*f, 0);
     for (auto& [name, f] : parts_->code.functions) f->home = this, f->shared_bytes_of_module = parts_->code.shared_bytes;
 }
 module::~module() = default;
@@ -62,8 +71,8 @@ std::byte* warp::reach(unsigned lane, std::uint64_t a, std::size_t bytes, std::s
              "address " + std::to_string(a) + " is not a multiple of " + std::to_string(alignment));
     auto* const p = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(a));
     if (block_.is_shared(a, bytes)) return p;
-    const std::byte* mine = frames_ + std::size_t{lane} * frame_limit;
-    if (p >= mine && p + bytes <= mine + frame_limit) return p;
+    const std::byte* mine = frames_ + std::size_t{lane} * stack_bytes_;
+    if (p >= mine && p + bytes <= mine + stack_bytes_) return p;
     const auto& parameters = block_.of().what.parameters;
     if (!writes && p >= parameters.data() && p + bytes <= parameters.data() + parameters.size()) return p;
     if (!block_.of().holds(a, bytes))
@@ -87,7 +96,8 @@ warp::warp(block& b, unsigned first, unsigned count) : block_(b), threads_(count
     const function& kernel = *b.of().what.kernel;
     const extent size = b.of().what.block;
     registers_.resize(std::size_t{kernel.registers} * warp_size);
-    frames_ = b.frames_ + std::size_t{first} * frame_limit;
+    frames_ = b.frames_begin() + std::size_t{first} * kernel.stack_bytes;
+    stack_bytes_ = kernel.stack_bytes;
     for (unsigned l = 0; l < count; ++l) {
         const unsigned n = first + l;
         threads_[l].in = &kernel, threads_[l].number = n;
@@ -139,7 +149,7 @@ void warp::call(const instruction& i, lanes m, std::uint32_t at) {
     each(m, [&](unsigned l) {
         thread& t = threads_[l];
         const std::uint32_t frame = t.frame + (t.in->frame_bytes + 15) / 16 * 16;
-        if (frame + i.callee->frame_bytes > frame_limit) fail(fault::kind::unsupported, l, "calls nest too deep");
+        if (frame + i.callee->frame_bytes > stack_bytes_) fail(fault::kind::unsupported, l, "calls nest too deep");
         std::byte* const mine = frame_of(l);
         for (const auto& a : i.arguments) std::memcpy(mine + (frame - t.frame) + a.there, mine + a.here, a.bytes);
         t.calls.push_back({t.in, at, t.base, t.frame});
@@ -301,14 +311,10 @@ block::block(grid& g, extent index, unsigned number)
     std::memset(shared_begin_, 0xcd, g.shared_bytes); // shared memory begins with anything
     const extent size = g.what.block;
     const unsigned threads = size.x * size.y * size.z;
-    frames_bytes_ = std::size_t{(threads + warp_size - 1) / warp_size * warp_size} * warp::frame_limit;
-    void* const frames = mmap(nullptr, frames_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (frames == MAP_FAILED) throw fault(fault::kind::unsupported, "no memory for the threads of a block");
-    frames_ = static_cast<std::byte*>(frames);
+    frames_.resize(std::size_t{threads} * g.what.kernel->stack_bytes + 16);
     for (unsigned first = 0; first < threads; first += warp_size)
         warps_.emplace_back(*this, first, std::min(warp_size, threads - first));
 }
-block::~block() { munmap(frames_, frames_bytes_); }
 
 bool block::all_ended() const {
     return std::all_of(warps_.begin(), warps_.end(), [](const warp& w) { return w.all_ended(); });

@@ -36,8 +36,6 @@ struct thread {
 
 class warp {
 public:
-    static constexpr std::uint32_t frame_limit = 16 * 1024; // bytes of a thread's variables, all calls together
-
     warp(block&, unsigned first_thread, unsigned threads);
 
     // Runs the threads of one place for a while; false where none is ready.
@@ -50,7 +48,7 @@ public:
     thread& at(unsigned lane) { return threads_[lane]; }
     const thread& at(unsigned lane) const { return threads_[lane]; }
     block& of() { return block_; }
-    std::byte* frame_of(unsigned lane) { return frames_ + std::size_t{lane} * frame_limit + threads_[lane].frame; }
+    std::byte* frame_of(unsigned lane) { return frames_ + std::size_t{lane} * stack_bytes_ + threads_[lane].frame; }
     // The memory behind an address, or fault. shared: the address is an offset of shared memory.
     std::byte* reach(unsigned lane, std::uint64_t address, std::size_t bytes, std::size_t alignment, bool writes);
     std::uint64_t address_of(unsigned lane, const place& p);
@@ -72,6 +70,7 @@ private:
     std::vector<thread> threads_;
     std::vector<std::uint64_t> registers_;
     std::byte* frames_;
+    std::uint32_t stack_bytes_; // of a thread's variables, all calls together
     std::uint32_t base_ = 0;
     const instruction* now_ = nullptr; // whom a handler fails for
     lanes all_ = 0, ended_ = 0;
