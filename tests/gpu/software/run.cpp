@@ -92,10 +92,22 @@ void warp::fail(fault::kind k, unsigned lane, const std::string& what) const {
 }
 
 // ---------------------------------------------------------------------------------------------------- warps
+namespace {
+// Registers of warps that have ended, for the next ones: most of a short launch's time would go into new pages else.
+std::vector<std::vector<std::uint64_t>>& spare_registers() {
+    thread_local std::vector<std::vector<std::uint64_t>> kept;
+    return kept;
+}
+} // namespace
+
+warp::~warp() {
+    if (registers_.capacity() != 0) spare_registers().push_back(std::move(registers_));
+}
 warp::warp(block& b, unsigned first, unsigned count) : block_(b), threads_(count) {
     const function& kernel = *b.of().what.kernel;
     const extent size = b.of().what.block;
-    registers_.resize(std::size_t{kernel.registers} * warp_size);
+    if (auto& kept = spare_registers(); !kept.empty()) registers_ = std::move(kept.back()), kept.pop_back();
+    registers_.assign(std::size_t{kernel.registers} * warp_size, 0xcdcdcdcdcdcdcdcd); // registers begin with anything
     frames_ = b.frames_begin() + std::size_t{first} * kernel.stack_bytes;
     stack_bytes_ = kernel.stack_bytes;
     for (unsigned l = 0; l < count; ++l) {

@@ -37,6 +37,9 @@ struct thread {
 class warp {
 public:
     warp(block&, unsigned first_thread, unsigned threads);
+    ~warp();
+    warp(const warp&) = delete;
+    warp& operator=(const warp&) = delete;
 
     // Runs the threads of one place for a while; false where none is ready.
     bool turn(unsigned instructions, std::minstd_rand& dice);

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What stands behind the functions of the CUDA runtime that runtime_*.cpp define, in place of libcudart: devices, memory,
+// streams, captures. Everything is made once and never destroyed, for other static objects may call until the very end.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "machine.hpp"
+
+namespace software_gpu {
+
+// ---------------------------------------------------------------------------------------------------- errors
+// What a call returns; kept for cudaGetLastError. After a fault of a kernel every call returns that.
+cudaError_t returned(cudaError_t);
+cudaError_t sticky_error();
+void set_sticky(cudaError_t);
+// Whether calls may go on at all: not in the child of a process that has used CUDA, not without a device.
+cudaError_t ready();
+
+// ---------------------------------------------------------------------------------------------------- devices
+int device_count(); // COLLX_SOFTWARE_GPUS, 1 if that is not set
+int processors();   // COLLX_SOFTWARE_SMS of each, 8 if that is not set
+int& current_device();
+bool may_access(int from, int to); // in this process, as cudaDeviceEnablePeerAccess has said
+void let_access(int from, int to);
+// Blocks that are resident together on a device; a kernel waits until there is room.
+class residents {
+public:
+    void enter(unsigned blocks, const std::atomic<bool>& stop);
+    void leave(unsigned blocks);
+
+private:
+    std::mutex mutex_;
+    std::condition_variable left_;
+    unsigned free_ = static_cast<unsigned>(processors());
+    std::uint64_t next_ = 0, served_ = 0; // first come, first served
+};
+residents& residents_of(int device);
+extern std::atomic<bool> stopped; // the process ends
+
+// ---------------------------------------------------------------------------------------------------- memory
+struct allocation {
+    enum class origin { device, pinned, opened, mapped, bound } from = origin::device;
+    address begin = 0;
+    std::size_t bytes = 0;
+    int device = 0;
+    std::set<int> allowed; // mapped: devices that cuMemSetAccess has named
+    int file = -1;         // closed with it
+    unsigned users = 1;    // opened: how often
+    std::string handle;    // opened: of which
+};
+struct multicast_range {
+    std::size_t bytes = 0;
+    std::shared_ptr<std::vector<std::pair<std::size_t, std::pair<address, std::size_t>>>> bound; // at, (memory, bytes)
+    std::set<int> allowed;
+};
+class allocations {
+public:
+    void add(const allocation&);
+    bool take(address begin, allocation& taken); // false where none begins there
+    bool find(address at, std::size_t bytes, allocation& found) const;
+    bool change(address begin, const std::function<void(allocation&)>&);
+    void add(address begin, const multicast_range&);
+    bool allow_multicast(address begin, int device);
+    bool remove_multicast(address begin);
+    bool holds(int device, address at, std::size_t bytes) const;
+    std::vector<address> copies(int device, address at, std::size_t bytes) const;
+
+private:
+    mutable std::shared_mutex mutex_;
+    std::map<address, allocation> all_;
+    std::map<address, multicast_range> multicasts_;
+};
+allocations& memories();
+// New memory of a device, of which other processes can open the file; -1 in its place where there is none.
+int new_file(std::size_t bytes, int device);
+void* map_file(int file, std::size_t bytes, void* at = nullptr);
+void fill(void* at, int value, std::size_t bytes);
+
+// ---------------------------------------------------------------------------------------------------- streams
+class finished { // something that will be done
+public:
+    void set();
+    void wait() const; // returns early when the process ends
+    bool is_set() const;
+
+private:
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+    bool done_ = false;
+};
+using finished_ptr = std::shared_ptr<finished>;
+using work = std::function<void()>;
+
+// What streams do while one of them is captured, in the order of each.
+struct captured_step {
+    work run;           // or, without it, one of these
+    int marks = -1;     // an event
+    int waits_for = -1; // an event of this capture
+};
+struct graph {
+    std::vector<std::vector<captured_step>> streams; // the first is the one that was captured
+    int marks = 0;
+};
+struct capture {
+    graph made;
+    std::vector<struct stream*> streams;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    std::thread::id thread;
+    std::uint64_t number = 0;
+    bool broken = false;
+};
+
+struct stream {
+    int device = 0;
+    bool is_blocking = true; // with regard to the legacy stream
+    bool is_legacy = false;
+    std::shared_ptr<capture> capturing; // guarded by streams_mutex()
+    std::size_t place = 0;              // in the capture's streams
+
+    std::mutex mutex;
+    std::condition_variable added;
+    std::deque<std::pair<std::vector<finished_ptr>, std::pair<work, finished_ptr>>> queue;
+    finished_ptr last = [] {
+        auto f = std::make_shared<finished>();
+        f->set();
+        return f;
+    }();
+    bool ends = false;
+    void serve();
+};
+struct event {
+    finished_ptr recorded;
+    std::weak_ptr<capture> in;
+    int mark = -1;
+    std::size_t steps = 0;
+};
+std::recursive_mutex& streams_mutex();
+stream* stream_of(cudaStream_t); // null: no such stream
+// Into a stream's queue, or into its capture.
+cudaError_t enqueue(cudaStream_t, work);
+finished_ptr enqueue_now(stream&, work, std::vector<finished_ptr> first = {});
+// Whether a call that must not be made while anything is captured may be made now; breaks the captures if not.
+cudaError_t refuse_while_capturing();
+cudaError_t wait_for_device(int device);
+
+} // namespace software_gpu

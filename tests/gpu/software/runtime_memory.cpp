@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Memory: of devices (files in memory, so that other processes can map them), pinned, opened from other processes.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime.hpp"
+
+namespace software_gpu {
+
+allocations& memories() {
+    static auto* const all = new allocations;
+    return *all;
+}
+
+void allocations::add(const allocation& a) {
+    const std::unique_lock lock(mutex_);
+    all_[a.begin] = a;
+}
+bool allocations::take(address begin, allocation& taken) {
+    const std::unique_lock lock(mutex_);
+    const auto found = all_.find(begin);
+    if (found == all_.end()) return false;
+    taken = found->second;
+    all_.erase(found);
+    return true;
+}
+bool allocations::find(address at, std::size_t bytes, allocation& out) const {
+    const std::shared_lock lock(mutex_);
+    auto next = all_.upper_bound(at);
+    if (next == all_.begin()) return false;
+    const allocation& a = (--next)->second;
+    if (at + bytes > a.begin + a.bytes) return false;
+    out = a;
+    return true;
+}
+bool allocations::change(address begin, const std::function<void(allocation&)>& f) {
+    const std::unique_lock lock(mutex_);
+    const auto found = all_.find(begin);
+    if (found == all_.end()) return false;
+    f(found->second);
+    return true;
+}
+bool allocations::holds(int device, address at, std::size_t bytes) const {
+    allocation a;
+    if (!find(at, bytes, a)) return false;
+    switch (a.from) {
+        case allocation::origin::device: return may_access(device, a.device);
+        case allocation::origin::mapped: return a.allowed.contains(device);
+        default: return true;
+    }
+}
+void allocations::add(address begin, const multicast_range& m) {
+    const std::unique_lock lock(mutex_);
+    multicasts_[begin] = m;
+}
+bool allocations::allow_multicast(address begin, int device) {
+    const std::unique_lock lock(mutex_);
+    const auto found = multicasts_.find(begin);
+    if (found == multicasts_.end()) return false;
+    found->second.allowed.insert(device);
+    return true;
+}
+bool allocations::remove_multicast(address begin) {
+    const std::unique_lock lock(mutex_);
+    return multicasts_.erase(begin) != 0;
+}
+std::vector<address> allocations::copies(int device, address at, std::size_t bytes) const {
+    const std::shared_lock lock(mutex_);
+    std::vector<address> all;
+    auto next = multicasts_.upper_bound(at);
+    if (next == multicasts_.begin()) return all;
+    const auto& [begin, m] = *--next;
+    if (at + bytes > begin + m.bytes || !m.allowed.contains(device)) return all;
+    for (const auto& [offset, memory] : *m.bound)
+        if (at - begin >= offset && at - begin + bytes <= offset + memory.second)
+            all.push_back(memory.first + (at - begin - offset));
+    return all;
+}
+
+// The device is in the file's name, which whoever imports it can read.
+int new_file(std::size_t bytes, int device) {
+    const int file = memfd_create(("software-gpu-" + std::to_string(device)).c_str(), MFD_CLOEXEC);
+    if (file < 0) return -1;
+    if (ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
+    close(file);
+    return -1;
+}
+void* map_file(int file, std::size_t bytes, void* at) {
+    void* const p = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at != nullptr ? MAP_FIXED : 0), file, 0);
+    return p == MAP_FAILED ? nullptr : p;
+}
+// Zeros in whole pages are what a file without them has, and cost nothing.
+void fill(void* at, int value, std::size_t bytes) {
+    constexpr std::size_t page = 4096;
+    auto* const p = static_cast<std::byte*>(at);
+    const std::size_t before = (page - reinterpret_cast<std::uintptr_t>(at) % page) % page;
+    if (value == 0 && bytes > before + 64 * page) {
+        const std::size_t whole = (bytes - before) / page * page;
+        if (madvise(p + before, whole, MADV_REMOVE) == 0) {
+            std::memset(p, 0, before);
+            std::memset(p + before + whole, 0, bytes - before - whole);
+            return;
+        }
+    }
+    std::memset(at, value, bytes);
+}
+
+} // namespace software_gpu
+
+using namespace software_gpu;
+
+namespace {
+address address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+constexpr std::size_t page = 4096;
+std::size_t paged(std::size_t bytes) { return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page; }
+
+cudaError_t allocate(void** p, std::size_t bytes, allocation::origin from) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    if (p == nullptr) return returned(cudaErrorInvalidValue);
+    *p = nullptr;
+    if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
+    if (bytes == 0) return returned(cudaSuccess);
+    if (bytes > std::size_t{1} << 33) return returned(cudaErrorMemoryAllocation);
+    allocation a;
+    a.from = from, a.bytes = bytes, a.device = current_device();
+    a.file = new_file(paged(bytes), a.device);
+    if (a.file < 0) return returned(cudaErrorMemoryAllocation);
+    // Its last byte is the last of what may be touched, but for what 256 bytes are rounded up to.
+    void* const at = map_file(a.file, paged(bytes));
+    if (at == nullptr) {
+        close(a.file);
+        return returned(cudaErrorMemoryAllocation);
+    }
+    std::memset(at, 0xcd, std::min<std::size_t>(bytes, 64 * 1024)); // new memory holds anything
+    a.begin = address_of(at);
+    memories().add(a);
+    *p = at;
+    return returned(cudaSuccess);
+}
+cudaError_t free_memory(void* p, allocation::origin from) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    if (p == nullptr) return returned(cudaSuccess);
+    if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
+    allocation a;
+    if (!memories().find(address_of(p), 1, a) || a.begin != address_of(p) || a.from != from)
+        return returned(cudaErrorInvalidValue);
+    const cudaError_t e = wait_for_device(a.device); // as the real one does
+    memories().take(a.begin, a);
+    munmap(p, paged(a.bytes));
+    if (a.file >= 0) close(a.file);
+    return returned(e);
+}
+
+// What a handle says: whose file, and how much.
+struct shown {
+    pid_t process;
+    int file, device;
+    std::size_t bytes;
+};
+static_assert(sizeof(shown) <= sizeof(cudaIpcMemHandle_t));
+} // namespace
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** p, std::size_t bytes) { return allocate(p, bytes, allocation::origin::device); }
+cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return allocate(p, bytes, allocation::origin::pinned); }
+cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return allocate(p, bytes, allocation::origin::pinned); }
+cudaError_t cudaFree(void* p) { return free_memory(p, allocation::origin::device); }
+cudaError_t cudaFreeHost(void* p) { return free_memory(p, allocation::origin::pinned); }
+cudaError_t cudaHostGetDevicePointer(void** d, void* p, unsigned) {
+    allocation a;
+    if (!memories().find(address_of(p), 1, a) || a.from != allocation::origin::pinned) return returned(cudaErrorInvalidValue);
+    *d = p;
+    return returned(cudaSuccess);
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* p) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    std::memset(static_cast<void*>(out), 0, sizeof *out);
+    allocation a;
+    if (!memories().find(address_of(p), 1, a)) {
+        out->type = cudaMemoryTypeUnregistered, out->device = cudaInvalidDeviceId;
+        return returned(cudaSuccess);
+    }
+    out->type = a.from == allocation::origin::pinned ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+    out->device = a.device, out->devicePointer = const_cast<void*>(p);
+    if (a.from == allocation::origin::pinned) out->hostPointer = const_cast<void*>(p);
+    return returned(cudaSuccess);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t s) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    if (bytes == 0) return returned(cudaSuccess);
+    allocation a;
+    // Pageable memory is read before the call returns.
+    if (!memories().find(address_of(from), 1, a)) {
+        const auto* const b = static_cast<const std::byte*>(from);
+        auto kept = std::make_shared<std::vector<std::byte>>(b, b + bytes);
+        return returned(enqueue(s, [=] { std::memcpy(to, kept->data(), bytes); }));
+    }
+    if (const cudaError_t e = enqueue(s, [=] { std::memcpy(to, from, bytes); }); e != cudaSuccess) return returned(e);
+    // ... and written before it returns.
+    return memories().find(address_of(to), 1, a) ? returned(cudaSuccess) : cudaStreamSynchronize(s);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k) {
+    if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
+    if (const cudaError_t e = cudaMemcpyAsync(to, from, bytes, k, nullptr); e != cudaSuccess) return e;
+    return cudaStreamSynchronize(nullptr);
+}
+cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t s) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    allocation a;
+    if (bytes == 0) return returned(cudaSuccess);
+    if (!memories().find(address_of(at), bytes, a)) return returned(cudaErrorInvalidValue);
+    return returned(enqueue(s, [=] { fill(at, value, bytes); }));
+}
+cudaError_t cudaMemset(void* at, int value, std::size_t bytes) { return cudaMemsetAsync(at, value, bytes, nullptr); }
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* h, void* p) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    allocation a;
+    if (!memories().find(address_of(p), 1, a) || a.from != allocation::origin::device) return returned(cudaErrorInvalidValue);
+    const shown s{getpid(), a.file, a.device, a.bytes}; // of all the allocation, wherever in it p is
+    std::memset(h, 0, sizeof *h);
+    std::memcpy(h, &s, sizeof s);
+    return returned(cudaSuccess);
+}
+cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t h, unsigned) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
+    shown s;
+    std::memcpy(&s, &h, sizeof s);
+    if (s.process == getpid()) return returned(cudaErrorDeviceUninitialized); // not in the process that made it
+    const std::string name(reinterpret_cast<const char*>(&h), sizeof h);
+    static std::mutex mutex;
+    static auto* const opened = new std::map<std::string, address>;
+    const std::lock_guard lock(mutex);
+    if (const auto found = opened->find(name); found != opened->end())
+        if (memories().change(found->second, [&](allocation& a) { ++a.users; })) {
+            *p = reinterpret_cast<void*>(found->second);
+            return returned(cudaSuccess);
+        }
+    const std::string path = "/proc/" + std::to_string(s.process) + "/fd/" + std::to_string(s.file);
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    struct stat known {};
+    if (file < 0 || fstat(file, &known) != 0 || static_cast<std::size_t>(known.st_size) != paged(s.bytes)) {
+        if (file >= 0) close(file);
+        return returned(cudaErrorInvalidResourceHandle);
+    }
+    allocation a;
+    a.from = allocation::origin::opened, a.bytes = s.bytes, a.device = s.device, a.file = file, a.handle = name;
+    void* const at = map_file(file, paged(s.bytes));
+    if (at == nullptr) return returned(cudaErrorMapBufferObjectFailed);
+    a.begin = address_of(at);
+    memories().add(a);
+    (*opened)[name] = a.begin;
+    *p = at;
+    return returned(cudaSuccess);
+}
+cudaError_t cudaIpcCloseMemHandle(void* p) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    bool last = false;
+    if (!memories().change(address_of(p), [&](allocation& a) { last = --a.users == 0; })) return returned(cudaErrorInvalidValue);
+    if (!last) return returned(cudaSuccess);
+    allocation a;
+    memories().find(address_of(p), 1, a);
+    const cudaError_t e = wait_for_device(current_device());
+    memories().take(address_of(p), a);
+    munmap(p, paged(a.bytes));
+    close(a.file);
+    return returned(e);
+}
+
+} // extern "C"
