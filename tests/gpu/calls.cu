@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,7 +43,7 @@ struct stream {
 
 // Sums of `ranks` equal inputs: what was i % 7 is ranks * (i % 7).
 void expect_sums(const thrust::device_vector<float>& x, int ranks, const std::string& what) {
-    const std::vector<float> host(x.begin(), x.end());
+    const std::vector<float> host = on_host(x);
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < host.size(); ++i)
         wrong += host[i] != static_cast<float>(ranks * static_cast<int>(i % 7));
@@ -73,8 +74,7 @@ void collectives(communicator& w, const char* what, const std::vector<std::size_
         const std::string label = std::string(what) + " elements=" + std::to_string(n);
         expect_sums(sum, ranks, label + " all_reduce of an iterator");
         expect_sums(x, ranks, label + " all_reduce in place, broadcast");
-        const std::vector<float> g(gathered.begin(), gathered.end()), e(exchanged.begin(), exchanged.end()),
-            p(part.begin(), part.end());
+        const std::vector<float> g = on_host(gathered), e = on_host(exchanged), p = on_host(part);
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < n * all; ++i)
             wrong += (g[i] != static_cast<float>(ranks * static_cast<int>(i % n % 7))) +
@@ -135,7 +135,7 @@ void parts(communicator& w, const char* what, std::size_t n) {
     expect_sums(seed, 1, label + " broadcast in a chain");
     expect_sums(one, ranks, label + " all_reduce in a group");
     expect_sums(two, ranks * ranks, label + " twice in a group");
-    const std::vector<float> h(whole.begin(), whole.end()), r(reduced.begin(), reduced.end());
+    const std::vector<float> h = on_host(whole), r = on_host(reduced);
     std::size_t wrong = 0, at = 0, begin = 0;
     for (int k = 0; k < ranks; ++k) {
         if (k == me) begin = at;
@@ -166,7 +166,8 @@ void fancy(communicator& w) {
     all_reduce(w, input(thrust::make_permutation_iterator(x.data().get(), order.data().get()), n), turned);
     synchronize(w);
     expect_sums(sum, 2 * w.size(), "two vectors multiplied as they are read");
-    const std::vector<float> t(turned.rbegin(), turned.rend());
+    std::vector<float> t = on_host(turned);
+    std::reverse(t.begin(), t.end());
     expect_sums({t.begin(), t.end()}, w.size(), "a vector read backwards");
 }
 

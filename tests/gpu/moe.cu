@@ -109,7 +109,7 @@ int wrong_tokens(int tokens) {
     int wrong = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
         put_back<<<blocks, 256>>>(sorted[r].where(), at(out[r]), at(y[r]));
-        const std::vector<float> host(y[r].begin(), y[r].end());
+        const std::vector<float> host = on_host(y[r]);
         for (std::size_t i = 0; i < host.size(); ++i) {
             const float want = x[r][i] * static_cast<float>(expert_of[r][i / width] + 1) + 1.0f;
             wrong += host[i] != want;

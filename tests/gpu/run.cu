@@ -198,7 +198,7 @@ void thrust_families() {
         team.synchronize();
         std::size_t wrong = 0;
         for (const auto& x : out) {
-            const std::vector<float> host(x.begin(), x.end());
+            const std::vector<float> host = on_host(x);
             for (std::size_t i = 0; i < size; ++i) wrong += host[i] != static_cast<float>(3 * (i % 7));
         }
         expect(wrong == 0, label("thrust iterators into thrust vectors", n, size));
@@ -304,7 +304,7 @@ void counts_per_rank() {
         team.synchronize();
         std::size_t wrong = 0;
         for (std::size_t r = 0; r < ranks; ++r) {
-            const std::vector<int> a(all[r].begin(), all[r].end()), s(sums[r].begin(), sums[r].end());
+            const std::vector<int> a = on_host(all[r]), s = on_host(sums[r]);
             for (std::size_t k = 0; k < ranks; ++k)
                 for (std::size_t i = 0; i < in[k].size(); ++i) wrong += a[at[k] + i] != value(k, i);
             for (std::size_t i = 0; i < 1000; ++i)
@@ -321,7 +321,7 @@ void counts_per_rank() {
         team.synchronize();
         wrong = 0;
         for (std::size_t d = 0; d < ranks; ++d) {
-            const std::vector<int> x(out[d].begin(), out[d].end());
+            const std::vector<int> x = on_host(out[d]);
             std::size_t to = 0;
             for (std::size_t r = 0; r < ranks; ++r) {
                 std::size_t from = 0;

@@ -4,6 +4,10 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
+
+#include <thrust/copy.h>
+#include <thrust/device_vector.h>
 
 #include <collx/core/config.hpp>
 
@@ -25,6 +29,14 @@ inline int finish(const char* thrown = nullptr) {
 inline int skip() {
     std::printf("SKIPPED: no GPU\n");
     return 77;
+}
+
+// All of it in one copy: a std::vector made of a device_vector's iterators would ask for one element after the other.
+template <class T>
+std::vector<T> on_host(const thrust::device_vector<T>& x) {
+    std::vector<T> host(x.size());
+    thrust::copy(x.begin(), x.end(), host.begin());
+    return host;
 }
 
 // What a computed input yields: small whole numbers.
