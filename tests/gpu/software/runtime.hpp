@@ -31,8 +31,8 @@ void set_sticky(cudaError_t);
 cudaError_t ready();
 
 // ---------------------------------------------------------------------------------------------------- devices
-int device_count(); // COLLX_SOFTWARE_GPUS, 1 if that is not set
-int processors();   // COLLX_SOFTWARE_SMS of each, 8 if that is not set
+int device_count(); // SOFTWARE_GPUS, 1 if that is not set
+int processors();   // SOFTWARE_GPU_SMS of each, 8 if that is not set
 int& current_device();
 bool may_access(int from, int to); // in this process, as cudaDeviceEnablePeerAccess has said
 void let_access(int from, int to);

@@ -43,11 +43,11 @@ cudaError_t ready() {
 }
 
 int device_count() {
-    static const int n = number_from("COLLX_SOFTWARE_GPUS", 1);
+    static const int n = number_from("SOFTWARE_GPUS", 1);
     return n;
 }
 int processors() {
-    static const int n = number_from("COLLX_SOFTWARE_SMS", 8);
+    static const int n = number_from("SOFTWARE_GPU_SMS", 8);
     return n;
 }
 int& current_device() { return device_now; }

@@ -111,8 +111,8 @@ cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** ar
     launch l;
     l.kernel = f, l.grid = grid, l.block = block, l.dynamic_shared_bytes = shared, l.cooperative = cooperative;
     l.resident = fit;
-    static std::atomic<std::uint64_t> count{std::getenv("COLLX_SOFTWARE_SEED") != nullptr
-                                                ? std::strtoull(std::getenv("COLLX_SOFTWARE_SEED"), nullptr, 10)
+    static std::atomic<std::uint64_t> count{std::getenv("SOFTWARE_GPU_SEED") != nullptr
+                                                ? std::strtoull(std::getenv("SOFTWARE_GPU_SEED"), nullptr, 10)
                                                 : 0};
     l.seed = count++;
     l.parameters.resize(facts.parameter_bytes + 16);
