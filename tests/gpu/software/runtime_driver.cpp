@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime.hpp"
@@ -26,6 +27,8 @@ CUmemGenericAllocationHandle handle(physical* p) { return reinterpret_cast<std::
 void* pointer(CUdeviceptr p) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(p)); }
 
 CUresult device_attribute(int* value, CUdevice_attribute a, CUdevice) {
+    const char* const text = std::getenv("SOFTWARE_GPU_VIRTUAL_MEMORY"); // 0: as if the driver had none
+    if (text != nullptr && std::strcmp(text, "0") == 0) return *value = 0, CUDA_SUCCESS;
     switch (a) {
         case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
         case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:

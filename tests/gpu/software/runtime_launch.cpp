@@ -134,9 +134,9 @@ cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** ar
         room.enter(taken, stopped);
         try {
             run(l, memory_of_device(device), stopped);
-        } catch (const fault& f) {
-            std::fprintf(stderr, "software GPU: %s\n", f.what());
-            set_sticky(error_of(f.why));
+        } catch (const fault& why) {
+            std::fprintf(stderr, "software GPU: %s\n", why.what());
+            set_sticky(error_of(why.why));
         }
         room.leave(taken);
     });
