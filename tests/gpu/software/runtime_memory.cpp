@@ -90,8 +90,13 @@ int new_file(std::size_t bytes, int device) {
     close(file);
     return -1;
 }
+// No address is used twice, so that whoever uses memory that has been freed meets nobody else's.
 void* map_file(int file, std::size_t bytes, void* at) {
-    void* const p = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at != nullptr ? MAP_FIXED : 0), file, 0);
+    static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 45};
+    constexpr std::uintptr_t gap = 1 << 16;
+    void* const wanted = at != nullptr ? at : reinterpret_cast<void*>(next.fetch_add((bytes + 2 * gap - 1) / gap * gap));
+    void* const p = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at != nullptr ? MAP_FIXED : MAP_FIXED_NOREPLACE),
+                         file, 0);
     return p == MAP_FAILED ? nullptr : p;
 }
 // Zeros in whole pages are what a file without them has, and cost nothing.
