@@ -47,6 +47,8 @@ public:
             for (std::size_t i = 0; i < n_; ++i) host[i] = f(static_cast<int>(r), i);
             cuda_check(cudaMemcpy((*this)[r].data(), host.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "filling");
         }
+        // Such a copy returns when the host's memory may be used again; other streams do not wait for its end.
+        cuda_check(cudaDeviceSynchronize(), "filling");
     }
     std::vector<T> read(std::size_t r) const {
         std::vector<T> host(n_);

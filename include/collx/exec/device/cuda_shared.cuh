@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include <collx/core/error.hpp>
+#include <collx/exec/device/cuda_host.cuh>
 #include <collx/transport/gpu_runtime.hpp>
 #include <collx/transport/peer_file.hpp>
 
@@ -22,6 +23,7 @@ namespace device {
 // What the runtime refuses, with the remedy that belongs to it.
 inline void require_cuda(cudaError_t e, const char* what) {
     if (e == cudaSuccess) return;
+    cudaGetLastError(); // whoever asks for the last error next shall not find this one: it is thrown, or not minded
     errc code = errc::invalid_argument;
     const char* remedy = "see the CUDA runtime's error codes";
     switch (e) {
@@ -100,6 +102,7 @@ public:
         p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         p.location.id = device;
         std::size_t step = 0;
+        const beside_captures free_to_allocate;
         require(f.granularity(&step, &p, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED), "asking how memory is cut");
         gpu_mapping m;
         m.kind = kind, m.bytes = (bytes + step - 1) / step * step;
