@@ -111,7 +111,8 @@ TEST_CASE("processes map each other's device memory by handles") {
         scratch_directory d;
         processes p;
         start_ranks(p, d.path, n, [](communicator& w, auto c, device::fake_gpus& g) {
-            if (w.rank() == 1) g.closing_takes_us = 50'000; // its peers free what it still has open, if they do not wait
+            if (w.rank() == 1)
+                g.closing_takes_us = 50'000; // its peers free what it still has open, if they do not wait
             use_device(c, small());
             if (device_route(c).find("kernels over nvlink, memory by CUDA IPC") != 0) return 3;
             if (const int e = sums_are_right(w, c, g, 1000); e != 0) return e;

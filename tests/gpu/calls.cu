@@ -241,6 +241,52 @@ void errors(communicator& w) {
     if (g != nullptr) cudaGraphDestroy(g);
 }
 
+// Memory of rank 0, mapped by rank 1 by each kind of handle that the driver has: calls use the first of them only.
+void handles(communicator& w) {
+    const device::cuda_runtime r;
+    struct shown {
+        device::memory_handle handle;
+        std::uint64_t bytes = 0;
+    };
+    for (const auto kind : {device::handle_kind::ipc, device::handle_kind::file, device::handle_kind::fabric}) {
+        const std::string name = device::name_of(kind);
+        std::vector<shown> card(1);
+        std::vector<unsigned char> pattern(4096, static_cast<unsigned char>(40 + static_cast<int>(kind))), seen(4096);
+        device::gpu_mapping m;
+        try {
+            if (w.rank() == 0) {
+                m = r.allocate_shared(pattern.size(), kind);
+                card[0] = {r.export_memory(m), m.bytes};
+                require_cuda(cudaMemcpy(m.at, pattern.data(), pattern.size(), cudaMemcpyHostToDevice), "filling");
+                require_cuda(cudaDeviceSynchronize(), "filling");
+            }
+        } catch (const error& e) {
+            std::printf("%s: %s\n", name.c_str(), e.what());
+            expect(kind != device::handle_kind::ipc, "memory can be shown by CUDA IPC");
+            if (m.at != nullptr) r.free_shared(m);
+        }
+        std::vector<unsigned char> wire(sizeof(shown));
+        std::memcpy(wire.data(), card.data(), sizeof(shown));
+        broadcast(w, wire, {.root = 0});
+        std::memcpy(static_cast<void*>(card.data()), wire.data(), sizeof(shown));
+        if (card[0].bytes == 0) continue;
+        if (w.rank() == 1) {
+            try {
+                m = r.open_memory(card[0].handle, kind, card[0].bytes);
+                require_cuda(cudaMemcpy(seen.data(), m.at, seen.size(), cudaMemcpyDeviceToHost), "reading");
+                expect(seen == pattern, name + ": what rank 0 has written is seen");
+            } catch (const error& e) {
+                // A descriptor needs rights, and the fabric a service.
+                std::printf("%s: %s\n", name.c_str(), e.what());
+                expect(kind != device::handle_kind::ipc, "memory can be mapped by CUDA IPC");
+            }
+            if (m.at != nullptr) r.close_memory(m);
+        }
+        barrier(w);
+        if (w.rank() == 0) r.free_shared(m);
+    }
+}
+
 // One of several processes.
 int one_rank(int rank, int size, const char* directory, const std::string& what) {
     int devices = 0;
@@ -254,6 +300,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     s.shares_device = what == "ipc" && devices < size;
     // Two contexts of one device take turns: kernels of both are never there at once for long, so few and short calls.
     if (s.shares_device) s.lanes = 2;
+    if (what == "ipc") handles(w);
     use_device(w, s);
     if (rank == 0) std::printf("%s: %s\n", what.c_str(), device_route(w).c_str());
     collectives(w, what.c_str(),
