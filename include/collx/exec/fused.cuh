@@ -41,18 +41,8 @@ __global__ void __launch_bounds__(block_threads, 1)
     run_calls(env, calls, shared, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
-// A sentence and the number for whatever the CUDA runtime refuses.
-inline void cuda_check(cudaError_t e, const char* what) {
-    if (e == cudaSuccess) return;
-    cudaGetLastError(); // whoever asks for the last error next shall not find this one
-    const bool absent = e == cudaErrorInsufficientDriver || e == cudaErrorNoDevice;
-    fail(absent                           ? errc::unsupported
-         : e == cudaErrorMemoryAllocation ? errc::resource
-                                          : errc::invalid_argument,
-         -1, -1,
-         absent ? "run it on a machine with an NVIDIA GPU and its driver" : "see the CUDA runtime's error codes",
-         "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
-}
+// Throws whatever the CUDA runtime refuses.
+inline void cuda_check(cudaError_t e, const char* what) { require_cuda(e, what); }
 
 // One device for all ranks. Everything happens on the device that was current when it was made.
 class cuda_machine {

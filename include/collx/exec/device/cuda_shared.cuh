@@ -20,51 +20,6 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// What the runtime refuses, with the remedy that belongs to it.
-inline void require_cuda(cudaError_t e, const char* what) {
-    if (e == cudaSuccess) return;
-    cudaGetLastError(); // whoever asks for the last error next shall not find this one: it is thrown, or not minded
-    errc code = errc::invalid_argument;
-    const char* remedy = "see the CUDA runtime's error codes";
-    switch (e) {
-        case cudaErrorInsufficientDriver:
-        case cudaErrorNoDevice:
-            code = errc::unsupported, remedy = "run it on a machine with an NVIDIA GPU and its driver";
-            break;
-        case cudaErrorMemoryAllocation: code = errc::resource, remedy = "free memory of the device"; break;
-        case cudaErrorCooperativeLaunchTooLarge:
-            code = errc::resource;
-            remedy = "the kernel's blocks must be resident together: use fewer lanes (device_settings), or leave room "
-                     "beside other kernels";
-            break;
-        case cudaErrorPeerAccessUnsupported:
-        case cudaErrorTooManyPeers:
-            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::by_host";
-            break;
-        case cudaErrorStreamCaptureUnsupported:
-        case cudaErrorStreamCaptureInvalidated:
-        case cudaErrorStreamCaptureMerge:
-        case cudaErrorStreamCaptureUnmatched:
-        case cudaErrorStreamCaptureUnjoined:
-        case cudaErrorStreamCaptureIsolation:
-        case cudaErrorStreamCaptureImplicit:
-        case cudaErrorCapturedEvent:
-        case cudaErrorStreamCaptureWrongThread:
-            remedy = "while a stream is captured use that stream, and nothing that waits; begin the capture anew";
-            break;
-        case cudaErrorMapBufferObjectFailed:
-        case cudaErrorInvalidResourceHandle:
-            remedy = "the handle, stream or event is of another device, or no longer there";
-            break;
-        case cudaErrorIllegalAddress:
-        case cudaErrorLaunchFailure:
-            code = errc::aborted, remedy = "some kernel of this process failed: run it under compute-sanitizer";
-            break;
-        default: break;
-    }
-    fail(code, -1, -1, remedy, "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
-}
-
 // A function of the driver's library; null where the driver has none.
 template <class F>
 F cuda_driver_function(const char* name) {
