@@ -107,6 +107,7 @@ public:
         // host's, for their addresses come from different ranges.
         const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
         if (p == known && p != nullptr) return;
+        const beside_captures free_to_ask;
         cudaPointerAttributes a{};
         if (p != nullptr) cuda_check(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
         if (a.type != cudaMemoryTypeDevice && a.type != cudaMemoryTypeManaged)

@@ -135,6 +135,7 @@ public:
     }
 
     memory_facts memory(const void* p) const {
+        const beside_captures free_to_ask;
         cudaPointerAttributes a{};
         require_cuda(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
         memory_facts f;
