@@ -373,10 +373,18 @@ int main(int argc, char** argv) {
         communicator world;
         collectives(world, "alone",
                     is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
-        parts(world, "alone", 1000);
-        fancy(world);
-        graphs(world, "alone");
-        errors(world);
+        // One that throws shall not keep the others from being run.
+        const auto run = [](const char* what, auto&& f) {
+            try {
+                f();
+            } catch (const std::exception& e) {
+                expect(false, std::string(what) + " threw: " + e.what());
+            }
+        };
+        run("parts", [&] { parts(world, "alone", 1000); });
+        run("fancy", [&] { fancy(world); });
+        run("graphs", [&] { graphs(world, "alone"); });
+        run("errors", [&] { errors(world); });
     } catch (const std::exception& e) {
         return finish(e.what());
     }
