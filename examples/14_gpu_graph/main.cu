@@ -36,6 +36,7 @@ void train(collx::communicator& world, int devices) {
     require_cuda(cudaMalloc(&gradient, elems * sizeof(float)), "allocating");
     std::vector<float> host(elems, 1024.0f);
     require_cuda(cudaMemcpy(weight, host.data(), elems * sizeof(float), cudaMemcpyHostToDevice), "filling");
+    require_cuda(cudaDeviceSynchronize(), "filling"); // the stream below does not wait for the copy's end
     cudaStream_t stream = nullptr;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t step = nullptr;

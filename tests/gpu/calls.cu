@@ -3,7 +3,7 @@
 // of one device, by IPC handles between them, captured, destroyed while captured, several communicators, errors.
 // scripts/gpu builds and runs it. Exits with 77 where there is no GPU. It has not run on a GPU yet.
 //
-//   calls [--short]                  one rank, then starts itself as ranks
+//   calls [--short [--alone]]        starts itself as ranks (not where alone), then one rank
 //   calls --rank R SIZE STORE CASE   one of them
 #include <sys/wait.h>
 #include <unistd.h>
@@ -198,8 +198,11 @@ void graphs(communicator& w, const char* what) {
     synchronize(w, {.stream = s.s});
     begin();
     all_reduce(w, y, plus{}, {.stream = s.s});
-    cudaGraphExecDestroy(ready);
-    cudaGraphDestroy(first);
+    {
+        const device::beside_captures free_to_destroy; // a thread that captures may not, else
+        require_cuda(cudaGraphExecDestroy(ready), "destroying a graph");
+        require_cuda(cudaGraphDestroy(first), "destroying a graph");
+    }
     end(second);
     require_cuda(cudaGraphInstantiate(&again, second, 0), "instantiating");
     require_cuda(cudaGraphLaunch(again, s.s), "launching a graph");
@@ -239,6 +242,52 @@ void errors(communicator& w) {
     if (g != nullptr) cudaGraphDestroy(g);
 }
 
+// Memory of rank 0, mapped by rank 1 by each kind of handle that the driver has: calls use the first of them only.
+void handles(communicator& w) {
+    const device::cuda_runtime r;
+    struct shown {
+        device::memory_handle handle;
+        std::uint64_t bytes = 0;
+    };
+    for (const auto kind : {device::handle_kind::ipc, device::handle_kind::file, device::handle_kind::fabric}) {
+        const std::string name = device::name_of(kind);
+        std::vector<shown> card(1);
+        std::vector<unsigned char> pattern(4096, static_cast<unsigned char>(40 + static_cast<int>(kind))), seen(4096);
+        device::gpu_mapping m;
+        try {
+            if (w.rank() == 0) {
+                m = r.allocate_shared(pattern.size(), kind);
+                card[0] = {r.export_memory(m), m.bytes};
+                require_cuda(cudaMemcpy(m.at, pattern.data(), pattern.size(), cudaMemcpyHostToDevice), "filling");
+                require_cuda(cudaDeviceSynchronize(), "filling");
+            }
+        } catch (const error& e) {
+            std::printf("%s: %s\n", name.c_str(), e.what());
+            expect(kind != device::handle_kind::ipc, "memory can be shown by CUDA IPC");
+            if (m.at != nullptr) r.free_shared(m);
+        }
+        std::vector<unsigned char> wire(sizeof(shown));
+        std::memcpy(wire.data(), card.data(), sizeof(shown));
+        broadcast(w, wire, {.root = 0});
+        std::memcpy(static_cast<void*>(card.data()), wire.data(), sizeof(shown));
+        if (card[0].bytes == 0) continue;
+        if (w.rank() == 1) {
+            try {
+                m = r.open_memory(card[0].handle, kind, card[0].bytes);
+                require_cuda(cudaMemcpy(seen.data(), m.at, seen.size(), cudaMemcpyDeviceToHost), "reading");
+                expect(seen == pattern, name + ": what rank 0 has written is seen");
+            } catch (const error& e) {
+                // A descriptor needs rights, and the fabric a service.
+                std::printf("%s: %s\n", name.c_str(), e.what());
+                expect(kind != device::handle_kind::ipc, "memory can be mapped by CUDA IPC");
+            }
+            if (m.at != nullptr) r.close_memory(m);
+        }
+        barrier(w);
+        if (w.rank() == 0) r.free_shared(m);
+    }
+}
+
 // One of several processes.
 int one_rank(int rank, int size, const char* directory, const std::string& what) {
     int devices = 0;
@@ -252,10 +301,11 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     s.shares_device = what == "ipc" && devices < size;
     // Two contexts of one device take turns: kernels of both are never there at once for long, so few and short calls.
     if (s.shares_device) s.lanes = 2;
+    if (what == "ipc") handles(w);
     use_device(w, s);
     if (rank == 0) std::printf("%s: %s\n", what.c_str(), device_route(w).c_str());
     collectives(w, what.c_str(),
-          s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
+                s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
     if (!s.shares_device) graphs(w, what.c_str());
     parts(w, what.c_str(), s.shares_device ? 500 : 70'001);
     communicator half = w.split(rank % 2); // a second one, with mappings of its own
@@ -302,27 +352,40 @@ int main(int argc, char** argv) {
         if (argc == 6 && std::strcmp(argv[1], "--rank") == 0)
             return one_rank(std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argv[5]);
         const bool is_short = argc > 1 && std::strcmp(argv[1], "--short") == 0;
-        // Asked of a child: this process must fork before it uses CUDA.
-        if (const pid_t p = fork(); p == 0) {
+        // compute-sanitizer gives up on a program that does not come to use CUDA soon.
+        const bool is_alone = argc > 2 && std::strcmp(argv[2], "--alone") == 0;
+        const auto has_device = [] {
             int devices = 0;
-            _exit(cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 ? 0 : 77);
+            return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+        };
+        if (is_alone) {
+            if (!has_device()) return skip();
         } else {
+            // Asked of a child: this process must fork before it uses CUDA.
+            const pid_t p = fork();
+            if (p == 0) _exit(has_device() ? 0 : 77);
             int status = 0;
             waitpid(p, &status, 0);
-            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-                return skip();
-            }
+            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return skip();
+            run_ranks(argv[0], 2, "host", 60);
+            run_ranks(argv[0], 2, "ipc", 60);
+            if (!is_short) run_ranks(argv[0], 4, "host", 90);
         }
-        run_ranks(argv[0], 2, "host", 60);
-        run_ranks(argv[0], 2, "ipc", 60);
-        if (!is_short) run_ranks(argv[0], 4, "host", 90);
         communicator world;
         collectives(world, "alone",
-              is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
-        parts(world, "alone", 1000);
-        fancy(world);
-        graphs(world, "alone");
-        errors(world);
+                    is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
+        // One that throws shall not keep the others from being run.
+        const auto run = [](const char* what, auto&& f) {
+            try {
+                f();
+            } catch (const std::exception& e) {
+                expect(false, std::string(what) + " threw: " + e.what());
+            }
+        };
+        run("parts", [&] { parts(world, "alone", 1000); });
+        run("fancy", [&] { fancy(world); });
+        run("graphs", [&] { graphs(world, "alone"); });
+        run("errors", [&] { errors(world); });
     } catch (const std::exception& e) {
         return finish(e.what());
     }

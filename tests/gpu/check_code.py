@@ -6,6 +6,7 @@
   check_code.py examples NVCC INCLUDE FOLDER [ARCH...] the same for the kernels that the examples instantiate
   check_code.py memory_model NVCC INCLUDE FILE        ours and cuda::atomic_ref's are the same instructions
   check_code.py host_only NVCC INCLUDE FILE           what only the host can call is refused, not left out
+  check_code.py known_kernels NVCC INCLUDE FILE       what may be launched is known before main(), so that it can be loaded
 """
 import pathlib
 import re
@@ -128,8 +129,16 @@ def host_only(nvcc, include, source):
         print(f"mistake {mistake}: refused")
 
 
+def known_kernels(nvcc, include, source):
+    with tempfile.TemporaryDirectory() as folder:
+        for level in ("-O0", "-O3"):
+            run(nvcc, "-std=c++20", "-arch=sm_90", level, f"-I{include}", "-o", f"{folder}/out", source)
+            print(run(f"{folder}/out").strip())
+
+
 if __name__ == "__main__":
-    commands = {"kernels": kernels, "examples": examples, "memory_model": memory_model, "host_only": host_only}
+    commands = {"kernels": kernels, "examples": examples, "memory_model": memory_model, "host_only": host_only,
+                "known_kernels": known_kernels}
     if len(sys.argv) < 5 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]](*sys.argv[2:])

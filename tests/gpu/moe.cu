@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
             const int wrong = wrong_tokens(tokens);
             expect(wrong == 0, std::to_string(tokens) + " tokens per rank: " + std::to_string(wrong) + " wrong");
         }
-    } catch (const collx::error& e) {
+    } catch (const std::exception& e) {
         return finish(e.what());
     }
     return finish();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Fused kernels on a real device: every protocol, the collectives, types, views, hooks, graphs, deadlines. scripts/gpu
 // builds and runs it, alone and under compute-sanitizer (--short). Exits with 77 where there is no GPU.
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <thrust/device_vector.h>
@@ -47,6 +49,8 @@ public:
             for (std::size_t i = 0; i < n_; ++i) host[i] = f(static_cast<int>(r), i);
             cuda_check(cudaMemcpy((*this)[r].data(), host.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "filling");
         }
+        // Such a copy returns when the host's memory may be used again; other streams do not wait for its end.
+        cuda_check(cudaDeviceSynchronize(), "filling");
     }
     std::vector<T> read(std::size_t r) const {
         std::vector<T> host(n_);
@@ -393,31 +397,45 @@ int main(int argc, char** argv) {
     is_short = is_sample || (argc > 1 && std::strcmp(argv[1], "--short") == 0);
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return skip();
-    try {
-        all_reduces<float>("all_reduce float");
-        all_reduces<bf16>("all_reduce bf16");
-        by<device::simple_protocol, 1, float>(algo::ring_all_reduce{}, "ring");
-        by<device::packet_protocol, 1, float>(algo::ring_all_reduce{}, "ring with flags");
-        by<device::simple_protocol, 1, bf16>(algo::ring_all_reduce{}, "ring, bf16 on the wire");
-        by<device::simple_protocol, 1, float>(algo::one_shot_all_reduce{}, "one-shot");
-        by<device::simple_protocol, 1, float>(algo::two_shot_all_reduce{}, "two-shot");
-        by<device::simple_protocol, 2, float>(algo::two_shot_all_reduce{}, "two-shot, strands side by side");
-        by<device::line_protocol, 1, float>(algo::ring_all_reduce{}, "ring in lines of 128 bytes");
-        by<device::line_protocol, 1, bf16>(algo::ring_all_reduce{}, "ring in lines of 128 bytes, bf16 on the wire");
-        conversions<f16, soft_f16>("f16");
-        conversions<bf16, soft_bf16>("bf16");
-        conversions<e4m3, soft_fp8<3, 7, 0x7e, 0x7f>>("e4m3");
-        conversions<e5m2, soft_fp8<2, 15, 0x7b, 0x7c>>("e5m2");
-        counts_per_rank();
-        moves();
-        hooks_and_views();
-        thrust_families();
-        narrow_types();
-        graphs();
-        refusals();
-        deadlines();
-    } catch (const error& e) {
-        return finish(e.what());
-    }
+    // One that throws shall not keep the others from being run.
+    const auto run = [](const char* what, auto&& f) {
+        const auto began = std::chrono::steady_clock::now();
+        try {
+            if constexpr (std::is_invocable_v<decltype(f), const char*>) f(what);
+            else f();
+        } catch (const std::exception& e) {
+            expect(false, std::string(what) + " threw: " + e.what());
+        }
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+        std::printf("%s: %.1f s\n", what, took.count());
+        std::fflush(stdout);
+    };
+    using device::line_protocol, device::packet_protocol, device::simple_protocol;
+    constexpr algo::ring_all_reduce ring{};
+    constexpr algo::one_shot_all_reduce one_shot{};
+    constexpr algo::two_shot_all_reduce two_shot{};
+    run("all_reduce float", all_reduces<float>);
+    run("all_reduce bf16", all_reduces<bf16>);
+    run("ring", [&](const char* what) { by<simple_protocol, 1, float>(ring, what); });
+    run("ring with flags", [&](const char* what) { by<packet_protocol, 1, float>(ring, what); });
+    run("ring, bf16 on the wire", [&](const char* what) { by<simple_protocol, 1, bf16>(ring, what); });
+    run("one-shot", [&](const char* what) { by<simple_protocol, 1, float>(one_shot, what); });
+    run("two-shot", [&](const char* what) { by<simple_protocol, 1, float>(two_shot, what); });
+    run("two-shot, strands side by side", [&](const char* what) { by<simple_protocol, 2, float>(two_shot, what); });
+    run("ring in lines of 128 bytes", [&](const char* what) { by<line_protocol, 1, float>(ring, what); });
+    run("ring in lines of 128 bytes, bf16 on the wire",
+        [&](const char* what) { by<line_protocol, 1, bf16>(ring, what); });
+    run("f16", conversions<f16, soft_f16>);
+    run("bf16", conversions<bf16, soft_bf16>);
+    run("e4m3", conversions<e4m3, soft_fp8<3, 7, 0x7e, 0x7f>>);
+    run("e5m2", conversions<e5m2, soft_fp8<2, 15, 0x7b, 0x7c>>);
+    run("counts per rank", counts_per_rank);
+    run("moves", moves);
+    run("hooks and views", hooks_and_views);
+    run("thrust", thrust_families);
+    run("narrow types", narrow_types);
+    run("graphs", graphs);
+    run("refusals", refusals);
+    run("deadlines", deadlines);
     return finish();
 }

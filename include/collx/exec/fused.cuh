@@ -12,6 +12,7 @@
 
 #include <collx/exec/device/callable.cuh>
 #include <collx/exec/device/cuda_env.cuh>
+#include <collx/exec/device/cuda_host.cuh>
 #include <collx/exec/device/team.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -40,17 +41,8 @@ __global__ void __launch_bounds__(block_threads, 1)
     run_calls(env, calls, shared, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x));
 }
 
-// A sentence and the number for whatever the CUDA runtime refuses.
-inline void cuda_check(cudaError_t e, const char* what) {
-    if (e == cudaSuccess) return;
-    const bool absent = e == cudaErrorInsufficientDriver || e == cudaErrorNoDevice;
-    fail(absent                           ? errc::unsupported
-         : e == cudaErrorMemoryAllocation ? errc::resource
-                                          : errc::invalid_argument,
-         -1, -1,
-         absent ? "run it on a machine with an NVIDIA GPU and its driver" : "see the CUDA runtime's error codes",
-         "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
-}
+// Throws whatever the CUDA runtime refuses.
+inline void cuda_check(cudaError_t e, const char* what) { require_cuda(e, what); }
 
 // One device for all ranks. Everything happens on the device that was current when it was made.
 class cuda_machine {
@@ -70,19 +62,24 @@ public:
 
     std::byte* allocate(int, std::size_t bytes) {
         void* p = nullptr;
-        cuda_check(cudaMalloc(&p, bytes), "allocating exchange memory");
-        cuda_check(cudaMemset(p, 0, bytes), "clearing exchange memory");
-        cuda_check(cudaDeviceSynchronize(), "clearing exchange memory");
+        cuda_check(allocate_cleared(&p, bytes), "allocating and clearing exchange memory");
         return static_cast<std::byte*>(p);
     }
-    void free(int, std::byte* p) { cudaFree(p); }
+    void free(int, std::byte* p) {
+        const beside_captures free_to_free;
+        cudaFree(p);
+    }
     std::byte* allocate_host(std::size_t bytes) {
+        const beside_captures free_to_allocate;
         void* p = nullptr;
         cuda_check(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating mapped memory");
         __builtin_memset(p, 0, bytes);
         return static_cast<std::byte*>(p);
     }
-    void free_host(std::byte* p) { cudaFreeHost(p); }
+    void free_host(std::byte* p) {
+        const beside_captures free_to_free;
+        cudaFreeHost(p);
+    }
     std::byte* on_device(std::byte* p) const {
         void* d = nullptr;
         cuda_check(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
@@ -110,8 +107,9 @@ public:
         // host's, for their addresses come from different ranges.
         const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
         if (p == known && p != nullptr) return;
+        const beside_captures free_to_ask;
         cudaPointerAttributes a{};
-        cuda_check(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
+        if (p != nullptr) cuda_check(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
         if (a.type != cudaMemoryTypeDevice && a.type != cudaMemoryTypeManaged)
             fail(errc::invalid_argument, rank, -1, "allocate it with cudaMalloc, or pass a thrust::device_vector",
                  p == nullptr ? "the %s buffer is null" : "the %s buffer lies in the host's memory", which);

@@ -82,7 +82,8 @@ concept GpuRuntime = std::copy_constructible<R> &&
     r.use(device);
     { r.facts(device) } -> std::same_as<gpu_facts>;
     { r.access(device, device) } -> std::same_as<gpu_access>;
-    r.enable_access(device);                           // from the current device; again is no error
+    r.enable_access(device); // from the current device; again is no error
+    r.load_kernels();        // all of the program's on the current device, so that no launch waits for what runs there
     { r.allocate(bytes) } -> std::same_as<std::byte*>; // zeroed, on the current device
     r.free(p);
     { r.allocate_host(bytes) } -> std::same_as<std::byte*>; // zeroed, pinned and mapped
@@ -92,7 +93,10 @@ concept GpuRuntime = std::copy_constructible<R> &&
     { r.allocate_shared(bytes, kind) } -> std::same_as<gpu_mapping>; // as allocate
     r.free_shared(m);
     { r.export_memory(m) } -> std::same_as<memory_handle>;
-    { r.open_memory(h, kind, bytes) } -> std::same_as<gpu_mapping>; // ipc: not in the process that exported it
+    {
+        r.open_memory(h, kind, bytes)
+        } -> std::same_as<gpu_mapping>; // ipc: not in the process that exported it,
+                                        // and closed before that one frees it
     r.close_memory(m);
     r.grant(p, bytes, device); // shared memory of this process to another of its devices; ipc needs none
     { r.stream(stream) } -> std::same_as<stream_facts>;

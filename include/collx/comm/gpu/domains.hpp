@@ -122,6 +122,7 @@ public:
     int rank_of(int inner) const { return inner < 0 ? inner : map().rank_of(node_, inner); } // among all
     int node() const { return node_; }                                                       // this rank's domain
 
+    void unmap() { route_.unmap(); }
     void close(bool may_free_exchange) {
         route_.close(may_free_exchange);
         for (std::byte*& p : room_)

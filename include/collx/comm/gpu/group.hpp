@@ -63,12 +63,16 @@ public:
             forget();
             return;
         }
-        // Peers' kernels may read this rank's memory a little longer than its own do.
+        // Peers' kernels may read this rank's memory a little longer than its own do, and what somebody has still open
+        // by CUDA IPC must not be freed either.
         bool may_free = team_ == nullptr;
         if (!may_free) {
             communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
             try {
                 const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
+                barrier(mapped, two_seconds);
+                if (domains_ != nullptr) domains_->unmap();
+                else route_.unmap();
                 barrier(mapped, two_seconds);
                 may_free = true;
             } catch (const error& e) {
@@ -225,6 +229,7 @@ private:
             fail(errc::invalid_argument, rank(), -1, "see collx::device_settings",
                  "lanes are at least 1, staging lanes 1 to 16, staging buffers at least 4096 bytes");
         event_ = runtime_.make_event();
+        runtime_.load_kernels();
     }
 
     void make_parts(communicator_core& parent, int lanes) {

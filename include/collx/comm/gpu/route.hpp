@@ -106,6 +106,8 @@ public:
                ": " + device::name_of(obstacle_) + found_out();
     }
 
+    // Unmaps the peers' memory. No kernel of this rank runs any more.
+    void unmap() { links_.close(); }
     // Unmaps, and frees this rank's memory where no peer may use it any more.
     void close(bool may_free) {
         links_.close();

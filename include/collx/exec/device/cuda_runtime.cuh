@@ -49,7 +49,26 @@ __global__ void __launch_bounds__(block_threads, 1) fused_array_kernel(const __g
 }
 
 class cuda_runtime {
+    // What make_known() asks of each kernel that is launched here.
+    template <class Protocol, int Groups, class Algorithm, class Types>
+    struct fused_one {
+        using args = fused_args<Algorithm, Types>;
+        static const void* kernel() {
+            return reinterpret_cast<const void*>(&fused_kernel<Protocol, Groups, Algorithm, Types>);
+        }
+    };
+    template <class Calls>
+    struct fused_array {
+        using args = Calls;
+        static const void* kernel() { return reinterpret_cast<const void*>(&fused_array_kernel<Calls>); }
+    };
+    template <class Body>
+    struct lanes_of {
+        static const void* kernel() { return reinterpret_cast<const void*>(&lanes_kernel<Body>); }
+    };
+
 public:
+    void load_kernels() const { known_kernel::load_all(); }
     int count() const {
         int n = 0;
         require_cuda(cudaGetDeviceCount(&n), "counting CUDA devices");
@@ -83,6 +102,7 @@ public:
         return a;
     }
     void enable_access(int peer) const {
+        const beside_captures free_to_map;
         const cudaError_t e = cudaDeviceEnablePeerAccess(peer, 0);
         if (e == cudaErrorPeerAccessAlreadyEnabled) return void(cudaGetLastError());
         require_cuda(e, "enabling peer access");
@@ -90,19 +110,24 @@ public:
 
     std::byte* allocate(std::size_t bytes) const {
         void* p = nullptr;
-        require_cuda(cudaMalloc(&p, bytes), "allocating exchange memory");
-        require_cuda(cudaMemset(p, 0, bytes), "clearing exchange memory");
-        require_cuda(cudaDeviceSynchronize(), "clearing exchange memory");
+        require_cuda(allocate_cleared(&p, bytes), "allocating and clearing exchange memory");
         return static_cast<std::byte*>(p);
     }
-    void free(std::byte* p) const { cudaFree(p); }
+    void free(std::byte* p) const {
+        const beside_captures free_to_free;
+        cudaFree(p);
+    }
     std::byte* allocate_host(std::size_t bytes) const {
+        const beside_captures free_to_allocate;
         void* p = nullptr;
         require_cuda(cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocating pinned memory");
         std::memset(p, 0, bytes);
         return static_cast<std::byte*>(p);
     }
-    void free_host(std::byte* p) const { cudaFreeHost(p); }
+    void free_host(std::byte* p) const {
+        const beside_captures free_to_free;
+        cudaFreeHost(p);
+    }
     std::byte* mapped(std::byte* p) const {
         void* d = nullptr;
         require_cuda(cudaHostGetDevicePointer(&d, p, 0), "mapping host memory");
@@ -110,6 +135,7 @@ public:
     }
 
     memory_facts memory(const void* p) const {
+        const beside_captures free_to_ask;
         cudaPointerAttributes a{};
         require_cuda(cudaPointerGetAttributes(&a, p), "asking where a buffer lies");
         memory_facts f;
@@ -122,40 +148,44 @@ public:
         return f;
     }
     gpu_mapping allocate_shared(std::size_t bytes, handle_kind kind) const {
-        if (kind == handle_kind::ipc) return {allocate(bytes), bytes, kind};
+        if (kind == handle_kind::ipc) {
+            // Less may be cut out of a block of which a handle would show other memory, too.
+            constexpr std::size_t block = std::size_t{2} << 20;
+            bytes = (bytes + block - 1) / block * block;
+            return {allocate(bytes), bytes, kind};
+        }
         gpu_mapping m = cuda_shared::make(bytes, kind, current());
-        const cudaError_t e = cudaMemset(m.at, 0, bytes);
-        if (e == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess) return m;
-        cuda_shared::drop(m);
-        require_cuda(e != cudaSuccess ? e : cudaErrorUnknown, "clearing exchange memory");
+        const cudaError_t e = clear_memory(m.at, bytes);
+        if (e != cudaSuccess) cuda_shared::drop(m);
+        require_cuda(e, "clearing exchange memory");
         return m;
     }
     void free_shared(gpu_mapping& m) const {
+        const beside_captures free_to_free;
         if (m.kind == handle_kind::ipc) free(m.at), m = {};
         else cuda_shared::drop(m);
     }
     memory_handle export_memory(gpu_mapping& m) const {
+        const beside_captures free_to_show;
         if (m.kind != handle_kind::ipc) return cuda_shared::handle_of(m);
         cudaIpcMemHandle_t h;
-        const cudaError_t e = cudaIpcGetMemHandle(&h, m.at);
-        if (e != cudaSuccess) cudaGetLastError();
-        require_cuda(e, "exporting exchange memory");
+        require_cuda(cudaIpcGetMemHandle(&h, m.at), "exporting exchange memory");
         static_assert(sizeof h <= sizeof(memory_handle::bytes));
         memory_handle made;
         std::memcpy(made.bytes, &h, sizeof h);
         return made;
     }
     gpu_mapping open_memory(const memory_handle& m, handle_kind kind, std::size_t bytes) const {
+        const beside_captures free_to_map;
         if (kind != handle_kind::ipc) return cuda_shared::open(m, kind, bytes, current());
         cudaIpcMemHandle_t h;
         std::memcpy(&h, m.bytes, sizeof h);
         void* p = nullptr;
-        const cudaError_t e = cudaIpcOpenMemHandle(&p, h, cudaIpcMemLazyEnablePeerAccess);
-        if (e != cudaSuccess) cudaGetLastError();
-        require_cuda(e, "mapping a peer's memory");
+        require_cuda(cudaIpcOpenMemHandle(&p, h, cudaIpcMemLazyEnablePeerAccess), "mapping a peer's memory");
         return {static_cast<std::byte*>(p), bytes, kind};
     }
     void close_memory(gpu_mapping& m) const {
+        const beside_captures free_to_unmap;
         if (m.kind == handle_kind::ipc) cudaIpcCloseMemHandle(m.at);
         else cuda_shared::drop(m);
     }
@@ -188,37 +218,40 @@ public:
         require_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(s), static_cast<cudaEvent_t>(e), 0),
                      "ordering two streams");
     }
-    bool has_happened(void* e) const { return cudaEventQuery(static_cast<cudaEvent_t>(e)) != cudaErrorNotReady; }
+    bool has_happened(void* e) const {
+        const beside_captures free_to_ask;
+        const cudaError_t answer = cudaEventQuery(static_cast<cudaEvent_t>(e));
+        if (answer != cudaSuccess) cudaGetLastError(); // "not ready" counts as an error, too
+        return answer != cudaErrorNotReady;            // after a failure of the device nothing runs any more
+    }
 
     std::uint64_t load_host(const std::uint64_t* p) const { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
     void store_host(std::uint64_t* p, std::uint64_t x) const { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 
     template <class Protocol, int Groups, class Algorithm, class Types>
     void launch_fused(const fused_args<Algorithm, Types>& a, int ranks, void* stream) const {
-        launch_resident(&fused_kernel<Protocol, Groups, Algorithm, Types>, a, a.lanes, ranks, stream);
+        launch_resident<fused_one<Protocol, Groups, Algorithm, Types>>(a, a.lanes, ranks, stream);
     }
     template <class Calls>
     void launch_array(const Calls& calls, int ranks, void* stream) const {
-        launch_resident(&fused_array_kernel<Calls>, calls, calls.lanes, ranks, stream);
+        launch_resident<fused_array<Calls>>(calls, calls.lanes, ranks, stream);
     }
     template <class Body>
     void launch_lanes(const Body& body, int lanes, void* stream) const {
         void* parameters[] = {const_cast<Body*>(&body)};
-        require_cuda(cudaLaunchKernel(reinterpret_cast<const void*>(&lanes_kernel<Body>),
-                                      dim3(static_cast<unsigned>(lanes)), dim3(block_threads), parameters, 0,
-                                      static_cast<cudaStream_t>(stream)),
+        require_cuda(cudaLaunchKernel(make_known<lanes_of<Body>>(), dim3(static_cast<unsigned>(lanes)),
+                                      dim3(block_threads), parameters, 0, static_cast<cudaStream_t>(stream)),
                      "launching a copy to or from the host");
     }
 
 private:
-    template <class Args>
-    static void launch_resident(void (*kernel)(Args), const std::type_identity_t<Args>& a, int lanes, int ranks,
-                                void* stream) {
+    template <class Of, class Args = typename Of::args>
+    static void launch_resident(const Args& a, int lanes, int ranks, void* stream) {
         static_assert(sizeof(a) <= 32764, "collx: views and operators must fit a kernel's parameters");
-        void* parameters[] = {const_cast<std::remove_const_t<Args>*>(&a)};
+        void* parameters[] = {const_cast<Args*>(&a)};
         const dim3 grid(static_cast<unsigned>(lanes), static_cast<unsigned>(ranks));
-        require_cuda(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), grid, dim3(block_threads),
-                                                 parameters, 0, static_cast<cudaStream_t>(stream)),
+        require_cuda(cudaLaunchCooperativeKernel(make_known<Of>(), grid, dim3(block_threads), parameters, 0,
+                                                 static_cast<cudaStream_t>(stream)),
                      "launching a fused kernel");
     }
     // Only the driver knows contexts.

@@ -13,55 +13,12 @@
 #include <cstring>
 
 #include <collx/core/error.hpp>
+#include <collx/exec/device/cuda_host.cuh>
 #include <collx/transport/gpu_runtime.hpp>
 #include <collx/transport/peer_file.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
-
-// What the runtime refuses, with the remedy that belongs to it.
-inline void require_cuda(cudaError_t e, const char* what) {
-    if (e == cudaSuccess) return;
-    errc code = errc::invalid_argument;
-    const char* remedy = "see the CUDA runtime's error codes";
-    switch (e) {
-        case cudaErrorInsufficientDriver:
-        case cudaErrorNoDevice:
-            code = errc::unsupported, remedy = "run it on a machine with an NVIDIA GPU and its driver";
-            break;
-        case cudaErrorMemoryAllocation: code = errc::resource, remedy = "free memory of the device"; break;
-        case cudaErrorCooperativeLaunchTooLarge:
-            code = errc::resource;
-            remedy = "the kernel's blocks must be resident together: use fewer lanes (device_settings), or leave room "
-                     "beside other kernels";
-            break;
-        case cudaErrorPeerAccessUnsupported:
-        case cudaErrorTooManyPeers:
-            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::by_host";
-            break;
-        case cudaErrorStreamCaptureUnsupported:
-        case cudaErrorStreamCaptureInvalidated:
-        case cudaErrorStreamCaptureMerge:
-        case cudaErrorStreamCaptureUnmatched:
-        case cudaErrorStreamCaptureUnjoined:
-        case cudaErrorStreamCaptureIsolation:
-        case cudaErrorStreamCaptureImplicit:
-        case cudaErrorCapturedEvent:
-        case cudaErrorStreamCaptureWrongThread:
-            remedy = "while a stream is captured use that stream, and nothing that waits; begin the capture anew";
-            break;
-        case cudaErrorMapBufferObjectFailed:
-        case cudaErrorInvalidResourceHandle:
-            remedy = "the handle, stream or event is of another device, or no longer there";
-            break;
-        case cudaErrorIllegalAddress:
-        case cudaErrorLaunchFailure:
-            code = errc::aborted, remedy = "some kernel of this process failed: run it under compute-sanitizer";
-            break;
-        default: break;
-    }
-    fail(code, -1, -1, remedy, "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
-}
 
 // A function of the driver's library; null where the driver has none.
 template <class F>
@@ -100,6 +57,7 @@ public:
         p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         p.location.id = device;
         std::size_t step = 0;
+        const beside_captures free_to_allocate;
         require(f.granularity(&step, &p, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED), "asking how memory is cut");
         gpu_mapping m;
         m.kind = kind, m.bytes = (bytes + step - 1) / step * step;

@@ -10,10 +10,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,6 +20,7 @@
 #include <vector>
 
 #include <collx/core/error.hpp>
+#include <collx/exec/device/fake_stream.hpp>
 #include <collx/exec/device/group.hpp>
 #include <collx/exec/device/twin_env.hpp>
 #include <collx/transport/gpu_runtime.hpp>
@@ -29,84 +28,6 @@
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
-
-// A queue of work in order, worked off by a thread of its own; or, while it is captured, written down.
-class fake_stream {
-public:
-    explicit fake_stream(int device) : device_(device), worker_([this] { work_off(); }) {}
-    fake_stream(const fake_stream&) = delete;
-    ~fake_stream() {
-        {
-            const std::lock_guard lock(mutex_);
-            ends_ = true;
-        }
-        changed_.notify_all();
-        worker_.join();
-    }
-    int device() const { return device_; }
-    void put(std::function<void()> f) {
-        {
-            const std::lock_guard lock(mutex_);
-            if (is_capturing_) return captured_.push_back(std::move(f));
-            queue_.push_back(std::move(f));
-        }
-        changed_.notify_all();
-    }
-    void drain() {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return queue_.empty() && !is_busy_; });
-    }
-    bool is_capturing() {
-        const std::lock_guard lock(mutex_);
-        return is_capturing_;
-    }
-    // As if something had been put into the stream that cannot be captured.
-    void break_capture() {
-        const std::lock_guard lock(mutex_);
-        is_broken_ = is_capturing_;
-    }
-    bool is_broken() {
-        const std::lock_guard lock(mutex_);
-        return is_broken_;
-    }
-    void begin_capture() {
-        const std::lock_guard lock(mutex_);
-        is_capturing_ = true;
-        captured_.clear();
-    }
-    std::vector<std::function<void()>> end_capture() {
-        const std::lock_guard lock(mutex_);
-        is_capturing_ = is_broken_ = false;
-        return std::move(captured_);
-    }
-
-private:
-    void work_off() {
-        for (std::unique_lock lock(mutex_);;) {
-            changed_.wait(lock, [&] { return ends_ || !queue_.empty(); });
-            if (queue_.empty()) return;
-            auto f = std::move(queue_.front());
-            queue_.pop_front();
-            is_busy_ = true;
-            lock.unlock();
-            f();
-            f = nullptr;
-            lock.lock();
-            is_busy_ = false;
-            changed_.notify_all();
-        }
-    }
-    int device_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::deque<std::function<void()>> queue_;
-    std::vector<std::function<void()>> captured_;
-    bool is_capturing_ = false, is_broken_ = false, is_busy_ = false, ends_ = false;
-    std::thread worker_; // last: it uses the others
-};
-
-// A captured stream. Its work may run any number of times.
-using fake_graph = std::vector<std::function<void()>>;
 
 // The devices of one process.
 class fake_gpus {
@@ -135,7 +56,7 @@ public:
     // Programs allocate their own buffers with it, too.
     void* allocate(std::size_t bytes, int device, memory_place place = memory_place::device, bool is_foreign = false) {
         const std::size_t all = (bytes + 4095) / 4096 * 4096 + 4096;
-        const int fd = ::memfd_create("collx-fake-gpu", MFD_CLOEXEC);
+        const int fd = ::memfd_create("collx-fake-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         void* p = MAP_FAILED;
         if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(all)) == 0)
             p = ::mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -147,10 +68,14 @@ public:
         memory_.push_back({static_cast<std::byte*>(p), all, fd, device, place, is_foreign});
         return p;
     }
-    void free(void* p) {
+    void free(void* p, bool is_shown_by_ipc = false) {
         const std::lock_guard lock(mutex_);
         for (auto m = memory_.begin(); m != memory_.end(); ++m)
             if (m->base == p) {
+                ::munmap(m->base, m->bytes);
+                // Refused while somebody else can write it.
+                if (is_shown_by_ipc && ::fcntl(m->fd, F_ADD_SEALS, F_SEAL_WRITE) != 0) freed_while_open.fetch_add(1);
+                m->bytes = 0;
                 drop(*m);
                 memory_.erase(m);
                 return;
@@ -193,6 +118,7 @@ public:
         return static_cast<std::byte*>(p);
     }
     void close(void* p) {
+        if (const unsigned us = closing_takes_us.load(); us != 0) ::usleep(us);
         const std::lock_guard lock(mutex_);
         for (auto m = opened_.begin(); m != opened_.end(); ++m)
             if (m->base == p) {
@@ -210,9 +136,13 @@ public:
     // For tests.
     std::atomic<unsigned> refuses_handles{0}; // bits of kinds that cannot be exported
     std::atomic<unsigned> refuses_opening{0};
-    std::atomic<int> granted{0}; // devices that were given access to memory of this process
-    std::atomic<int> busy{0};    // multiprocessors that other kernels hold
-    std::atomic<int> enabled{0}; // calls that enabled peer access
+    std::atomic<int> granted{0};           // devices that were given access to memory of this process
+    std::atomic<int> busy{0};              // multiprocessors that other kernels hold
+    std::atomic<int> enabled{0};           // calls that enabled peer access
+    std::atomic<unsigned> loaded{0};       // bits of devices that kernels were loaded on
+    std::atomic<int> unloaded_launches{0}; // of kernels, on a device where they had not been loaded
+    std::atomic<int> freed_while_open{0};  // by CUDA IPC, in another process
+    std::atomic<unsigned> closing_takes_us{0};
     std::atomic<int> fused_launches{0};
 
 private:
@@ -239,7 +169,7 @@ private:
         return fd;
     }
     static void drop(const piece& m) {
-        ::munmap(m.base, m.bytes);
+        if (m.bytes != 0) ::munmap(m.base, m.bytes);
         if (m.fd >= 0) ::close(m.fd);
     }
     plan plan_;
@@ -270,6 +200,7 @@ public:
     }
     gpu_access access(int from, int to) const { return gpus_->what().access(from, to); }
     void enable_access(int) const { gpus_->enabled.fetch_add(1); }
+    void load_kernels() const { gpus_->loaded.fetch_or(1u << current_); }
 
     std::byte* allocate(std::size_t bytes) const {
         return static_cast<std::byte*>(gpus_->allocate(bytes, current_, memory_place::device));
@@ -284,7 +215,7 @@ public:
     gpu_mapping allocate_shared(std::size_t bytes, handle_kind kind) const { return {allocate(bytes), bytes, kind}; }
     void free_shared(gpu_mapping& m) const {
         if (m.file >= 0) ::close(m.file);
-        gpus_->free(m.at);
+        gpus_->free(m.at, m.kind == handle_kind::ipc);
         m = {};
     }
     memory_handle export_memory(gpu_mapping& m) const { return gpus_->handle_of(m); }
@@ -345,6 +276,7 @@ public:
     }
     template <class Body>
     void launch_lanes(const Body& body, int lanes, void* s) const {
+        count_if_unloaded();
         stream_of(s).put([body, lanes] {
             blocks(lanes, [&](int lane) {
                 twin_barrier mine(1), block(1);
@@ -362,6 +294,9 @@ public:
     }
 
 private:
+    void count_if_unloaded() const {
+        if ((gpus_->loaded.load() >> current_ & 1) == 0) gpus_->unloaded_launches.fetch_add(1);
+    }
     // body(env, shared, rank of the launch, lane) on each block.
     template <class Body>
     void launch_blocks(int lanes, int ranks, void* s, const Body& body) const {
@@ -369,6 +304,7 @@ private:
             fail(errc::resource, -1, -1, "use fewer lanes (device_settings), or leave room beside other kernels",
                  "launching a fused kernel: %d blocks cannot be resident together", lanes * ranks);
         gpus_->fused_launches.fetch_add(1);
+        count_if_unloaded();
         stream_of(s).put([body, lanes, ranks] {
             blocks(ranks * lanes, [&](int b) {
                 block_state shared{};

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The host's side of the CUDA runtime beside kernels that wait for each other, and beside somebody's capture: what it
+// refuses in words, memory that is cleared without waiting for anything else on the device, and kernels that are loaded
+// before one of them runs. It has not run on a GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include <collx/core/error.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace device {
+
+// What the runtime refuses, with the remedy that belongs to it.
+inline void require_cuda(cudaError_t e, const char* what) {
+    if (e == cudaSuccess) return;
+    cudaGetLastError(); // whoever asks for the last error next shall not find this one: it is thrown, or not minded
+    errc code = errc::invalid_argument;
+    const char* remedy = "see the CUDA runtime's error codes";
+    switch (e) {
+        case cudaErrorInsufficientDriver:
+        case cudaErrorNoDevice:
+            code = errc::unsupported, remedy = "run it on a machine with an NVIDIA GPU and its driver";
+            break;
+        case cudaErrorMemoryAllocation: code = errc::resource, remedy = "free memory of the device"; break;
+        case cudaErrorCooperativeLaunchTooLarge:
+            code = errc::resource;
+            remedy = "the kernel's blocks must be resident together: use fewer lanes (device_settings), or leave room "
+                     "beside other kernels";
+            break;
+        case cudaErrorPeerAccessUnsupported:
+        case cudaErrorTooManyPeers:
+            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::by_host";
+            break;
+        case cudaErrorStreamCaptureUnsupported:
+        case cudaErrorStreamCaptureInvalidated:
+        case cudaErrorStreamCaptureMerge:
+        case cudaErrorStreamCaptureUnmatched:
+        case cudaErrorStreamCaptureUnjoined:
+        case cudaErrorStreamCaptureIsolation:
+        case cudaErrorStreamCaptureImplicit:
+        case cudaErrorCapturedEvent:
+        case cudaErrorStreamCaptureWrongThread:
+            remedy = "while a stream is captured use that stream, and nothing that waits; begin the capture anew";
+            break;
+        case cudaErrorMapBufferObjectFailed:
+        case cudaErrorInvalidResourceHandle:
+            remedy = "the handle, stream or event is of another device, or no longer there";
+            break;
+        case cudaErrorNoKernelImageForDevice:
+        case cudaErrorInvalidDeviceFunction:
+        case cudaErrorUnsupportedPtxVersion:
+            code = errc::unsupported,
+            remedy = "compile for this device, -arch=native, with a CUDA that its driver knows";
+            break;
+        case cudaErrorInitializationError:
+            remedy = "a process whose parent used CUDA before fork() cannot: start ranks before that, or with exec";
+            break;
+        case cudaErrorIllegalAddress:
+        case cudaErrorLaunchFailure:
+            code = errc::aborted, remedy = "some kernel of this process failed: run it under compute-sanitizer";
+            break;
+        default: break;
+    }
+    fail(code, -1, -1, remedy, "%s: %s (CUDA error %d)", what, cudaGetErrorString(e), static_cast<int>(e));
+}
+
+// While it lives this thread may do what CUDA forbids while any thread captures in the default mode (allocate, free,
+// ask for an event): what is done here belongs to no capture.
+class beside_captures {
+public:
+    beside_captures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    beside_captures(const beside_captures&) = delete;
+    ~beside_captures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+// Zeros when it returns. In a stream of its own: the default stream and cudaDeviceSynchronize wait for all that runs on
+// the device, kernels that wait for a peer among it, and the latter breaks captures of other threads.
+inline cudaError_t clear_memory(void* p, std::size_t bytes) {
+    const beside_captures free_to_wait;
+    cudaStream_t own = nullptr;
+    cudaError_t e = cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking);
+    if (e != cudaSuccess) return e;
+    e = cudaMemsetAsync(p, 0, bytes, own);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(own);
+    cudaStreamDestroy(own);
+    return e;
+}
+inline cudaError_t allocate_cleared(void** p, std::size_t bytes) {
+    const beside_captures free_to_allocate;
+    cudaError_t e = cudaMalloc(p, bytes);
+    if (e != cudaSuccess) return e;
+    e = clear_memory(*p, bytes);
+    if (e != cudaSuccess) cudaFree(*p);
+    return e;
+}
+
+// A kernel that this program may launch; all are known when main() begins.
+class known_kernel {
+public:
+    explicit known_kernel(const void* kernel) : kernel_(kernel), next_(first_) {
+        __atomic_store_n(&first_, this, __ATOMIC_RELEASE); // a library may be loaded while somebody looks
+    }
+    known_kernel(const known_kernel&) = delete;
+
+    static std::size_t count() {
+        std::size_t n = 0;
+        for (const known_kernel* k = first(); k != nullptr; k = k->next_) ++n;
+        return n;
+    }
+    // Loads all of them on the current device. By default CUDA loads a kernel when it is launched first, and may wait
+    // for all that runs on the device to do so, with a lock held that other threads' launches need: for ever, where
+    // what runs waits for the kernel that is to be loaded.
+    static void load_all() {
+        const beside_captures free_to_load;
+        for (const known_kernel* k = first(); k != nullptr; k = k->next_) {
+            cudaFuncAttributes a;
+            // One that was not compiled for this device says so when it is launched.
+            if (cudaFuncGetAttributes(&a, k->kernel_) != cudaSuccess) cudaGetLastError();
+        }
+    }
+
+private:
+    const void* kernel_;
+    const known_kernel* next_;
+    static const known_kernel* first() { return __atomic_load_n(&first_, __ATOMIC_ACQUIRE); }
+    static inline const known_kernel* first_ = nullptr;
+};
+
+// Of: a type whose kernel() is the address. Whoever launches it calls this, and so makes it known before main().
+template <class Of>
+inline const known_kernel known_kernel_v{Of::kernel()};
+template <class Of>
+const void* make_known() {
+    static_cast<void>(&known_kernel_v<Of>);
+    return Of::kernel();
+}
+
+} // namespace device
+COLLX_END_NAMESPACE
