@@ -9,6 +9,7 @@ namespace software_gpu {
 
 void finished::set() {
     const std::lock_guard lock(mutex_);
+    at_ns_ = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
     done_ = true;
     changed_.notify_all();
 }
@@ -19,6 +20,11 @@ void finished::wait() const {
 bool finished::is_set() const {
     const std::lock_guard lock(mutex_);
     return done_;
+}
+
+std::int64_t finished::at_ns() const {
+    const std::lock_guard lock(mutex_);
+    return at_ns_;
 }
 
 std::recursive_mutex& streams_mutex() {
@@ -47,7 +53,8 @@ stream* new_stream(int device, bool is_blocking, bool is_legacy) {
     streams().insert(s);
     std::thread([s] { s->serve(); }).detach();
     static const int at_exit = std::atexit([] {
-        stopped = true;
+        if (is_in_forked_child()) return; // it has none of the threads, and perhaps a lock of theirs
+        stopped = cancelled = true;
         // What runs looks at `stopped` between its turns.
         for (int i = 0; i < 200; ++i) {
             bool idle = true;
@@ -84,7 +91,7 @@ void stream::serve() {
         const auto& [first, task] = queue.front();
         lock.unlock();
         for (const finished_ptr& f : first) f->wait();
-        if (!stopped && sticky_error() == cudaSuccess && task.first) task.first();
+        if (!cancelled && task.first) task.first();
         task.second->set();
         lock.lock();
         queue.pop_front();
@@ -122,24 +129,38 @@ cudaError_t enqueue(cudaStream_t given, work w) {
         return cudaSuccess;
     }
     if (s->is_legacy)
-        for (stream* other : streams())
-            if (other->capturing && other->is_blocking) {
-                break_capture(*other->capturing);
-                return cudaErrorStreamCaptureImplicit;
-            }
+        if (const cudaError_t e = refuse_of_captured_blocking(s->device); e != cudaSuccess) return e;
     enqueue_now(*s, std::move(w));
     return cudaSuccess;
 }
 
-cudaError_t refuse_while_capturing() {
+namespace {
+thread_local cudaStreamCaptureMode mode_of_thread = cudaStreamCaptureModeGlobal;
+cudaError_t break_those(const std::function<bool(const stream&)>& which, cudaError_t e) {
     const std::lock_guard lock(streams_mutex());
-    for (const auto& c : captures())
-        if (c->mode == cudaStreamCaptureModeGlobal ||
-            (c->mode == cudaStreamCaptureModeThreadLocal && c->thread == std::this_thread::get_id())) {
-            break_capture(*c);
-            return cudaErrorStreamCaptureUnsupported;
-        }
-    return cudaSuccess;
+    bool any = false;
+    for (stream* s : streams())
+        if (s->capturing && which(*s)) any = true, break_capture(*s->capturing);
+    return any ? e : cudaSuccess;
+}
+} // namespace
+// As cudaThreadExchangeStreamCaptureMode's description has it.
+cudaError_t refuse_while_capturing() {
+    if (mode_of_thread == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+    return break_those(
+        [](const stream& s) {
+            const capture& c = *s.capturing;
+            if (c.thread == std::this_thread::get_id()) return c.mode != cudaStreamCaptureModeRelaxed;
+            return c.mode == cudaStreamCaptureModeGlobal && mode_of_thread == cudaStreamCaptureModeGlobal;
+        },
+        cudaErrorStreamCaptureUnsupported);
+}
+cudaError_t refuse_of_captured_device(int device) {
+    return break_those([=](const stream& s) { return s.device == device; }, cudaErrorStreamCaptureUnsupported);
+}
+cudaError_t refuse_of_captured_blocking(int device) {
+    return break_those([=](const stream& s) { return s.device == device && s.is_blocking; },
+                       cudaErrorStreamCaptureImplicit);
 }
 
 cudaError_t wait_for_device(int device) {
@@ -162,15 +183,13 @@ void run_graph(const graph& g) {
     const auto run = [&](const std::vector<captured_step>& steps) {
         for (const captured_step& s : steps) {
             if (s.waits_for >= 0) marks[static_cast<std::size_t>(s.waits_for)]->wait();
-            if (stopped || sticky_error() != cudaSuccess) return;
-            if (s.run) s.run();
+            if (s.run && !cancelled) s.run(); // after a fault there are only marks: others wait for them
             if (s.marks >= 0) marks[static_cast<std::size_t>(s.marks)]->set();
         }
     };
     std::vector<std::thread> beside;
     for (std::size_t k = 1; k < g.streams.size(); ++k) beside.emplace_back([&, k] { run(g.streams[k]); });
     run(g.streams[0]);
-    for (const finished_ptr& m : marks) m->set(); // after an error nobody else does
     for (std::thread& t : beside) t.join();
 }
 
@@ -190,9 +209,10 @@ stream* usable(cudaStream_t s, cudaError_t& e) {
 // Calls that wait must not be made of a stream that is captured.
 cudaError_t synchronize(cudaStream_t given) {
     finished_ptr last;
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return e;
     {
         const std::lock_guard lock(streams_mutex());
-        cudaError_t e;
         stream* const s = usable(given, e);
         if (s == nullptr) return e;
         if (s->capturing) {
@@ -200,7 +220,8 @@ cudaError_t synchronize(cudaStream_t given) {
             return cudaErrorStreamCaptureUnsupported;
         }
         if (s->is_legacy) {
-            if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
+            if (const cudaError_t refused = refuse_of_captured_blocking(s->device); refused != cudaSuccess)
+                return refused;
             last = enqueue_now(*s, {});
         } else {
             last = s->last;
@@ -209,6 +230,36 @@ cudaError_t synchronize(cudaStream_t given) {
     last->wait();
     return sticky_error();
 }
+cudaError_t captured(event& x) {
+    if (const std::shared_ptr<capture> c = x.in.lock()) c->broken = true;
+    return cudaErrorCapturedEvent;
+}
+// Whether all that was captured comes before the end of the first stream: marks are followed back from there.
+bool is_joined(const graph& g) {
+    std::vector<std::size_t> reached(g.streams.size());
+    reached[0] = g.streams[0].size();
+    std::vector<std::pair<std::size_t, std::size_t>> marks(static_cast<std::size_t>(g.marks)); // stream, steps so far
+    for (std::size_t k = 0; k < g.streams.size(); ++k)
+        for (std::size_t i = 0; i < g.streams[k].size(); ++i)
+            if (const int m = g.streams[k][i].marks; m >= 0) marks[static_cast<std::size_t>(m)] = {k, i + 1};
+    for (bool again = true; again;) {
+        again = false;
+        for (std::size_t k = 0; k < g.streams.size(); ++k)
+            for (std::size_t i = 0; i < reached[k]; ++i)
+                if (const int m = g.streams[k][i].waits_for; m >= 0) {
+                    const auto [from, steps] = marks[static_cast<std::size_t>(m)];
+                    if (reached[from] < steps) reached[from] = steps, again = true;
+                }
+    }
+    for (std::size_t k = 0; k < g.streams.size(); ++k)
+        for (std::size_t i = reached[k]; i < g.streams[k].size(); ++i)
+            if (g.streams[k][i].run) return false;
+    return true;
+}
+struct executable {
+    std::shared_ptr<graph> of;
+    finished_ptr last; // launch; null before the first
+};
 } // namespace
 
 extern "C" {
@@ -221,8 +272,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) {
 }
 cudaError_t cudaStreamCreate(cudaStream_t* out) { return cudaStreamCreateWithFlags(out, cudaStreamDefault); }
 cudaError_t cudaStreamDestroy(cudaStream_t given) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     stream* const s = usable(given, e);
     if (s == nullptr) return returned(e);
     if (s->is_legacy) return returned(cudaErrorInvalidResourceHandle);
@@ -234,8 +286,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t given) {
     return returned(cudaSuccess);
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t given, int* d) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     stream* const s = usable(given, e);
     if (s == nullptr) return returned(e);
     *d = s->device;
@@ -243,8 +296,9 @@ cudaError_t cudaStreamGetDevice(cudaStream_t given, int* d) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) { return returned(synchronize(s)); }
 cudaError_t cudaStreamQuery(cudaStream_t given) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     stream* const s = usable(given, e);
     if (s == nullptr) return returned(e);
     if (s->capturing) {
@@ -255,20 +309,22 @@ cudaError_t cudaStreamQuery(cudaStream_t given) {
 }
 cudaError_t cudaDeviceSynchronize() {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
-    if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
+    if (const cudaError_t e = refuse_of_captured_device(current_device()); e != cudaSuccess) return returned(e);
     return returned(wait_for_device(current_device()));
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
     auto* const made = new event;
+    made->device = current_device(), made->has_time = (flags & cudaEventDisableTiming) == 0;
     events().insert(made);
     *out = reinterpret_cast<cudaEvent_t>(made);
     return returned(cudaSuccess);
 }
 cudaError_t cudaEventCreate(cudaEvent_t* out) { return cudaEventCreateWithFlags(out, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t given) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
     auto* const x = reinterpret_cast<event*>(given);
     if (events().erase(x) == 0) return returned(cudaErrorInvalidResourceHandle);
@@ -276,12 +332,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t given) {
     return returned(cudaSuccess);
 }
 cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t on) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     auto* const x = reinterpret_cast<event*>(given);
     stream* const s = usable(on, e);
-    if (s == nullptr || !events().contains(x)) return returned(cudaErrorInvalidResourceHandle);
+    if (s == nullptr || !events().contains(x) || x->device != s->device)
+        return returned(cudaErrorInvalidResourceHandle);
     if (!s->capturing) {
+        if (s->is_legacy)
+            if (e = refuse_of_captured_blocking(s->device); e != cudaSuccess) return returned(e);
         x->in.reset(), x->mark = -1;
         x->recorded = enqueue_now(*s, {});
         return returned(cudaSuccess);
@@ -294,8 +354,9 @@ cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t on) {
     return returned(cudaSuccess);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     auto* const x = reinterpret_cast<event*>(given);
     stream* const s = usable(on, e);
     if (s == nullptr || !events().contains(x)) return returned(cudaErrorInvalidResourceHandle);
@@ -316,33 +377,52 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned) {
         s->capturing->broken = true;
         return returned(cudaErrorStreamCaptureIsolation);
     }
+    if (s->is_legacy)
+        if (e = refuse_of_captured_blocking(s->device); e != cudaSuccess) return returned(e);
     if (x->recorded) enqueue_now(*s, {}, {x->recorded});
     return returned(cudaSuccess);
 }
+// Even of an event that was recorded before: PyTorch's pull request 104487 is about that.
 cudaError_t cudaEventQuery(cudaEvent_t given) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
     auto* const x = reinterpret_cast<event*>(given);
     if (!events().contains(x)) return returned(cudaErrorInvalidResourceHandle);
-    if (x->mark >= 0) return returned(cudaErrorCapturedEvent);
+    if (x->mark >= 0) return returned(captured(*x));
+    if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
     if (x->recorded && !x->recorded->is_set()) return cudaErrorNotReady;
     return returned(cudaSuccess);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t given) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     finished_ptr f;
     {
         const std::lock_guard lock(streams_mutex());
         auto* const x = reinterpret_cast<event*>(given);
         if (!events().contains(x)) return returned(cudaErrorInvalidResourceHandle);
-        if (x->mark >= 0) return returned(cudaErrorCapturedEvent);
+        if (x->mark >= 0) return returned(captured(*x));
+        if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
         f = x->recorded;
     }
     if (f) f->wait();
     return returned(cudaSuccess);
 }
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    const std::lock_guard lock(streams_mutex());
+    auto *const a = reinterpret_cast<event*>(begin), *const b = reinterpret_cast<event*>(end);
+    for (event* x : {a, b})
+        if (!events().contains(x) || !x->recorded || !x->has_time || x->mark >= 0 || x->device != a->device)
+            return returned(cudaErrorInvalidResourceHandle);
+    if (!a->recorded->is_set() || !b->recorded->is_set()) return cudaErrorNotReady;
+    *ms = static_cast<float>(b->recorded->at_ns() - a->recorded->at_ns()) * 1e-6f;
+    return returned(cudaSuccess);
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t on, cudaStreamCaptureMode mode) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     stream* const s = usable(on, e);
     if (s == nullptr) return returned(e);
     if (s->is_legacy) return returned(cudaErrorStreamCaptureUnsupported);
@@ -360,55 +440,68 @@ cudaError_t cudaStreamEndCapture(cudaStream_t on, cudaGraph_t* out) {
     cudaError_t e;
     stream* const s = usable(on, e);
     if (s == nullptr) return returned(e);
-    if (!s->capturing || s->place != 0) return returned(cudaErrorIllegalState);
+    if (!s->capturing) return returned(cudaErrorIllegalState);
+    if (s->place != 0) {
+        s->capturing->broken = true;
+        return returned(cudaErrorStreamCaptureUnmatched);
+    }
     const std::shared_ptr<capture> c = s->capturing;
     if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != std::this_thread::get_id())
         return returned(cudaErrorStreamCaptureWrongThread);
     for (stream* x : c->streams) x->capturing.reset();
     captures().erase(c);
     if (c->broken) return returned(cudaErrorStreamCaptureInvalidated);
-    // What side streams did last, something else has waited for.
-    for (std::size_t k = 1; k < c->made.streams.size(); ++k) {
-        const auto& steps = c->made.streams[k];
-        const int last = steps.empty() ? -1 : steps.back().marks;
-        bool joined = false;
-        for (const auto& other : c->made.streams)
-            joined = joined || std::any_of(other.begin(), other.end(),
-                                           [&](const captured_step& x) { return last >= 0 && x.waits_for == last; });
-        if (!joined) return returned(cudaErrorStreamCaptureUnjoined);
-    }
+    if (!is_joined(c->made)) return returned(cudaErrorStreamCaptureUnjoined);
     *out = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<graph>(std::make_shared<graph>(std::move(c->made))));
     return returned(cudaSuccess);
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t on, cudaStreamCaptureStatus* status) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     stream* const s = usable(on, e);
     if (s == nullptr) return returned(e);
     if (s->is_legacy)
         for (stream* other : streams())
-            if (other->capturing && other->is_blocking) return returned(cudaErrorStreamCaptureImplicit);
-    *status = !s->capturing           ? cudaStreamCaptureStatusNone
+            if (other->capturing && other->is_blocking && other->device == s->device)
+                return returned(cudaErrorStreamCaptureImplicit);
+    *status = !s->capturing          ? cudaStreamCaptureStatusNone
               : s->capturing->broken ? cudaStreamCaptureStatusInvalidated
                                      : cudaStreamCaptureStatusActive;
+    return returned(cudaSuccess);
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+    std::swap(*mode, mode_of_thread);
     return returned(cudaSuccess);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t g, unsigned long long) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     if (g == nullptr) return returned(cudaErrorInvalidValue);
-    *out = reinterpret_cast<cudaGraphExec_t>(new std::shared_ptr<graph>(*reinterpret_cast<std::shared_ptr<graph>*>(g)));
+    *out = reinterpret_cast<cudaGraphExec_t>(new executable{*reinterpret_cast<std::shared_ptr<graph>*>(g), {}});
     return returned(cudaSuccess);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
-    return returned(enqueue(s, [g = *reinterpret_cast<std::shared_ptr<graph>*>(x)] { run_graph(*g); }));
+    if (x == nullptr) return returned(cudaErrorInvalidValue);
+    const std::lock_guard lock(streams_mutex());
+    auto& e = *reinterpret_cast<executable*>(x);
+    auto done = std::make_shared<finished>(); // launches of one executable graph follow each other
+    const stream* const on = stream_of(s);
+    const bool is_captured = on != nullptr && on->capturing; // then it is part of another graph
+    const cudaError_t result = enqueue(s, [g = e.of, before = e.last, done] {
+        if (before) before->wait();
+        run_graph(*g);
+        done->set();
+    });
+    if (result == cudaSuccess && !is_captured) e.last = done;
+    return returned(result);
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t g) {
     delete reinterpret_cast<std::shared_ptr<graph>*>(g);
     return returned(cudaSuccess);
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) {
-    delete reinterpret_cast<std::shared_ptr<graph>*>(x); // launches that run keep what they run
+    delete reinterpret_cast<executable*>(x); // launches that run keep what they run
     return returned(cudaSuccess);
 }
 
