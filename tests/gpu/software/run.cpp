@@ -41,7 +41,7 @@ void* module::variable(std::string_view name, std::size_t& bytes) const {
 bool module::holds(address at, std::size_t bytes) const {
     for (const auto& [name, g] : parts_->code.globals) {
         const auto begin = reinterpret_cast<std::uintptr_t>(g.begin);
-        if (at >= begin && at + bytes <= begin + g.bytes) return true;
+        if (at >= begin && at - begin <= g.bytes && bytes <= g.bytes - (at - begin)) return true;
     }
     return false;
 }
@@ -73,9 +73,13 @@ std::byte* warp::reach(unsigned lane, std::uint64_t a, std::size_t bytes, std::s
     auto* const p = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(a));
     if (block_.is_shared(a, bytes)) return p;
     const std::byte* mine = frames_ + std::size_t{lane} * stack_bytes_;
-    if (p >= mine && p + bytes <= mine + stack_bytes_) return p;
+    const auto is_in = [&](const std::byte* begin, std::size_t size) { // the last addresses end in none
+        const std::uint64_t from = a - reinterpret_cast<std::uintptr_t>(begin);
+        return from <= size && bytes <= size - from;
+    };
+    if (is_in(mine, stack_bytes_)) return p;
     const auto& parameters = block_.of().what.parameters;
-    if (!writes && p >= parameters.data() && p + bytes <= parameters.data() + parameters.size()) return p;
+    if (!writes && is_in(parameters.data(), parameters.size())) return p;
     if (!block_.of().holds(a, bytes))
         fail(fault::kind::illegal_address, lane,
              std::to_string(bytes) + " bytes at " + std::to_string(a) + " are in no memory of a device");

@@ -162,8 +162,8 @@ struct event {
     std::size_t steps = 0;
 };
 std::recursive_mutex& streams_mutex();
-std::set<stream*>& streams();    // all there are but the destroyed
-stream* stream_of(cudaStream_t); // null: no such stream
+std::set<stream*>& streams();               // all there are but the destroyed
+stream* stream_of(cudaStream_t);            // null: no such stream
 stream* usable(cudaStream_t, cudaError_t&); // the same; null also where calls must not go on, and why
 // Into a stream's queue, or into its capture.
 cudaError_t enqueue(cudaStream_t, work);

@@ -130,9 +130,8 @@ cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** ar
     launch l;
     l.kernel = f, l.grid = grid, l.block = block, l.dynamic_shared_bytes = shared, l.cooperative = cooperative;
     l.resident = fit;
-    static std::atomic<std::uint64_t> count{std::getenv("SOFTWARE_GPU_SEED") != nullptr
-                                                ? std::strtoull(std::getenv("SOFTWARE_GPU_SEED"), nullptr, 10)
-                                                : 0};
+    static std::atomic<std::uint64_t> count{
+        std::getenv("SOFTWARE_GPU_SEED") != nullptr ? std::strtoull(std::getenv("SOFTWARE_GPU_SEED"), nullptr, 10) : 0};
     l.seed = count++;
     l.parameters.resize(facts.parameter_bytes + 16);
     for (std::size_t i = 0; i < facts.parameter_offsets.size(); ++i)

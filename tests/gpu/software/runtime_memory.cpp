@@ -104,10 +104,11 @@ int new_file(std::size_t bytes, int device) {
 // No address is used twice, so that whoever uses memory that has been freed meets nobody else's.
 void* map_file(int file, std::size_t bytes, void* at) {
     static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 45};
-    constexpr std::uintptr_t gap = 1 << 16;
-    void* const wanted = at != nullptr ? at : reinterpret_cast<void*>(next.fetch_add((bytes + 2 * gap - 1) / gap * gap));
-    void* const p = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at != nullptr ? MAP_FIXED : MAP_FIXED_NOREPLACE),
-                         file, 0);
+    constexpr std::uintptr_t gap = 1 << 16; // of nobody: what runs over memory does not find the next
+    void* const wanted =
+        at != nullptr ? at : reinterpret_cast<void*>(next.fetch_add((bytes + 2 * gap - 1) / gap * gap));
+    void* const p = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | (at != nullptr ? MAP_FIXED : MAP_FIXED_NOREPLACE), file, 0);
     return p == MAP_FAILED ? nullptr : p;
 }
 // Zeros in whole pages are what a file without them has, and cost nothing.
@@ -135,16 +136,6 @@ address address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); 
 constexpr std::size_t page = 4096;
 std::size_t paged(std::size_t bytes) { return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page; }
 
-// Between two allocations lies a page of neither, so that what runs over one does not find the next.
-void* map_apart(int file, std::size_t bytes) {
-    void* const all = mmap(nullptr, bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all == MAP_FAILED) return nullptr;
-    void* const at = map_file(file, bytes, static_cast<std::byte*>(all) + page);
-    if (at == nullptr) munmap(all, bytes + 2 * page);
-    return at;
-}
-void unmap_apart(void* at, std::size_t bytes) { munmap(static_cast<std::byte*>(at) - page, bytes + 2 * page); }
-
 cudaError_t allocate(void** p, std::size_t bytes, allocation::origin from) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     if (p == nullptr) return returned(cudaErrorInvalidValue);
@@ -157,7 +148,7 @@ cudaError_t allocate(void** p, std::size_t bytes, allocation::origin from) {
     a.from = from, a.bytes = bytes, a.device = current_device();
     a.file = new_file(paged(bytes), a.device);
     if (a.file < 0) return returned(cudaErrorMemoryAllocation);
-    void* const at = map_apart(a.file, paged(bytes));
+    void* const at = map_file(a.file, paged(bytes));
     if (at == nullptr) {
         close(a.file);
         return returned(cudaErrorMemoryAllocation);
@@ -177,7 +168,7 @@ cudaError_t free_memory(void* p, allocation::origin from) {
         return returned(cudaErrorInvalidValue);
     const cudaError_t e = wait_for_device(a.device); // as the real one does
     memories().take(a.begin, a);
-    unmap_apart(p, paged(a.bytes));
+    munmap(p, paged(a.bytes));
     if (a.file >= 0) close(a.file);
     return returned(e);
 }
@@ -323,7 +314,7 @@ cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t h, unsigned) {
     }
     allocation a;
     a.from = allocation::origin::opened, a.bytes = s.bytes, a.device = s.device, a.file = file, a.handle = name;
-    void* const at = map_apart(file, paged(s.bytes));
+    void* const at = map_file(file, paged(s.bytes));
     if (at == nullptr) {
         close(file);
         return returned(cudaErrorMapBufferObjectFailed);
@@ -347,7 +338,7 @@ cudaError_t cudaIpcCloseMemHandle(void* p) {
     const cudaError_t e = wait_for_device(current_device());
     memories().take(a.begin, a);
     opened().erase(a.handle);
-    unmap_apart(p, paged(a.bytes));
+    munmap(p, paged(a.bytes));
     close(a.file);
     return returned(e);
 }

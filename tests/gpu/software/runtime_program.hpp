@@ -95,7 +95,8 @@ inline const bool is_registered = [] {
     f.bytes = 64 + text;
     entry_header e;
     e.bytes = text;
-    std::memcpy(data.data(), &f, 16), std::memcpy(data.data() + 16, &e, 64), std::memcpy(data.data() + 80, program_text, text);
+    std::memcpy(data.data(), &f, 16), std::memcpy(data.data() + 16, &e, 64),
+        std::memcpy(data.data() + 80, program_text, text);
     static struct {
         int magic = 0x466243b1, version = 1;
         const void* data = nullptr;
@@ -114,8 +115,8 @@ inline const bool is_registered = [] {
     return true;
 }();
 
-inline cudaError_t start(const char& kernel, void* p, std::uint64_t x = 0, unsigned threads = 1, cudaStream_t s = nullptr,
-                         std::size_t shared = 0) {
+inline cudaError_t start(const char& kernel, void* p, std::uint64_t x = 0, unsigned threads = 1,
+                         cudaStream_t s = nullptr, std::size_t shared = 0) {
     void* arguments[] = {&p, &x};
     return cudaLaunchKernel(&kernel, dim3(1), dim3(threads), arguments, shared, s);
 }

@@ -304,19 +304,29 @@ TEST_CASE("what a capture forbids breaks it") {
     };
     const auto local = cudaStreamCaptureModeThreadLocal, relaxed = cudaStreamCaptureModeRelaxed;
     const auto unsupported = cudaErrorStreamCaptureUnsupported;
-    breaks(s, local, [&] { return cudaMalloc(&p, 4); }, unsupported);
-    breaks(s, relaxed, [&] { return cudaStreamSynchronize(s); }, unsupported);
-    breaks(s, relaxed, [&] { return cudaStreamQuery(s); }, unsupported);
-    breaks(s, relaxed, [&] { return cudaDeviceSynchronize(); }, unsupported);
-    breaks(s, local, [&] { return cudaEventQuery(before); }, unsupported);
-    breaks(s, relaxed, [&] { return cudaStreamWaitEvent(s, before, 0); }, cudaErrorStreamCaptureIsolation);
+    breaks(
+        s, local, [&] { return cudaMalloc(&p, 4); }, unsupported);
+    breaks(
+        s, relaxed, [&] { return cudaStreamSynchronize(s); }, unsupported);
+    breaks(
+        s, relaxed, [&] { return cudaStreamQuery(s); }, unsupported);
+    breaks(
+        s, relaxed, [&] { return cudaDeviceSynchronize(); }, unsupported);
+    breaks(
+        s, local, [&] { return cudaEventQuery(before); }, unsupported);
+    breaks(
+        s, relaxed, [&] { return cudaStreamWaitEvent(s, before, 0); }, cudaErrorStreamCaptureIsolation);
     breaks(
         s, relaxed, [&] { return cudaEventRecord(inside, s), cudaEventQuery(inside); }, cudaErrorCapturedEvent);
-    breaks(s, local, [&] { return cudaMemcpy(&word, d, 4, cudaMemcpyDeviceToHost); }, unsupported);
+    breaks(
+        s, local, [&] { return cudaMemcpy(&word, d, 4, cudaMemcpyDeviceToHost); }, unsupported);
     const auto implicit = cudaErrorStreamCaptureImplicit;
-    breaks(blocking, relaxed, [&] { return start(add_one, d); }, implicit);
-    breaks(blocking, relaxed, [&] { return cudaMemset(d, 0, 4); }, implicit);
-    breaks(blocking, relaxed, [&] { return cudaStreamSynchronize(nullptr); }, implicit);
+    breaks(
+        blocking, relaxed, [&] { return start(add_one, d); }, implicit);
+    breaks(
+        blocking, relaxed, [&] { return cudaMemset(d, 0, 4); }, implicit);
+    breaks(
+        blocking, relaxed, [&] { return cudaStreamSynchronize(nullptr); }, implicit);
 
     // Other threads and relaxed captures may.
     const auto from_other_thread = [&](auto call) {
@@ -439,7 +449,8 @@ cudaIpcMemHandle_t handle_from_environment() {
     cudaIpcMemHandle_t h{};
     const std::string text = std::getenv("HANDLE");
     for (std::size_t i = 0; i < sizeof h; ++i)
-        reinterpret_cast<unsigned char*>(&h)[i] = static_cast<unsigned char>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
+        reinterpret_cast<unsigned char*>(&h)[i] =
+            static_cast<unsigned char>(std::stoul(text.substr(2 * i, 2), nullptr, 16));
     return h;
 }
 } // namespace
