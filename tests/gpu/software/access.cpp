@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads, stores, atomics, and what a switch does with many memories [ld, st, atom, red, multimem]. All of them are seen by
-// everybody at once and in program order, which PTX promises to nobody: fences have nothing to do.
+// Loads, stores, atomics, and what a switch does with many memories [ld, st, atom, red, multimem]. All of them are seen
+// by everybody at once and in program order, which PTX promises to nobody: fences have nothing to do.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -21,9 +21,14 @@ std::uint64_t load(const std::byte* p, std::size_t bytes) {
 }
 void store(std::byte* p, std::size_t bytes, std::uint64_t x) {
     switch (bytes) {
-        case 1: return __atomic_store_n(reinterpret_cast<std::uint8_t*>(p), static_cast<std::uint8_t>(x), __ATOMIC_RELEASE);
-        case 2: return __atomic_store_n(reinterpret_cast<std::uint16_t*>(p), static_cast<std::uint16_t>(x), __ATOMIC_RELEASE);
-        case 4: return __atomic_store_n(reinterpret_cast<std::uint32_t*>(p), static_cast<std::uint32_t>(x), __ATOMIC_RELEASE);
+        case 1:
+            return __atomic_store_n(reinterpret_cast<std::uint8_t*>(p), static_cast<std::uint8_t>(x), __ATOMIC_RELEASE);
+        case 2:
+            return __atomic_store_n(reinterpret_cast<std::uint16_t*>(p), static_cast<std::uint16_t>(x),
+                                    __ATOMIC_RELEASE);
+        case 4:
+            return __atomic_store_n(reinterpret_cast<std::uint32_t*>(p), static_cast<std::uint32_t>(x),
+                                    __ATOMIC_RELEASE);
         default: return __atomic_store_n(reinterpret_cast<std::uint64_t*>(p), x, __ATOMIC_RELEASE);
     }
 }
@@ -71,7 +76,8 @@ void change(warp& w, const instruction& i, lanes m) {
         auto* p = reinterpret_cast<U*>(reached<Shared>(w, i, l, sizeof(T), true));
         U old = __atomic_load_n(p, __ATOMIC_ACQUIRE);
         for (;;) {
-            const U next = static_cast<U>(raw_of(static_cast<T>(F(value_of<T>(old), value_of<T>(b[l]), value_of<T>(c[l])))));
+            const U next =
+                static_cast<U>(raw_of(static_cast<T>(F(value_of<T>(old), value_of<T>(b[l]), value_of<T>(c[l])))));
             if (__atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) break;
         }
         if (i.tos != 0 && i.to[0] >= 0) w.row(i.to[0])[l] = old;
@@ -96,7 +102,10 @@ handler atomic_of(const opcode& op, const instruction& i, bool shared) {
     if (op.has("add") && t == type::f32)
         return shared ? handler(change<[](float old, float b, float) { return old + b; }, float, true>)
                       : handler(change<[](float old, float b, float) { return old + b; }, float, false>);
-    if (op.has("add")) return change_of<[](auto old, auto b, auto) { return static_cast<std::uint64_t>(old) + static_cast<std::uint64_t>(b); }>(t, shared);
+    if (op.has("add"))
+        return change_of<[](auto old, auto b, auto) {
+            return static_cast<std::uint64_t>(old) + static_cast<std::uint64_t>(b);
+        }>(t, shared);
     if (op.has("exch")) return change_of<[](auto, auto b, auto) { return b; }>(t, shared);
     if (op.has("cas")) return change_of<[](auto old, auto b, auto c) { return old == b ? c : old; }>(t, shared);
     if (op.has("min")) return change_of<[](auto old, auto b, auto) { return b < old ? b : old; }>(t, shared);
@@ -104,14 +113,16 @@ handler atomic_of(const opcode& op, const instruction& i, bool shared) {
     if (op.has("and")) return change_of<[](auto old, auto b, auto) { return old & b; }>(t, shared);
     if (op.has("or")) return change_of<[](auto old, auto b, auto) { return old | b; }>(t, shared);
     if (op.has("xor")) return change_of<[](auto old, auto b, auto) { return old ^ b; }>(t, shared);
-    if (op.has("inc")) return change_of<[](auto old, auto b, auto) { return old >= b ? decltype(old){0} : old + 1; }>(t, shared);
+    if (op.has("inc"))
+        return change_of<[](auto old, auto b, auto) { return old >= b ? decltype(old){0} : old + 1; }>(t, shared);
     return nullptr;
 }
 
 // ------------------------------------------------------------------------------------------ many memories at once
 std::vector<address> copies(warp& w, const instruction& i, unsigned l, std::size_t bytes) {
     const std::uint64_t a = w.address_of(l, i.at);
-    if (a % bytes != 0) w.fail(fault::kind::misaligned_address, l, "a multicast address that is not a multiple of its size");
+    if (a % bytes != 0)
+        w.fail(fault::kind::misaligned_address, l, "a multicast address that is not a multiple of its size");
     std::vector<address> all = w.of().of().global.copies_of(a, bytes);
     if (all.empty()) w.fail(fault::kind::illegal_address, l, "no multicast object is at this address");
     return all;

@@ -16,7 +16,8 @@ void shuffle(warp& w, const instruction& i, lanes m, From from) {
                    width = static_cast<unsigned>(c[l] >> 8 & 31);
         const auto [at, valid] = from(l, by, (l & width) | (clamp & ~width & 31), l & width);
         const unsigned other = valid ? at : l;
-        if ((m >> other & 1) == 0) w.fail(fault::kind::barrier, l, "a value is asked of a thread that does not take part");
+        if ((m >> other & 1) == 0)
+            w.fail(fault::kind::barrier, l, "a value is asked of a thread that does not take part");
         w.row(i.to[0])[l] = values[other] & 0xffffffff;
         if (i.tos > 1 && i.to[1] >= 0) w.row(i.to[1])[l] = valid;
     });

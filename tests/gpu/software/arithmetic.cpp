@@ -66,7 +66,8 @@ T extreme(T a, T b) {
     return (b < a) == Smaller ? b : a;
 }
 
-#define EACH_NUMBER(F, R) of_number(t, [](auto x) -> handler { return two<[](auto a, auto b) { return F(a, b); }, decltype(x), R>; })
+#define EACH_NUMBER(F, R) \
+    of_number(t, [](auto x) -> handler { return two<[](auto a, auto b) { return F(a, b); }, decltype(x), R>; })
 
 handler comparison(std::string_view how, type t) {
     // Ordered ones are false with NaN; C++'s != is true with it, which is what "neu" means.
@@ -241,7 +242,8 @@ handler mixed_of(const opcode& op, type t) {
                 each(m, [&](unsigned l) {
                     const T value = value_of<T>(a[l]);
                     const auto by = static_cast<std::uint32_t>(b[l]);
-                    d[l] = raw_of(by >= 8 * sizeof(T) ? static_cast<T>(value < 0 ? -1 : 0) : static_cast<T>(value >> by));
+                    d[l] =
+                        raw_of(by >= 8 * sizeof(T) ? static_cast<T>(value < 0 ? -1 : 0) : static_cast<T>(value >> by));
                 });
             };
         });
@@ -263,7 +265,8 @@ handler mixed_of(const opcode& op, type t) {
                 each(m, [&](unsigned l) { d[l] = raw_of(extracted(value_of<T>(a[l]), at[l], n[l])); });
             };
         });
-    if (name == "prmt" && op.words.size() == 2) return three<[](auto a, auto b, auto c) { return permuted(a, b, c); }, std::uint32_t>;
+    if (name == "prmt" && op.words.size() == 2)
+        return three<[](auto a, auto b, auto c) { return permuted(a, b, c); }, std::uint32_t>;
     if (name == "lop3" && op.words.size() == 2)
         return [](warp& w, const instruction& i, lanes m) {
             std::uint64_t* d = w.row(i.to[0]);
@@ -276,14 +279,18 @@ handler mixed_of(const opcode& op, type t) {
     if (name == "shf" && op.has("wrap"))
         return op.has("l") ? handler(three<[](auto lo, auto hi, auto n) {
             return static_cast<std::uint32_t>((std::uint64_t{hi} << 32 | lo) << (n & 31) >> 32);
-        }, std::uint32_t>) : handler(three<[](auto lo, auto hi, auto n) {
-            return static_cast<std::uint32_t>((std::uint64_t{hi} << 32 | lo) >> (n & 31));
-        }, std::uint32_t>);
+        },
+                                           std::uint32_t>)
+                           : handler(three<[](auto lo, auto hi, auto n) {
+                                 return static_cast<std::uint32_t>((std::uint64_t{hi} << 32 | lo) >> (n & 31));
+                             },
+                                           std::uint32_t>);
     if (name == "bmsk")
         return two<[](auto at, auto n) -> std::uint32_t {
             const std::uint64_t ones = n >= 32 ? 0xffffffffu : (std::uint64_t{1} << n) - 1;
             return at >= 32 ? 0 : static_cast<std::uint32_t>(ones << at);
-        }, std::uint32_t>;
+        },
+                   std::uint32_t>;
     if (name == "clz")
         return t == type::b64 ? handler(one<[](auto a) { return std::countl_zero(a); }, std::uint64_t, std::uint32_t>)
                               : handler(one<[](auto a) { return std::countl_zero(a); }, std::uint32_t>);
@@ -295,10 +302,13 @@ handler mixed_of(const opcode& op, type t) {
             std::uint32_t r = 0;
             for (unsigned k = 0; k < 32; ++k) r |= (a >> k & 1) << (31 - k);
             return r;
-        }, std::uint32_t>;
+        },
+                   std::uint32_t>;
     if (name == "bfind" && !op.has("shiftamt") && (t == type::u32 || t == type::u64))
-        return t == type::u64 ? handler(one<[](auto a) { return a == 0 ? -1 : 63 - std::countl_zero(a); }, std::uint64_t, std::uint32_t>)
-                              : handler(one<[](auto a) { return a == 0 ? -1 : 31 - std::countl_zero(a); }, std::uint32_t>);
+        return t == type::u64
+                   ? handler(one<[](auto a) { return a == 0 ? -1 : 63 - std::countl_zero(a); }, std::uint64_t,
+                                 std::uint32_t>)
+                   : handler(one<[](auto a) { return a == 0 ? -1 : 31 - std::countl_zero(a); }, std::uint32_t>);
     return nullptr;
 }
 
@@ -307,7 +317,8 @@ handler product_of(const opcode& op, type t) {
     if (op.name() == "fma" || (adds && (t == type::f32 || t == type::f64)))
         return of_number(t, [](auto x) -> handler {
             using T = decltype(x);
-            if constexpr (std::is_floating_point_v<T>) return three<[](auto a, auto b, auto c) { return std::fma(a, b, c); }, T>;
+            if constexpr (std::is_floating_point_v<T>)
+                return three<[](auto a, auto b, auto c) { return std::fma(a, b, c); }, T>;
             return nullptr;
         });
     if (op.has("wide"))
@@ -320,7 +331,8 @@ handler product_of(const opcode& op, type t) {
                         std::uint64_t* d = w.row(i.to[0]);
                         const row_view a(w, i.from[0]), b(w, i.from[1]), c(w, i.from[2]);
                         each(m, [&](unsigned l) {
-                            d[l] = raw_of(plus(low_product<W>(value_of<T>(a[l]), value_of<T>(b[l])), value_of<W>(c[l])));
+                            d[l] =
+                                raw_of(plus(low_product<W>(value_of<T>(a[l]), value_of<T>(b[l])), value_of<W>(c[l])));
                         });
                     };
                 return two<[](auto a, auto b) { return low_product<W>(a, b); }, T, W>;
@@ -338,7 +350,8 @@ handler product_of(const opcode& op, type t) {
             return two<[](auto a, auto b) { return low_product(a, b); }, decltype(x)>;
         });
     return of_number(t, [](auto x) -> handler {
-        if constexpr (std::is_floating_point_v<decltype(x)>) return two<[](auto a, auto b) { return a * b; }, decltype(x)>;
+        if constexpr (std::is_floating_point_v<decltype(x)>)
+            return two<[](auto a, auto b) { return a * b; }, decltype(x)>;
         return nullptr;
     });
 }
@@ -352,7 +365,8 @@ handler logic_of(std::string_view name, type t) {
     if (name == "or") return of([](auto a, auto b) { return a | b; });
     if (name == "xor") return of([](auto a, auto b) { return a ^ b; });
     if (name == "not" && t == type::pred) return one<[](auto a) { return (a & 1) == 0; }, std::uint64_t, bool>;
-    if (name == "not") return of_integer(t, [](auto x) -> handler { return one<[](auto a) { return ~a; }, decltype(x)>; });
+    if (name == "not")
+        return of_integer(t, [](auto x) -> handler { return one<[](auto a) { return ~a; }, decltype(x)>; });
     return nullptr;
 }
 
@@ -369,7 +383,9 @@ handler arithmetic_of(const opcode& op, instruction& i) {
     if (name == "add") return EACH_NUMBER(plus, decltype(x));
     if (name == "sub") return EACH_NUMBER(minus, decltype(x));
     if (name == "div") return EACH_NUMBER(quotient, decltype(x));
-    if (name == "rem") return of_integer(t, [](auto x) -> handler { return two<[](auto a, auto b) { return remainder(a, b); }, decltype(x)>; });
+    if (name == "rem")
+        return of_integer(
+            t, [](auto x) -> handler { return two<[](auto a, auto b) { return remainder(a, b); }, decltype(x)>; });
     if (name == "min" || name == "max") {
         const bool keeps = op.has("NaN");
         const auto of = [&]<bool Smaller>(std::bool_constant<Smaller>) {
@@ -380,8 +396,17 @@ handler arithmetic_of(const opcode& op, instruction& i) {
         };
         return name == "min" ? of(std::true_type{}) : of(std::false_type{});
     }
-    if (name == "neg") return of_number(t, [](auto x) -> handler { return one<[](auto a) { return minus(std::is_floating_point_v<decltype(a)> ? static_cast<decltype(a)>(-0.0) : decltype(a){}, a); }, decltype(x)>; });
-    if (name == "abs") return of_number(t, [](auto x) -> handler { return one<[](auto a) { return a < 0 ? minus(decltype(a){}, a) : a; }, decltype(x)>; });
+    if (name == "neg")
+        return of_number(t, [](auto x) -> handler {
+            return one<[](auto a) {
+                return minus(std::is_floating_point_v<decltype(a)> ? static_cast<decltype(a)>(-0.0) : decltype(a){}, a);
+            },
+                       decltype(x)>;
+        });
+    if (name == "abs")
+        return of_number(t, [](auto x) -> handler {
+            return one<[](auto a) { return a < 0 ? minus(decltype(a){}, a) : a; }, decltype(x)>;
+        });
     if (name == "sqrt" && t == type::f32) return one<[](auto a) { return std::sqrt(a); }, float>;
     if (name == "rcp" && t == type::f32) return one<[](auto a) { return 1.0f / a; }, float>;
     if (name == "ex2" && t == type::f32) return one<[](auto a) { return std::exp2(a); }, float>;

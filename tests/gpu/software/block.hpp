@@ -33,7 +33,7 @@ public:
     std::byte* shared() { return shared_begin_; }
     bool is_shared(std::uint64_t a, std::size_t bytes) const {
         const auto begin = reinterpret_cast<std::uintptr_t>(shared_begin_);
-        return a >= begin && a + bytes <= begin + grid_.shared_bytes;
+        return a - begin <= grid_.shared_bytes && bytes <= grid_.shared_bytes - (a - begin);
     }
     std::byte* frames_begin() {
         const auto at = reinterpret_cast<std::uintptr_t>(frames_.data());

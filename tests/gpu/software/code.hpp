@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a module is made of once its text has been read: functions of decoded instructions. PTX ISA 9.0 names in brackets.
+// What a module is made of once its text has been read: functions of decoded instructions. PTX ISA 9.0 names in
+// brackets.
 #pragma once
 
 #include <array>
@@ -21,7 +22,28 @@ using lanes = std::uint32_t; // a set of a warp's threads
 
 // Types as opcodes name them. Registers are 64 bits wide here; narrower values are kept with zeros above them.
 enum class type : std::uint8_t {
-    none, pred, b8, u8, s8, b16, u16, s16, b32, u32, s32, b64, u64, s64, f16, f16x2, bf16, bf16x2, f32, f64, e4m3x2, e5m2x2,
+    none,
+    pred,
+    b8,
+    u8,
+    s8,
+    b16,
+    u16,
+    s16,
+    b32,
+    u32,
+    s32,
+    b64,
+    u64,
+    s64,
+    f16,
+    f16x2,
+    bf16,
+    bf16x2,
+    f32,
+    f64,
+    e4m3x2,
+    e5m2x2,
 };
 type type_of(std::string_view word);
 std::size_t bytes_of(type);
@@ -55,20 +77,59 @@ struct place {
 
 // Registers that the hardware fills [chapter 10].
 enum class special : std::uint8_t {
-    none, tid_x, tid_y, tid_z, ntid_x, ntid_y, ntid_z, ctaid_x, ctaid_y, ctaid_z, nctaid_x, nctaid_y, nctaid_z, laneid,
-    warpid, nwarpid, smid, nsmid, lanemask_eq, lanemask_le, lanemask_lt, lanemask_ge, lanemask_gt, clock, globaltimer,
+    none,
+    tid_x,
+    tid_y,
+    tid_z,
+    ntid_x,
+    ntid_y,
+    ntid_z,
+    ctaid_x,
+    ctaid_y,
+    ctaid_z,
+    nctaid_x,
+    nctaid_y,
+    nctaid_z,
+    laneid,
+    warpid,
+    nwarpid,
+    smid,
+    nsmid,
+    lanemask_eq,
+    lanemask_le,
+    lanemask_lt,
+    lanemask_ge,
+    lanemask_gt,
+    clock,
+    globaltimer,
     dynamic_shared,
 };
 inline constexpr std::pair<std::string_view, special> special_names[] = {
-    {"%tid.x", special::tid_x}, {"%tid.y", special::tid_y}, {"%tid.z", special::tid_z},
-    {"%ntid.x", special::ntid_x}, {"%ntid.y", special::ntid_y}, {"%ntid.z", special::ntid_z},
-    {"%ctaid.x", special::ctaid_x}, {"%ctaid.y", special::ctaid_y}, {"%ctaid.z", special::ctaid_z},
-    {"%nctaid.x", special::nctaid_x}, {"%nctaid.y", special::nctaid_y}, {"%nctaid.z", special::nctaid_z},
-    {"%laneid", special::laneid}, {"%warpid", special::warpid}, {"%nwarpid", special::nwarpid},
-    {"%smid", special::smid}, {"%nsmid", special::nsmid}, {"%lanemask_eq", special::lanemask_eq},
-    {"%lanemask_le", special::lanemask_le}, {"%lanemask_lt", special::lanemask_lt},
-    {"%lanemask_ge", special::lanemask_ge}, {"%lanemask_gt", special::lanemask_gt}, {"%clock", special::clock},
-    {"%clock64", special::clock}, {"%globaltimer", special::globaltimer},
+    {"%tid.x", special::tid_x},
+    {"%tid.y", special::tid_y},
+    {"%tid.z", special::tid_z},
+    {"%ntid.x", special::ntid_x},
+    {"%ntid.y", special::ntid_y},
+    {"%ntid.z", special::ntid_z},
+    {"%ctaid.x", special::ctaid_x},
+    {"%ctaid.y", special::ctaid_y},
+    {"%ctaid.z", special::ctaid_z},
+    {"%nctaid.x", special::nctaid_x},
+    {"%nctaid.y", special::nctaid_y},
+    {"%nctaid.z", special::nctaid_z},
+    {"%laneid", special::laneid},
+    {"%warpid", special::warpid},
+    {"%nwarpid", special::nwarpid},
+    {"%smid", special::smid},
+    {"%nsmid", special::nsmid},
+    {"%lanemask_eq", special::lanemask_eq},
+    {"%lanemask_le", special::lanemask_le},
+    {"%lanemask_lt", special::lanemask_lt},
+    {"%lanemask_ge", special::lanemask_ge},
+    {"%lanemask_gt", special::lanemask_gt},
+    {"%clock", special::clock},
+    {"%clock64", special::clock},
+    {"%globaltimer", special::globaltimer},
     {"%dynamic_smem_size", special::dynamic_shared},
 };
 
@@ -115,8 +176,8 @@ struct function {
     };
     std::vector<variable> parameters, results; // in its frame; a kernel's parameters: in the launch's
     kernel_facts facts;
-    std::vector<std::string> calls;          // by name
-    std::vector<std::size_t> shared_used;    // indices into code_of_module::shared
+    std::vector<std::string> calls;       // by name
+    std::vector<std::size_t> shared_used; // indices into code_of_module::shared
 };
 
 struct shared_variable {

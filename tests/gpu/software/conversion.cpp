@@ -76,7 +76,8 @@ void unpacked_bytes(warp& w, const instruction& i, lanes m) {
     std::uint64_t* d = w.row(i.to[0]);
     const row_view a(w, i.from[0]);
     each(m, [&](unsigned l) {
-        d[l] = static_cast<std::uint64_t>(F(static_cast<std::uint8_t>(a[l] >> 8))) << 16 | F(static_cast<std::uint8_t>(a[l]));
+        d[l] = static_cast<std::uint64_t>(F(static_cast<std::uint8_t>(a[l] >> 8))) << 16 |
+               F(static_cast<std::uint8_t>(a[l]));
     });
 }
 

@@ -12,15 +12,17 @@ struct type_name {
     std::size_t bytes;
 };
 constexpr type_name type_names[] = {
-    {"pred", type::pred, 1}, {"b8", type::b8, 1}, {"u8", type::u8, 1}, {"s8", type::s8, 1}, {"b16", type::b16, 2},
-    {"u16", type::u16, 2}, {"s16", type::s16, 2}, {"b32", type::b32, 4}, {"u32", type::u32, 4}, {"s32", type::s32, 4},
-    {"b64", type::b64, 8}, {"u64", type::u64, 8}, {"s64", type::s64, 8}, {"f16", type::f16, 2}, {"f16x2", type::f16x2, 4},
-    {"bf16", type::bf16, 2}, {"bf16x2", type::bf16x2, 4}, {"f32", type::f32, 4}, {"f64", type::f64, 8},
-    {"e4m3x2", type::e4m3x2, 2}, {"e5m2x2", type::e5m2x2, 2},
+    {"pred", type::pred, 1},     {"b8", type::b8, 1},   {"u8", type::u8, 1},       {"s8", type::s8, 1},
+    {"b16", type::b16, 2},       {"u16", type::u16, 2}, {"s16", type::s16, 2},     {"b32", type::b32, 4},
+    {"u32", type::u32, 4},       {"s32", type::s32, 4}, {"b64", type::b64, 8},     {"u64", type::u64, 8},
+    {"s64", type::s64, 8},       {"f16", type::f16, 2}, {"f16x2", type::f16x2, 4}, {"bf16", type::bf16, 2},
+    {"bf16x2", type::bf16x2, 4}, {"f32", type::f32, 4}, {"f64", type::f64, 8},     {"e4m3x2", type::e4m3x2, 2},
+    {"e5m2x2", type::e5m2x2, 2},
 };
 
 [[noreturn]] void unknown(warp& w, const instruction&, lanes m) {
-    w.fail(fault::kind::unsupported, static_cast<unsigned>(std::countr_zero(m)), "the software GPU has no such instruction");
+    w.fail(fault::kind::unsupported, static_cast<unsigned>(std::countr_zero(m)),
+           "the software GPU has no such instruction");
 }
 } // namespace
 

@@ -66,9 +66,9 @@ handler of_number(type t, F f) {
 }
 
 // Each knows some instructions and gives null for the others.
-handler arithmetic_of(const opcode&, instruction&);  // arithmetic.cpp
-handler conversion_of(const opcode&, instruction&);  // conversion.cpp
-handler access_of(const opcode&, instruction&);      // access.cpp
-handler agreement_of(const opcode&, instruction&);   // agreement.cpp: what threads of a warp do together
+handler arithmetic_of(const opcode&, instruction&); // arithmetic.cpp
+handler conversion_of(const opcode&, instruction&); // conversion.cpp
+handler access_of(const opcode&, instruction&);     // access.cpp
+handler agreement_of(const opcode&, instruction&);  // agreement.cpp: what threads of a warp do together
 
 } // namespace software_gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A GPU in software, for tests: it interprets the PTX that nvcc makes of a kernel, block by block, warp by warp. What it
-// shows: that the code nvcc emitted computes what it should, stays inside its memory, and neither hangs nor meets a
+// A GPU in software, for tests: it interprets the PTX that nvcc makes of a kernel, block by block, warp by warp. What
+// it shows: that the code nvcc emitted computes what it should, stays inside its memory, and neither hangs nor meets a
 // barrier with the wrong threads, under many orders of warps and blocks. What it does not show: that a real device
 // orders memory as the PTX model promises (here every access is seen at once, in program order), or any speed.
 #pragma once

@@ -133,11 +133,12 @@ TEST_CASE("Threads of a warp part and meet again", "[software_gpu]") {
 }
 
 TEST_CASE("A thread may wait in a loop for another of its warp", "[software_gpu]") {
-    const std::string text = kernel("setp.eq.s32 %p0, %r0, 31; @%p0 bra GIVE;\n"
-                                    "WAIT: ld.relaxed.sys.global.u32 %r4, [%d0+128]; setp.ne.s32 %p1, %r4, 7; @%p1 bra WAIT;\n"
-                                    "bra.uni DONE;\n"
-                                    "GIVE: mov.u32 %r4, 7; st.relaxed.sys.global.u32 [%d0+128], %r4;\n"
-                                    "DONE: st.global.u32 [%d3], %r4;");
+    const std::string text =
+        kernel("setp.eq.s32 %p0, %r0, 31; @%p0 bra GIVE;\n"
+               "WAIT: ld.relaxed.sys.global.u32 %r4, [%d0+128]; setp.ne.s32 %p1, %r4, 7; @%p1 bra WAIT;\n"
+               "bra.uni DONE;\n"
+               "GIVE: mov.u32 %r4, 7; st.relaxed.sys.global.u32 [%d0+128], %r4;\n"
+               "DONE: st.global.u32 [%d3], %r4;");
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
         one_buffer m(33);
         run(text, m, {.seed = seed});
@@ -224,11 +225,13 @@ TEST_CASE("What a kernel must not do ends its launch and is named", "[software_g
                Contains("multiple of 16"));
     CHECK_THAT(said("st.shared.u32 [%r0+4096], %r3;", {.threads = 1}, illegal_address), Contains("shared memory"));
     CHECK_THAT(said("trap;", {.threads = 1}, trap), Contains("trap"));
-    CHECK_THAT(said("setp.lt.u32 %p0, %r0, 32; @%p0 bra.uni ON; bar.sync 1, 64; ON: mov.u32 %r4, 0;", {.threads = 64}, barrier),
+    CHECK_THAT(said("setp.lt.u32 %p0, %r0, 32; @%p0 bra.uni ON; bar.sync 1, 64; ON: mov.u32 %r4, 0;", {.threads = 64},
+                    barrier),
                Contains("never come"));
-    CHECK_THAT(said("and.b32 %r4, %r0, 1; setp.eq.s32 %p0, %r4, 0; @%p0 bra A; bar.sync 0; bra.uni B; A: bar.sync 0; B: ;",
-                    {.threads = 64}, barrier),
-               Contains("not at the barrier"));
+    CHECK_THAT(
+        said("and.b32 %r4, %r0, 1; setp.eq.s32 %p0, %r4, 0; @%p0 bra A; bar.sync 0; bra.uni B; A: bar.sync 0; B: ;",
+             {.threads = 64}, barrier),
+        Contains("not at the barrier"));
     CHECK_THAT(said("setp.ne.s32 %p0, %r0, 0; @%p0 ret; bar.warp.sync 3;", {}, barrier), Contains("ended"));
     CHECK_THAT(said("shfl.sync.idx.b32 %r4, %r3, 0, 31, 1;", {.threads = 2}, barrier), Contains("name itself"));
     CHECK_THAT(said("cvt.rn.tf32x9.f32 %r4, %f0;", {.threads = 1}, unsupported), Contains("no such instruction"));

@@ -22,9 +22,10 @@ std::uint32_t stack_of(const function& f, unsigned depth) {
     return std::min((f.frame_bytes + 15) / 16 * 16 + deepest, 16u * 1024);
 }
 } // namespace
-module::module(std::string_view ptx) : parts_(std::make_unique<parts>(parts{read_module(ptx)})) {
+module::module(std::string_view ptx) :parts_(std::make_unique<parts>(parts{read_module(ptx)})) {
     for (auto& [name, f] : parts_->code.functions) f->stack_bytes = stack_of(*f, 0);
-    for (auto& [name, f] : parts_->code.functions) f->home = this, f->shared_bytes_of_module = parts_->code.shared_bytes;
+    for (auto& [name, f] : parts_->code.functions)
+        f->home = this, f->shared_bytes_of_module = parts_->code.shared_bytes;
 }
 module::~module() = default;
 const function* module::kernel(std::string_view name) const {
@@ -40,7 +41,7 @@ void* module::variable(std::string_view name, std::size_t& bytes) const {
 bool module::holds(address at, std::size_t bytes) const {
     for (const auto& [name, g] : parts_->code.globals) {
         const auto begin = reinterpret_cast<std::uintptr_t>(g.begin);
-        if (at >= begin && at + bytes <= begin + g.bytes) return true;
+        if (at >= begin && at - begin <= g.bytes && bytes <= g.bytes - (at - begin)) return true;
     }
     return false;
 }
@@ -72,9 +73,13 @@ std::byte* warp::reach(unsigned lane, std::uint64_t a, std::size_t bytes, std::s
     auto* const p = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(a));
     if (block_.is_shared(a, bytes)) return p;
     const std::byte* mine = frames_ + std::size_t{lane} * stack_bytes_;
-    if (p >= mine && p + bytes <= mine + stack_bytes_) return p;
+    const auto is_in = [&](const std::byte* begin, std::size_t size) { // the last addresses end in none
+        const std::uint64_t from = a - reinterpret_cast<std::uintptr_t>(begin);
+        return from <= size && bytes <= size - from;
+    };
+    if (is_in(mine, stack_bytes_)) return p;
     const auto& parameters = block_.of().what.parameters;
-    if (!writes && p >= parameters.data() && p + bytes <= parameters.data() + parameters.size()) return p;
+    if (!writes && is_in(parameters.data(), parameters.size())) return p;
     if (!block_.of().holds(a, bytes))
         fail(fault::kind::illegal_address, lane,
              std::to_string(bytes) + " bytes at " + std::to_string(a) + " are in no memory of a device");
@@ -118,8 +123,8 @@ warp::warp(block& b, unsigned first, unsigned count) : block_(b), threads_(count
     }
 }
 
-// The threads at one place that run next, and the place at which others of them wait: the earliest place mostly, so that
-// threads which parted meet again; any other now and then, for those may be waited for.
+// The threads at one place that run next, and the place at which others of them wait: the earliest place mostly, so
+// that threads which parted meet again; any other now and then, for those may be waited for.
 lanes warp::choose(std::minstd_rand& dice, std::uint32_t& stop_at) {
     int best = -1;
     lanes ready = 0;
@@ -133,8 +138,7 @@ lanes warp::choose(std::minstd_rand& dice, std::uint32_t& stop_at) {
             continue;
         }
         const thread &x = threads_[l], &y = threads_[static_cast<unsigned>(best)];
-        if (any ? l <= skipped
-                : x.calls.size() > y.calls.size() || (x.calls.size() == y.calls.size() && x.at < y.at))
+        if (any ? l <= skipped : x.calls.size() > y.calls.size() || (x.calls.size() == y.calls.size() && x.at < y.at))
             best = static_cast<int>(l);
     }
     stop_at = ~0u;
@@ -209,7 +213,8 @@ bool warp::meet(const instruction& i, lanes group, lanes guarded, std::uint32_t 
             each(left, [&](unsigned l) { same |= static_cast<lanes>(named[l]) == with ? lanes{1} << l : 0; });
             left &= ~same;
             if (const lanes unnamed = same & ~with; unnamed != 0)
-                fail(fault::kind::barrier, static_cast<unsigned>(std::countr_zero(unnamed)), "a thread must name itself");
+                fail(fault::kind::barrier, static_cast<unsigned>(std::countr_zero(unnamed)),
+                     "a thread must name itself");
             each(same, [&](unsigned l) { threads_[l].state = standing::meets_warp, threads_[l].with = with; });
             lanes here = 0;
             each(with, [&](unsigned l) {
@@ -293,8 +298,8 @@ bool warp::turn(unsigned instructions, std::minstd_rand& dice) {
                 const row_view id(*this, i.from[0]), expected(*this, i.from[1]), vote(*this, i.from[i.froms - 1u]);
                 const bool counted = i.froms - is_vote == 2;
                 each(m, [&](unsigned l) {
-                    block_.come(*this, l, static_cast<unsigned>(id[l]), counted ? static_cast<unsigned>(expected[l]) : 0,
-                                is_vote != 0 && (vote[l] & 1) != 0);
+                    block_.come(*this, l, static_cast<unsigned>(id[l]),
+                                counted ? static_cast<unsigned>(expected[l]) : 0, is_vote != 0 && (vote[l] & 1) != 0);
                 });
                 return true;
             }
@@ -305,9 +310,7 @@ bool warp::turn(unsigned instructions, std::minstd_rand& dice) {
                     break;
                 }
                 fail(fault::kind::trap, static_cast<unsigned>(std::countr_zero(m)), "a trap");
-            case flow::sleep:
-                set(group, at + 1);
-                return true;
+            case flow::sleep: set(group, at + 1); return true;
         }
         if (at >= stop_at) break;
     }
@@ -361,8 +364,9 @@ void block::open_if_complete(barrier& b) {
         each(w->living(), [&, w = w, lane = lane](unsigned l) {
             const thread& t = w->at(l);
             if (t.state != standing::meets_block || t.in != w->at(lane).in || t.at != w->at(lane).at)
-                w->fail(fault::kind::barrier, l, "a thread is not at the barrier at which others of its warp are: '" +
-                                                     w->instruction_of(lane).text + "'");
+                w->fail(fault::kind::barrier, l,
+                        "a thread is not at the barrier at which others of its warp are: '" +
+                            w->instruction_of(lane).text + "'");
         });
     }
     for (const auto& [w, lane] : here) {
@@ -425,7 +429,8 @@ void run(const launch& l, const memory& m, const std::atomic<bool>& stop) {
         std::deque<block> blocks;
         for (std::uint64_t n = first; n < std::min(count, first + at_once); ++n)
             blocks.emplace_back(g,
-                                extent{static_cast<unsigned>(n % l.grid.x), static_cast<unsigned>(n / l.grid.x % l.grid.y),
+                                extent{static_cast<unsigned>(n % l.grid.x),
+                                       static_cast<unsigned>(n / l.grid.x % l.grid.y),
                                        static_cast<unsigned>(n / l.grid.x / l.grid.y)},
                                 static_cast<unsigned>(n));
         run_blocks(blocks, g, dice, stop);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What stands behind the functions of the CUDA runtime that runtime_*.cpp define, in place of libcudart: devices, memory,
-// streams, captures. Everything is made once and never destroyed, for other static objects may call until the very end.
+// What stands behind the functions of the CUDA runtime that runtime_*.cpp define, in place of libcudart: devices,
+// memory, streams, captures. Everything is made once and never destroyed, for other static objects may call until the
+// very end.
 #pragma once
 
 #include <cuda.h>
@@ -29,6 +30,7 @@ cudaError_t sticky_error();
 void set_sticky(cudaError_t);
 // Whether calls may go on at all: not in the child of a process that has used CUDA, not without a device.
 cudaError_t ready();
+bool is_in_forked_child();
 
 // ---------------------------------------------------------------------------------------------------- devices
 int device_count(); // SOFTWARE_GPUS, 1 if that is not set
@@ -49,7 +51,9 @@ private:
     std::uint64_t next_ = 0, served_ = 0; // first come, first served
 };
 residents& residents_of(int device);
-extern std::atomic<bool> stopped; // the process ends
+extern std::atomic<bool> stopped;   // the process ends
+extern std::atomic<bool> cancelled; // it does, or a kernel failed: the others end too
+inline constexpr std::size_t device_bytes = std::size_t{1} << 33;
 
 // ---------------------------------------------------------------------------------------------------- memory
 struct allocation {
@@ -61,6 +65,9 @@ struct allocation {
     int file = -1;         // closed with it
     unsigned users = 1;    // opened: how often
     std::string handle;    // opened: of which
+    bool covers(address at, std::size_t n) const {
+        return at >= begin && at - begin <= bytes && n <= bytes - (at - begin);
+    }
 };
 struct multicast_range {
     std::size_t bytes = 0;
@@ -72,6 +79,7 @@ public:
     void add(const allocation&);
     bool take(address begin, allocation& taken); // false where none begins there
     bool find(address at, std::size_t bytes, allocation& found) const;
+    std::size_t total(allocation::origin, int device) const;
     bool change(address begin, const std::function<void(allocation&)>&);
     void add(address begin, const multicast_range&);
     bool allow_multicast(address begin, int device);
@@ -80,6 +88,7 @@ public:
     std::vector<address> copies(int device, address at, std::size_t bytes) const;
 
 private:
+    const allocation* locate(address at, std::size_t bytes) const;
     mutable std::shared_mutex mutex_;
     std::map<address, allocation> all_;
     std::map<address, multicast_range> multicasts_;
@@ -96,11 +105,13 @@ public:
     void set();
     void wait() const; // returns early when the process ends
     bool is_set() const;
+    std::int64_t at_ns() const; // when
 
 private:
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     bool done_ = false;
+    std::int64_t at_ns_ = 0;
 };
 using finished_ptr = std::shared_ptr<finished>;
 using work = std::function<void()>;
@@ -143,18 +154,25 @@ struct stream {
     void serve();
 };
 struct event {
+    int device = 0;
+    bool has_time = true;
     finished_ptr recorded;
     std::weak_ptr<capture> in;
     int mark = -1;
     std::size_t steps = 0;
 };
 std::recursive_mutex& streams_mutex();
-stream* stream_of(cudaStream_t); // null: no such stream
+std::set<stream*>& streams();               // all there are but the destroyed
+stream* stream_of(cudaStream_t);            // null: no such stream
+stream* usable(cudaStream_t, cudaError_t&); // the same; null also where calls must not go on, and why
 // Into a stream's queue, or into its capture.
 cudaError_t enqueue(cudaStream_t, work);
 finished_ptr enqueue_now(stream&, work, std::vector<finished_ptr> first = {});
 // Whether a call that must not be made while anything is captured may be made now; breaks the captures if not.
 cudaError_t refuse_while_capturing();
+// The same of what waits for a device, or for the legacy stream, which a captured blocking stream would be part of.
+cudaError_t refuse_of_captured_device(int device);
+cudaError_t refuse_of_captured_blocking(int device);
 cudaError_t wait_for_device(int device);
 
 } // namespace software_gpu

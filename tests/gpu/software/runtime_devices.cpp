@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Errors and devices.
+// What calls return, and devices.
 #include <pthread.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ int number_from(const char* name, int otherwise) {
 
 } // namespace
 
-std::atomic<bool> stopped{false};
+std::atomic<bool> stopped{false}, cancelled{false};
 
 cudaError_t returned(cudaError_t e) {
     if (e == cudaSuccess) e = sticky_error();
@@ -34,13 +34,17 @@ cudaError_t sticky_error() { return static_cast<cudaError_t>(sticky.load()); }
 void set_sticky(cudaError_t e) {
     int none = cudaSuccess;
     sticky.compare_exchange_strong(none, e);
+    cancelled = true; // a fault ends the context, and with it the kernels that wait for the one that failed
 }
 cudaError_t ready() {
     if (is_forked_child) return cudaErrorInitializationError;
+    if (stopped) return cudaErrorCudartUnloading;
     if (device_count() == 0) return cudaErrorNoDevice;
     if (!used.exchange(true)) pthread_atfork(nullptr, nullptr, [] { is_forked_child = true; });
     return sticky_error();
 }
+
+bool is_in_forked_child() { return is_forked_child; }
 
 int device_count() {
     static const int n = number_from("SOFTWARE_GPUS", 1);
@@ -92,58 +96,16 @@ using namespace software_gpu;
 
 namespace {
 bool is_device(int d) { return d >= 0 && d < device_count(); }
-
-struct error_text {
-    cudaError_t e;
-    const char *name, *text;
-};
-constexpr error_text texts[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-    {cudaErrorMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
-    {cudaErrorIllegalInstruction, "cudaErrorIllegalInstruction", "an illegal instruction was encountered"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
-    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
-    {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled", "peer access is already enabled"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
-     "operation not permitted when stream is capturing"},
-    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
-     "operation failed due to a previous error during capture"},
-    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
-    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
-     "operation would make the legacy stream depend on a capturing blocking stream"},
-    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
-};
 } // namespace
 
 extern "C" {
 
-const char* cudaGetErrorName(cudaError_t e) {
-    for (const error_text& t : texts)
-        if (t.e == e) return t.name;
-    return "an error the software GPU has no name for";
-}
-const char* cudaGetErrorString(cudaError_t e) {
-    for (const error_text& t : texts)
-        if (t.e == e) return t.text;
-    return "an error the software GPU has no words for";
-}
 cudaError_t cudaGetLastError() {
-    const cudaError_t e = last == cudaSuccess ? sticky_error() : last;
+    const cudaError_t e = cudaPeekAtLastError();
     last = cudaSuccess;
     return e;
 }
-cudaError_t cudaPeekAtLastError() { return last == cudaSuccess ? sticky_error() : last; }
+cudaError_t cudaPeekAtLastError() { return sticky_error() != cudaSuccess ? sticky_error() : last; }
 
 cudaError_t cudaGetDeviceCount(int* n) {
     *n = 0;
@@ -192,16 +154,25 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
     std::memcpy(&p->uuid, "software GPU 000", 16);
     p->uuid.bytes[15] = static_cast<char>('0' + d);
     p->major = 9, p->minor = 0, p->multiProcessorCount = processors(), p->cooperativeLaunch = 1, p->warpSize = 32;
-    p->maxThreadsPerBlock = 1024, p->sharedMemPerBlock = 48 * 1024, p->totalGlobalMem = std::size_t{1} << 32;
-    p->pciBusID = d + 1;
+    p->maxThreadsPerBlock = 1024, p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
+    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
+    p->maxGridSize[0] = 0x7fffffff, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->sharedMemPerBlock = 48 * 1024, p->sharedMemPerBlockOptin = 227 * 1024,
+    p->sharedMemPerMultiprocessor = 228 * 1024;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536, p->totalConstMem = 65536, p->l2CacheSize = 1 << 20;
+    p->totalGlobalMem = device_bytes;
+    p->unifiedAddressing = p->canMapHostMemory = p->concurrentKernels = p->hostNativeAtomicSupported = 1;
+    p->asyncEngineCount = 1, p->pciBusID = d + 1;
     return returned(cudaSuccess);
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int d) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     if (!is_device(d)) return returned(cudaErrorInvalidDevice);
     std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", d + 1);
     return returned(cudaSuccess);
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int from, int to) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     if (!is_device(from) || !is_device(to)) return returned(cudaErrorInvalidDevice);
     *can = from != to;
     return returned(cudaSuccess);
@@ -214,6 +185,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
     return returned(cudaSuccess);
 }
 cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr a, int from, int to) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     if (!is_device(from) || !is_device(to) || from == to) return returned(cudaErrorInvalidDevice);
     *value = a == cudaDevP2PAttrPerformanceRank ? 0 : 1;
     return returned(cudaSuccess);

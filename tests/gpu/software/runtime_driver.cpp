@@ -38,12 +38,14 @@ CUresult device_attribute(int* value, CUdevice_attribute a, CUdevice) {
     }
 }
 CUresult allocation_granularity(std::size_t* bytes, const CUmemAllocationProp* p, CUmemAllocationGranularity_flags) {
-    if (p->type != CU_MEM_ALLOCATION_TYPE_PINNED || p->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (p->type != CU_MEM_ALLOCATION_TYPE_PINNED || p->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
     *bytes = granularity;
     return CUDA_SUCCESS;
 }
 CUresult create(CUmemGenericAllocationHandle* h, std::size_t bytes, const CUmemAllocationProp* p, unsigned long long) {
-    if (bytes == 0 || bytes % granularity != 0 || p->location.id < 0 || p->location.id >= device_count()) return CUDA_ERROR_INVALID_VALUE;
+    if (bytes == 0 || bytes % granularity != 0 || p->location.id < 0 || p->location.id >= device_count())
+        return CUDA_ERROR_INVALID_VALUE;
     if ((p->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     auto* const made = new physical;
     made->device = p->location.id, made->bytes = bytes;
@@ -59,16 +61,23 @@ CUresult release(CUmemGenericAllocationHandle h) {
 }
 CUresult reserve(CUdeviceptr* at, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long) {
     if (bytes == 0 || bytes % granularity != 0) return CUDA_ERROR_INVALID_VALUE;
-    void* const p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // Begins at a multiple of the granularity, as the driver's do.
+    void* const p = mmap(nullptr, bytes + granularity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    *at = reinterpret_cast<std::uintptr_t>(p);
+    const auto all = reinterpret_cast<std::uintptr_t>(p), begin = (all + granularity - 1) / granularity * granularity;
+    if (begin != all) munmap(p, begin - all);
+    if (begin - all != granularity) munmap(pointer(begin + bytes), granularity - (begin - all));
+    *at = begin;
     return CUDA_SUCCESS;
 }
 CUresult give_back(CUdeviceptr at, std::size_t bytes) {
+    allocation a;
+    if (memories().find(at, 1, a)) return CUDA_ERROR_INVALID_VALUE; // still mapped
     munmap(pointer(at), bytes);
     return CUDA_SUCCESS;
 }
-CUresult map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle h, unsigned long long) {
+CUresult map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle h,
+             unsigned long long) {
     const physical& p = *of(h);
     if (offset != 0 || bytes > p.bytes) return CUDA_ERROR_INVALID_VALUE;
     if (p.is_multicast) { // its addresses are nobody's memory
@@ -84,7 +93,8 @@ CUresult map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmemGeneric
 CUresult unmap(CUdeviceptr at, std::size_t bytes) {
     if (memories().remove_multicast(at)) return CUDA_SUCCESS;
     allocation a;
-    if (!memories().find(at, bytes, a) || a.begin != at || a.from != allocation::origin::mapped) return CUDA_ERROR_INVALID_VALUE;
+    if (!memories().find(at, bytes, a) || a.begin != at || a.from != allocation::origin::mapped)
+        return CUDA_ERROR_INVALID_VALUE;
     wait_for_device(a.device);
     memories().take(at, a);
     mmap(pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
@@ -94,7 +104,8 @@ CUresult allow(CUdeviceptr at, std::size_t, const CUmemAccessDesc* list, std::si
     for (std::size_t i = 0; i < n; ++i) {
         const int device = list[i].location.id;
         if (list[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_NOT_SUPPORTED;
-        if (!memories().change(at, [&](allocation& a) { a.allowed.insert(device); }) && !memories().allow_multicast(at, device))
+        if (!memories().change(at, [&](allocation& a) { a.allowed.insert(device); }) &&
+            !memories().allow_multicast(at, device))
             return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
@@ -115,7 +126,8 @@ CUresult take(CUmemGenericAllocationHandle* h, void* given, CUmemAllocationHandl
     const std::string link = "/proc/self/fd/" + std::to_string(file);
     auto* const made = new physical;
     made->file = file, made->bytes = static_cast<std::size_t>(known.st_size);
-    if (readlink(link.c_str(), name, sizeof name - 1) < 0 || std::sscanf(name, "/memfd:software-gpu-%d", &made->device) != 1) {
+    if (readlink(link.c_str(), name, sizeof name - 1) < 0 ||
+        std::sscanf(name, "/memfd:software-gpu-%d", &made->device) != 1) {
         close(file);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -138,14 +150,16 @@ CUresult multicast_create(CUmemGenericAllocationHandle* h, const CUmulticastObje
 CUresult multicast_add(CUmemGenericAllocationHandle h, CUdevice d) {
     return of(h)->is_multicast && d >= 0 && d < device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-CUresult multicast_bind(CUmemGenericAllocationHandle h, std::size_t at, CUmemGenericAllocationHandle memory, std::size_t offset,
-                        std::size_t bytes, unsigned long long) {
+CUresult multicast_bind(CUmemGenericAllocationHandle h, std::size_t at, CUmemGenericAllocationHandle memory,
+                        std::size_t offset, std::size_t bytes, unsigned long long) {
     physical &m = *of(h), &p = *of(memory);
-    if (!m.is_multicast || p.is_multicast || at + bytes > m.bytes || offset != 0 || bytes > p.bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (!m.is_multicast || p.is_multicast || at + bytes > m.bytes || offset != 0 || bytes > p.bytes)
+        return CUDA_ERROR_INVALID_VALUE;
     void* const mapped = map_file(p.file, bytes);
     if (mapped == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     allocation a;
-    a.from = allocation::origin::bound, a.begin = reinterpret_cast<std::uintptr_t>(mapped), a.bytes = bytes, a.device = p.device;
+    a.from = allocation::origin::bound, a.begin = reinterpret_cast<std::uintptr_t>(mapped), a.bytes = bytes,
+    a.device = p.device;
     memories().add(a);
     m.copies.bound->push_back({at, {a.begin, bytes}});
     return CUDA_SUCCESS;

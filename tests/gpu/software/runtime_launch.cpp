@@ -44,12 +44,13 @@ std::unique_ptr<module> load(const wrapper& w) {
 
 struct program {
     const wrapper* from;
-    std::unique_ptr<module> code; // read at the first launch
+    std::map<int, std::unique_ptr<module>> code; // each device's, with its variables; read when first needed
     std::mutex mutex;
-    const module& loaded() {
+    const module& loaded(int device) {
         const std::lock_guard lock(mutex);
-        if (!code) code = load(*from);
-        return *code;
+        std::unique_ptr<module>& m = code[device];
+        if (!m) m = load(*from);
+        return *m;
     }
 };
 struct named {
@@ -64,7 +65,7 @@ const function* kernel_of(const void* stub) {
     const auto found = kernels().find(stub);
     if (found == kernels().end()) return nullptr;
     try {
-        return found->second.home->loaded().kernel(found->second.name);
+        return found->second.home->loaded(current_device()).kernel(found->second.name);
     } catch (const fault& f) {
         std::fprintf(stderr, "software GPU: %s\n", f.what());
         return nullptr;
@@ -93,27 +94,44 @@ cudaError_t error_of(fault::kind k) {
     }
 }
 
-// Blocks of one multiprocessor: the threads fit, and large ones of kernels with many registers are alone.
-unsigned per_processor(unsigned threads) { return std::max(1u, 1024 / std::max(threads, 32u)) / (threads > 256 ? 2 : 1) + (threads > 512 ? 1 : 0); }
+// More than 48 KiB must have been asked for (cudaFuncSetAttribute).
+std::mutex allowed_mutex;
+std::map<const void*, std::size_t>& allowed_shared() {
+    static auto* const all = new std::map<const void*, std::size_t>;
+    return *all;
+}
+std::size_t dynamic_shared_allowed(const void* stub) {
+    const std::lock_guard lock(allowed_mutex);
+    const auto found = allowed_shared().find(stub);
+    return found == allowed_shared().end() ? 0 : found->second;
+}
 
-cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** arguments, std::size_t shared, cudaStream_t s,
-                          bool cooperative) {
+// Blocks of one multiprocessor: the threads fit, and large ones of kernels with many registers are alone.
+unsigned per_processor(unsigned threads) {
+    return std::max(1u, 1024 / std::max(threads, 32u)) / (threads > 256 ? 2 : 1) + (threads > 512 ? 1 : 0);
+}
+
+cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** arguments, std::size_t shared,
+                          cudaStream_t s, bool cooperative) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return e;
     const function* const f = kernel_of(stub);
     if (f == nullptr) return cudaErrorInvalidDeviceFunction;
     const kernel_facts& facts = facts_of(*f);
     const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
     const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
-    if (blocks == 0 || threads == 0 || threads > 1024 || grid.y > 65535 || grid.z > 65535) return cudaErrorInvalidConfiguration;
+    if (blocks == 0 || threads == 0 || threads > 1024 || block.z > 64 || grid.x > 0x7fffffff || grid.y > 65535 ||
+        grid.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    if (shared > 48 * 1024 && shared > dynamic_shared_allowed(stub)) return cudaErrorInvalidValue;
     if (threads > facts.max_threads || facts.shared_bytes + shared > 227 * 1024) return cudaErrorLaunchOutOfResources;
-    const unsigned fit = static_cast<unsigned>(processors()) * std::max(1u, per_processor(static_cast<unsigned>(threads)));
+    const unsigned fit =
+        static_cast<unsigned>(processors()) * std::max(1u, per_processor(static_cast<unsigned>(threads)));
     if (cooperative && blocks > fit) return cudaErrorCooperativeLaunchTooLarge;
     launch l;
     l.kernel = f, l.grid = grid, l.block = block, l.dynamic_shared_bytes = shared, l.cooperative = cooperative;
     l.resident = fit;
-    static std::atomic<std::uint64_t> count{std::getenv("SOFTWARE_GPU_SEED") != nullptr
-                                                ? std::strtoull(std::getenv("SOFTWARE_GPU_SEED"), nullptr, 10)
-                                                : 0};
+    static std::atomic<std::uint64_t> count{
+        std::getenv("SOFTWARE_GPU_SEED") != nullptr ? std::strtoull(std::getenv("SOFTWARE_GPU_SEED"), nullptr, 10) : 0};
     l.seed = count++;
     l.parameters.resize(facts.parameter_bytes + 16);
     for (std::size_t i = 0; i < facts.parameter_offsets.size(); ++i)
@@ -128,12 +146,13 @@ cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** ar
     }
     // Whole multiprocessors, as many as it needs at once.
     const unsigned each = std::max(1u, per_processor(static_cast<unsigned>(threads)));
-    const auto taken = static_cast<unsigned>(std::min<std::uint64_t>((blocks + each - 1) / each, static_cast<std::uint64_t>(processors())));
+    const auto taken = static_cast<unsigned>(
+        std::min<std::uint64_t>((blocks + each - 1) / each, static_cast<std::uint64_t>(processors())));
     return enqueue(s, [l = std::move(l), device, taken] {
         residents& room = residents_of(device);
-        room.enter(taken, stopped);
+        room.enter(taken, cancelled);
         try {
-            run(l, memory_of_device(device), stopped);
+            run(l, memory_of_device(device), cancelled);
         } catch (const fault& why) {
             std::fprintf(stderr, "software GPU: %s\n", why.what());
             set_sticky(error_of(why.why));
@@ -165,7 +184,8 @@ void** __cudaRegisterFatBinary(void* w) {
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) { return 1; }
-void __cudaRegisterFunction(void** home, const char* stub, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
+void __cudaRegisterFunction(void** home, const char* stub, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
+                            int*) {
     kernels()[stub] = {reinterpret_cast<program*>(home), name};
 }
 void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
@@ -185,10 +205,12 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
     *static_cast<cudaStream_t*>(s) = c.s;
     return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t k, dim3 grid, dim3 block, void** arguments, std::size_t shared, cudaStream_t s) {
+cudaError_t __cudaLaunchKernel(cudaKernel_t k, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                               cudaStream_t s) {
     return returned(launch_kernel(k, of(grid), of(block), arguments, shared, s, false));
 }
-cudaError_t cudaLaunchKernel(const void* k, dim3 grid, dim3 block, void** arguments, std::size_t shared, cudaStream_t s) {
+cudaError_t cudaLaunchKernel(const void* k, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                             cudaStream_t s) {
     return returned(launch_kernel(k, of(grid), of(block), arguments, shared, s, false));
 }
 cudaError_t cudaLaunchCooperativeKernel(const void* k, dim3 grid, dim3 block, void** arguments, std::size_t shared,
@@ -198,8 +220,10 @@ cudaError_t cudaLaunchCooperativeKernel(const void* k, dim3 grid, dim3 block, vo
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* k, void** arguments) {
     bool cooperative = false;
     for (unsigned i = 0; i < c->numAttrs; ++i)
-        cooperative = cooperative || (c->attrs[i].id == cudaLaunchAttributeCooperative && c->attrs[i].val.cooperative != 0);
-    return returned(launch_kernel(k, of(c->gridDim), of(c->blockDim), arguments, c->dynamicSmemBytes, c->stream, cooperative));
+        cooperative =
+            cooperative || (c->attrs[i].id == cudaLaunchAttributeCooperative && c->attrs[i].val.cooperative != 0);
+    return returned(
+        launch_kernel(k, of(c->gridDim), of(c->blockDim), arguments, c->dynamicSmemBytes, c->stream, cooperative));
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* k) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
@@ -208,13 +232,22 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* k) {
     std::memset(static_cast<void*>(a), 0, sizeof *a);
     a->ptxVersion = a->binaryVersion = 90;
     a->maxThreadsPerBlock = static_cast<int>(facts_of(*f).max_threads);
-    a->sharedSizeBytes = facts_of(*f).shared_bytes;
+    a->sharedSizeBytes = facts_of(*f).shared_bytes, a->localSizeBytes = facts_of(*f).local_bytes;
+    a->maxDynamicSharedSizeBytes = 48 * 1024, a->numRegs = 32;
     return returned(cudaSuccess);
 }
-cudaError_t cudaFuncSetAttribute(const void* k, cudaFuncAttribute, int) {
-    return returned(kernel_of(k) != nullptr ? cudaSuccess : cudaErrorInvalidDeviceFunction);
+cudaError_t cudaFuncSetAttribute(const void* k, cudaFuncAttribute a, int value) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
+    if (kernel_of(k) == nullptr) return returned(cudaErrorInvalidDeviceFunction);
+    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) return returned(cudaSuccess);
+    if (value < 0 || value > 227 * 1024) return returned(cudaErrorInvalidValue);
+    const std::lock_guard lock(allowed_mutex);
+    allowed_shared()[k] = static_cast<std::size_t>(value);
+    return returned(cudaSuccess);
 }
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const void* k, int threads, std::size_t, unsigned) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const void* k, int threads, std::size_t,
+                                                                   unsigned) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     if (kernel_of(k) == nullptr) return returned(cudaErrorInvalidDeviceFunction);
     *n = static_cast<int>(std::max(1u, per_processor(static_cast<unsigned>(threads))));
     return returned(cudaSuccess);

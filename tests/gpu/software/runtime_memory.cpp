@@ -29,14 +29,24 @@ bool allocations::take(address begin, allocation& taken) {
     all_.erase(found);
     return true;
 }
+const allocation* allocations::locate(address at, std::size_t bytes) const {
+    const auto next = all_.upper_bound(at);
+    if (next == all_.begin()) return nullptr;
+    const allocation& a = std::prev(next)->second;
+    return a.covers(at, bytes) ? &a : nullptr;
+}
 bool allocations::find(address at, std::size_t bytes, allocation& out) const {
     const std::shared_lock lock(mutex_);
-    auto next = all_.upper_bound(at);
-    if (next == all_.begin()) return false;
-    const allocation& a = (--next)->second;
-    if (at + bytes > a.begin + a.bytes) return false;
-    out = a;
-    return true;
+    const allocation* const a = locate(at, bytes);
+    if (a != nullptr) out = *a;
+    return a != nullptr;
+}
+std::size_t allocations::total(allocation::origin from, int device) const {
+    const std::shared_lock lock(mutex_);
+    std::size_t n = 0;
+    for (const auto& [at, a] : all_)
+        if (a.from == from && a.device == device) n += a.bytes;
+    return n;
 }
 bool allocations::change(address begin, const std::function<void(allocation&)>& f) {
     const std::unique_lock lock(mutex_);
@@ -46,11 +56,12 @@ bool allocations::change(address begin, const std::function<void(allocation&)>& 
     return true;
 }
 bool allocations::holds(int device, address at, std::size_t bytes) const {
-    allocation a;
-    if (!find(at, bytes, a)) return false;
-    switch (a.from) {
-        case allocation::origin::device: return may_access(device, a.device);
-        case allocation::origin::mapped: return a.allowed.contains(device);
+    const std::shared_lock lock(mutex_);
+    const allocation* const a = locate(at, bytes);
+    if (a == nullptr) return false;
+    switch (a->from) {
+        case allocation::origin::device: return may_access(device, a->device);
+        case allocation::origin::mapped: return a->allowed.contains(device);
         default: return true;
     }
 }
@@ -75,7 +86,7 @@ std::vector<address> allocations::copies(int device, address at, std::size_t byt
     auto next = multicasts_.upper_bound(at);
     if (next == multicasts_.begin()) return all;
     const auto& [begin, m] = *--next;
-    if (at + bytes > begin + m.bytes || !m.allowed.contains(device)) return all;
+    if (at - begin > m.bytes || bytes > m.bytes - (at - begin) || !m.allowed.contains(device)) return all;
     for (const auto& [offset, memory] : *m.bound)
         if (at - begin >= offset && at - begin + bytes <= offset + memory.second)
             all.push_back(memory.first + (at - begin - offset));
@@ -93,10 +104,11 @@ int new_file(std::size_t bytes, int device) {
 // No address is used twice, so that whoever uses memory that has been freed meets nobody else's.
 void* map_file(int file, std::size_t bytes, void* at) {
     static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 45};
-    constexpr std::uintptr_t gap = 1 << 16;
-    void* const wanted = at != nullptr ? at : reinterpret_cast<void*>(next.fetch_add((bytes + 2 * gap - 1) / gap * gap));
-    void* const p = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at != nullptr ? MAP_FIXED : MAP_FIXED_NOREPLACE),
-                         file, 0);
+    constexpr std::uintptr_t gap = 1 << 16; // of nobody: what runs over memory does not find the next
+    void* const wanted =
+        at != nullptr ? at : reinterpret_cast<void*>(next.fetch_add((bytes + 2 * gap - 1) / gap * gap));
+    void* const p = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | (at != nullptr ? MAP_FIXED : MAP_FIXED_NOREPLACE), file, 0);
     return p == MAP_FAILED ? nullptr : p;
 }
 // Zeros in whole pages are what a file without them has, and cost nothing.
@@ -130,18 +142,18 @@ cudaError_t allocate(void** p, std::size_t bytes, allocation::origin from) {
     *p = nullptr;
     if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
     if (bytes == 0) return returned(cudaSuccess);
-    if (bytes > std::size_t{1} << 33) return returned(cudaErrorMemoryAllocation);
+    if (bytes > device_bytes - std::min(device_bytes, memories().total(from, current_device())))
+        return returned(cudaErrorMemoryAllocation);
     allocation a;
     a.from = from, a.bytes = bytes, a.device = current_device();
     a.file = new_file(paged(bytes), a.device);
     if (a.file < 0) return returned(cudaErrorMemoryAllocation);
-    // Its last byte is the last of what may be touched, but for what 256 bytes are rounded up to.
     void* const at = map_file(a.file, paged(bytes));
     if (at == nullptr) {
         close(a.file);
         return returned(cudaErrorMemoryAllocation);
     }
-    std::memset(at, 0xcd, std::min<std::size_t>(bytes, 64 * 1024)); // new memory holds anything
+    std::memset(at, 0xcd, std::min<std::size_t>(bytes, 16 << 20)); // new memory holds anything
     a.begin = address_of(at);
     memories().add(a);
     *p = at;
@@ -161,25 +173,59 @@ cudaError_t free_memory(void* p, allocation::origin from) {
     return returned(e);
 }
 
+// One side of a copy. Outside: runs over its allocation, or no device was given access to it.
+enum class side { pageable, pinned, device, outside };
+side side_of(const void* p, std::size_t bytes) {
+    allocation a;
+    if (!memories().find(address_of(p), 1, a)) return side::pageable;
+    if (!a.covers(address_of(p), bytes)) return side::outside;
+    if (a.from == allocation::origin::mapped && a.allowed.empty()) return side::outside;
+    return a.from == allocation::origin::pinned ? side::pinned : side::device;
+}
+bool is_of_kind(cudaMemcpyKind k, side from, side to) {
+    const bool from_host = from != side::device, to_host = to != side::device;
+    switch (k) {
+        case cudaMemcpyHostToHost: return from_host && to_host;
+        case cudaMemcpyHostToDevice: return from_host && to != side::pageable;
+        case cudaMemcpyDeviceToHost: return from != side::pageable && to_host;
+        case cudaMemcpyDeviceToDevice: return from != side::pageable && to != side::pageable;
+        default: return k == cudaMemcpyDefault;
+    }
+}
+
 // What a handle says: whose file, and how much.
 struct shown {
     pid_t process;
     int file, device;
     std::size_t bytes;
+    ino_t number; // of the file: the descriptor may have become another one's
 };
 static_assert(sizeof(shown) <= sizeof(cudaIpcMemHandle_t));
+// Opening a handle twice yields the same address.
+std::map<std::string, address>& opened() {
+    static auto* const all = new std::map<std::string, address>;
+    return *all;
+}
+std::mutex& opened_mutex() {
+    static auto* const m = new std::mutex;
+    return *m;
+}
 } // namespace
 
 extern "C" {
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) { return allocate(p, bytes, allocation::origin::device); }
-cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) { return allocate(p, bytes, allocation::origin::pinned); }
+cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
+    return allocate(p, bytes, allocation::origin::pinned);
+}
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return allocate(p, bytes, allocation::origin::pinned); }
 cudaError_t cudaFree(void* p) { return free_memory(p, allocation::origin::device); }
 cudaError_t cudaFreeHost(void* p) { return free_memory(p, allocation::origin::pinned); }
 cudaError_t cudaHostGetDevicePointer(void** d, void* p, unsigned) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     allocation a;
-    if (!memories().find(address_of(p), 1, a) || a.from != allocation::origin::pinned) return returned(cudaErrorInvalidValue);
+    if (!memories().find(address_of(p), 1, a) || a.from != allocation::origin::pinned)
+        return returned(cudaErrorInvalidValue);
     *d = p;
     return returned(cudaSuccess);
 }
@@ -197,30 +243,39 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* p) 
     return returned(cudaSuccess);
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t s) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k, cudaStream_t s) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     if (bytes == 0) return returned(cudaSuccess);
     allocation a;
+    const side target = side_of(to, bytes), source = side_of(from, bytes);
+    if (target == side::outside || source == side::outside || !is_of_kind(k, source, target))
+        return returned(cudaErrorInvalidValue);
     // Pageable memory is read before the call returns.
-    if (!memories().find(address_of(from), 1, a)) {
+    if (source == side::pageable) {
         const auto* const b = static_cast<const std::byte*>(from);
         auto kept = std::make_shared<std::vector<std::byte>>(b, b + bytes);
         return returned(enqueue(s, [=] { std::memcpy(to, kept->data(), bytes); }));
     }
     if (const cudaError_t e = enqueue(s, [=] { std::memcpy(to, from, bytes); }); e != cudaSuccess) return returned(e);
-    // ... and written before it returns.
-    return memories().find(address_of(to), 1, a) ? returned(cudaSuccess) : cudaStreamSynchronize(s);
+    // ... and written before it returns, unless a graph will do that.
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (target != side::pageable || (cudaStreamIsCapturing(s, &status), status != cudaStreamCaptureStatusNone))
+        return returned(cudaSuccess);
+    return cudaStreamSynchronize(s);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k) {
     if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
-    if (const cudaError_t e = cudaMemcpyAsync(to, from, bytes, k, nullptr); e != cudaSuccess) return e;
+    if (const cudaError_t e = cudaMemcpyAsync(to, from, bytes, k, nullptr); e != cudaSuccess || bytes == 0) return e;
+    // Nobody waits for what no host memory has part in.
+    if (side_of(to, bytes) == side::device && side_of(from, bytes) == side::device) return returned(cudaSuccess);
     return cudaStreamSynchronize(nullptr);
 }
 cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t s) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     allocation a;
     if (bytes == 0) return returned(cudaSuccess);
-    if (!memories().find(address_of(at), bytes, a)) return returned(cudaErrorInvalidValue);
+    if (!memories().find(address_of(at), bytes, a) || side_of(at, bytes) == side::outside)
+        return returned(cudaErrorInvalidValue);
     return returned(enqueue(s, [=] { fill(at, value, bytes); }));
 }
 cudaError_t cudaMemset(void* at, int value, std::size_t bytes) { return cudaMemsetAsync(at, value, bytes, nullptr); }
@@ -228,8 +283,11 @@ cudaError_t cudaMemset(void* at, int value, std::size_t bytes) { return cudaMems
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* h, void* p) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     allocation a;
-    if (!memories().find(address_of(p), 1, a) || a.from != allocation::origin::device) return returned(cudaErrorInvalidValue);
-    const shown s{getpid(), a.file, a.device, a.bytes}; // of all the allocation, wherever in it p is
+    if (!memories().find(address_of(p), 1, a) || a.from != allocation::origin::device)
+        return returned(cudaErrorInvalidValue);
+    struct stat known {};
+    if (fstat(a.file, &known) != 0) return returned(cudaErrorInvalidValue);
+    const shown s{getpid(), a.file, a.device, a.bytes, known.st_ino}; // of all the allocation, wherever in it p is
     std::memset(h, 0, sizeof *h);
     std::memcpy(h, &s, sizeof s);
     return returned(cudaSuccess);
@@ -241,40 +299,45 @@ cudaError_t cudaIpcOpenMemHandle(void** p, cudaIpcMemHandle_t h, unsigned) {
     std::memcpy(&s, &h, sizeof s);
     if (s.process == getpid()) return returned(cudaErrorDeviceUninitialized); // not in the process that made it
     const std::string name(reinterpret_cast<const char*>(&h), sizeof h);
-    static std::mutex mutex;
-    static auto* const opened = new std::map<std::string, address>;
-    const std::lock_guard lock(mutex);
-    if (const auto found = opened->find(name); found != opened->end())
-        if (memories().change(found->second, [&](allocation& a) { ++a.users; })) {
-            *p = reinterpret_cast<void*>(found->second);
-            return returned(cudaSuccess);
-        }
+    const std::lock_guard lock(opened_mutex());
+    if (const auto found = opened().find(name); found != opened().end()) {
+        memories().change(found->second, [&](allocation& a) { ++a.users; });
+        *p = reinterpret_cast<void*>(found->second);
+        return returned(cudaSuccess);
+    }
     const std::string path = "/proc/" + std::to_string(s.process) + "/fd/" + std::to_string(s.file);
     const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
     struct stat known {};
-    if (file < 0 || fstat(file, &known) != 0 || static_cast<std::size_t>(known.st_size) != paged(s.bytes)) {
+    if (file < 0 || fstat(file, &known) != 0 || known.st_ino != s.number) {
         if (file >= 0) close(file);
         return returned(cudaErrorInvalidResourceHandle);
     }
     allocation a;
     a.from = allocation::origin::opened, a.bytes = s.bytes, a.device = s.device, a.file = file, a.handle = name;
     void* const at = map_file(file, paged(s.bytes));
-    if (at == nullptr) return returned(cudaErrorMapBufferObjectFailed);
+    if (at == nullptr) {
+        close(file);
+        return returned(cudaErrorMapBufferObjectFailed);
+    }
     a.begin = address_of(at);
     memories().add(a);
-    (*opened)[name] = a.begin;
+    opened()[name] = a.begin;
     *p = at;
     return returned(cudaSuccess);
 }
 cudaError_t cudaIpcCloseMemHandle(void* p) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
-    bool last = false;
-    if (!memories().change(address_of(p), [&](allocation& a) { last = --a.users == 0; })) return returned(cudaErrorInvalidValue);
-    if (!last) return returned(cudaSuccess);
+    const std::lock_guard lock(opened_mutex());
     allocation a;
-    memories().find(address_of(p), 1, a);
+    if (!memories().find(address_of(p), 1, a) || a.begin != address_of(p) || a.from != allocation::origin::opened)
+        return returned(cudaErrorInvalidValue);
+    if (a.users > 1) {
+        memories().change(a.begin, [](allocation& x) { --x.users; });
+        return returned(cudaSuccess);
+    }
     const cudaError_t e = wait_for_device(current_device());
-    memories().take(address_of(p), a);
+    memories().take(a.begin, a);
+    opened().erase(a.handle);
     munmap(p, paged(a.bytes));
     close(a.file);
     return returned(e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Streams, events, captures and graphs. Each stream is a thread that does one thing after the other.
+// Streams and events. Each stream is a thread that does one thing after the other.
 #include <algorithm>
 #include <cstdlib>
 
@@ -9,6 +9,7 @@ namespace software_gpu {
 
 void finished::set() {
     const std::lock_guard lock(mutex_);
+    at_ns_ = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
     done_ = true;
     changed_.notify_all();
 }
@@ -21,23 +22,25 @@ bool finished::is_set() const {
     return done_;
 }
 
+std::int64_t finished::at_ns() const {
+    const std::lock_guard lock(mutex_);
+    return at_ns_;
+}
+
 std::recursive_mutex& streams_mutex() {
     static auto* const m = new std::recursive_mutex;
     return *m;
 }
 
-namespace {
-
 std::set<stream*>& streams() {
     static auto* const all = new std::set<stream*>;
     return *all;
 }
+
+namespace {
+
 std::set<event*>& events() {
     static auto* const all = new std::set<event*>;
-    return *all;
-}
-std::set<std::shared_ptr<capture>>& captures() {
-    static auto* const all = new std::set<std::shared_ptr<capture>>;
     return *all;
 }
 
@@ -47,7 +50,8 @@ stream* new_stream(int device, bool is_blocking, bool is_legacy) {
     streams().insert(s);
     std::thread([s] { s->serve(); }).detach();
     static const int at_exit = std::atexit([] {
-        stopped = true;
+        if (is_in_forked_child()) return; // it has none of the threads, and perhaps a lock of theirs
+        stopped = cancelled = true;
         // What runs looks at `stopped` between its turns.
         for (int i = 0; i < 200; ++i) {
             bool idle = true;
@@ -69,8 +73,6 @@ stream& legacy_stream(int device) {
     if (s == nullptr) s = new_stream(device, true, true);
     return *s;
 }
-void break_capture(capture& c) { c.broken = true; }
-
 } // namespace
 
 void stream::serve() {
@@ -84,7 +86,7 @@ void stream::serve() {
         const auto& [first, task] = queue.front();
         lock.unlock();
         for (const finished_ptr& f : first) f->wait();
-        if (!stopped && sticky_error() == cudaSuccess && task.first) task.first();
+        if (!cancelled && task.first) task.first();
         task.second->set();
         lock.lock();
         queue.pop_front();
@@ -96,6 +98,14 @@ stream* stream_of(cudaStream_t s) {
     if (s == nullptr || s == cudaStreamLegacy) return &legacy_stream(current_device());
     auto* const found = reinterpret_cast<stream*>(s);
     return streams().contains(found) ? found : nullptr;
+}
+
+stream* usable(cudaStream_t s, cudaError_t& e) {
+    e = ready();
+    if (e != cudaSuccess) return nullptr;
+    stream* const found = stream_of(s);
+    if (found == nullptr) e = cudaErrorInvalidResourceHandle;
+    return found;
 }
 
 finished_ptr enqueue_now(stream& s, work w, std::vector<finished_ptr> first) {
@@ -122,23 +132,8 @@ cudaError_t enqueue(cudaStream_t given, work w) {
         return cudaSuccess;
     }
     if (s->is_legacy)
-        for (stream* other : streams())
-            if (other->capturing && other->is_blocking) {
-                break_capture(*other->capturing);
-                return cudaErrorStreamCaptureImplicit;
-            }
+        if (const cudaError_t e = refuse_of_captured_blocking(s->device); e != cudaSuccess) return e;
     enqueue_now(*s, std::move(w));
-    return cudaSuccess;
-}
-
-cudaError_t refuse_while_capturing() {
-    const std::lock_guard lock(streams_mutex());
-    for (const auto& c : captures())
-        if (c->mode == cudaStreamCaptureModeGlobal ||
-            (c->mode == cudaStreamCaptureModeThreadLocal && c->thread == std::this_thread::get_id())) {
-            break_capture(*c);
-            return cudaErrorStreamCaptureUnsupported;
-        }
     return cudaSuccess;
 }
 
@@ -153,46 +148,18 @@ cudaError_t wait_for_device(int device) {
     return sticky_error();
 }
 
-namespace {
-
-// All of a graph in one stream: side streams run beside it.
-void run_graph(const graph& g) {
-    std::vector<finished_ptr> marks(static_cast<std::size_t>(g.marks));
-    for (auto& m : marks) m = std::make_shared<finished>();
-    const auto run = [&](const std::vector<captured_step>& steps) {
-        for (const captured_step& s : steps) {
-            if (s.waits_for >= 0) marks[static_cast<std::size_t>(s.waits_for)]->wait();
-            if (stopped || sticky_error() != cudaSuccess) return;
-            if (s.run) s.run();
-            if (s.marks >= 0) marks[static_cast<std::size_t>(s.marks)]->set();
-        }
-    };
-    std::vector<std::thread> beside;
-    for (std::size_t k = 1; k < g.streams.size(); ++k) beside.emplace_back([&, k] { run(g.streams[k]); });
-    run(g.streams[0]);
-    for (const finished_ptr& m : marks) m->set(); // after an error nobody else does
-    for (std::thread& t : beside) t.join();
-}
-
-} // namespace
 } // namespace software_gpu
 
 using namespace software_gpu;
 
 namespace {
-stream* usable(cudaStream_t s, cudaError_t& e) {
-    e = ready();
-    if (e != cudaSuccess) return nullptr;
-    stream* const found = stream_of(s);
-    if (found == nullptr) e = cudaErrorInvalidResourceHandle;
-    return found;
-}
 // Calls that wait must not be made of a stream that is captured.
 cudaError_t synchronize(cudaStream_t given) {
     finished_ptr last;
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return e;
     {
         const std::lock_guard lock(streams_mutex());
-        cudaError_t e;
         stream* const s = usable(given, e);
         if (s == nullptr) return e;
         if (s->capturing) {
@@ -200,7 +167,8 @@ cudaError_t synchronize(cudaStream_t given) {
             return cudaErrorStreamCaptureUnsupported;
         }
         if (s->is_legacy) {
-            if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
+            if (const cudaError_t refused = refuse_of_captured_blocking(s->device); refused != cudaSuccess)
+                return refused;
             last = enqueue_now(*s, {});
         } else {
             last = s->last;
@@ -208,6 +176,10 @@ cudaError_t synchronize(cudaStream_t given) {
     }
     last->wait();
     return sticky_error();
+}
+cudaError_t captured(event& x) {
+    if (const std::shared_ptr<capture> c = x.in.lock()) c->broken = true;
+    return cudaErrorCapturedEvent;
 }
 } // namespace
 
@@ -221,8 +193,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) {
 }
 cudaError_t cudaStreamCreate(cudaStream_t* out) { return cudaStreamCreateWithFlags(out, cudaStreamDefault); }
 cudaError_t cudaStreamDestroy(cudaStream_t given) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     stream* const s = usable(given, e);
     if (s == nullptr) return returned(e);
     if (s->is_legacy) return returned(cudaErrorInvalidResourceHandle);
@@ -234,8 +207,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t given) {
     return returned(cudaSuccess);
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t given, int* d) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     stream* const s = usable(given, e);
     if (s == nullptr) return returned(e);
     *d = s->device;
@@ -243,8 +217,9 @@ cudaError_t cudaStreamGetDevice(cudaStream_t given, int* d) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) { return returned(synchronize(s)); }
 cudaError_t cudaStreamQuery(cudaStream_t given) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     stream* const s = usable(given, e);
     if (s == nullptr) return returned(e);
     if (s->capturing) {
@@ -255,20 +230,22 @@ cudaError_t cudaStreamQuery(cudaStream_t given) {
 }
 cudaError_t cudaDeviceSynchronize() {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
-    if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
+    if (const cudaError_t e = refuse_of_captured_device(current_device()); e != cudaSuccess) return returned(e);
     return returned(wait_for_device(current_device()));
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
     auto* const made = new event;
+    made->device = current_device(), made->has_time = (flags & cudaEventDisableTiming) == 0;
     events().insert(made);
     *out = reinterpret_cast<cudaEvent_t>(made);
     return returned(cudaSuccess);
 }
 cudaError_t cudaEventCreate(cudaEvent_t* out) { return cudaEventCreateWithFlags(out, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t given) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
     auto* const x = reinterpret_cast<event*>(given);
     if (events().erase(x) == 0) return returned(cudaErrorInvalidResourceHandle);
@@ -276,12 +253,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t given) {
     return returned(cudaSuccess);
 }
 cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t on) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     auto* const x = reinterpret_cast<event*>(given);
     stream* const s = usable(on, e);
-    if (s == nullptr || !events().contains(x)) return returned(cudaErrorInvalidResourceHandle);
+    if (s == nullptr || !events().contains(x) || x->device != s->device)
+        return returned(cudaErrorInvalidResourceHandle);
     if (!s->capturing) {
+        if (s->is_legacy)
+            if (e = refuse_of_captured_blocking(s->device); e != cudaSuccess) return returned(e);
         x->in.reset(), x->mark = -1;
         x->recorded = enqueue_now(*s, {});
         return returned(cudaSuccess);
@@ -294,8 +275,9 @@ cudaError_t cudaEventRecord(cudaEvent_t given, cudaStream_t on) {
     return returned(cudaSuccess);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned) {
+    cudaError_t e = ready();
+    if (e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
     auto* const x = reinterpret_cast<event*>(given);
     stream* const s = usable(on, e);
     if (s == nullptr || !events().contains(x)) return returned(cudaErrorInvalidResourceHandle);
@@ -316,99 +298,45 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t given, unsigned) {
         s->capturing->broken = true;
         return returned(cudaErrorStreamCaptureIsolation);
     }
+    if (s->is_legacy)
+        if (e = refuse_of_captured_blocking(s->device); e != cudaSuccess) return returned(e);
     if (x->recorded) enqueue_now(*s, {}, {x->recorded});
     return returned(cudaSuccess);
 }
+// Even of an event that was recorded before: PyTorch's pull request 104487 is about that.
 cudaError_t cudaEventQuery(cudaEvent_t given) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     const std::lock_guard lock(streams_mutex());
     auto* const x = reinterpret_cast<event*>(given);
     if (!events().contains(x)) return returned(cudaErrorInvalidResourceHandle);
-    if (x->mark >= 0) return returned(cudaErrorCapturedEvent);
+    if (x->mark >= 0) return returned(captured(*x));
+    if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
     if (x->recorded && !x->recorded->is_set()) return cudaErrorNotReady;
     return returned(cudaSuccess);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t given) {
+    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     finished_ptr f;
     {
         const std::lock_guard lock(streams_mutex());
         auto* const x = reinterpret_cast<event*>(given);
         if (!events().contains(x)) return returned(cudaErrorInvalidResourceHandle);
-        if (x->mark >= 0) return returned(cudaErrorCapturedEvent);
+        if (x->mark >= 0) return returned(captured(*x));
+        if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
         f = x->recorded;
     }
     if (f) f->wait();
     return returned(cudaSuccess);
 }
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t on, cudaStreamCaptureMode mode) {
-    const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
-    stream* const s = usable(on, e);
-    if (s == nullptr) return returned(e);
-    if (s->is_legacy) return returned(cudaErrorStreamCaptureUnsupported);
-    if (s->capturing) return returned(cudaErrorIllegalState);
-    auto c = std::make_shared<capture>();
-    c->mode = mode, c->thread = std::this_thread::get_id();
-    c->streams = {s}, c->made.streams.resize(1);
-    s->capturing = c, s->place = 0;
-    captures().insert(c);
-    return returned(cudaSuccess);
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t on, cudaGraph_t* out) {
-    const std::lock_guard lock(streams_mutex());
-    *out = nullptr;
-    cudaError_t e;
-    stream* const s = usable(on, e);
-    if (s == nullptr) return returned(e);
-    if (!s->capturing || s->place != 0) return returned(cudaErrorIllegalState);
-    const std::shared_ptr<capture> c = s->capturing;
-    if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != std::this_thread::get_id())
-        return returned(cudaErrorStreamCaptureWrongThread);
-    for (stream* x : c->streams) x->capturing.reset();
-    captures().erase(c);
-    if (c->broken) return returned(cudaErrorStreamCaptureInvalidated);
-    // What side streams did last, something else has waited for.
-    for (std::size_t k = 1; k < c->made.streams.size(); ++k) {
-        const auto& steps = c->made.streams[k];
-        const int last = steps.empty() ? -1 : steps.back().marks;
-        bool joined = false;
-        for (const auto& other : c->made.streams)
-            joined = joined || std::any_of(other.begin(), other.end(),
-                                           [&](const captured_step& x) { return last >= 0 && x.waits_for == last; });
-        if (!joined) return returned(cudaErrorStreamCaptureUnjoined);
-    }
-    *out = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<graph>(std::make_shared<graph>(std::move(c->made))));
-    return returned(cudaSuccess);
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t on, cudaStreamCaptureStatus* status) {
-    const std::lock_guard lock(streams_mutex());
-    cudaError_t e;
-    stream* const s = usable(on, e);
-    if (s == nullptr) return returned(e);
-    if (s->is_legacy)
-        for (stream* other : streams())
-            if (other->capturing && other->is_blocking) return returned(cudaErrorStreamCaptureImplicit);
-    *status = !s->capturing           ? cudaStreamCaptureStatusNone
-              : s->capturing->broken ? cudaStreamCaptureStatusInvalidated
-                                     : cudaStreamCaptureStatusActive;
-    return returned(cudaSuccess);
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t g, unsigned long long) {
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
-    if (g == nullptr) return returned(cudaErrorInvalidValue);
-    *out = reinterpret_cast<cudaGraphExec_t>(new std::shared_ptr<graph>(*reinterpret_cast<std::shared_ptr<graph>*>(g)));
-    return returned(cudaSuccess);
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
-    if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
-    return returned(enqueue(s, [g = *reinterpret_cast<std::shared_ptr<graph>*>(x)] { run_graph(*g); }));
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t g) {
-    delete reinterpret_cast<std::shared_ptr<graph>*>(g);
-    return returned(cudaSuccess);
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x) {
-    delete reinterpret_cast<std::shared_ptr<graph>*>(x); // launches that run keep what they run
+    const std::lock_guard lock(streams_mutex());
+    auto *const a = reinterpret_cast<event*>(begin), *const b = reinterpret_cast<event*>(end);
+    for (event* x : {a, b})
+        if (!events().contains(x) || !x->recorded || !x->has_time || x->mark >= 0 || x->device != a->device)
+            return returned(cudaErrorInvalidResourceHandle);
+    if (!a->recorded->is_set() || !b->recorded->is_set()) return cudaErrorNotReady;
+    *ms = static_cast<float>(b->recorded->at_ns() - a->recorded->at_ns()) * 1e-6f;
     return returned(cudaSuccess);
 }
 

@@ -10,7 +10,9 @@
 namespace software_gpu {
 namespace {
 
-std::uint32_t rounded(std::uint64_t x, std::uint64_t step) { return static_cast<std::uint32_t>((x + step - 1) / step * step); }
+std::uint32_t rounded(std::uint64_t x, std::uint64_t step) {
+    return static_cast<std::uint32_t>((x + step - 1) / step * step);
+}
 
 // ".align 8 .b8 name[40]" without what follows it.
 struct declared {
@@ -102,8 +104,15 @@ private:
         in_.expect(";");
     }
     static std::size_t width_named_in(std::string_view text) {
-        for (const auto& [word, bytes] : {std::pair{".b8", 1}, {".u8", 1}, {".s8", 1}, {".b16", 2}, {".u16", 2}, {".b32", 4},
-                                          {".u32", 4}, {".s32", 4}, {".f32", 4}})
+        for (const auto& [word, bytes] : {std::pair{".b8", 1},
+                                          {".u8", 1},
+                                          {".s8", 1},
+                                          {".b16", 2},
+                                          {".u16", 2},
+                                          {".b32", 4},
+                                          {".u32", 4},
+                                          {".s32", 4},
+                                          {".f32", 4}})
             if (text.find(word) != text.npos) return static_cast<std::size_t>(bytes);
         return 8;
     }
@@ -145,8 +154,8 @@ private:
                 f_->facts.parameter_sizes.push_back(d.bytes);
             }
             f_->parameters.push_back({offset, d.bytes});
-            scopes_.back().variables[d.name] = {is_kernel ? place::origin::kernel_parameters : place::origin::frame, offset,
-                                                d.bytes};
+            scopes_.back().variables[d.name] = {is_kernel ? place::origin::kernel_parameters : place::origin::frame,
+                                                offset, d.bytes};
         }
         f_->facts.parameter_bytes = at;
         for (const declared& d : results) {
@@ -316,8 +325,8 @@ private:
     }
     // 1 where the first operand is written.
     static int results_of(const opcode& op) {
-        static constexpr std::string_view none[] = {"st", "red", "bra", "bar", "barrier", "membar", "fence", "ret", "exit",
-                                                    "trap", "nanosleep", "prefetch", "brkpt"};
+        static constexpr std::string_view none[] = {"st",  "red",  "bra",  "bar",       "barrier",  "membar", "fence",
+                                                    "ret", "exit", "trap", "nanosleep", "prefetch", "brkpt"};
         const bool writes_nothing = std::find(std::begin(none), std::end(none), op.name()) != std::end(none);
         if (op.name() == "multimem") return op.has("ld_reduce") ? 1 : 0;
         if (op.name() == "bar" || op.name() == "barrier") return op.has("red") ? 1 : 0;

@@ -79,8 +79,10 @@ private:
     }
     void skip_space() {
         while (position_ < text_.size()) {
-            if (std::isspace(static_cast<unsigned char>(text_[position_])) != 0 || text_[position_] == '\0') ++position_;
-            else if (text_.substr(position_, 2) == "//") position_ = std::min(text_.find('\n', position_), text_.size());
+            if (std::isspace(static_cast<unsigned char>(text_[position_])) != 0 || text_[position_] == '\0')
+                ++position_;
+            else if (text_.substr(position_, 2) == "//")
+                position_ = std::min(text_.find('\n', position_), text_.size());
             else if (text_.substr(position_, 2) == "/*")
                 position_ = std::min(text_.find("*/", position_), text_.size() - 2) + 2;
             else break;

@@ -23,8 +23,8 @@ struct thread {
     std::uint32_t base = 0;  // its registers' first row
     std::uint32_t frame = 0; // its frame's first byte
     standing state = standing::ready;
-    lanes with = 0;       // meets_warp: whom
-    unsigned barrier = 0; // meets_block: which
+    lanes with = 0;           // meets_warp: whom
+    unsigned barrier = 0;     // meets_block: which
     std::uint32_t number = 0; // of it, in the block
     extent id;
     struct call {

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Kernels for the tests of the software GPU's runtime: PTX written out, in a fat binary as nvcc would put it into a
+// program; and processes of the same test program, for what a process can do only once.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <sys/wait.h>
+#include <vector_types.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern "C" {
+void** __cudaRegisterFatBinary(void*);
+void __cudaRegisterFatBinaryEnd(void**);
+void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*, uint3*, dim3*, dim3*, int*);
+}
+
+// The addresses of these stand for the kernels, as nvcc's stubs do.
+inline char fill_words;     // (p, x): p[thread] = x
+inline char await_word;     // (p, x): until *p == x; the host or another kernel writes it
+inline char add_one;        // (p, -): ++p[thread]
+inline char at_most_64;     // (p, x): nothing; 64 threads at most
+inline char count_launches; // (p, -): *p = ++variable of the module
+
+inline const char* const program_text = R"(
+.version 9.0
+.target sm_90
+.address_size 64
+.global .align 4 .u32 launches;
+.visible .entry fill_words(.param .u64 p, .param .u64 x)
+{
+.reg .b32 %r<8>; .reg .b64 %d<8>;
+ld.param.u64 %d0, [p]; ld.param.u64 %d1, [x];
+mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;
+mad.lo.s32 %r3, %r1, %r2, %r0; mul.wide.u32 %d2, %r3, 4; add.s64 %d3, %d0, %d2;
+cvt.u32.u64 %r4, %d1;
+st.global.u32 [%d3], %r4;
+ret;
+}
+.visible .entry await_word(.param .u64 p, .param .u64 x)
+{
+.reg .b32 %r<8>; .reg .b64 %d<8>; .reg .pred %p<2>;
+ld.param.u64 %d0, [p]; ld.param.u64 %d1, [x];
+cvt.u32.u64 %r0, %d1;
+$again:
+ld.volatile.global.u32 %r1, [%d0];
+setp.ne.u32 %p0, %r1, %r0;
+@%p0 bra $again;
+ret;
+}
+.visible .entry add_one(.param .u64 p, .param .u64 x)
+{
+.reg .b32 %r<8>; .reg .b64 %d<8>;
+ld.param.u64 %d0, [p];
+mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4; add.s64 %d3, %d0, %d2;
+ld.global.u32 %r1, [%d3]; add.s32 %r1, %r1, 1; st.global.u32 [%d3], %r1;
+ret;
+}
+.visible .entry at_most_64(.param .u64 p, .param .u64 x)
+.maxntid 64, 1, 1
+{
+ret;
+}
+.visible .entry count_launches(.param .u64 p, .param .u64 x)
+{
+.reg .b32 %r<8>; .reg .b64 %d<8>;
+ld.param.u64 %d0, [p];
+ld.global.u32 %r0, [launches]; add.s32 %r0, %r0, 1; st.global.u32 [launches], %r0;
+st.global.u32 [%d0], %r0;
+ret;
+}
+)";
+
+inline const bool is_registered = [] {
+    struct fat_header {
+        std::uint32_t magic = 0xba55ed50;
+        std::uint16_t version = 1, header = 16;
+        std::uint64_t bytes = 0;
+    };
+    struct entry_header {
+        std::uint16_t kind = 1, version = 0x101; // 1: PTX
+        std::uint32_t header = 64;
+        std::uint64_t bytes = 0, unused[6] = {};
+    };
+    static_assert(sizeof(fat_header) == 16 && sizeof(entry_header) == 64);
+    static std::vector<char> data;
+    const std::size_t text = std::strlen(program_text) + 1;
+    data.resize(80 + text);
+    fat_header f;
+    f.bytes = 64 + text;
+    entry_header e;
+    e.bytes = text;
+    std::memcpy(data.data(), &f, 16), std::memcpy(data.data() + 16, &e, 64),
+        std::memcpy(data.data() + 80, program_text, text);
+    static struct {
+        int magic = 0x466243b1, version = 1;
+        const void* data = nullptr;
+        void* unused = nullptr;
+    } wrapper;
+    wrapper.data = data.data();
+    void** const home = __cudaRegisterFatBinary(&wrapper);
+    const std::pair<char*, const char*> all[] = {{&fill_words, "fill_words"},
+                                                 {&await_word, "await_word"},
+                                                 {&add_one, "add_one"},
+                                                 {&at_most_64, "at_most_64"},
+                                                 {&count_launches, "count_launches"}};
+    for (const auto& [stub, name] : all)
+        __cudaRegisterFunction(home, stub, stub, name, -1, nullptr, nullptr, nullptr, nullptr, nullptr);
+    __cudaRegisterFatBinaryEnd(home);
+    return true;
+}();
+
+inline cudaError_t start(const char& kernel, void* p, std::uint64_t x = 0, unsigned threads = 1,
+                         cudaStream_t s = nullptr, std::size_t shared = 0) {
+    void* arguments[] = {&p, &x};
+    return cudaLaunchKernel(&kernel, dim3(1), dim3(threads), arguments, shared, s);
+}
+
+// What another process of this program says, and how it ended, that runs the test case of this name.
+struct ended {
+    int status = -1;
+    std::string text;
+};
+inline ended run_alone(const std::string& test_case, const std::string& environment = "") {
+    char self[4096] = {};
+    ended e;
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return e;
+    const std::string command = environment + " timeout 60 '" + self + "' '" + test_case + "' 2>&1";
+    std::FILE* const out = popen(command.c_str(), "r");
+    if (out == nullptr) return e;
+    char line[512];
+    while (std::fgets(line, sizeof line, out) != nullptr) e.text += line;
+    const int s = pclose(out);
+    e.status = WIFEXITED(s) ? WEXITSTATUS(s) : -1;
+    return e;
+}
