@@ -5,12 +5,18 @@
 
 #include <cuda_runtime_api.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <vector_types.h>
 
+#include <catch2/catch.hpp>
+
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -138,4 +144,70 @@ inline ended run_alone(const std::string& test_case, const std::string& environm
     const int s = pclose(out);
     e.status = WIFEXITED(s) ? WEXITSTATUS(s) : -1;
     return e;
+}
+
+inline const int two_devices = setenv("SOFTWARE_GPUS", "2", 0);
+
+#define OK(call) REQUIRE((call) == cudaSuccess)
+// An error is returned, and is what cudaGetLastError returns next.
+#define REFUSED(call, error)                  \
+    do {                                      \
+        CHECK((call) == (error));             \
+        CHECK(cudaGetLastError() == (error)); \
+    } while (false)
+
+struct device_words {
+    explicit device_words(std::size_t n) : count(n) { OK(cudaMalloc(&at, 4 * n)); }
+    ~device_words() { cudaFree(at); }
+    std::vector<std::uint32_t> read() const {
+        std::vector<std::uint32_t> x(count);
+        OK(cudaMemcpy(x.data(), at, 4 * count, cudaMemcpyDeviceToHost));
+        return x;
+    }
+    operator void*() const { return at; }
+    std::size_t count;
+    void* at = nullptr;
+};
+// A word of the host that kernels wait for. Tells them to go on when it ends, or tests would wait for ever.
+struct gate {
+    gate() {
+        void* p = nullptr;
+        OK(cudaHostAlloc(&p, 4, cudaHostAllocMapped));
+        word = static_cast<std::uint32_t*>(p);
+        close();
+    }
+    ~gate() {
+        open();
+        cudaFreeHost(word);
+    }
+    void open() { __atomic_store_n(word, 1, __ATOMIC_RELEASE); }
+    void close() { __atomic_store_n(word, 0, __ATOMIC_RELEASE); }
+    std::uint32_t* word = nullptr;
+};
+struct any_stream {
+    explicit any_stream(unsigned flags = cudaStreamNonBlocking) { OK(cudaStreamCreateWithFlags(&s, flags)); }
+    ~any_stream() { cudaStreamDestroy(s); }
+    operator cudaStream_t() const { return s; }
+    cudaStream_t s = nullptr;
+};
+struct any_event {
+    explicit any_event(unsigned flags = cudaEventDisableTiming) { OK(cudaEventCreateWithFlags(&e, flags)); }
+    ~any_event() { cudaEventDestroy(e); }
+    operator cudaEvent_t() const { return e; }
+    cudaEvent_t e = nullptr;
+};
+inline void a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
+
+// A fault while another kernel waits for ever: both end, and the error stays.
+inline void expect_sticky(void* where, cudaError_t expected) {
+    gate g;
+    any_stream s, other;
+    OK(start(await_word, g.word, 1, 1, other));
+    OK(start(fill_words, where, 1, 1, s));
+    CHECK(cudaStreamSynchronize(s) == expected);
+    CHECK(cudaStreamSynchronize(other) == expected);
+    CHECK(cudaGetLastError() == expected);
+    CHECK(cudaGetLastError() == expected);
+    void* p = nullptr;
+    CHECK(cudaMalloc(&p, 4) == expected);
 }
