@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A switch that reduces and multicasts (NVLS): rank r's buffers are memory of device r, all of it bound to one multicast
-// object, and the ranks' blocks run on device 0. Needs at least two devices behind a switch; exits with 77 elsewhere.
-// Without a GPU it runs on the one in software (software/README.md); on a real one it has not run.
+// A switch that reduces and multicasts (NVLS): rank r's buffers are memory of device r, all of it bound to one
+// multicast object, and the ranks' blocks run on device 0. Needs at least two devices behind a switch; exits with 77
+// elsewhere. Without a GPU it runs on the one in software (software/README.md); on a real one it has not run.
 #include <cuda.h>
 
 #include <stdexcept>
@@ -123,14 +123,16 @@ void collectives(int n, std::size_t size, std::size_t first, const char* type) {
         for (std::size_t r = 0; r < ranks; ++r) {
             std::vector<T> host;
             for (std::size_t i = 0; i < views[r].size(); ++i) host.push_back(static_cast<T>(f(r, i)));
-            cuda_check(cudaMemcpy(views[r].data(), host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice), "filling");
+            cuda_check(cudaMemcpy(views[r].data(), host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice),
+                       "filling");
         }
     };
     const auto wrong = [&](const auto& views, auto want) {
         std::size_t count = 0;
         for (std::size_t r = 0; r < ranks; ++r) {
             std::vector<T> host(views[r].size());
-            cuda_check(cudaMemcpy(host.data(), views[r].data(), host.size() * sizeof(T), cudaMemcpyDeviceToHost), "reading");
+            cuda_check(cudaMemcpy(host.data(), views[r].data(), host.size() * sizeof(T), cudaMemcpyDeviceToHost),
+                       "reading");
             for (std::size_t i = 0; i < host.size(); ++i) count += static_cast<float>(host[i]) != want(r, i);
         }
         return count;
@@ -145,19 +147,21 @@ void collectives(int n, std::size_t size, std::size_t first, const char* type) {
         return static_cast<float>(ranks * (ranks - 1) / 2 + ranks * (i % 5));
     };
     const auto say = [&](const char* what, std::size_t bad) {
-        expect(bad == 0, std::string(what) + " of " + type + " by a switch, ranks=" + std::to_string(n) + " elements=" +
-                             std::to_string(size) + " from " + std::to_string(first) + ": " + std::to_string(bad) + " wrong");
+        expect(bad == 0, std::string(what) + " of " + type + " by a switch, ranks=" + std::to_string(n) +
+                             " elements=" + std::to_string(size) + " from " + std::to_string(first) + ": " +
+                             std::to_string(bad) + " wrong");
     };
     using device::multicast_protocol;
     fill(in, value), fill(out, [](std::size_t, std::size_t) { return -1.0f; });
     team.template run<multicast_protocol>(algo::zero_copy_all_reduce{}, in, out, plus{}, by_switch, whole, whole);
     team.synchronize();
     say("all_reduce", wrong(out, sum));
-    team.template run<multicast_protocol>(algo::zero_copy_reduce_scatter{}, in, part, plus{}, by_switch, blocks, packed);
+    team.template run<multicast_protocol>(algo::zero_copy_reduce_scatter{}, in, part, plus{}, by_switch, blocks,
+                                          packed);
     team.synchronize();
     say("reduce_scatter", wrong(part, [&](std::size_t r, std::size_t i) { return sum(r, r * size + i); }));
-    team.template run<multicast_protocol>(algo::multicast_all_gather{}, own, out, device::move_only{}, by_switch, packed,
-                                          blocks);
+    team.template run<multicast_protocol>(algo::multicast_all_gather{}, own, out, device::move_only{}, by_switch,
+                                          packed, blocks);
     team.synchronize();
     say("all_gather", wrong(out, [&](std::size_t, std::size_t i) { return value(i / size, i % size); }));
 }

@@ -31,6 +31,30 @@ TEST_CASE("what is captured is done when the graph is launched, each time") {
     CHECK(d.read()[0] == 6);
 }
 
+TEST_CASE("launches of one executable graph follow each other, in whatever streams") {
+    gate g;
+    device_words d(1);
+    any_stream s, other;
+    OK(cudaMemset(d, 0, 4));
+    OK(cudaDeviceSynchronize());
+    OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    OK(start(add_one, d, 0, 1, s));
+    OK(start(await_word, g.word, 1, 1, s));
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    OK(cudaStreamEndCapture(s, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphLaunch(exec, s));
+    OK(cudaGraphLaunch(exec, other));
+    a_little();
+    CHECK(d.read()[0] == 1);
+    g.open();
+    OK(cudaStreamSynchronize(other));
+    CHECK(d.read()[0] == 2);
+    OK(cudaGraphExecDestroy(exec));
+}
+
 TEST_CASE("a capture must be joined, in its own stream") {
     device_words d(1);
     any_stream s, side;

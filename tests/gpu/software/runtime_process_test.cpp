@@ -39,6 +39,9 @@ TEST_CASE("alone: opens a handle", "[.]") {
     OK(start(add_one, p));
     OK(cudaIpcCloseMemHandle(p));
     REFUSED(cudaIpcCloseMemHandle(p), cudaErrorInvalidValue);
+    OK(cudaIpcOpenMemHandle(&again, h, cudaIpcMemLazyEnablePeerAccess)); // anew
+    OK(start(add_one, again));
+    OK(cudaIpcCloseMemHandle(again));
 }
 TEST_CASE("alone: opens nothing", "[.]") {
     void* p = nullptr;
@@ -56,7 +59,7 @@ TEST_CASE("another process opens memory by its handle") {
         const ended e = run_alone("alone: opens a handle", "HANDLE=" + hex(&h, sizeof h));
         INFO(e.text);
         CHECK(e.status == 0);
-        CHECK(d.read() == std::vector<std::uint32_t>{2, 1, 0, 0});
+        CHECK(d.read() == std::vector<std::uint32_t>{3, 1, 0, 0});
         gate pinned;
         cudaIpcMemHandle_t no;
         REFUSED(cudaIpcGetMemHandle(&no, pinned.word), cudaErrorInvalidValue);

@@ -203,7 +203,12 @@ inline void expect_sticky(void* where, cudaError_t expected) {
     gate g;
     any_stream s, other;
     OK(start(await_word, g.word, 1, 1, other));
+    cudaError_t seen = cudaSuccess;
+    std::thread waiting([&] { seen = cudaStreamSynchronize(other); }); // from before the fault
+    a_little();
     OK(start(fill_words, where, 1, 1, s));
+    waiting.join();
+    CHECK(seen == expected);
     CHECK(cudaStreamSynchronize(s) == expected);
     CHECK(cudaStreamSynchronize(other) == expected);
     CHECK(cudaGetLastError() == expected);
