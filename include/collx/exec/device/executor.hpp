@@ -96,7 +96,8 @@ public:
         if constexpr (What == sched::signal) give_signal(s.index);
         else if constexpr (What == sched::wait) await_signal(s);
         else if constexpr ((What & sched::fold) != 0) fold<(What & sched::to_all) != 0>(s);
-        else hand_over<What>(s);
+        else if constexpr (words && has_windows && What == sched::copy) copy_or_push(s);
+        else hand_over<!has_windows || (What & (sched::recv | sched::send)) != 0>(s);
     }
 
 private:
@@ -211,8 +212,8 @@ private:
         return load_pack<Env, wire_type, W::n>(from + std::size_t{i} * wire_of<W>::bytes);
     }
     template <class W>
-    COLLX_HD static void store_wire(std::byte* to, unsigned i, const acc_of<W>& acc) {
-        store_pack<Env>(to + std::size_t{i} * wire_of<W>::bytes, access::to_wire(acc));
+    COLLX_HD static void store_wire(std::byte* to, unsigned i, const wire_of<W>& w) {
+        store_pack<Env>(to + std::size_t{i} * wire_of<W>::bytes, w);
     }
     COLLX_HD acc_type* scratch() const {
         return reinterpret_cast<acc_type*>(args_.lane_of(rank_, lane_) + args_.shape.scratch_at());
@@ -270,7 +271,7 @@ private:
     static constexpr std::uint32_t refresh_period = 1u << 24;
 
     // ------------------------------------------------------------------------------------------ steps that move
-    template <sched::action What>
+    template <bool Channels>
     COLLX_ALWAYS_INLINE COLLX_HD void hand_over(const sched::step& s);
     template <bool Channels>
     COLLX_NOINLINE COLLX_HD static move_result run_move(thread_state t, chunk_move m);
@@ -300,6 +301,10 @@ private:
 
     // ------------------------------------------------------------------------------------------ steps over windows
     COLLX_HD void push(const sched::step& s);
+    COLLX_HD void copy_or_push(const sched::step& s) {
+        if (sched::is_window(s.dst.where)) push(s);
+        else hand_over<false>(s);
+    }
     template <class W>
     using fold_pack = std::conditional_t<access::is_wire_in, wire_of<W>, acc_of<W>>;
     template <class W>

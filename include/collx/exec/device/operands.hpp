@@ -60,6 +60,7 @@ struct elements_from<View> {
 // Each element converted, narrow floats two at a time: a device has instructions for pairs.
 template <class To, class From, int V>
 COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
+    if constexpr (std::is_same_v<To, From>) return x;
     pack<To, V> y;
     if constexpr (V % 2 == 0 && std::is_same_v<From, float> && (is_half_v<To> || is_fp8_v<To>)) {
         COLLX_UNROLL
@@ -217,7 +218,7 @@ struct operand_access {
     // A narrower wire rounds: the rank that computes a value keeps what the others receive.
     template <int N>
     COLLX_HD static pack<acc_type, N> through_wire(const pack<acc_type, N>& acc) {
-        if constexpr (std::is_same_v<wire_type, acc_type>) return acc;
+        if constexpr (!rounds) return acc;
         else return from_wire(to_wire(acc));
     }
 
@@ -238,7 +239,8 @@ struct operand_access {
         if constexpr (Types::reduces) return has_post_v<op_type, acc_type>;
         else return false;
     }();
-    static constexpr bool changes_results = has_post || !std::is_same_v<wire_type, acc_type>;
+    // A complete result is kept as the others receive it, for a later step may send it on.
+    static constexpr bool rounds = !std::is_same_v<wire_type, acc_type>;
     template <class W>
     COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack<W>& acc) {
         if constexpr (Types::reduces && has_post_v<op_type, acc_type>) {
@@ -248,7 +250,6 @@ struct operand_access {
                     acc.v[k] = static_cast<acc_type>(
                         apply_post(op, acc.v[k], hook_context{ranks, at + static_cast<unsigned>(k)}));
         }
-        acc = through_wire(acc); // a later step may send it on
     }
 
     // What lies in `in` is what travels, and it is contiguous: it can wait in registers as it was loaded.

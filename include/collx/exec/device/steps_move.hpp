@@ -15,25 +15,22 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// Compiled for no kind: what the kind decides is left out when this is inlined where it is known.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-template <sched::action What>
+template <bool Channels>
 COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::hand_over(const sched::step& s) {
-    if constexpr (words && has_windows && What == sched::copy)
-        if (sched::is_window(s.dst.where)) return push(s);
-    constexpr bool travels = (What & (sched::recv | sched::send)) != 0;
-    const sched::ref& shape = chunk_move::counts_by_dst(What, s.src.where) ? s.dst : s.src;
+    const sched::ref& shape = chunk_move::counts_by_dst(s.what, s.src.where) ? s.dst : s.src;
     const int chunks = shape.chunks.count;
+    const bool travels = Channels && (s.what & (sched::recv | sched::send)) != 0;
     if (travels && chunks > 1 && !has_elements(shape)) return; // both ends know
     std::uint32_t at = 0;
     COLLX_ROLLED
     for (int i = 0; i < chunks; ++i) {
-        const move_result done =
-            run_move < travels ||
-            !has_windows > (this->state(failed_),
-                            {static_cast<std::uint16_t>(What), s.src.where, s.dst.where,
-                             static_cast<std::uint8_t>(s.peer_from), static_cast<std::uint8_t>(s.peer_to), i == 0,
-                             i + 1 == chunks, static_cast<std::uint16_t>(s.src.chunks.at(i, args_.chunks)),
-                             static_cast<std::uint16_t>(s.dst.chunks.at(i, args_.chunks)), at});
+        const move_result done = run_move<Channels>(
+            this->state(failed_), {static_cast<std::uint16_t>(s.what), s.src.where, s.dst.where,
+                                   static_cast<std::uint8_t>(s.peer_from), static_cast<std::uint8_t>(s.peer_to), i == 0,
+                                   i + 1 == chunks, static_cast<std::uint16_t>(s.src.chunks.at(i, args_.chunks)),
+                                   static_cast<std::uint16_t>(s.dst.chunks.at(i, args_.chunks)), at});
         at = done.at;
         failed_ = done.failed;
         stop_if(done.stops);
@@ -192,26 +189,37 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) acc[u] = this->template read<W>(own, nth(u), m);
         }
-        if (Channels && Types::reduces && x.combines) {
+        if (x.receives) {
+            acc_of<W> in[U];
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) in[u] = access::from_wire(got[u].get());
+            if (Channels && Types::reduces && x.combines) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, in[u], acc[u], m);
+            } else {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) acc[u] = in[u];
+            }
+        }
+        if (access::has_post && x.finishes) {
             COLLX_UNROLL
             for (int u = 0; u < U; ++u)
-                acc[u] = this->template combined<W>(x, access::from_wire(got[u].get()), acc[u], m);
-        } else if (x.receives) {
+                access::template finish<W>(this->op(), this->ranks(), x.to + std::size_t{nth(u)} * W::n, m, acc[u]);
+        }
+        waiting_pack<wire_type, W::n> next[U];
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u) next[u].keep(access::to_wire(acc[u]));
+        if (x.sends) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) acc[u] = access::from_wire(got[u].get());
+            for (int u = 0; u < U; ++u) this->template store_wire<W>(x.tx, nth(u), next[u].get());
         }
         if (x.keeps) {
-            if (access::changes_results && x.finishes) {
+            if (access::rounds && x.finishes) {
                 COLLX_UNROLL
-                for (int u = 0; u < U; ++u)
-                    access::template finish<W>(this->op(), this->ranks(), x.to + std::size_t{nth(u)} * W::n, m, acc[u]);
+                for (int u = 0; u < U; ++u) acc[u] = access::from_wire(next[u].get());
             }
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) this->template write<W>(result, nth(u), m, acc[u]);
-        }
-        if (x.sends) {
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) this->template store_wire<W>(x.tx, nth(u), acc[u]);
         }
     });
 }
@@ -224,14 +232,15 @@ executor<Env, Algorithm, Types, Protocol, Groups>::through(const transfer& x, co
                                                            unsigned p, unsigned m, const wire_pack& w) const {
     acc_pack acc{};
     if (x.reads) acc = this->template read<W>(own, p, m);
-    if (Types::reduces && x.combines) acc = this->template combined<W>(x, access::from_wire(w), acc, m);
-    else if (x.receives) acc = access::from_wire(w);
-    if (x.keeps) {
-        if (access::changes_results && x.finishes)
-            access::template finish<W>(op(), ranks(), x.to + std::size_t{p} * W::n, m, acc);
-        this->template write<W>(result, p, m, acc);
+    if (x.receives) {
+        const acc_pack in = access::from_wire(w);
+        acc = Types::reduces && x.combines ? this->template combined<W>(x, in, acc, m) : in;
     }
-    return access::to_wire(acc);
+    if (access::has_post && x.finishes)
+        access::template finish<W>(op(), ranks(), x.to + std::size_t{p} * W::n, m, acc);
+    const wire_pack next = access::to_wire(acc);
+    if (x.keeps) this->template write<W>(result, p, m, access::rounds && x.finishes ? access::from_wire(next) : acc);
+    return next;
 }
 
 // One wait for whole packs and the tail.
