@@ -62,7 +62,6 @@ public:
     // Goes on where another executor of this thread stands: inside a piece.
     COLLX_HD executor(Env& env, const thread_state& t)
         : worker(env, t), base_(flagged ? shared_.packets : shared_.iterations),
-          piece_(static_cast<unsigned>(lane_) + std::size_t{turn_} * static_cast<unsigned>(args_.lanes)),
           failed_(t.failed) {}
 
     COLLX_HD bool strand(int k) const { return Groups == 1 || k % Groups == env_.group(); }
@@ -73,8 +72,8 @@ public:
         this->begin_call(has_neighbours);
         base_ = flagged ? shared_.packets : shared_.iterations;
         unsigned turn = 0;
-        for (piece_ = static_cast<unsigned>(lane_); piece_ < args_.piece_count;
-             piece_ += static_cast<unsigned>(args_.lanes)) {
+        for (std::size_t piece = static_cast<unsigned>(lane_); piece < args_.piece_count;
+             piece += static_cast<unsigned>(args_.lanes)) {
             this->begin_piece(turn);
             args().algorithm(*this, rank_, ranks());
             // Whoever sees my words of the next piece knows that this one is read, by all my threads.
@@ -218,16 +217,14 @@ private:
     COLLX_HD acc_type* scratch() const {
         return reinterpret_cast<acc_type*>(args_.lane_of(rank_, lane_) + args_.shape.scratch_at());
     }
-    COLLX_HD part of(place p, int rank, int chunk) const {
-        return cut(args().cuts, p == place::out, rank, chunk, piece_, args_.piece_elems);
-    }
     // Scratch, slots and windows have whole packs per chunk; scratch chunks are of the input's sizes.
-    COLLX_HD part local(place p, int chunk) const { return part_at(p, rank_, chunk); }
-    COLLX_HD part part_at(place p, int rank, int chunk) const {
-        part l = of(p, rank, chunk);
-        if (p == place::tmp) l.at = static_cast<std::size_t>(chunk) * cell_packs() * V;
-        return l;
+    COLLX_HD part local(place p, int chunk) const {
+        return part_of(args().cuts, p, rank_, chunk, piece(), args_.piece_elems, cell_elems());
     }
+    COLLX_HD std::size_t piece() const {
+        return static_cast<unsigned>(lane_) + std::size_t{turn_} * static_cast<unsigned>(args_.lanes);
+    }
+    COLLX_HD std::uint32_t cell_elems() const { return static_cast<std::uint32_t>(cell_packs() * V); }
     COLLX_HD std::size_t cell_packs() const { return (args_.piece_elems + V - 1) / V; }
 
     COLLX_HD static constexpr unsigned pairs_of(std::size_t n) { // of lines
@@ -235,11 +232,6 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ memory of the team
-    // The slot at rank `at` for a message of rank `from`.
-    COLLX_HD std::byte* slot_of(int at, int from, std::uint64_t message) const {
-        const auto bytes = flagged ? args_.shape.flag_slot_bytes : args_.shape.slot_bytes;
-        return args_.lane_of(at, lane_) + args_.places.slots + args_.shape.slot_number(from, message) * bytes;
-    }
     COLLX_HD std::byte* window_at(int rank, int segment, int chunk) const {
         return args_.lane_of(rank, lane_) + window_offset(segment, chunk);
     }
@@ -281,7 +273,7 @@ private:
     COLLX_HD message_ends ends_of(const chunk_move& m) const;
     COLLX_HD void leave(const chunk_move& m, std::uint32_t at);
     COLLX_HD transfer plan(const chunk_move& m) const;
-    COLLX_HD void use_slots(const chunk_move& m, transfer& x) const;
+    COLLX_HD void use_slots(const chunk_move& m, transfer& x);
     COLLX_HD void use_windows(const chunk_move& m, transfer& x) const;
     COLLX_HD operand own_operand(const transfer& x) const { return operand_at(args().rank(x.owner), x.src_at, x.from); }
     COLLX_HD operand result_operand(const transfer& x) const { return operand_at(mine(), x.dst_at, x.to); }
@@ -318,7 +310,6 @@ private:
     COLLX_HD void fold(const sched::step& s);
 
     std::uint64_t base_ = 0; // iterations of this lane before this call
-    std::size_t piece_ = 0;
     bool failed_ = false; // this thread, not yet voted upon
 };
 

@@ -52,7 +52,7 @@ template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::has_elements(const sched::ref& r) const {
     COLLX_ROLLED
     for (int i = 0; i < r.chunks.count; ++i)
-        if (part_at(r.where, rank_, r.chunks.at(i, args_.chunks)).count != 0) return true;
+        if (local(r.where, r.chunks.at(i, args_.chunks)).count != 0) return true;
     return false;
 }
 
@@ -61,15 +61,14 @@ template <bool Channels>
 COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(const chunk_move& m) {
     const bool travels = Channels && m.travels();
     transfer x = plan(m);
-    if (travels && m.is_first) {
-        if (m.is_last && x.count == 0) return 0; // both ends know
-        stop_if(worker::run_enter(this->state(false), ends_of(m)));
+    if (travels) {
+        if (m.is_first && m.is_last && x.count == 0) return 0; // both ends know
+        use_slots(m, x);
         if (this->has_stopped()) return 0;
     }
     std::uint32_t at = m.at;
     if (!Channels || x.count != 0) {
-        if constexpr (Channels) use_slots(m, x);
-        else use_windows(m, x);
+        if constexpr (!Channels) use_windows(m, x);
         if (!x.finishes || x.combines || !access::is_in_place(mine(), mine(), x.from, x.to)) {
             if constexpr (lines) carry_lines(x);
             else if constexpr (words) carry_words(x);
@@ -85,13 +84,13 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD message_ends executor<Env, Algorithm, Types, Protocol, Groups>::ends_of(const chunk_move& m) const {
     return {static_cast<std::int16_t>(m.has(sched::recv) ? m.peer_from : -1),
-            static_cast<std::int16_t>(m.has(sched::send) ? m.peer_to : -1), flagged};
+            static_cast<std::int16_t>(m.has(sched::send) ? m.peer_to : -1), flagged, m.is_first};
 }
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chunk_move& m, std::uint32_t at) {
     if (words && m.has(sched::send))
-        refresh(slot_of(m.peer_to, rank_, shared_.sent[m.peer_to]), args_.shape.flag_slot_bytes,
+        refresh(this->slot_of(m.peer_to, rank_, shared_.sent[m.peer_to], flagged), args_.shape.flag_slot_bytes,
                 static_cast<unsigned>(at / stride), static_cast<std::uint32_t>(shared_.sent[m.peer_to] + 1));
     stop_if(worker::run_leave(this->state(failed_), ends_of(m)));
 }
@@ -109,22 +108,21 @@ COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const 
     x.src_at = m.src_at, x.dst_at = m.dst_at;
     // What a reduction leaves in `out` is complete, and so is all of a single rank's collective.
     x.finishes = x.keeps && m.dst_at == place::out && (x.combines || (m.what == sched::copy && m.src_at == place::in));
-    x.owner = m.has(sched::get) ? m.peer_from : rank_;
+    x.owner = m.owner(rank_);
     x.peer = m.peer_from;
-    const part own = part_at(m.src_at, x.owner, m.src_chunk), result = part_at(m.dst_at, rank_, m.dst_chunk);
-    x.from = own.at, x.to = result.at;
-    x.count = chunk_move::counts_by_dst(m.what, m.src_at) ? result.count : own.count;
+    const chunk_parts parts = run_plan(args().cuts, m, rank_, piece(), args_.piece_elems, cell_elems());
+    x.from = parts.from, x.to = parts.to, x.count = parts.count;
+    x.rx = x.tx = args_.exchange[rank_]; // no address is ever null
     x.is_fast = (!x.reads || is_aligned_at(own_operand(x))) && (!x.keeps || is_aligned_at(result_operand(x)));
     return x;
 }
 
-// Where there is no message, those of the channel to myself, which are not looked at then: no address is ever null.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) const {
-    const int source = x.receives ? m.peer_from : rank_, target = x.sends ? m.peer_to : rank_;
-    const std::uint64_t in_number = shared_.received[source], out_number = shared_.sent[target];
-    x.rx = slot_of(rank_, source, in_number) + m.at, x.rx_flag = in_number + 1;
-    x.tx = slot_of(target, rank_, out_number) + m.at, x.tx_flag = out_number + 1;
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) {
+    const message_slots slots = worker::run_enter(this->state(false), ends_of(m));
+    stop_if(slots.stops);
+    x.rx = slots.rx + m.at, x.rx_flag = slots.in_number + 1;
+    x.tx = slots.tx + m.at, x.tx_flag = slots.out_number + 1;
 }
 
 // A put sends into my own window, a get receives from a peer's, or from the words that it pushed.
