@@ -40,8 +40,8 @@ COLLX_HD auto element(const View& v, std::size_t i) {
     return static_cast<std::remove_cv_t<typename View::value_type>>(v[i]);
 }
 
-// Elements from `at` on, by their number counted from there, in order.
-template <class View>
+// N elements from `at` on, by their number counted from there, in order.
+template <class View, int N>
 struct elements_from {
     const View& view;
     std::size_t at;
@@ -49,9 +49,9 @@ struct elements_from {
     COLLX_EXEC_CHECK_DISABLE
     COLLX_HD decltype(auto) operator()(unsigned k) const { return view[at + k]; }
 };
-template <class View>
-requires requires(const View& v) { v.walk(0).next(); }
-struct elements_from<View> {
+template <class View, int N>
+requires(N > 1) && requires(const View& v) { v.walk(0).next(); }
+struct elements_from<View, N> {
     decltype(std::declval<const View&>().walk(0)) walker;
     COLLX_HD elements_from(const View& v, std::size_t i) : walker(v.walk(i)) {}
     COLLX_HD decltype(auto) operator()(unsigned) { return walker.next(); }
@@ -161,7 +161,7 @@ struct operand_access {
         if constexpr (W::is_aligned && Types::in_view::is_contiguous) {
             raw = load_pack<Env, in_type, W::n>(r.in.data() + at);
         } else {
-            detail::elements_from<typename Types::in_view> from(r.in, at);
+            detail::elements_from<typename Types::in_view, W::n> from(r.in, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k) {
                 if (exists<W>(k, m)) raw.v[k] = static_cast<in_type>(from(static_cast<unsigned>(k)));
@@ -184,7 +184,7 @@ struct operand_access {
             return detail::convert<acc_type>(load_pack<Env, out_type, W::n>(r.out.data() + at));
         } else {
             acc_pack<W> acc;
-            detail::elements_from<typename Types::out_view> from(r.out, at);
+            detail::elements_from<typename Types::out_view, W::n> from(r.out, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k) {
                 if (exists<W>(k, m))
@@ -200,7 +200,7 @@ struct operand_access {
         if constexpr (W::is_aligned && Types::out_view::is_contiguous) {
             store_pack<Env>(r.out.data() + at, detail::convert<out_type>(acc));
         } else {
-            detail::elements_from<typename Types::out_view> to(r.out, at);
+            detail::elements_from<typename Types::out_view, W::n> to(r.out, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k)
                 if (exists<W>(k, m)) to(static_cast<unsigned>(k)) = static_cast<out_type>(acc.v[k]);
