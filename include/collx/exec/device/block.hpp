@@ -237,7 +237,9 @@ private:
                 const bool is_old = i == 1;
                 if (is_old && (before.low == 0 || call_words::number_of(before) == call_words::number_of(expected)))
                     continue;
-                const bool is_said = has_said(peer, is_old ? before : expected);
+                // Word by word: which of two structures would be an address.
+                const bool is_said =
+                    has_said(peer, {is_old ? before.low : expected.low, is_old ? before.high : expected.high});
                 if (!is_old) is_heard = is_said;
             }
             *unheard = is_heard ? unit16{} : expected;
