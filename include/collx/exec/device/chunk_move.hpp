@@ -53,6 +53,17 @@ COLLX_NOINLINE COLLX_HD chunk_parts run_plan(const Cuts& cuts, chunk_move m, int
     const bool by_dst = chunk_move::counts_by_dst(m.what, m.src_at);
     return {own.at, result.at, static_cast<std::uint32_t>(by_dst ? result.count : own.count)};
 }
+// Whether a piece has any of several chunks. Not inlined, for most messages are of one chunk, which the compiler finds
+// after inlining only.
+template <class Cuts>
+COLLX_NOINLINE COLLX_HD bool run_has_elements(const Cuts& cuts, sched::ref r, int chunks, int rank, std::size_t piece,
+                                              std::uint32_t piece_elems) {
+    COLLX_ROLLED
+    for (int i = 0; i < r.chunks.count; ++i)
+        if (cut(cuts, r.where == sched::place::out, rank, r.chunks.at(i, chunks), piece, piece_elems).count != 0)
+            return true;
+    return false;
+}
 
 struct move_result {
     std::uint32_t at; // after this chunk

@@ -269,7 +269,6 @@ private:
     COLLX_NOINLINE COLLX_HD static move_result run_move(thread_state t, chunk_move m);
     template <bool Channels>
     COLLX_HD std::uint32_t move(const chunk_move& m);
-    COLLX_HD bool has_elements(const sched::ref& r) const;
     COLLX_HD message_ends ends_of(const chunk_move& m) const;
     COLLX_HD void leave(const chunk_move& m, std::uint32_t at);
     COLLX_HD transfer plan(const chunk_move& m) const;

@@ -22,7 +22,8 @@ COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Grou
     const sched::ref& shape = chunk_move::counts_by_dst(s.what, s.src.where) ? s.dst : s.src;
     const int chunks = shape.chunks.count;
     const bool travels = Channels && (s.what & (sched::recv | sched::send)) != 0;
-    if (travels && chunks > 1 && !has_elements(shape)) return; // both ends know
+    if (travels && chunks > 1 && !run_has_elements(args().cuts, shape, args_.chunks, rank_, piece(), args_.piece_elems))
+        return; // both ends know
     std::uint32_t at = 0;
     COLLX_ROLLED
     for (int i = 0; i < chunks; ++i) {
@@ -46,14 +47,6 @@ COLLX_HD move_result executor<Env, Algorithm, Types, Protocol, Groups>::run_move
     executor ex(env, t);
     const std::uint32_t at = ex.template move<Channels>(m);
     return {at, ex.has_stopped(), ex.failed_};
-}
-
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::has_elements(const sched::ref& r) const {
-    COLLX_ROLLED
-    for (int i = 0; i < r.chunks.count; ++i)
-        if (local(r.where, r.chunks.at(i, args_.chunks)).count != 0) return true;
-    return false;
 }
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
