@@ -254,7 +254,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     use_device(w, s);
     if (rank == 0) std::printf("%s: %s\n", what.c_str(), device_route(w).c_str());
     collectives(w, what.c_str(),
-          s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
+                s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
     if (!s.shares_device) graphs(w, what.c_str());
     parts(w, what.c_str(), s.shares_device ? 500 : 70'001);
     communicator half = w.split(rank % 2); // a second one, with mappings of its own
@@ -317,7 +317,7 @@ int main(int argc, char** argv) {
         if (!is_short) run_ranks(argv[0], 4, "host", 90);
         communicator world;
         collectives(world, "alone",
-              is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
+                    is_short ? std::vector<std::size_t>{1, 1000} : std::vector<std::size_t>{1, 1000, 1'000'003});
         parts(world, "alone", 1000);
         fancy(world);
         graphs(world, "alone");

@@ -61,8 +61,7 @@ public:
         : worker(env, a, shared, rank, lane) {}
     // Goes on where another executor of this thread stands: inside a piece.
     COLLX_HD executor(Env& env, const thread_state& t)
-        : worker(env, t), base_(flagged ? shared_.packets : shared_.iterations),
-          failed_(t.failed) {}
+        : worker(env, t), base_(flagged ? shared_.packets : shared_.iterations), failed_(t.failed) {}
 
     COLLX_HD bool strand(int k) const { return Groups == 1 || k % Groups == env_.group(); }
 
@@ -309,7 +308,7 @@ private:
     COLLX_HD void fold(const sched::step& s);
 
     std::uint64_t base_ = 0; // iterations of this lane before this call
-    bool failed_ = false; // this thread, not yet voted upon
+    bool failed_ = false;    // this thread, not yet voted upon
 };
 
 } // namespace device

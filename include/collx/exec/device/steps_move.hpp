@@ -227,8 +227,7 @@ executor<Env, Algorithm, Types, Protocol, Groups>::through(const transfer& x, co
         const acc_pack in = access::from_wire(w);
         acc = Types::reduces && x.combines ? this->template combined<W>(x, in, acc, m) : in;
     }
-    if (access::has_post && x.finishes)
-        access::template finish<W>(op(), ranks(), x.to + std::size_t{p} * W::n, m, acc);
+    if (access::has_post && x.finishes) access::template finish<W>(op(), ranks(), x.to + std::size_t{p} * W::n, m, acc);
     const wire_pack next = access::to_wire(acc);
     if (x.keeps) this->template write<W>(result, p, m, access::rounds && x.finishes ? access::from_wire(next) : acc);
     return next;
