@@ -291,9 +291,11 @@ private:
 
     // ------------------------------------------------------------------------------------------ steps over windows
     COLLX_HD void push(const sched::step& s);
+    // Which of them is known after inlining, when the compiler has had its work with the body of a copy.
     COLLX_HD void copy_or_push(const sched::step& s) {
-        if (sched::is_window(s.dst.where)) push(s);
-        else hand_over<false>(s);
+        if constexpr (may_copy_v<Algorithm>)
+            if (!sched::is_window(s.dst.where)) return hand_over<false>(s);
+        push(s);
     }
     template <class W>
     using fold_pack = std::conditional_t<access::is_wire_in, wire_of<W>, acc_of<W>>;
