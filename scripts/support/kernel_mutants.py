@@ -31,8 +31,8 @@ MISTAKES = [
     ("no barrier before a signal", "messages.hpp", "        env.sync();\n        COLLX_ROLLED", "        COLLX_ROLLED"),
     ("no vote when a piece with flags ends", "executor.hpp", "if constexpr (flagged) stop_if(env_.any(failed_));\n", "\n"),
     ("no vote after the waits of a step", "messages.hpp",
-     "return env.any(message_worker(env, t).has_failed_to_enter(m));", "return message_worker(env, t).has_failed_to_enter(m);"),
-    ("a flag off by one", "steps_move.hpp", "x.rx_flag = in_number + 1;", "x.rx_flag = in_number;"),
+     "m.is_first && env.any(w.has_failed_to_enter(m));", "m.is_first && w.has_failed_to_enter(m);"),
+    ("a flag off by one", "steps_move.hpp", "x.rx_flag = slots.in_number + 1;", "x.rx_flag = slots.in_number;"),
     ("neighbours not waited for", "block.hpp", "w.wait_for_neighbours();", "static_cast<void>(0);"),
     ("packs that are left over are left out", "executor.hpp", "at <= even; at += block", "at < even; at += block"),
 ]

@@ -204,14 +204,26 @@ struct wide_scratch : late_scratch {
     static constexpr int tmp_chunks(int) { return 3; }
 };
 
+// A copy that is no put for five ranks only.
+struct late_copy {
+    static constexpr const char* name = "late copy";
+    static constexpr collective op = collective::all_reduce;
+    static constexpr int signals = 1, window_depth = 2;
+    static constexpr int chunks(int) { return 1; }
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
+        ex.template step<sched::copy>(sched::in(0), n == 5 ? sched::out(0) : sched::window(0, 0));
+    }
+};
+
 // What a team says of a text before it launches anything.
-template <class A>
+template <class Protocol = device::simple_protocol, class A>
 std::string refusal(const A& a, int ranks) {
     auto team = make_team(ranks);
     using view = contiguous_view<float>;
     using types = device::call_types<view, view, device::move_only>;
     try {
-        static_cast<void>(team.ranks().template prepare<types, device::simple_protocol>(
+        static_cast<void>(team.ranks().template prepare<types, Protocol>(
             a, device::even_cuts(), [](int) { return device::rank_operands<types>(); }));
     } catch (const error& e) {
         return std::string(name_of(e.code())) + ": " + e.what();
@@ -229,6 +241,10 @@ TEST_CASE("texts that a kernel has no memory for are refused") {
                                                Contains("use scratch (tmp) for 2, 3 or 4 ranks too"));
     CHECK_THAT(refusal(wide_scratch{}, 2),
                Contains("unsupported: ") && Contains("scratch has 3 chunks, its buffers 1"));
+    CHECK(refusal<device::packet_protocol>(late_copy{}, 2) == "");
+    CHECK(refusal(late_copy{}, 5) == "");
+    CHECK_THAT(refusal<device::packet_protocol>(late_copy{}, 5),
+               Contains("unsupported: ") && Contains("compiled without copies, which it makes for 5 ranks"));
     const node_map two({0, 0, 1, 1}), one({7, 7, 7, 7}), alone({0, 1, 2, 3});
     algo::hierarchical_all_reduce<> a;
     for (const node_view& v : {node_view(), node_view(one), node_view(alone)}) { // which the kernel does not look up

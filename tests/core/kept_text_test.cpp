@@ -62,6 +62,19 @@ TEST_CASE("a kept text grows, also by a part of itself, and ends with a zero") {
     CHECK(kept_text("x") + std::string("y") == "xy");
 }
 
+TEST_CASE("a kept text's first bytes are read as an object") {
+    struct two {
+        int a;
+        short b;
+    };
+    const two x{77, -3};
+    kept_text t(reinterpret_cast<const char*>(&x), sizeof x);
+    t += "and more";
+    CHECK(t.as<two>().a == 77);
+    CHECK(t.as<two>().b == -3);
+    CHECK(t.as<char>() == *t.data());
+}
+
 TEST_CASE("a kept text is cut") {
     kept_text a = "key=value";
     a.erase(0, 4);

@@ -175,11 +175,7 @@ private:
                 return c.socket.close();
         }
     }
-    static detail::tcp_request head_of(const connection& c) {
-        detail::tcp_request r;
-        std::memcpy(&r, c.in.data(), sizeof r);
-        return r;
-    }
+    static detail::tcp_request head_of(const connection& c) { return c.in.as<detail::tcp_request>(); }
     static std::size_t bytes_missing(const connection& c) {
         if (c.is_proving) return sizeof(detail::auth_proof) - c.in.size();
         if (c.in.size() < sizeof(detail::tcp_request)) return sizeof(detail::tcp_request) - c.in.size();
@@ -226,7 +222,7 @@ private:
     [[gnu::cold]] void challenge(connection& c, std::int64_t rank) {
         if (!key_) return refuse(c, detail::tcp_status::has_no_key, rank);
         if (c.is_known) return c.socket.close();
-        std::memcpy(&c.hello, c.in.data(), sizeof c.hello);
+        c.hello = c.in.as<decltype(c.hello)>();
         c.in.clear();
         c.is_proving = true;
         c.said = key_.answer(c.hello);
@@ -235,8 +231,7 @@ private:
         c.limit_ns = limit_ns;
     }
     [[gnu::cold]] void take_proof(connection& c) {
-        detail::auth_proof p;
-        std::memcpy(&p, c.in.data(), sizeof p);
+        const auto p = c.in.as<detail::auth_proof>();
         c.in.clear();
         c.is_proving = false;
         if (!key_.is_right(c.hello, c.said, p)) return refuse(c, detail::tcp_status::wrong_key, c.hello.head.number);

@@ -43,6 +43,15 @@ public:
     const char& operator[](std::size_t i) const noexcept { return data()[i]; }
     char& operator[](std::size_t i) noexcept { return data()[i]; }
     char back() const noexcept { return at_[size_ - 1]; }
+    // The first bytes, as a Plain lies in memory; there must be as many. By memcpy from data() g++ warns of what data()
+    // is of an empty text.
+    template <class Plain>
+    Plain as() const noexcept {
+        static_assert(std::is_trivially_copyable_v<Plain>);
+        Plain x{};
+        if (at_ != nullptr) std::memcpy(&x, at_, sizeof x);
+        return x;
+    }
 
     // At most `count` characters from `from` on, which must not lie behind the end.
     kept_text substr(std::size_t from, std::size_t count = npos) const { return view().substr(from, count); }

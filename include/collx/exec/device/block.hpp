@@ -231,9 +231,17 @@ private:
                 poll(waits_for::words, peer, [&] {
                     return call_words::are_of_one_call(Env::load_line(said_by(rank_, peer, shared_.number)), expected);
                 });
-            const bool is_heard = has_said(peer, expected);
-            if (before.low != 0 && call_words::number_of(before) != call_words::number_of(expected))
-                has_said(peer, before);
+            bool is_heard = false;
+            COLLX_ROLLED
+            for (int i = 0; i < 2; ++i) { // this call's words, and what was not there when the last one ended
+                const bool is_old = i == 1;
+                if (is_old && (before.low == 0 || call_words::number_of(before) == call_words::number_of(expected)))
+                    continue;
+                // Word by word: which of two structures would be an address.
+                const bool is_said =
+                    has_said(peer, {is_old ? before.low : expected.low, is_old ? before.high : expected.high});
+                if (!is_old) is_heard = is_said;
+            }
             *unheard = is_heard ? unit16{} : expected;
         }
     }
@@ -265,25 +273,23 @@ private:
         // A look at the host's memory goes over the bus.
         if (polls % (polls_per_look * looks_per_question) == 0)
             aborted = aborted || Env::load_relaxed(&args_.host->abort) != 0;
+        wait_state said = wait_state::idle;
         if (aborted) {
             // The host ended this kernel in the middle, so the next one would begin where no peer is.
             if (stopped == 0) Env::store_relaxed(&my_words().abort, stop_word::deadline);
-            report(wait_state::aborted, what, peer);
-            return false;
+            said = wait_state::aborted;
+        } else {
+            // Stops all if it is another.
+            if (lane_ == 0 && args_.words.are_compared()) has_said(peer, expected_of(peer));
+            const std::uint64_t now = Env::now_ns();
+            if (began == 0) began = now;
+            if (now - began > args_.timeout_ns) said = wait_state::timed_out;
+            else if (polls == long_wait) said = wait_state::waiting, reported = true;
         }
-        if (lane_ == 0 && args_.words.are_compared()) has_said(peer, expected_of(peer)); // stops all if it is another
-        const std::uint64_t now = Env::now_ns();
-        if (began == 0) began = now;
-        if (now - began > args_.timeout_ns) {
-            report(wait_state::timed_out, what, peer);
-            stop_all(stop_word::deadline);
-            return false;
-        }
-        if (polls == long_wait) {
-            report(wait_state::waiting, what, peer);
-            reported = true;
-        }
-        return true;
+        if (said == wait_state::idle) return true;
+        report(said, what, peer);
+        if (said == wait_state::timed_out) stop_all(stop_word::deadline);
+        return said == wait_state::waiting;
     }
     // Tells the host, too.
     COLLX_HD bool is_in_disagreement(std::uint64_t stopped) {

@@ -77,9 +77,12 @@ public:
     template <class Unit>
     __device__ static Unit load(const Unit* p) {
         __builtin_assume(__isGlobal(p));
-        if constexpr (sizeof(Unit) == 16) {
+        if constexpr (std::is_same_v<Unit, words16>) {
             const uint4 x = *reinterpret_cast<const uint4*>(p);
-            return {static_cast<std::uint64_t>(x.y) << 32 | x.x, static_cast<std::uint64_t>(x.w) << 32 | x.z};
+            return {{x.x, x.y, x.z, x.w}};
+        } else if constexpr (std::is_same_v<Unit, unit16>) {
+            const ulonglong2 x = *reinterpret_cast<const ulonglong2*>(p);
+            return {x.x, x.y};
         } else {
             return *p;
         }
@@ -87,10 +90,10 @@ public:
     template <class Unit>
     __device__ static void store(Unit* p, Unit x) {
         __builtin_assume(__isGlobal(p));
-        if constexpr (sizeof(Unit) == 16)
-            *reinterpret_cast<uint4*>(p) =
-                make_uint4(static_cast<unsigned>(x.low), static_cast<unsigned>(x.low >> 32),
-                           static_cast<unsigned>(x.high), static_cast<unsigned>(x.high >> 32));
+        if constexpr (std::is_same_v<Unit, words16>)
+            *reinterpret_cast<uint4*>(p) = make_uint4(x.v[0], x.v[1], x.v[2], x.v[3]);
+        else if constexpr (std::is_same_v<Unit, unit16>)
+            *reinterpret_cast<ulonglong2*>(p) = make_ulonglong2(x.low, x.high);
         else *p = x;
     }
     __device__ static unit16 load_line(const unit16* p) { return ptx::load_line(p); }

@@ -61,9 +61,7 @@ public:
         : worker(env, a, shared, rank, lane) {}
     // Goes on where another executor of this thread stands: inside a piece.
     COLLX_HD executor(Env& env, const thread_state& t)
-        : worker(env, t), base_(flagged ? shared_.packets : shared_.iterations),
-          piece_(static_cast<unsigned>(lane_) + std::size_t{turn_} * static_cast<unsigned>(args_.lanes)),
-          failed_(t.failed) {}
+        : worker(env, t), base_(flagged ? shared_.packets : shared_.iterations), failed_(t.failed) {}
 
     COLLX_HD bool strand(int k) const { return Groups == 1 || k % Groups == env_.group(); }
 
@@ -73,8 +71,8 @@ public:
         this->begin_call(has_neighbours);
         base_ = flagged ? shared_.packets : shared_.iterations;
         unsigned turn = 0;
-        for (piece_ = static_cast<unsigned>(lane_); piece_ < args_.piece_count;
-             piece_ += static_cast<unsigned>(args_.lanes)) {
+        for (std::size_t piece = static_cast<unsigned>(lane_); piece < args_.piece_count;
+             piece += static_cast<unsigned>(args_.lanes)) {
             this->begin_piece(turn);
             args().algorithm(*this, rank_, ranks());
             // Whoever sees my words of the next piece knows that this one is read, by all my threads.
@@ -96,7 +94,8 @@ public:
         if constexpr (What == sched::signal) give_signal(s.index);
         else if constexpr (What == sched::wait) await_signal(s);
         else if constexpr ((What & sched::fold) != 0) fold<(What & sched::to_all) != 0>(s);
-        else hand_over<What>(s);
+        else if constexpr (words && has_windows && What == sched::copy) copy_or_push(s);
+        else hand_over<!has_windows || (What & (sched::recv | sched::send)) != 0>(s);
     }
 
 private:
@@ -211,22 +210,20 @@ private:
         return load_pack<Env, wire_type, W::n>(from + std::size_t{i} * wire_of<W>::bytes);
     }
     template <class W>
-    COLLX_HD static void store_wire(std::byte* to, unsigned i, const acc_of<W>& acc) {
-        store_pack<Env>(to + std::size_t{i} * wire_of<W>::bytes, access::to_wire(acc));
+    COLLX_HD static void store_wire(std::byte* to, unsigned i, const wire_of<W>& w) {
+        store_pack<Env>(to + std::size_t{i} * wire_of<W>::bytes, w);
     }
     COLLX_HD acc_type* scratch() const {
         return reinterpret_cast<acc_type*>(args_.lane_of(rank_, lane_) + args_.shape.scratch_at());
     }
-    COLLX_HD part of(place p, int rank, int chunk) const {
-        return cut(args().cuts, p == place::out, rank, chunk, piece_, args_.piece_elems);
-    }
     // Scratch, slots and windows have whole packs per chunk; scratch chunks are of the input's sizes.
-    COLLX_HD part local(place p, int chunk) const { return part_at(p, rank_, chunk); }
-    COLLX_HD part part_at(place p, int rank, int chunk) const {
-        part l = of(p, rank, chunk);
-        if (p == place::tmp) l.at = static_cast<std::size_t>(chunk) * cell_packs() * V;
-        return l;
+    COLLX_HD part local(place p, int chunk) const {
+        return part_of(args().cuts, p, rank_, chunk, piece(), args_.piece_elems, cell_elems());
     }
+    COLLX_HD std::size_t piece() const {
+        return static_cast<unsigned>(lane_) + std::size_t{turn_} * static_cast<unsigned>(args_.lanes);
+    }
+    COLLX_HD std::uint32_t cell_elems() const { return static_cast<std::uint32_t>(cell_packs() * V); }
     COLLX_HD std::size_t cell_packs() const { return (args_.piece_elems + V - 1) / V; }
 
     COLLX_HD static constexpr unsigned pairs_of(std::size_t n) { // of lines
@@ -234,11 +231,6 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ memory of the team
-    // The slot at rank `at` for a message of rank `from`.
-    COLLX_HD std::byte* slot_of(int at, int from, std::uint64_t message) const {
-        const auto bytes = flagged ? args_.shape.flag_slot_bytes : args_.shape.slot_bytes;
-        return args_.lane_of(at, lane_) + args_.places.slots + args_.shape.slot_number(from, message) * bytes;
-    }
     COLLX_HD std::byte* window_at(int rank, int segment, int chunk) const {
         return args_.lane_of(rank, lane_) + window_offset(segment, chunk);
     }
@@ -270,17 +262,16 @@ private:
     static constexpr std::uint32_t refresh_period = 1u << 24;
 
     // ------------------------------------------------------------------------------------------ steps that move
-    template <sched::action What>
+    template <bool Channels>
     COLLX_ALWAYS_INLINE COLLX_HD void hand_over(const sched::step& s);
     template <bool Channels>
     COLLX_NOINLINE COLLX_HD static move_result run_move(thread_state t, chunk_move m);
     template <bool Channels>
     COLLX_HD std::uint32_t move(const chunk_move& m);
-    COLLX_HD bool has_elements(const sched::ref& r) const;
     COLLX_HD message_ends ends_of(const chunk_move& m) const;
     COLLX_HD void leave(const chunk_move& m, std::uint32_t at);
     COLLX_HD transfer plan(const chunk_move& m) const;
-    COLLX_HD void use_slots(const chunk_move& m, transfer& x) const;
+    COLLX_HD void use_slots(const chunk_move& m, transfer& x);
     COLLX_HD void use_windows(const chunk_move& m, transfer& x) const;
     COLLX_HD operand own_operand(const transfer& x) const { return operand_at(args().rank(x.owner), x.src_at, x.from); }
     COLLX_HD operand result_operand(const transfer& x) const { return operand_at(mine(), x.dst_at, x.to); }
@@ -300,6 +291,12 @@ private:
 
     // ------------------------------------------------------------------------------------------ steps over windows
     COLLX_HD void push(const sched::step& s);
+    // Which of them is known after inlining, when the compiler has had its work with the body of a copy.
+    COLLX_HD void copy_or_push(const sched::step& s) {
+        if constexpr (may_copy_v<Algorithm>)
+            if (!sched::is_window(s.dst.where)) return hand_over<false>(s);
+        push(s);
+    }
     template <class W>
     using fold_pack = std::conditional_t<access::is_wire_in, wire_of<W>, acc_of<W>>;
     template <class W>
@@ -313,8 +310,7 @@ private:
     COLLX_HD void fold(const sched::step& s);
 
     std::uint64_t base_ = 0; // iterations of this lane before this call
-    std::size_t piece_ = 0;
-    bool failed_ = false; // this thread, not yet voted upon
+    bool failed_ = false;    // this thread, not yet voted upon
 };
 
 } // namespace device

@@ -15,7 +15,17 @@ namespace device {
 // Around one message of this rank's from a peer (-1: none) and one to a peer.
 struct message_ends {
     std::int16_t from, to;
-    bool flagged; // data and flags arrive together
+    bool flagged;  // data and flags arrive together
+    bool is_first; // of the message's chunks
+};
+
+// The two slots of a step. Where there is no message, one of the channel to myself, which is not looked at then: no
+// address is ever null.
+struct message_slots {
+    const std::byte* rx;
+    std::byte* tx;
+    std::uint64_t in_number, out_number; // messages before these
+    bool stops;                          // give up
 };
 
 template <class Env>
@@ -59,11 +69,16 @@ protected:
     }
 
     // ------------------------------------------------------------------------------------------ messages
-    // Waits until the message is there and room for the next one is; all threads agree on how that ended. True: give
-    // up.
-    COLLX_NOINLINE COLLX_HD static bool run_enter(state_type t, message_ends m) {
+    // Before the first chunk waits until the message is there and room for the next one is; all threads agree on how
+    // that ended.
+    COLLX_NOINLINE COLLX_HD static message_slots run_enter(state_type t, message_ends m) {
         auto&& env = Env::take_over(t.env);
-        return env.any(message_worker(env, t).has_failed_to_enter(m));
+        message_worker w(env, t);
+        const bool stops = m.is_first && env.any(w.has_failed_to_enter(m));
+        const int source = m.from >= 0 ? m.from : w.rank_, target = m.to >= 0 ? m.to : w.rank_;
+        const std::uint64_t in_number = w.shared_.received[source], out_number = w.shared_.sent[target];
+        return {w.slot_of(w.rank_, source, in_number, m.flagged), w.slot_of(target, w.rank_, out_number, m.flagged),
+                in_number, out_number, stops};
     }
     // After the barrier a count is raised by the thread that looks at it in the next step; the others see it behind
     // that step's first barrier. True: give up.
@@ -74,6 +89,12 @@ protected:
         else env.sync();
         message_worker(env, t).raise_counts(m);
         return stops;
+    }
+
+    // The slot at rank `at` for a message of rank `from`.
+    COLLX_HD std::byte* slot_of(int at, int from, std::uint64_t message, bool flagged) const {
+        const auto bytes = flagged ? args_.shape.flag_slot_bytes : args_.shape.slot_bytes;
+        return args_.lane_of(at, lane_) + args_.places.slots + args_.shape.slot_number(from, message) * bytes;
     }
 
 private:

@@ -40,8 +40,8 @@ COLLX_HD auto element(const View& v, std::size_t i) {
     return static_cast<std::remove_cv_t<typename View::value_type>>(v[i]);
 }
 
-// Elements from `at` on, by their number counted from there, in order.
-template <class View>
+// N elements from `at` on, by their number counted from there, in order.
+template <class View, int N>
 struct elements_from {
     const View& view;
     std::size_t at;
@@ -49,9 +49,9 @@ struct elements_from {
     COLLX_EXEC_CHECK_DISABLE
     COLLX_HD decltype(auto) operator()(unsigned k) const { return view[at + k]; }
 };
-template <class View>
-requires requires(const View& v) { v.walk(0).next(); }
-struct elements_from<View> {
+template <class View, int N>
+requires(N > 1) && requires(const View& v) { v.walk(0).next(); }
+struct elements_from<View, N> {
     decltype(std::declval<const View&>().walk(0)) walker;
     COLLX_HD elements_from(const View& v, std::size_t i) : walker(v.walk(i)) {}
     COLLX_HD decltype(auto) operator()(unsigned) { return walker.next(); }
@@ -60,6 +60,7 @@ struct elements_from<View> {
 // Each element converted, narrow floats two at a time: a device has instructions for pairs.
 template <class To, class From, int V>
 COLLX_HD inline pack<To, V> convert(const pack<From, V>& x) {
+    if constexpr (std::is_same_v<To, From>) return x;
     pack<To, V> y;
     if constexpr (V % 2 == 0 && std::is_same_v<From, float> && (is_half_v<To> || is_fp8_v<To>)) {
         COLLX_UNROLL
@@ -160,7 +161,7 @@ struct operand_access {
         if constexpr (W::is_aligned && Types::in_view::is_contiguous) {
             raw = load_pack<Env, in_type, W::n>(r.in.data() + at);
         } else {
-            detail::elements_from<typename Types::in_view> from(r.in, at);
+            detail::elements_from<typename Types::in_view, W::n> from(r.in, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k) {
                 if (exists<W>(k, m)) raw.v[k] = static_cast<in_type>(from(static_cast<unsigned>(k)));
@@ -183,7 +184,7 @@ struct operand_access {
             return detail::convert<acc_type>(load_pack<Env, out_type, W::n>(r.out.data() + at));
         } else {
             acc_pack<W> acc;
-            detail::elements_from<typename Types::out_view> from(r.out, at);
+            detail::elements_from<typename Types::out_view, W::n> from(r.out, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k) {
                 if (exists<W>(k, m))
@@ -199,7 +200,7 @@ struct operand_access {
         if constexpr (W::is_aligned && Types::out_view::is_contiguous) {
             store_pack<Env>(r.out.data() + at, detail::convert<out_type>(acc));
         } else {
-            detail::elements_from<typename Types::out_view> to(r.out, at);
+            detail::elements_from<typename Types::out_view, W::n> to(r.out, at);
             COLLX_UNROLL
             for (int k = 0; k < W::n; ++k)
                 if (exists<W>(k, m)) to(static_cast<unsigned>(k)) = static_cast<out_type>(acc.v[k]);
@@ -217,7 +218,7 @@ struct operand_access {
     // A narrower wire rounds: the rank that computes a value keeps what the others receive.
     template <int N>
     COLLX_HD static pack<acc_type, N> through_wire(const pack<acc_type, N>& acc) {
-        if constexpr (std::is_same_v<wire_type, acc_type>) return acc;
+        if constexpr (!rounds) return acc;
         else return from_wire(to_wire(acc));
     }
 
@@ -238,7 +239,8 @@ struct operand_access {
         if constexpr (Types::reduces) return has_post_v<op_type, acc_type>;
         else return false;
     }();
-    static constexpr bool changes_results = has_post || !std::is_same_v<wire_type, acc_type>;
+    // A complete result is kept as the others receive it, for a later step may send it on.
+    static constexpr bool rounds = !std::is_same_v<wire_type, acc_type>;
     template <class W>
     COLLX_HD static void finish(const op_type& op, int ranks, std::size_t at, unsigned m, acc_pack<W>& acc) {
         if constexpr (Types::reduces && has_post_v<op_type, acc_type>) {
@@ -248,7 +250,6 @@ struct operand_access {
                     acc.v[k] = static_cast<acc_type>(
                         apply_post(op, acc.v[k], hook_context{ranks, at + static_cast<unsigned>(k)}));
         }
-        acc = through_wire(acc); // a later step may send it on
     }
 
     // What lies in `in` is what travels, and it is contiguous: it can wait in registers as it was loaded.

@@ -15,25 +15,23 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// Compiled for no kind: what the kind decides is left out when this is inlined where it is known.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-template <sched::action What>
+template <bool Channels>
 COLLX_ALWAYS_INLINE COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::hand_over(const sched::step& s) {
-    if constexpr (words && has_windows && What == sched::copy)
-        if (sched::is_window(s.dst.where)) return push(s);
-    constexpr bool travels = (What & (sched::recv | sched::send)) != 0;
-    const sched::ref& shape = chunk_move::counts_by_dst(What, s.src.where) ? s.dst : s.src;
+    const sched::ref& shape = chunk_move::counts_by_dst(s.what, s.src.where) ? s.dst : s.src;
     const int chunks = shape.chunks.count;
-    if (travels && chunks > 1 && !has_elements(shape)) return; // both ends know
+    const bool travels = Channels && (s.what & (sched::recv | sched::send)) != 0;
+    if (travels && chunks > 1 && !run_has_elements(args().cuts, shape, args_.chunks, rank_, piece(), args_.piece_elems))
+        return; // both ends know
     std::uint32_t at = 0;
     COLLX_ROLLED
     for (int i = 0; i < chunks; ++i) {
-        const move_result done =
-            run_move < travels ||
-            !has_windows > (this->state(failed_),
-                            {static_cast<std::uint16_t>(What), s.src.where, s.dst.where,
-                             static_cast<std::uint8_t>(s.peer_from), static_cast<std::uint8_t>(s.peer_to), i == 0,
-                             i + 1 == chunks, static_cast<std::uint16_t>(s.src.chunks.at(i, args_.chunks)),
-                             static_cast<std::uint16_t>(s.dst.chunks.at(i, args_.chunks)), at});
+        const move_result done = run_move<Channels>(
+            this->state(failed_), {static_cast<std::uint16_t>(s.what), s.src.where, s.dst.where,
+                                   static_cast<std::uint8_t>(s.peer_from), static_cast<std::uint8_t>(s.peer_to), i == 0,
+                                   i + 1 == chunks, static_cast<std::uint16_t>(s.src.chunks.at(i, args_.chunks)),
+                                   static_cast<std::uint16_t>(s.dst.chunks.at(i, args_.chunks)), at});
         at = done.at;
         failed_ = done.failed;
         stop_if(done.stops);
@@ -52,27 +50,18 @@ COLLX_HD move_result executor<Env, Algorithm, Types, Protocol, Groups>::run_move
 }
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD bool executor<Env, Algorithm, Types, Protocol, Groups>::has_elements(const sched::ref& r) const {
-    COLLX_ROLLED
-    for (int i = 0; i < r.chunks.count; ++i)
-        if (part_at(r.where, rank_, r.chunks.at(i, args_.chunks)).count != 0) return true;
-    return false;
-}
-
-template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 template <bool Channels>
 COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(const chunk_move& m) {
     const bool travels = Channels && m.travels();
     transfer x = plan(m);
-    if (travels && m.is_first) {
-        if (m.is_last && x.count == 0) return 0; // both ends know
-        stop_if(worker::run_enter(this->state(false), ends_of(m)));
+    if (travels) {
+        if (m.is_first && m.is_last && x.count == 0) return 0; // both ends know
+        use_slots(m, x);
         if (this->has_stopped()) return 0;
     }
     std::uint32_t at = m.at;
     if (!Channels || x.count != 0) {
-        if constexpr (Channels) use_slots(m, x);
-        else use_windows(m, x);
+        if constexpr (!Channels) use_windows(m, x);
         if (!x.finishes || x.combines || !access::is_in_place(mine(), mine(), x.from, x.to)) {
             if constexpr (lines) carry_lines(x);
             else if constexpr (words) carry_words(x);
@@ -88,13 +77,13 @@ COLLX_HD std::uint32_t executor<Env, Algorithm, Types, Protocol, Groups>::move(c
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD message_ends executor<Env, Algorithm, Types, Protocol, Groups>::ends_of(const chunk_move& m) const {
     return {static_cast<std::int16_t>(m.has(sched::recv) ? m.peer_from : -1),
-            static_cast<std::int16_t>(m.has(sched::send) ? m.peer_to : -1), flagged};
+            static_cast<std::int16_t>(m.has(sched::send) ? m.peer_to : -1), flagged, m.is_first};
 }
 
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
 COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::leave(const chunk_move& m, std::uint32_t at) {
     if (words && m.has(sched::send))
-        refresh(slot_of(m.peer_to, rank_, shared_.sent[m.peer_to]), args_.shape.flag_slot_bytes,
+        refresh(this->slot_of(m.peer_to, rank_, shared_.sent[m.peer_to], flagged), args_.shape.flag_slot_bytes,
                 static_cast<unsigned>(at / stride), static_cast<std::uint32_t>(shared_.sent[m.peer_to] + 1));
     stop_if(worker::run_leave(this->state(failed_), ends_of(m)));
 }
@@ -112,22 +101,21 @@ COLLX_HD transfer executor<Env, Algorithm, Types, Protocol, Groups>::plan(const 
     x.src_at = m.src_at, x.dst_at = m.dst_at;
     // What a reduction leaves in `out` is complete, and so is all of a single rank's collective.
     x.finishes = x.keeps && m.dst_at == place::out && (x.combines || (m.what == sched::copy && m.src_at == place::in));
-    x.owner = m.has(sched::get) ? m.peer_from : rank_;
+    x.owner = m.owner(rank_);
     x.peer = m.peer_from;
-    const part own = part_at(m.src_at, x.owner, m.src_chunk), result = part_at(m.dst_at, rank_, m.dst_chunk);
-    x.from = own.at, x.to = result.at;
-    x.count = chunk_move::counts_by_dst(m.what, m.src_at) ? result.count : own.count;
+    const chunk_parts parts = run_plan(args().cuts, m, rank_, piece(), args_.piece_elems, cell_elems());
+    x.from = parts.from, x.to = parts.to, x.count = parts.count;
+    x.rx = x.tx = args_.exchange[rank_]; // no address is ever null
     x.is_fast = (!x.reads || is_aligned_at(own_operand(x))) && (!x.keeps || is_aligned_at(result_operand(x)));
     return x;
 }
 
-// Where there is no message, those of the channel to myself, which are not looked at then: no address is ever null.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>
-COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) const {
-    const int source = x.receives ? m.peer_from : rank_, target = x.sends ? m.peer_to : rank_;
-    const std::uint64_t in_number = shared_.received[source], out_number = shared_.sent[target];
-    x.rx = slot_of(rank_, source, in_number) + m.at, x.rx_flag = in_number + 1;
-    x.tx = slot_of(target, rank_, out_number) + m.at, x.tx_flag = out_number + 1;
+COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::use_slots(const chunk_move& m, transfer& x) {
+    const message_slots slots = worker::run_enter(this->state(false), ends_of(m));
+    stop_if(slots.stops);
+    x.rx = slots.rx + m.at, x.rx_flag = slots.in_number + 1;
+    x.tx = slots.tx + m.at, x.tx_flag = slots.out_number + 1;
 }
 
 // A put sends into my own window, a get receives from a peer's, or from the words that it pushed.
@@ -192,26 +180,37 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::carry(const tra
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) acc[u] = this->template read<W>(own, nth(u), m);
         }
-        if (Channels && Types::reduces && x.combines) {
+        if (x.receives) {
+            acc_of<W> in[U];
+            COLLX_UNROLL
+            for (int u = 0; u < U; ++u) in[u] = access::from_wire(got[u].get());
+            if (Channels && Types::reduces && x.combines) {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) acc[u] = this->template combined<W>(x, in[u], acc[u], m);
+            } else {
+                COLLX_UNROLL
+                for (int u = 0; u < U; ++u) acc[u] = in[u];
+            }
+        }
+        if (access::has_post && x.finishes) {
             COLLX_UNROLL
             for (int u = 0; u < U; ++u)
-                acc[u] = this->template combined<W>(x, access::from_wire(got[u].get()), acc[u], m);
-        } else if (x.receives) {
+                access::template finish<W>(this->op(), this->ranks(), x.to + std::size_t{nth(u)} * W::n, m, acc[u]);
+        }
+        waiting_pack<wire_type, W::n> next[U];
+        COLLX_UNROLL
+        for (int u = 0; u < U; ++u) next[u].keep(access::to_wire(acc[u]));
+        if (x.sends) {
             COLLX_UNROLL
-            for (int u = 0; u < U; ++u) acc[u] = access::from_wire(got[u].get());
+            for (int u = 0; u < U; ++u) this->template store_wire<W>(x.tx, nth(u), next[u].get());
         }
         if (x.keeps) {
-            if (access::changes_results && x.finishes) {
+            if (access::rounds && x.finishes) {
                 COLLX_UNROLL
-                for (int u = 0; u < U; ++u)
-                    access::template finish<W>(this->op(), this->ranks(), x.to + std::size_t{nth(u)} * W::n, m, acc[u]);
+                for (int u = 0; u < U; ++u) acc[u] = access::from_wire(next[u].get());
             }
             COLLX_UNROLL
             for (int u = 0; u < U; ++u) this->template write<W>(result, nth(u), m, acc[u]);
-        }
-        if (x.sends) {
-            COLLX_UNROLL
-            for (int u = 0; u < U; ++u) this->template store_wire<W>(x.tx, nth(u), acc[u]);
         }
     });
 }
@@ -224,14 +223,14 @@ executor<Env, Algorithm, Types, Protocol, Groups>::through(const transfer& x, co
                                                            unsigned p, unsigned m, const wire_pack& w) const {
     acc_pack acc{};
     if (x.reads) acc = this->template read<W>(own, p, m);
-    if (Types::reduces && x.combines) acc = this->template combined<W>(x, access::from_wire(w), acc, m);
-    else if (x.receives) acc = access::from_wire(w);
-    if (x.keeps) {
-        if (access::changes_results && x.finishes)
-            access::template finish<W>(op(), ranks(), x.to + std::size_t{p} * W::n, m, acc);
-        this->template write<W>(result, p, m, acc);
+    if (x.receives) {
+        const acc_pack in = access::from_wire(w);
+        acc = Types::reduces && x.combines ? this->template combined<W>(x, in, acc, m) : in;
     }
-    return access::to_wire(acc);
+    if (access::has_post && x.finishes) access::template finish<W>(op(), ranks(), x.to + std::size_t{p} * W::n, m, acc);
+    const wire_pack next = access::to_wire(acc);
+    if (x.keeps) this->template write<W>(result, p, m, access::rounds && x.finishes ? access::from_wire(next) : acc);
+    return next;
 }
 
 // One wait for whole packs and the tail.

@@ -109,9 +109,11 @@ COLLX_HD void executor<Env, Algorithm, Types, Protocol, Groups>::fold(const sche
         const auto deliver = [&](auto w, unsigned p, unsigned m, auto acc) {
             using W = decltype(w);
             const std::size_t first = to.at + p * W::n;
-            if constexpr (!moves_as_is)
-                if (s.dst.where == place::out) access::template finish<W>(this->op(), this->ranks(), first, m, acc);
+            const bool finishes = s.dst.where == place::out;
+            if (access::has_post && finishes) access::template finish<W>(this->op(), this->ranks(), first, m, acc);
             const wire_of<W> as_is = access::to_wire(acc);
+            if constexpr (access::rounds)
+                if (finishes) acc = access::from_wire(as_is);
             if constexpr (ToAll && multicasts && W::is_aligned) {
                 Env::template store_all<Types>(this->args(), first, as_is);
             } else if constexpr (ToAll) {

@@ -141,6 +141,11 @@ public:
             fail(errc::unsupported, -1, -1,
                  "use scratch (tmp) for 2, 3 or 4 ranks too, or give the algorithm a constructor with arguments",
                  "this algorithm's kernel was compiled without scratch, which it uses for %d ranks", shape_.ranks);
+        if constexpr (Protocol::flags_words && requires { Algorithm::signals; })
+            if (u.copies && !may_copy_v<Algorithm>)
+                fail(errc::unsupported, -1, -1,
+                     "copy for 2, 3 or 4 ranks too, or give the algorithm a constructor with arguments",
+                     "this algorithm's kernel was compiled without copies, which it makes for %d ranks", shape_.ranks);
         a.is_one_launch = machine_.is_one_launch();
         a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
         cut_pieces<Types, Protocol>(a, u, cuts.largest(shape_.ranks, a.chunks), o);

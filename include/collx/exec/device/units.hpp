@@ -17,27 +17,31 @@ namespace device {
 struct alignas(16) unit16 {
     std::uint64_t low, high;
 };
+// The same for elements of less than 8 bytes: out of 64 bits each of them would have to be shifted.
+struct alignas(16) words16 {
+    std::uint32_t v[4];
+};
 
 namespace detail {
 
-template <std::size_t Bytes>
+template <std::size_t Bytes, class T>
 struct unit_of {
-    using type = unit16;
+    using type = std::conditional_t<sizeof(T) < 8, words16, unit16>;
 };
-template <>
-struct unit_of<8> {
+template <class T>
+struct unit_of<8, T> {
     using type = std::uint64_t;
 };
-template <>
-struct unit_of<4> {
+template <class T>
+struct unit_of<4, T> {
     using type = std::uint32_t;
 };
-template <>
-struct unit_of<2> {
+template <class T>
+struct unit_of<2, T> {
     using type = std::uint16_t;
 };
-template <>
-struct unit_of<1> {
+template <class T>
+struct unit_of<1, T> {
     using type = std::uint8_t;
 };
 
@@ -84,7 +88,7 @@ COLLX_HD inline bool is_aligned(const T* p) {
 
 template <class Env, class T, int V>
 COLLX_HD inline pack<T, V> load_pack(const void* from) {
-    using unit = typename detail::unit_of<pack<T, V>::alignment>::type;
+    using unit = typename detail::unit_of<pack<T, V>::alignment, T>::type;
     constexpr int units = static_cast<int>(pack<T, V>::bytes / sizeof(unit));
     unit raw[units];
     COLLX_UNROLL
@@ -95,7 +99,7 @@ COLLX_HD inline pack<T, V> load_pack(const void* from) {
 }
 template <class Env, class T, int V>
 COLLX_HD inline void store_pack(void* to, const pack<T, V>& p) {
-    using unit = typename detail::unit_of<pack<T, V>::alignment>::type;
+    using unit = typename detail::unit_of<pack<T, V>::alignment, T>::type;
     constexpr int units = static_cast<int>(pack<T, V>::bytes / sizeof(unit));
     unit raw[units];
     __builtin_memcpy(raw, static_cast<const void*>(&p), sizeof raw);

@@ -16,6 +16,7 @@ public:
     int message_chunks = 1; // most that travel in one message
     int strands = 1;
     bool channels = false, windows = false, scratch = false;
+    bool copies = false;        // from place to place, not into a window
     bool peers_buffers = false; // in and out of other ranks are read or written
 
     constexpr bool strand(int k) {
@@ -31,6 +32,7 @@ public:
         }
         if constexpr ((What & (sched::get | sched::fold)) != 0)
             peers_buffers = peers_buffers || s.src.where == sched::place::in || s.src.where == sched::place::out;
+        if constexpr (What == sched::copy) copies = copies || !sched::is_window(s.dst.where);
         windows = windows || sched::is_window(s.src.where) || sched::is_window(s.dst.where) || sched::is_window(s.also);
         scratch = scratch || s.src.where == sched::place::tmp || s.dst.where == sched::place::tmp;
     }
@@ -43,19 +45,23 @@ constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
     return u;
 }
 
-// Whether a kernel needs code for scratch. Only texts that can be run by the compiler are looked at, for some numbers
-// of ranks; a team checks the answer for its own (team.hpp). (Braces: to nvcc `Algorithm()` is no constant here where a
+// Whether a kernel needs code for it. Only texts that can be run by the compiler are looked at, for some numbers of
+// ranks; a team checks the answer for its own (team.hpp). (Braces: to nvcc `Algorithm()` is no constant here where a
 // member has an initialiser.)
-template <class Algorithm>
-inline constexpr bool may_use_scratch_v = [] {
+template <class Algorithm, bool usage::*It>
+inline constexpr bool may_use_v = [] {
     if constexpr (requires { typename std::bool_constant<(usage_of(Algorithm{}, 3), true)>; }) {
         for (const int ranks : {1, 2, 3, 4, 8})
-            if (usage_of(Algorithm{}, ranks).scratch) return true;
+            if (usage_of(Algorithm{}, ranks).*It) return true;
         return false;
     } else {
         return true;
     }
 }();
+template <class Algorithm>
+inline constexpr bool may_use_scratch_v = may_use_v<Algorithm, &usage::scratch>;
+template <class Algorithm>
+inline constexpr bool may_copy_v = may_use_v<Algorithm, &usage::copies>;
 
 } // namespace device
 COLLX_END_NAMESPACE
