@@ -96,6 +96,7 @@ TEST_CASE("what a capture forbids breaks it") {
     void* p = nullptr;
     std::uint32_t word = 0;
     OK(cudaEventRecord(before, outside));
+    OK(cudaEventSynchronize(before));
     const auto breaks = [&](cudaStream_t captured, cudaStreamCaptureMode mode, auto call, cudaError_t e) {
         OK(cudaStreamBeginCapture(captured, mode));
         REFUSED(call(), e);
