@@ -103,8 +103,9 @@ public:
 
     // Errors: invalid_argument where p is memory of the host or of another device.
     void require_memory(int rank, const void* p, const char* which) {
-        // The question costs as much as a launch, so answers are kept: what was device memory does not become the
-        // host's, for their addresses come from different ranges.
+        // The question costs as much as a launch, so answers are kept. Where freed memory's address has become
+        // something else's this says nothing: pinned memory works, and what kernels cannot reach ends them with an
+        // error of CUDA's.
         const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
         if (p == known && p != nullptr) return;
         const beside_captures free_to_ask;

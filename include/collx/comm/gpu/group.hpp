@@ -328,7 +328,9 @@ private:
     }
 
     void require_pointer(const void* p, const char* which) {
-        // The question costs as much as a launch, so answers are kept: addresses of devices and of the host differ.
+        // The question costs as much as a launch, so answers are kept. Where freed memory's address has become
+        // something else's this says nothing: pinned memory works, and what kernels cannot reach ends them with an
+        // error of CUDA's.
         const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
         if (p == known && p != nullptr) return;
         if (p == nullptr)
