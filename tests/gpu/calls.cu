@@ -29,6 +29,7 @@
 #include <collx/collx.hpp>
 #include <collx/comm/device_group.hpp>
 #include <collx/comm/gpu.cuh>
+#include <collx/comm/run_threads.hpp>
 
 using namespace collx;
 using device::require_cuda;
@@ -288,10 +289,26 @@ void handles(communicator& w) {
     }
 }
 
+// One process that drives all devices, a thread and a rank for each.
+int all_ranks(int devices) {
+    run_threads(devices, [](communicator& w) {
+        require_cuda(cudaSetDevice(w.rank()), "choosing a device");
+        w.set_timeout(std::chrono::seconds(30));
+        use_device(w);
+        if (w.rank() == 0) std::printf("threads: %s\n", device_route(w).c_str());
+        collectives(w, "threads", {1, 1000, 70'001});
+        graphs(w, "threads");
+        parts(w, "threads", 1000);
+    });
+    std::printf("threads: %d checks, %d failed\n", checks, failures);
+    return failures == 0 ? 0 : 1;
+}
+
 // One of several processes.
 int one_rank(int rank, int size, const char* directory, const std::string& what) {
     int devices = 0;
     require_cuda(cudaGetDeviceCount(&devices), "counting devices");
+    if (what == "threads") return devices > 1 ? all_ranks(devices) : 0;
     require_cuda(cudaSetDevice(rank % devices), "choosing a device");
     file_store store(directory);
     communicator w(rank, size, store);
@@ -369,6 +386,7 @@ int main(int argc, char** argv) {
             if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return skip();
             run_ranks(argv[0], 2, "host", 60);
             run_ranks(argv[0], 2, "ipc", 60);
+            run_ranks(argv[0], 1, "threads", 60); // where there are several devices
             if (!is_short) run_ranks(argv[0], 4, "host", 90);
         }
         communicator world;

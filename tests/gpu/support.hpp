@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdio>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@
 inline int failures = 0, checks = 0;
 
 inline void expect(bool holds, const std::string& what) {
+    static std::mutex mutex; // ranks may be threads
+    const std::lock_guard lock(mutex);
     ++checks;
     if (holds) return;
     ++failures;
