@@ -66,9 +66,6 @@ T extreme(T a, T b) {
     return (b < a) == Smaller ? b : a;
 }
 
-#define EACH_NUMBER(F, R) \
-    of_number(t, [](auto x) -> handler { return two<[](auto a, auto b) { return F(a, b); }, decltype(x), R>; })
-
 handler comparison(std::string_view how, type t) {
     // Ordered ones are false with NaN; C++'s != is true with it, which is what "neu" means.
     const auto of = [&]<class F>(F) {
@@ -203,6 +200,15 @@ T extracted(T a, std::uint64_t at, std::uint64_t length) {
     }
     return static_cast<T>(r);
 }
+// All bits may leave: 0, or copies of the sign.
+template <class T>
+T left(T a, std::uint32_t by) {
+    return by >= 8 * sizeof(T) ? T{0} : static_cast<T>(static_cast<bits<T>>(a) << by);
+}
+template <class T>
+T right(T a, std::uint32_t by) {
+    return by >= 8 * sizeof(T) ? static_cast<T>(a < 0 ? -1 : 0) : static_cast<T>(a >> by);
+}
 std::uint32_t looked_up(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint64_t table) {
     std::uint32_t r = 0;
     for (unsigned k = 0; k < 8; ++k)
@@ -221,32 +227,8 @@ handler mixed_of(const opcode& op, type t) {
             const std::uint64_t mask = bytes == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * bytes)) - 1;
             each(m, [&](unsigned l) { d[l] = ((p[l] & 1) != 0 ? a[l] : b[l]) & mask; });
         };
-    if (name == "shl")
-        return of_integer(t, [](auto x) -> handler {
-            using T = decltype(x);
-            return [](warp& w, const instruction& i, lanes m) {
-                std::uint64_t* d = w.row(i.to[0]);
-                const row_view a(w, i.from[0]), b(w, i.from[1]);
-                each(m, [&](unsigned l) {
-                    const auto by = static_cast<std::uint32_t>(b[l]);
-                    d[l] = by >= 8 * sizeof(T) ? 0 : raw_of(static_cast<T>(static_cast<bits<T>>(a[l]) << by));
-                });
-            };
-        });
-    if (name == "shr")
-        return of_integer(t, [](auto x) -> handler {
-            using T = decltype(x);
-            return [](warp& w, const instruction& i, lanes m) {
-                std::uint64_t* d = w.row(i.to[0]);
-                const row_view a(w, i.from[0]), b(w, i.from[1]);
-                each(m, [&](unsigned l) {
-                    const T value = value_of<T>(a[l]);
-                    const auto by = static_cast<std::uint32_t>(b[l]);
-                    d[l] =
-                        raw_of(by >= 8 * sizeof(T) ? static_cast<T>(value < 0 ? -1 : 0) : static_cast<T>(value >> by));
-                });
-            };
-        });
+    if (name == "shl") return of_integer(t, [](auto x) -> handler { return shifted<left<decltype(x)>, decltype(x)>; });
+    if (name == "shr") return of_integer(t, [](auto x) -> handler { return shifted<right<decltype(x)>, decltype(x)>; });
     if (name == "bfi")
         return of_integer(t, [](auto x) -> handler {
             using T = bits<decltype(x)>;
@@ -380,9 +362,9 @@ handler arithmetic_of(const opcode& op, instruction& i) {
         if (name != "cvt" && op.has(word) && !(op.has("approx") && t == type::f32)) return nullptr;
     if (name == "mov") return move_of(op, i);
     if (name == "setp") return is_plain_comparison(op, i) ? comparison(op.words[1], t) : nullptr;
-    if (name == "add") return EACH_NUMBER(plus, decltype(x));
-    if (name == "sub") return EACH_NUMBER(minus, decltype(x));
-    if (name == "div") return EACH_NUMBER(quotient, decltype(x));
+    if (name == "add") return of_number(t, [](auto x) -> handler { return two<plus<decltype(x)>, decltype(x)>; });
+    if (name == "sub") return of_number(t, [](auto x) -> handler { return two<minus<decltype(x)>, decltype(x)>; });
+    if (name == "div") return of_number(t, [](auto x) -> handler { return two<quotient<decltype(x)>, decltype(x)>; });
     if (name == "rem")
         return of_integer(
             t, [](auto x) -> handler { return two<[](auto a, auto b) { return remainder(a, b); }, decltype(x)>; });

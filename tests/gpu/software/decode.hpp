@@ -33,6 +33,13 @@ void two(warp& w, const instruction& i, lanes m) {
     const row_view a(w, i.from[0]), b(w, i.from[1]);
     each(m, [&](unsigned l) { d[l] = raw_of(static_cast<R>(F(value_of<T>(a[l]), value_of<T>(b[l])))); });
 }
+// The second is a number of bits, of 32 bits whatever T is.
+template <auto F, class T>
+void shifted(warp& w, const instruction& i, lanes m) {
+    std::uint64_t* d = w.row(i.to[0]);
+    const row_view a(w, i.from[0]), by(w, i.from[1]);
+    each(m, [&](unsigned l) { d[l] = raw_of(F(value_of<T>(a[l]), static_cast<std::uint32_t>(by[l]))); });
+}
 template <auto F, class T, class R = T>
 void three(warp& w, const instruction& i, lanes m) {
     std::uint64_t* d = w.row(i.to[0]);

@@ -106,10 +106,8 @@ std::size_t dynamic_shared_allowed(const void* stub) {
     return found == allowed_shared().end() ? 0 : found->second;
 }
 
-// Blocks of one multiprocessor: the threads fit, and large ones of kernels with many registers are alone.
-unsigned per_processor(unsigned threads) {
-    return std::max(1u, 1024 / std::max(threads, 32u)) / (threads > 256 ? 2 : 1) + (threads > 512 ? 1 : 0);
-}
+// Blocks of one multiprocessor: 512 threads fill it, for kernels of collx have up to 128 registers.
+unsigned per_processor(unsigned threads) { return std::max(1u, 512 / threads); }
 
 cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** arguments, std::size_t shared,
                           cudaStream_t s, bool cooperative) {
@@ -124,8 +122,7 @@ cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** ar
         return cudaErrorInvalidConfiguration;
     if (shared > 48 * 1024 && shared > dynamic_shared_allowed(stub)) return cudaErrorInvalidValue;
     if (threads > facts.max_threads || facts.shared_bytes + shared > 227 * 1024) return cudaErrorLaunchOutOfResources;
-    const unsigned fit =
-        static_cast<unsigned>(processors()) * std::max(1u, per_processor(static_cast<unsigned>(threads)));
+    const unsigned fit = static_cast<unsigned>(processors()) * per_processor(static_cast<unsigned>(threads));
     if (cooperative && blocks > fit) return cudaErrorCooperativeLaunchTooLarge;
     launch l;
     l.kernel = f, l.grid = grid, l.block = block, l.dynamic_shared_bytes = shared, l.cooperative = cooperative;
@@ -145,7 +142,7 @@ cudaError_t launch_kernel(const void* stub, extent grid, extent block, void** ar
         if (s != nullptr && device != current_device()) return cudaErrorInvalidResourceHandle;
     }
     // Whole multiprocessors, as many as it needs at once.
-    const unsigned each = std::max(1u, per_processor(static_cast<unsigned>(threads)));
+    const unsigned each = per_processor(static_cast<unsigned>(threads));
     const auto taken = static_cast<unsigned>(
         std::min<std::uint64_t>((blocks + each - 1) / each, static_cast<std::uint64_t>(processors())));
     return enqueue(s, [l = std::move(l), device, taken] {
@@ -249,7 +246,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const
                                                                    unsigned) {
     if (const cudaError_t e = ready(); e != cudaSuccess) return returned(e);
     if (kernel_of(k) == nullptr) return returned(cudaErrorInvalidDeviceFunction);
-    *n = static_cast<int>(std::max(1u, per_processor(static_cast<unsigned>(threads))));
+    if (threads < 1) return returned(cudaErrorInvalidValue);
+    *n = static_cast<int>(per_processor(static_cast<unsigned>(threads)));
     return returned(cudaSuccess);
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* n, const void* k, int threads, std::size_t shared) {

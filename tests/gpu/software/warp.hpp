@@ -65,7 +65,7 @@ private:
     lanes choose(std::minstd_rand&, std::uint32_t& stop_at);
     void set(lanes, std::uint32_t at);
     void call(const instruction&, lanes, std::uint32_t at);
-    void go_back(lanes, std::uint32_t at);
+    void go_back(lanes);
     void end(lanes);
     bool meet(const instruction&, lanes group, lanes guarded, std::uint32_t at);
 
