@@ -93,10 +93,8 @@ concept GpuRuntime = std::copy_constructible<R> &&
     { r.allocate_shared(bytes, kind) } -> std::same_as<gpu_mapping>; // as allocate
     r.free_shared(m);
     { r.export_memory(m) } -> std::same_as<memory_handle>;
-    {
-        r.open_memory(h, kind, bytes)
-        } -> std::same_as<gpu_mapping>; // ipc: not in the process that exported it,
-                                        // and closed before that one frees it
+    // By ipc: not in the process that exported it, and closed before that one frees it.
+    { r.open_memory(h, kind, bytes) } -> std::same_as<gpu_mapping>;
     r.close_memory(m);
     r.grant(p, bytes, device); // shared memory of this process to another of its devices; ipc needs none
     { r.stream(stream) } -> std::same_as<stream_facts>;
