@@ -6,6 +6,7 @@
 #include "support.hpp"
 
 #include <array>
+#include <barrier>
 
 using namespace collx_test;
 using collx::mismatch;
@@ -233,7 +234,8 @@ TEST_CASE("unchecked: other counts over channels are found at the first message"
 // One call of a communicator of its own, in which the last rank has `more` elements: everybody hears of it.
 template <class F>
 void check_window(std::size_t elems, F&& f) {
-    for (const bool later : {false, true})
+    for (const bool later : {false, true}) {
+        std::barrier together(3);
         on_ranks(3, [&](collx::communicator& w) {
             w.set_checked(false);
             w.set_timeout(std::chrono::seconds(50));
@@ -241,10 +243,12 @@ void check_window(std::size_t elems, F&& f) {
             const auto call = [&](std::size_t n) { f(w, collx::view(x.data(), n), collx::view(y.data(), 3 * n)); };
             if (later) // stages and numbers that were in use before
                 for (int i = 0; i < 9; ++i) call(elems);
+            together.arrive_and_wait(); // who is still in the ninth call would hear of the mismatch there
             const auto e = thrown<mismatch>(w, [&] { call(x.size()); });
             at("%zu elements, later: %d, says %s", elems, later, e.what());
             EXPECT(e.peer() >= 0 && e.peer() < 3 && says(e, "another size than this call expects"));
         });
+    }
 }
 
 TEST_CASE("unchecked: other counts over windows are found before anybody has a wrong result") {
