@@ -2,10 +2,13 @@
 //
 // collx_run -n 4 ./app: starts the ranks of a job on this machine. Several machines belong to mpirun, srun or an
 // orchestrator; this program never opens a network connection. Everything but the command line is in launcher.hpp.
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,17 +47,42 @@ std::int64_t parse_seconds(const std::string& text) {
     return static_cast<std::int64_t>(ns);
 }
 
+// --hosts 3,1,2: so many ranks on each. --hosts 3: so many hosts, with as equal shares as can be.
+std::vector<int> parse_hosts(const std::string& text, int ranks) {
+    std::vector<int> numbers;
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find(',', at), text.size());
+        int number = 0;
+        const auto [stop, bad] = std::from_chars(text.data() + at, text.data() + end, number);
+        if (bad != std::errc() || stop != text.data() + end || number < 1 || number > collx::tools::launch::most_ranks)
+            throw std::invalid_argument("--hosts " + text +
+                                        ": write the number of hosts, or the ranks of each: 3,1,2.");
+        numbers.push_back(number);
+        at = end + 1;
+    }
+    if (numbers.size() > 1) return numbers;
+    const int hosts = numbers.front();
+    if (hosts > ranks)
+        throw std::invalid_argument("--hosts " + text + ": each host has at least one rank, and there are " +
+                                    std::to_string(ranks) + ".");
+    std::vector<int> of_each(static_cast<std::size_t>(hosts));
+    for (int rank = 0; rank < ranks; ++rank) ++of_each[static_cast<std::size_t>(rank) * of_each.size() / ranks];
+    return of_each;
+}
+
 struct arguments {
     launch_options launch;
     std::vector<std::string> assignments;
-    std::string timeout, grace = "2", bind = "none";
+    std::string hosts, timeout, grace = "2", bind = "none";
     bool no_prefix = false;
 };
 
 void declare(CLI::App& app, arguments& a) {
     app.footer(footer);
     app.prefix_command(); // options end at the program's name, `--` is allowed but not needed
-    app.add_option("-n,--ranks", a.launch.ranks, "number of processes, 1 to 1024")->required()->type_name("N");
+    app.add_option("-n,--ranks", a.launch.ranks, "number of processes, 1 to 1024; -np is the same")
+        ->required()
+        ->type_name("N");
     app.add_option("--timeout", a.timeout, "end everything after this time (10, 500ms, 2min) and say who still ran")
         ->type_name("S");
     app.add_option("--grace", a.grace, "time between SIGTERM and SIGKILL, 2 s if not given")->type_name("S");
@@ -64,8 +92,9 @@ void declare(CLI::App& app, arguments& a) {
     app.add_option("--bind", a.bind, "none, or core: one processor for each rank, of different cores first")
         ->check(CLI::IsMember({"none", "core"}))
         ->type_name("WHAT");
-    app.add_option("--hosts", a.launch.hosts,
-                   "let the ranks take themselves for so many hosts, which talk over sockets on this machine")
+    app.add_option("--hosts", a.hosts,
+                   "let the ranks take themselves for so many hosts, which talk over sockets on this machine; 3,1,2: "
+                   "with so many ranks on each")
         ->type_name("H");
     app.add_option("--env", a.assignments, "set a variable for the ranks; may be repeated")
         ->type_name("NAME=VALUE")
@@ -82,8 +111,19 @@ launch_options options_from(arguments a, std::vector<std::string> command) {
     a.launch.bind_cores = a.bind == "core";
     if (!a.timeout.empty()) a.launch.timeout_ns = parse_seconds(a.timeout);
     a.launch.grace_ns = parse_seconds(a.grace);
+    if (!a.hosts.empty()) a.launch.hosts = parse_hosts(a.hosts, a.launch.ranks);
     for (const auto& text : a.assignments) a.launch.environment.push_back(parse_assignment(text));
     return a.launch;
+}
+
+// mpirun's word for -n. CLI11 would read -np as `-n p`; what stands behind the program's name is not ours.
+void accept_np(const CLI::App& app, int argc, char** argv) {
+    static char number[] = "-n";
+    for (int i = 1; i < argc && argv[i][0] == '-';) {
+        if (std::string_view(argv[i]) == "-np") argv[i] = number;
+        const auto* option = app.get_option_no_throw(argv[i]); // none: its value is attached, or it is unknown
+        i += option != nullptr && option->get_expected_max() > 0 ? 2 : 1;
+    }
 }
 
 } // namespace
@@ -93,6 +133,7 @@ int main(int argc, char** argv) {
                  "collx_run");
     arguments given;
     declare(app, given);
+    accept_np(app, argc, argv);
     try {
         app.parse(argc, argv);
         return collx::tools::run_ranks(options_from(given, app.remaining()));

@@ -34,6 +34,8 @@ TEST_CASE("operators on integers") {
             check_op<unsigned>(w, collx::bit_xor{});
             check_op<char>(w, collx::logical_and{});
             check_op<int>(w, collx::logical_or{});
+            check_op<int>(w, collx::logical_xor{}); // 2 and 4 are both true: their bits would say otherwise
+            check_op<double>(w, collx::logical_xor{}, -1);
         });
 }
 

@@ -70,6 +70,53 @@ TEST_CASE("a split inherits what was set") {
     });
 }
 
+TEST_CASE("dup has the same ranks in the same order, the same settings, and calls that do not meet the original's") {
+    for (const int ranks_per_host : {0, 1})
+        on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
+            w.set_checked(true);
+            auto d = w.dup();
+            w.set_checked(false);
+            EXPECT(d.rank() == w.rank() && d.size() == w.size() && d.is_checked());
+            d.set_checked(false);
+            // Each of the two has its own order of calls: half of the ranks begin with the one, half with the other.
+            std::vector<int> x(5000, 1), y(5000, 10);
+            for (int round = 0; round < 20; ++round) {
+                auto first = collx::async::all_reduce(w.rank() == 1 ? d : w, w.rank() == 1 ? y : x);
+                auto second = collx::async::all_reduce(w.rank() == 1 ? w : d, w.rank() == 1 ? x : y);
+                std::vector<collx::work<void>> both;
+                both.push_back(std::move(first)), both.push_back(std::move(second));
+                for (auto& b : both)
+                    while (!b.test()) (void)w.progress(), (void)d.progress();
+                for (std::size_t i = 0; i < x.size(); ++i) EXPECT_AT(i, x[i] == 3 && y[i] == 30);
+                std::fill(x.begin(), x.end(), 1), std::fill(y.begin(), y.end(), 10);
+            }
+            auto of_dup = d.dup();
+            int one = 1;
+            collx::all_reduce(of_dup, collx::value(one));
+            EXPECT(one == 3);
+        });
+}
+
+TEST_CASE("the end of a dup is not the end of its original, nor the other way round") {
+    on_ranks(2, [](collx::communicator& w) {
+        auto d = w.dup(), e = w.dup();
+        if (w.rank() == 0) d.abort();
+        (void)thrown<collx::aborted>(w, [&] { collx::barrier(d); });
+        (void)thrown<collx::aborted>(w, [&] { (void)d.dup(); }); // what ended it ends this call too
+        int one = 1;
+        collx::all_reduce(w, collx::value(one));
+        EXPECT(one == 2);
+        collx::barrier(w);
+        if (w.rank() == 1) w.abort();
+        (void)thrown<collx::aborted>(w, [&] { collx::barrier(w); });
+        collx::all_reduce(e, collx::value(one));
+        EXPECT(one == 4);
+        collx::communicator moved = std::move(e);
+        const auto error = thrown<collx::invalid_argument>(w, [&] { (void)e.dup(); });
+        EXPECT(says(error, "this communicator is empty"));
+    });
+}
+
 TEST_CASE("communicators may be made and destroyed in any order, while others work") {
     on_ranks(4, [](collx::communicator& w) {
         std::vector<collx::communicator> kept;

@@ -114,6 +114,7 @@ TEMPLATE_TEST_CASE("integer operators agree with their definitions, and wrap aro
             wrong += collx::bit_xor{}(a, b) != static_cast<TestType>(a ^ b);
             wrong += collx::logical_and{}(a, b) != TestType(a != 0 && b != 0);
             wrong += collx::logical_or{}(a, b) != TestType(a != 0 || b != 0);
+            wrong += collx::logical_xor{}(a, b) != TestType((a != 0) != (b != 0));
         }
     CHECK(wrong == 0);
     constexpr auto most = std::numeric_limits<TestType>::max();
@@ -215,6 +216,7 @@ TEST_CASE("bools have bit and logical operators, minimum and maximum") {
         for (const bool b : {false, true}) {
             CHECK(collx::logical_and{}(a, b) == (a && b));
             CHECK(collx::logical_or{}(a, b) == (a || b));
+            CHECK(collx::logical_xor{}(a, b) == (a != b));
             CHECK(collx::bit_xor{}(a, b) == (a != b));
             CHECK(collx::min{}(a, b) == (a && b));
             CHECK(collx::max{}(a, b) == (a || b));
@@ -310,6 +312,7 @@ TEMPLATE_TEST_CASE("identities change nothing", "", int, std::uint8_t, std::int6
 TEST_CASE("identities of bool and complex") {
     STATIC_REQUIRE(collx::identity<collx::logical_and, bool>());
     STATIC_REQUIRE_FALSE(collx::identity<collx::logical_or, bool>());
+    STATIC_REQUIRE_FALSE(collx::identity<collx::logical_xor, bool>());
     STATIC_REQUIRE(collx::identity<collx::bit_and, bool>());
     STATIC_REQUIRE(collx::identity<collx::min, bool>());
     STATIC_REQUIRE_FALSE(collx::identity<collx::max, bool>());

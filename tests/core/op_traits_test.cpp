@@ -125,6 +125,9 @@ TEST_CASE("shipped operators are known") {
     STATIC_REQUIRE_FALSE(is_exact_v<collx::multiplies, collx::bf16>);
     STATIC_REQUIRE(is_exact_v<collx::max, collx::bf16>);
     STATIC_REQUIRE(is_exact_v<collx::bit_xor, int>);
+    STATIC_REQUIRE(is_exact_v<collx::logical_xor, double>);
+    STATIC_REQUIRE(is_commutative_v<collx::logical_xor, int>);
+    STATIC_REQUIRE_FALSE(is_vectorisable_v<collx::logical_xor, int>);
 }
 
 TEST_CASE("the standard's operators are known, with and without their type") {

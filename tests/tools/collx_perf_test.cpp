@@ -256,6 +256,11 @@ TEST_CASE("mistakes on the command line are answered with a sentence and status 
         {"all_reduce -b 1KB", "decimal units are not accepted"},
         {"all_reduce -f 1", "-f must be above 1"},
         {"all_reduce --ranks 2 --threads 2", "give one of them"},
+        {"all_reduce --ranks 2 -g 2", "give one of them"},
+        {"all_reduce -t 64 -g 64", "must be from 1 to 1024"},
+        {"all_reduce -g -1", "must be from 1 to 1024"},
+        {"all_reduce -t 2 -g 2 -r 4", "-r 4 is no rank: there are 4"},
+        {"all_reduce --transport shm -g 2", "--transport shm runs ranks as processes"},
         {"all_reduce --ranks 2 -r 2", "-r 2 is no rank: there are 2"},
         {"all_reduce --place above", "'above' is no place; there are out, in and both"},
         {"broadcast --in-place", "broadcast is not measured in place; all_reduce"},
@@ -360,6 +365,21 @@ TEST_CASE("sizes that do not divide are rounded down in a table and left out of 
     CHECK(table.prints("\n          96  "));
     const auto comparison = run_program(perf, "--ops allgather --threads 3 --sizes 8,96,100 --budget-ms 1 --no-header");
     CHECK(lines_of(comparison.out).size() == 1);
+}
+
+TEST_CASE("-t and -g multiply, as in nccl-tests") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const auto [words, ranks] = GENERATE(table<std::string, std::string>({{"-t 3", "3"},
+                                                                          {"-g 2", "2"},
+                                                                          {"-t 2 -g 2", "4"},
+                                                                          {"--nthreads 1 --ngpus 3", "3"},
+                                                                          {"-g 2 --transport memory", "2"}}));
+    const auto f = run_program(perf, "--ops broadcast " + words + " --sizes 96 --budget-ms 1 --no-header");
+    INFO(words << "\n" << f.err);
+    REQUIRE(lines_of(f.out).size() == 1);
+    CHECK(cells_of(f.out)[2] == ranks);
+    CHECK(cells_of(f.out)[3] == "memory");
 }
 
 TEST_CASE("a rank that cannot go on ends all with a message") {

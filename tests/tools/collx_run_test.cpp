@@ -487,7 +487,41 @@ TEST_CASE("--hosts lets the ranks take themselves for several hosts, and leaves 
     }
     CHECK(first == 3);
     CHECK(access(directory.c_str(), F_OK) != 0);
-    CHECK(run_shell("2", "true", {"--hosts", "3"}).status == 2);
+    const auto too_many = run_shell("2", "true", {"--hosts", "3"});
+    CHECK(too_many.status == 2);
+    CHECK(contains(too_many.err, "--hosts 3: each host has at least one rank, and there are 2."));
+}
+
+TEST_CASE("--hosts with a list gives each host so many ranks") {
+    if (!have_binary()) return;
+    const auto r =
+        run_shell("6", "echo =$COLLX_RANK $COLLX_HOST_ID $COLLX_LOCAL_RANK/$COLLX_LOCAL_SIZE", {"--hosts", "3,1,2"});
+    CHECK(r.status == 0);
+    for (const char* line :
+         {"=0 host0 0/3", "=1 host0 1/3", "=2 host0 2/3", "=3 host1 0/1", "=4 host2 0/2", "=5 host2 1/2"})
+        CHECK(contains(r.out, line));
+    const auto [list, sentence] = GENERATE(table<std::string, std::string>({
+        {"3,1", "The hosts have 4 ranks together, and -n says 6."},
+        {"3,0,3", "--hosts 3,0,3: write the number of hosts, or the ranks of each"},
+        {"3,,3", "--hosts 3,,3: write"},
+        {"-6", "--hosts -6: write"},
+        {"3,3,", "--hosts 3,3,: write"},
+        {"node1,node2", "--hosts node1,node2: write"},
+    }));
+    const auto wrong = run_shell("6", "true", {"--hosts", list});
+    INFO(wrong.err);
+    CHECK(wrong.status == 2);
+    CHECK(contains(wrong.err, sentence));
+}
+
+TEST_CASE("-np is mpirun's word for -n, and the program's own -np stays its own") {
+    if (!have_binary()) return;
+    const auto r =
+        run({"--no-prefix", "--env", "MINE=1", "-np", "3", "sh", "-c", "echo $COLLX_SIZE $0 $1", "-np", "7"});
+    CHECK(r.status == 0);
+    CHECK(r.out == "3 -np 7\n3 -np 7\n3 -np 7\n");
+    CHECK(run({"-np", "p", "true"}).status == 2);
+    CHECK(run({"-np"}).status == 2);
 }
 
 TEST_CASE("--hosts gives the ranks a key, the same to all and another to each job, unless they have one") {

@@ -21,7 +21,7 @@ struct words {
     std::string collective, ops, sizes, place, type = "float", how = "sum", transport, pin = "auto", piece;
     std::string first = "8", last = "4M", step;
     double factor = 2;
-    int ranks = 0, threads = 0, root = -1, in_place_only = 0, check = 1, iterations = 0, warmups = 0;
+    int ranks = 0, threads = 0, devices = 0, root = -1, in_place_only = 0, check = 1, iterations = 0, warmups = 0;
 };
 
 template <class List>
@@ -88,15 +88,18 @@ void read_sizes(const words& w, options& o) {
 }
 
 void read_ranks(const words& w, options& o) {
-    if (w.ranks > 0 && w.threads > 0)
-        throw std::invalid_argument("--ranks starts processes and --threads starts threads: give one of them.");
-    if (w.ranks < 0 || w.threads < 0 || w.ranks > 1024 || w.threads > 1024)
+    if (w.ranks > 0 && (w.threads > 0 || w.devices > 0))
+        throw std::invalid_argument("--ranks starts processes, --threads (-t) and -g start threads: give one of them.");
+    if (w.ranks < 0 || w.threads < 0 || w.devices < 0 || w.ranks > 1024 || w.threads > 1024 || w.devices > 1024)
         throw std::invalid_argument("The number of ranks must be from 1 to 1024.");
-    o.threads = w.threads > 0;
-    o.ranks = w.ranks + w.threads;
+    // As in nccl-tests: -t threads, each with -g devices. A rank of its own for each; here that is a thread.
+    const int threads = w.threads > 0 || w.devices > 0 ? std::max(w.threads, 1) * std::max(w.devices, 1) : 0;
+    if (threads > 1024) throw std::invalid_argument("The number of ranks must be from 1 to 1024.");
+    o.threads = threads > 0;
+    o.ranks = w.ranks + threads;
     if (w.transport.empty()) return;
     if (w.transport == "memory") {
-        if (w.ranks == 0 && w.threads == 0)
+        if (o.ranks == 0)
             throw std::invalid_argument(
                 "--transport memory runs ranks as threads: say how many with --ranks or --threads.");
         o.threads = true;
@@ -105,7 +108,7 @@ void read_ranks(const words& w, options& o) {
     } else if (w.transport == "verbs") {
         o.verbs = true;
     } else if (w.transport == "shm") {
-        if (w.threads > 0)
+        if (threads > 0)
             throw std::invalid_argument("--transport shm runs ranks as processes and --threads as threads: use "
                                         "--ranks, or --transport memory.");
     } else {
@@ -194,7 +197,9 @@ void add_flags(CLI::App& app, words& w, options& o) {
     app.add_option("--place", w.place, "out, in or both (both)")->group("What");
     app.add_flag("--in-place", w.in_place_only, "the same as --place in")->group("What");
     app.add_option("--ranks", w.ranks, "start this many processes")->group("Ranks");
-    app.add_option("--threads", w.threads, "or this many threads of one process")->group("Ranks");
+    app.add_option("-t,--nthreads,--threads", w.threads, "or this many threads of one process")->group("Ranks");
+    app.add_option("-g,--ngpus", w.devices, "ranks of each thread of -t (1): -t 2 -g 4 is 8 ranks, each a thread here")
+        ->group("Ranks");
     app.add_option("--transport", w.transport,
                    "shm (processes), memory (threads), verbs or sockets (even inside a host)")
         ->group("Ranks");

@@ -273,6 +273,18 @@ private:
     std::string path_;
 };
 
+inline void require_hosts(const launch_options& options) {
+    int sum = 0;
+    for (const int ranks : options.hosts) {
+        if (ranks < 1)
+            throw std::invalid_argument("Each host has at least one rank, not " + std::to_string(ranks) + ".");
+        sum += ranks;
+    }
+    if (!options.hosts.empty() && sum != options.ranks)
+        throw std::invalid_argument("The hosts have " + std::to_string(sum) + " ranks together, and -n says " +
+                                    std::to_string(options.ranks) + ".");
+}
+
 } // namespace launch
 
 /// Starts options.ranks processes, waits for all, returns the status to exit with: 0, that of the rank that failed
@@ -285,15 +297,13 @@ inline int run_ranks(const launch_options& options) {
                                     ", not " + std::to_string(options.ranks) + ".");
     if (options.command.empty() || options.command.front().empty())
         throw std::invalid_argument("No program was given.");
-    if (options.hosts < 1 || options.hosts > options.ranks)
-        throw std::invalid_argument("The number of hosts must be from 1 to the number of ranks, not " +
-                                    std::to_string(options.hosts) + ".");
+    launch::require_hosts(options);
     launch::open_missing_standard_descriptors();
-    const launch::meeting_place place(options.hosts > 1);
+    const launch::meeting_place place(options.hosts.size() > 1);
     launch_options complete = options;
     complete.store = place.path();
     launch::inherited_key key;
-    bool needs_key = options.hosts > 1;
+    bool needs_key = options.hosts.size() > 1;
     for (const char* name : {"COLLX_KEY_FD", "COLLX_KEY_FILE", "COLLX_KEY"})
         needs_key = needs_key && std::getenv(name) == nullptr;
     for (const auto& assignment : options.environment)

@@ -4,6 +4,7 @@
 //
 //   collx::communicator world;                   // alone, under a launcher, or inside run_threads
 //   auto row = world.split(world.rank() / 4);    // all ranks with the same colour, in their order
+//   auto mine = world.dup();                     // all ranks again, for a library's own calls
 //
 // Order: all ranks call the collectives of one communicator in the same order. Different communicators are independent.
 // One communicator belongs to one thread at a time.
@@ -63,6 +64,12 @@ public:
     // A new communicator of all ranks with the same colour, in the order of (key, rank). A negative colour takes no
     // part and receives an empty one.
     communicator split(int color, int key = 0);
+    // A new communicator of the same ranks, with channels, windows and an order of calls of its own: a library takes
+    // one, so that its calls never meet its caller's. Time limit and checked mode are as they are here now; calls under
+    // way and policies stay here. Collective. Cost: as split(): two short exchanges. Errors: what has ended this
+    // communicator; resource on all ranks where one has no room. Nothing is made then. Ensures: from then on the two
+    // fail, abort and shrink independently; who died is noticed in each by its own calls.
+    communicator dup() { return split(0); }
     // A new communicator of the ranks that still live, in the same order: the way on after peer_failed, timed_out,
     // mismatch or aborted has ended this one. All ranks that live call it, each after its own error.
     // Errors: timed_out naming a rank that lives and does not come; resource.

@@ -160,7 +160,7 @@ struct bit_xor : detail::bit_op {
     requires std::is_integral_v<T> COLLX_HD static constexpr T identity() { return T(0); }
 };
 
-// Truth of both, truth of either: the result is T(true) or T(false), whatever true values went in.
+// Truth of both, truth of either, truth of one alone: the result is T(true) or T(false), whatever true values went in.
 struct logical_and : detail::logical_op {
     COLLX_EXEC_CHECK_DISABLE
     template <class T>
@@ -178,6 +178,18 @@ struct logical_or : detail::logical_op {
     requires(requires(const T& a) { static_cast<bool>(a); } && !is_short_vector_v<T>) COLLX_HD constexpr T
     operator()(const T& a, const T& b) const {
         return static_cast<T>(static_cast<bool>(a) || static_cast<bool>(b));
+    }
+    template <class T>
+    requires std::is_arithmetic_v<T> COLLX_HD static constexpr T identity() { return T(0); }
+};
+
+// Truth of an odd number of operands: one of two. Over any grouping the parity of all.
+struct logical_xor : detail::logical_op {
+    COLLX_EXEC_CHECK_DISABLE
+    template <class T>
+    requires(requires(const T& a) { static_cast<bool>(a); } && !is_short_vector_v<T>) COLLX_HD constexpr T
+    operator()(const T& a, const T& b) const {
+        return static_cast<T>(static_cast<bool>(a) != static_cast<bool>(b));
     }
     template <class T>
     requires std::is_arithmetic_v<T> COLLX_HD static constexpr T identity() { return T(0); }

@@ -27,9 +27,11 @@ struct launch_options {
     std::vector<std::pair<std::string, std::string>> environment = {};
     bool prefix = true; // `[rank] ` before each line; otherwise ranks write to our own descriptors
     bool bind_cores = false;
-    int hosts = 1;               // above 1: as if on so many hosts, for trying out what several machines do
-    std::string store;           // then: the directory where ranks meet
-    int key = -1;                // then: the descriptor of their key, -1: they have one, or none
+    // Ranks of each pretended host, for trying out what several machines do; ranks next to each other share a host, as
+    // launchers place them. Empty, or one number: no pretence.
+    std::vector<int> hosts = {};
+    std::string store;           // with hosts: the directory where ranks meet
+    int key = -1;                // with hosts: the descriptor of their key, -1: they have one, or none
     bool keep_going = false;     // when a rank fails, the others are not ended
     std::int64_t timeout_ns = 0; // 0: none
     std::int64_t grace_ns = 2'000'000'000;
@@ -60,20 +62,16 @@ struct rank_setup {
 
 namespace detail {
 
-// Ranks next to each other share a host, as launchers place them.
 inline void set_host(const rank_setup& s) {
-    const auto host_of = [&](int rank) {
-        return static_cast<int>(static_cast<long>(rank) * s.options->hosts / s.options->ranks);
-    };
-    const int host = host_of(s.rank);
-    int first = s.rank, end = s.rank;
-    while (first > 0 && host_of(first - 1) == host) --first;
-    while (end < s.options->ranks && host_of(end) == host) ++end;
+    const std::vector<int>& hosts = s.options->hosts;
+    std::size_t host = 0;
+    int first = 0;
+    while (s.rank >= first + hosts[host]) first += hosts[host++];
     ::unsetenv("COLLX_JOB");
     ::setenv("COLLX_STORE", ("file:" + s.options->store).c_str(), 1);
     ::setenv("COLLX_HOST_ID", ("host" + std::to_string(host)).c_str(), 1);
     ::setenv("COLLX_LOCAL_RANK", std::to_string(s.rank - first).c_str(), 1);
-    ::setenv("COLLX_LOCAL_SIZE", std::to_string(end - first).c_str(), 1);
+    ::setenv("COLLX_LOCAL_SIZE", std::to_string(hosts[host]).c_str(), 1);
     if (s.options->key >= 0) ::setenv("COLLX_KEY_FD", std::to_string(s.options->key).c_str(), 1);
 }
 
@@ -83,7 +81,7 @@ inline void set_variables(const rank_setup& s) {
     const std::string rank = std::to_string(s.rank), size = std::to_string(s.options->ranks);
     ::setenv("COLLX_RANK", rank.c_str(), 1);
     ::setenv("COLLX_SIZE", size.c_str(), 1);
-    if (s.options->hosts > 1) {
+    if (s.options->hosts.size() > 1) {
         set_host(s);
     } else {
         ::setenv("COLLX_LOCAL_RANK", rank.c_str(), 1);
