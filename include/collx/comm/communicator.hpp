@@ -4,7 +4,7 @@
 //
 //   collx::communicator world;                   // alone, under a launcher, or inside run_threads
 //   auto row = world.split(world.rank() / 4);    // all ranks with the same colour, in their order
-//   auto mine = world.dup();                     // all ranks again, for a library's own calls
+//   auto own = world.dup();                      // all ranks again, for a library's own calls
 //
 // Order: all ranks call the collectives of one communicator in the same order. Different communicators are independent.
 // One communicator belongs to one thread at a time.
