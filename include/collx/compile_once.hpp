@@ -14,6 +14,8 @@
 #include <collx/comm/job_parts.hpp>
 #include <collx/comm/shrink_far.hpp>
 #include <collx/comm/start.hpp>
+#include <collx/exec/relayed_task_once.hpp>
+#include <collx/exec/task_once.hpp>
 #include <collx/plan/instances.hpp>
 #include <collx/plan/schedules_parts.hpp>
 #include <collx/plan/selector.hpp>

@@ -6,6 +6,8 @@
 // rarely show.
 #include <collx/exec/task.hpp>
 
+#include <collx/exec/mover.hpp>
+
 #include <memory>
 #include <random>
 #include <vector>
@@ -20,7 +22,7 @@ namespace {
 
 using view = collx::contiguous_view<int>;
 using sum_mover = collx::mover<view, view, collx::plus, int>;
-using sum_task = collx::task<collx::links, sum_mover>;
+using sum_task = collx::typed_operation<collx::task, sum_mover>;
 
 // n ranks that share an arena, each with its links and schedules.
 struct ranks {

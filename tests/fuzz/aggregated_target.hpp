@@ -21,7 +21,7 @@ namespace collx_fuzz {
 struct relaying_rank {
     using view = contiguous_view<int>;
     using int_mover = mover<view, view, no_op, int>;
-    using int_task = relayed_task<links, int_mover>;
+    using int_task = typed_operation<relayed_task, int_mover>;
     static constexpr int at_port = port::blocking;
 
     template <class Algorithm>

@@ -111,21 +111,20 @@ public:
     // receive.
     using wire_type = std::conditional_t<std::is_same_v<Op, no_op>, element_of<Out>, wire_of<Policies, Out>>;
     using mover_type = mover<In, Out, Op, wire_type>;
-    using task_type = task<links, mover_type>;
 
     // layouts(chunks) gives the pair of input and output layouts once the algorithm and so the number of chunks is
     // known.
     template <class Layouts>
     prepared_call(communicator::core& c, const Policies& p, In in, Out out, Op op, const call_facts& f, int at_port,
                   Layouts&& layouts)
-        : core_(c), mover_(in, out, op, c.net.size()), tables_(f.tables) {
+        : core_(c), elements_(mover_type(in, out, op, c.net.size())), tables_(f.tables) {
         constexpr bool windows = In::is_window && Out::is_window && mover_type::plain;
         constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
         static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; "
                                                        "broadcast, all_gather and all_to_all can do that.");
         attached_ = attaches && !windows;
         const bool zero_copy = (windows || attached_) && !f.private_counts &&
-                               c.net.size() <= task_type::max_zero_copy_ranks && c.net.is_one_host();
+                               c.net.size() <= task::max_zero_copy_ranks && c.net.is_one_host();
         if (attached_ && !c.net.is_one_host())
             fail(errc::unsupported, c.net.rank(), -1, "drop the attach policy",
                  "attach reads the memory of peers, and the ranks are on several hosts");
@@ -173,25 +172,27 @@ public:
     void run(std::int64_t timeout_ns) {
         if constexpr (may_relay)
             if (relays()) {
-                relayed_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, numbers());
+                relayed_task t(core_.net, *plan_, elements_, in_, out_, piece_elems_, numbers());
                 return core_.run(t, timeout_ns);
             }
         if constexpr (mover_type::plain)
             if (is_short_) return detail::run_short(core_, *plan_, as_short_call(), timeout_ns);
-        task_type t(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_);
+        task t(core_.net, *plan_, elements_, in_, out_, piece_elems_, attached_);
         core_.run(t, timeout_ns);
     }
     counted_ptr<operation> start(int queue) {
         if constexpr (may_relay)
             if (relays())
-                return start(make_counted<relayed_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_, numbers()),
+                return start(make_counted<typed_operation<relayed_task, mover_type>>(
+                                 core_.net, *plan_, elements_.mover(), in_, out_, piece_elems_, numbers()),
                              queue);
-        return start(make_counted<task_type>(core_.net, *plan_, mover_, in_, out_, piece_elems_, attached_), queue);
+        return start(make_counted<typed_operation<task, mover_type>>(core_.net, *plan_, elements_.mover(), in_, out_,
+                                                                     piece_elems_, attached_),
+                     queue);
     }
 
 private:
     static constexpr bool may_relay = OwnCounts && C == collective::all_to_all;
-    using relayed_type = relayed_task<links, mover_type>;
     bool relays() const { return tables_ != nullptr && plan_->counts != nullptr; }
     relayed_numbers numbers() const {
         for (bound_schedule* b : {plan_->counts, plan_->expected_counts})
@@ -219,8 +220,8 @@ private:
         return static_cast<std::uint32_t>(h ^ h >> 32);
     }
     short_call as_short_call() const requires mover_type::plain {
-        short_call s{.in = reinterpret_cast<const std::byte*>(mover_.input().data()),
-                     .out = reinterpret_cast<std::byte*>(const_cast<wire_type*>(mover_.output().data())),
+        short_call s{.in = reinterpret_cast<const std::byte*>(elements_.mover().input().data()),
+                     .out = reinterpret_cast<std::byte*>(const_cast<wire_type*>(elements_.mover().output().data())),
                      .in_layout = &in_,
                      .out_layout = &out_,
                      .elem_bytes = sizeof(wire_type),
@@ -228,7 +229,7 @@ private:
                      .kind = mover_type::kind,
                      .fits_lines = alignof(wire_type) <= 8};
         if constexpr (mover_type::reduces) {
-            s.op = &mover_.op();
+            s.op = &elements_.mover().op();
             s.sum = [](const void* op, void* to, const void* const* from, int count, std::size_t elems) {
                 fold_arrays(*static_cast<const Op*>(op), static_cast<wire_type*>(to), static_cast<wire_type*>(nullptr),
                             reinterpret_cast<const wire_type* const*>(from), count, elems);
@@ -250,7 +251,8 @@ private:
                           "of the two.");
             if constexpr (requires { algorithm.root; }) algorithm.root = f.root;
             if constexpr (requires { algorithm.contributors(1); }) // not all ranks have a part in the result
-                if (algorithm.fits(core_.net.size())) mover_.set_ranks(algorithm.contributors(core_.net.size()));
+                if (algorithm.fits(core_.net.size()))
+                    elements_.mover().set_ranks(algorithm.contributors(core_.net.size()));
             constexpr bool keeps_order = Policies::rank_order || !is_commutative_v<Op, element_of<In>>;
             if constexpr (mover_type::reduces && keeps_order && requires { algorithm.needs_commutative_for(1); })
                 if (algorithm.needs_commutative_for(core_.net.size())) {
@@ -303,7 +305,7 @@ private:
     }
 
     communicator::core& core_;
-    mover_type mover_;
+    typed_elements<mover_type> elements_;
     bound_schedule* plan_;
     chunk_layout in_, out_;
     std::size_t piece_elems_;

@@ -277,7 +277,8 @@ private:
         compare(calls, first, last, bytes, o);
         auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);
         const auto l = chunk_layout::even(bytes, 1);
-        task<links, Mover> t(c.net, plan, Mover(calls, first, last), l, l, bytes);
+        typed_elements<Mover> elements(Mover(calls, first, last));
+        task t(c.net, plan, elements, l, l, bytes);
         c.run(t, o.timeout.count());
     }
 

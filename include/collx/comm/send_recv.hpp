@@ -45,17 +45,19 @@ void run_short_message(communicator_core& c, const View& v, int peer, std::int64
     }
 }
 
-template <class View, class Algorithm>
-auto make_message(communicator_core& c, const View& v, const Algorithm& a, bool until_taken) {
-    using mover_type = mover<View, View, no_op, element_of<View>>;
+template <class View>
+using message_mover = mover<View, View, no_op, element_of<View>>;
+template <class View>
+message_mover<View> mover_of(communicator_core& c, const View& v) {
+    return {v, v, no_op{}, c.net.size()};
+}
+// make(plan, layout, piece_elems) makes the task of a message of `elems` elements of `elem_bytes` each.
+template <class Algorithm, class Make>
+decltype(auto) make_message(communicator_core& c, const Algorithm& a, std::size_t elems, std::size_t elem_bytes,
+                            Make&& make) {
     auto& plan = c.schedules.bind(a, port::messages);
-    const auto l = chunk_layout::even(v.size(), 1);
-    const std::size_t bytes =
-        piece_bytes(plan, v.size() * sizeof(element_of<View>), c.is_oversubscribed(), c.net.is_one_host());
-    task<links, mover_type> t(c.net, plan, mover_type(v, v, no_op{}, c.net.size()), l, l,
-                              bytes / sizeof(element_of<View>));
-    if (until_taken) t.wait_for_readers();
-    return t;
+    const std::size_t bytes = piece_bytes(plan, elems * elem_bytes, c.is_oversubscribed(), c.net.is_one_host());
+    return make(plan, chunk_layout::even(elems, 1), bytes / elem_bytes);
 }
 
 template <class Mode, bool Outgoing, bool UntilTaken = Outgoing>
@@ -88,8 +90,13 @@ struct message_fn : refusals<true> {
             } else if (is_short_message(c, v)) {
                 run_short_message<Outgoing>(c, v, peer, o.timeout.count());
             } else {
-                auto t = make_message(c, v, algorithm{.peer = peer}, UntilTaken);
-                c.run(t, o.timeout.count());
+                typed_elements<message_mover<buffer_t<X>>> elements(mover_of(c, v));
+                make_message(c, algorithm{.peer = peer}, v.size(), elements.is.bytes,
+                             [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
+                                 task t(c.net, plan, elements, l, l, piece_elems);
+                                 if (UntilTaken) t.wait_for_readers();
+                                 c.run(t, o.timeout.count());
+                             });
             }
         });
     }
@@ -97,9 +104,14 @@ struct message_fn : refusals<true> {
 private:
     template <class View, class Algorithm>
     static counted_ptr<operation> enqueue(communicator_core& c, const View& v, const Algorithm& a, int queue) {
-        auto t = make_counted<decltype(make_message(c, v, a, true))>(make_message(c, v, a, UntilTaken));
-        c.start(t, queue);
-        return t;
+        return make_message(c, a, v.size(), sizeof(element_of<View>),
+                            [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
+                                auto t = make_counted<typed_operation<task, message_mover<View>>>(
+                                    c.net, plan, mover_of(c, v), l, l, piece_elems);
+                                if (UntilTaken) t->wait_for_readers();
+                                c.start(t, queue);
+                                return counted_ptr<operation>(std::move(t));
+                            });
     }
 };
 

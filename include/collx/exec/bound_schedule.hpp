@@ -47,12 +47,6 @@ struct bound_window {
     }
 };
 
-// What a Mover says of its types and operator, for ranks to compare.
-template <class Mover>
-constexpr std::uint64_t kind_of() {
-    if constexpr (requires { Mover::kind; }) return Mover::kind;
-    else return sizeof(typename Mover::wire_type);
-}
 constexpr std::uint32_t folded(std::uint64_t kind) { return static_cast<std::uint32_t>(kind ^ kind >> 32); }
 
 // The tag of a call with these parameters of the algorithm and elements of this kind. Equal on all ranks: who knows its

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include <collx/exec/element_ops.hpp>
 #include <collx/exec/pieces.hpp>
 #include <collx/sched/schedule.hpp>
 
@@ -15,18 +16,20 @@ inline constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512
 inline constexpr std::size_t least_measured_bytes = 8 * 1024;
 
 // Whether no step of this rank writes where a chunk of its input lies. In place, copying it to itself does not count.
-template <class T>
-bool stays_as_it_is(const sched::program& p, const pieces& cuts, const T* in, const T* out, int chunk) {
-    const T *from = in + cuts.in.offset(chunk), *to = from + cuts.in.size(chunk);
+// Requires: plain elements.
+inline bool stays_as_it_is(const sched::program& p, const pieces& cuts, const element_ops& elements, int chunk) {
+    const std::size_t each = elements.is.bytes;
+    const std::byte *const in = elements.is.in, *const out = elements.is.out;
+    const std::byte *from = in + cuts.in.offset(chunk) * each, *to = from + cuts.in.size(chunk) * each;
     for (const auto& strand : p.strands)
         for (const auto& s : strand) {
             if (s.dst.where != sched::place::out) continue;
             for (int i = 0; i < s.dst.chunks.count; ++i) {
                 const int c = cuts.chunk(s.dst.chunks, i);
-                const T *begin = out + cuts.out.offset(c), *end = begin + cuts.out.size(c);
+                const std::byte *begin = out + cuts.out.offset(c) * each, *end = begin + cuts.out.size(c) * each;
                 if (end <= from || to <= begin) continue;
                 const bool is_itself = s.what == sched::copy && s.src.where == sched::place::in &&
-                                       in + cuts.in.offset(cuts.chunk(s.src.chunks, i)) == begin;
+                                       in + cuts.in.offset(cuts.chunk(s.src.chunks, i)) * each == begin;
                 if (!is_itself) return false;
             }
         }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the parts of a task share: the call's schedule, its elements and how they are cut, and where each strand of the
+// schedule has come to.
+#pragma once
+
+#include <cstddef>
+
+#include <collx/exec/bound_schedule.hpp>
+#include <collx/exec/element_ops.hpp>
+#include <collx/exec/operation.hpp>
+#include <collx/exec/pieces.hpp>
+#include <collx/transport/links.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// A cursor over one strand.
+struct strand_cursor {
+    const sched::step *pc, *begin, *end;
+    std::size_t piece, count;     // iterations done, and all
+    std::size_t position;         // of this iteration in the window's rings
+    int seen;                     // wait_all: peers already found
+    int index;                    // of the strand
+    std::size_t* covered;         // by step: the first piece that has not gone with an earlier one; null while none has
+    const receiving_end* awaited; // what this step waits for and has said all about; null: nothing
+
+    std::size_t step_index(const sched::step& s) const { return static_cast<std::size_t>(&s - begin); }
+};
+
+struct call_state {
+    links& net;
+    bound_schedule& plan;
+    element_ops& elements;
+    pieces cuts;
+    operation& op; // that these are the parts of: it says whom it waits for, and what went wrong
+
+    std::size_t bytes_of(std::size_t elems) const { return elems * elements.is.bytes; }
+    bool blocked_on(int peer) const {
+        op.waiting_for = peer;
+        return false;
+    }
+    bool broken(errc code, int peer) const {
+        op.error = failure(code, peer);
+        return false;
+    }
+};
+
+COLLX_END_NAMESPACE

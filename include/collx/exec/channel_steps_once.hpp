@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The bodies of channel_steps.hpp, which know no type of an element: compiled once (docs/design/compile-once.md).
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+
+#include <collx/core/clock.hpp>
+#include <collx/exec/channel_steps.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
+    if (st.awaited != nullptr) { // most turns of a wait end here
+        if (!st.awaited->has_message()) return call_.blocked_on(s.peer_from);
+        st.awaited = nullptr;
+    }
+    if (st.covered != nullptr && st.piece < st.covered[st.step_index(s)]) return true; // went with an earlier piece
+    const bool receives = (s.what & sched::recv) != 0, sends = (s.what & sched::send) != 0;
+    const sched::ref& shape =
+        (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
+    const std::size_t n = call_.cuts.message_elems(shape.where, shape.chunks, st.piece);
+    if (n == 0 && (st.piece > 0 || skips_empty_)) return true; // both ends know that this chunk has ended
+    message m{.bytes = framed(call_.bytes_of(n)), .tag = tag_of(shape)};
+    const bool measures = call_.plan.lends && m.bytes >= least_measured_bytes;
+    if (receives) {
+        m.rx = &call_.net.rx(call_.plan.at_port, s.peer_from);
+        if (!m.rx->has_message()) {
+            if (is_far(m.bytes, m.rx, nullptr)) want(s, st, *m.rx, m.bytes, m.tag);
+            st.awaited = m.rx;
+            return call_.blocked_on(s.peer_from);
+        }
+        if (m.rx->is_lent()) return borrow(s, st, *m.rx, m.tag);
+        if (!m.rx->is_expected(m.bytes, m.tag)) return call_.broken(errc::mismatch, s.peer_from);
+        if (measures) call_.net.ask_to_borrow(*m.rx, s.peer_from);
+        m.in = m.rx->peek(m.bytes);
+    }
+    if (sends) {
+        m.tx = &call_.net.tx(call_.plan.at_port, s.peer_to);
+        if (!m.tx->has_room()) return call_.blocked_on(s.peer_to);
+    }
+    return move_message(s, st, shape, m, measures);
+}
+
+// Requires: a message and room, as far as the step wants them.
+COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape,
+                                            message& m, bool measures) {
+    if (is_far(m.bytes, m.rx, m.tx) && run_far_step(s, st, m)) return push(s, st, m.tx), true;
+    if (m.tx != nullptr) {
+        if (may_lend(s)) {
+            const std::size_t lent = lent_elems(call_.cuts.in, call_.cuts.chunk(s.src.chunks, 0), st);
+            if (m.tx->prefers_to_lend(m.bytes, call_.bytes_of(lent))) return lend(s, st, *m.tx, m.tag);
+        }
+        m.out = m.tx->try_acquire(m.bytes);
+    }
+    const bool samples = measures && (m.tx != nullptr ? m.tx->is_sampled() : m.rx->is_sampled());
+    const std::int64_t began = samples ? now_ns() : 0;
+    for (int i = 0; i < shape.chunks.count; ++i) {
+        const std::size_t done = call_.bytes_of(touch(s, st, i, m.in, m.out));
+        if (m.in != nullptr) m.in += done;
+        if (m.out != nullptr) m.out += done;
+    }
+    if (samples && m.tx != nullptr) m.tx->add_cost(now_ns() - began, m.bytes);
+    if (samples && m.tx == nullptr) m.rx->say_cost(false, now_ns() - began, m.bytes);
+    if (m.tx != nullptr) m.tx->commit(m.bytes, m.tag);
+    if (m.rx != nullptr) m.rx->release(m.bytes);
+    push(s, st, m.tx);
+    return true;
+}
+
+// One chunk of a channel step; returns its number of elements.
+COLLX_ONCE std::size_t channel_steps::touch(const sched::step& s, const strand_cursor& st, int i, const std::byte* in,
+                                            std::byte* out) {
+    const pieces& cuts = call_.cuts;
+    element_ops& elements = call_.elements;
+    const int dst_chunk = cuts.chunk(s.dst.chunks, i);
+    if (in == nullptr) {
+        if (out == nullptr) __builtin_unreachable(); // from a message or into one, or into both
+        const pieces::part p = cuts.local(s.src.where, cuts.chunk(s.src.chunks, i), st.piece);
+        elements.load(out, s.src.where, p.at, p.count);
+        return p.count;
+    }
+    const pieces::part to = cuts.local(s.dst.where, dst_chunk, st.piece);
+    if ((s.what & (sched::reduce | sched::reduce_after)) != 0) {
+        const pieces::part own = cuts.local(s.src.where, cuts.chunk(s.src.chunks, i), st.piece);
+        elements.combine(in, (s.what & sched::reduce) != 0, s.src.where, own.at, s.dst.where, to.at, out, own.count);
+        return own.count;
+    }
+    if ((s.what & sched::copy) != 0) elements.store(s.dst.where, to.at, in, to.count);
+    if (out != nullptr && to.count != 0) std::memcpy(out, in, call_.bytes_of(to.count));
+    return to.count;
+}
+
+// ------------------------------------------------------------------ between hosts
+// What is sent when nothing is left to receive need not wait for a look at what may come. Several pieces go together.
+COLLX_ONCE void channel_steps::push(const sched::step& s, const strand_cursor& st, const sending_end* tx) {
+    if (tx == nullptr || !tx->is_far() || call_.cuts.count != 1) return;
+    if ((may(s, st) & bound_schedule::last) != 0) call_.net.push(s.peer_to);
+}
+
+COLLX_ONCE far_step channel_steps::far(const sched::step& s, const strand_cursor& st) const {
+    return {call_.plan, call_.cuts, call_.elements, s, static_cast<std::size_t>(st.index), st.step_index(s), st.piece};
+}
+
+// Pre-posts the receive of the message that a step waits for; at the same time, of those that come next from others.
+COLLX_ONCE void channel_steps::want(const sched::step& s, const strand_cursor& st, receiving_end& rx, std::size_t bytes,
+                                    std::uint32_t tag) {
+    if (!call_.elements.is.plain) return;
+    std::byte* const at = far(s, st).wanted_at();
+    if (at == nullptr || !rx.want_at(at, bytes, tag) || !call_.elements.is_apart()) return;
+    strand_cursor there = st;
+    for (const sched::step* t = st.begin; t != st.end; ++t) {
+        there.piece = st.piece + (t < st.pc ? 1 : 0);
+        if ((may(*t, st) & bound_schedule::alone) == 0 || t == st.pc) continue;
+        if (there.piece >= call_.cuts.count) continue;
+        auto& other = call_.net.rx(call_.plan.at_port, t->peer_from);
+        const std::size_t size = call_.bytes_of(call_.cuts.message_elems(t->dst.where, t->dst.chunks, there.piece));
+        if (!is_far(size, &other, nullptr) || other.has_message()) continue;
+        if (std::byte* const to = far(*t, there).wanted_at(); to != nullptr)
+            (void)other.want_at(to, size, tag_of(t->dst));
+    }
+}
+
+COLLX_ONCE bool channel_steps::run_far_step(const sched::step& s, const strand_cursor& st, const message& m) {
+    if (!call_.elements.is.plain) return false;
+    return run_far(far(s, st), m.rx, m.tx, m.bytes, m.tag, [&](const std::byte* in) {
+        for (int i = 0; i < s.dst.chunks.count; ++i) in += call_.bytes_of(touch(s, st, i, in, nullptr));
+    });
+}
+
+// ------------------------------------------------------------------ lending
+// Only plain memory: what hooks or a wire type would change on the way cannot be read at its place.
+COLLX_ONCE bool channel_steps::may_lend(const sched::step& s) const {
+    const element_ops::facts& is = call_.elements.is;
+    return is.plain && is.align <= 16 && call_.plan.lends && s.what == sched::send && s.src.where == sched::place::in &&
+           s.src.chunks.count == 1 &&
+           call_.bytes_of(call_.cuts.in.size(call_.cuts.chunk(s.src.chunks, 0))) >= least_lent_bytes &&
+           call_.net.may_lend() &&
+           stays_as_it_is(call_.plan.steps, call_.cuts, call_.elements, call_.cuts.chunk(s.src.chunks, 0));
+}
+
+COLLX_ONCE void channel_steps::cover(const sched::step& s, strand_cursor& st, std::size_t elems) {
+    if (st.covered == nullptr) {
+        covered_.emplace_back(static_cast<std::size_t>(st.end - st.begin));
+        st.covered = covered_.back().data();
+    }
+    st.covered[st.step_index(s)] = st.piece + (elems + call_.cuts.elems - 1) / call_.cuts.elems;
+}
+
+// Requires: may_lend(s).
+COLLX_ONCE bool channel_steps::lend(const sched::step& s, strand_cursor& st, sending_end& tx, std::uint32_t tag) {
+    const int chunk = call_.cuts.chunk(s.src.chunks, 0);
+    const std::size_t n = lent_elems(call_.cuts.in, chunk, st);
+    tx.lend(call_.elements.is.in + call_.bytes_of(call_.cuts.cut(call_.cuts.in, chunk, st.piece).at), call_.bytes_of(n),
+            tag);
+    cover(s, st, n);
+    must_return_ = true;
+    return true;
+}
+
+COLLX_ONCE bool channel_steps::borrow(const sched::step& s, strand_cursor& st, receiving_end& rx, std::uint32_t tag) {
+    const int chunk = call_.cuts.chunk(s.dst.chunks, 0), peer = s.peer_from;
+    const std::size_t n = lent_elems(call_.cuts.out, chunk, st);
+    if (!call_.plan.lends || !rx.is_expected(call_.bytes_of(n), tag)) return call_.broken(errc::mismatch, peer);
+    const std::int64_t began = now_ns();
+    if (!take_lent(s, st, rx.lent_at(), chunk, n))
+        return call_.broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
+    rx.say_cost(true, now_ns() - began, call_.bytes_of(n));
+    // A lender that gave up has said so before its memory became something else.
+    if (const failure f = call_.net.failed()) return call_.op.error = f, false;
+    cover(s, st, n);
+    rx.release_lent();
+    return true;
+}
+
+// All at once where it only has to be put into plain memory, else piece by piece through the cache.
+COLLX_ONCE bool channel_steps::take_lent(const sched::step& s, const strand_cursor& st, std::uint64_t address,
+                                         int chunk, std::size_t n) {
+    const pieces& cuts = call_.cuts;
+    if (call_.elements.is.plain && s.what == (sched::recv | sched::copy))
+        return call_.net.read_private(s.peer_from,
+                                      call_.elements.is.out + call_.bytes_of(cuts.cut(cuts.out, chunk, st.piece).at),
+                                      address, call_.bytes_of(n));
+    const std::size_t most = n < cuts.elems ? n : cuts.elems;
+    detail::growing_array<std::byte> part(call_.bytes_of(most));
+    strand_cursor at = st;
+    for (std::size_t done = 0; done < n; done += most, ++at.piece) {
+        const std::size_t m = n - done < most ? n - done : most;
+        if (!call_.net.read_private(s.peer_from, part.data(), address + call_.bytes_of(done), call_.bytes_of(m)))
+            return false;
+        touch(s, at, 0, part.data(), nullptr);
+    }
+    return true;
+}
+
+COLLX_ONCE bool channel_steps::is_returned() {
+    for (const auto& strand : call_.plan.steps.strands)
+        for (const auto& s : strand)
+            if ((s.what & sched::send) != 0 && !is_back(call_.net.tx(call_.plan.at_port, s.peer_to)))
+                return call_.blocked_on(s.peer_to);
+    return true;
+}
+
+COLLX_END_NAMESPACE
