@@ -18,6 +18,7 @@
 #include <collx/comm/grouped_messages.hpp>
 #include <collx/comm/reduce.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/comm/signature.hpp>
 #include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -7,6 +7,7 @@
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/comm/short_calls.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -33,6 +33,7 @@ public:
         return is.in + is.in_elems * is.bytes <= is.out || is.out + is.out_elems * is.bytes <= is.in;
     }
     virtual void set_tmp(std::byte*) = 0;
+    virtual void set_ranks(int contributors) = 0;
     virtual void stay_in_caches() = 0;
     virtual void load(std::byte* to, sched::place from, std::size_t at, std::size_t n) const = 0;
     virtual void store(sched::place to, std::size_t at, const std::byte* from, std::size_t n) = 0;
@@ -41,6 +42,8 @@ public:
                          sched::place to, std::size_t to_at, std::byte* forward, std::size_t n) = 0;
     virtual void fold_ranks(const std::byte** sources, int count, int own_index, sched::place own, std::size_t own_at,
                             sched::place to, std::size_t to_at, std::byte* also, std::size_t n) = 0;
+    // `count` arrays into one, in their order. Requires: plain.
+    virtual void sum(std::byte* to, const std::byte* const* from, int count, std::size_t n) const = 0;
     virtual void fold_everywhere(const std::byte* const* sources, std::byte* const* to, int count,
                                  std::size_t n) const = 0;
 
@@ -61,6 +64,9 @@ public:
     const Mover& mover() const { return mover_; }
 
     void set_tmp(std::byte* p) override { mover_.set_tmp(p); }
+    void set_ranks(int contributors) override {
+        if constexpr (requires { mover_.set_ranks(contributors); }) mover_.set_ranks(contributors);
+    }
     void stay_in_caches() override {
         if constexpr (Mover::plain) mover_.stay_in_caches();
     }
@@ -84,6 +90,10 @@ public:
         if constexpr (Mover::reduces)
             mover_.fold_ranks(reinterpret_cast<const wire**>(sources), count, own_index, own, own_at, to, to_at,
                               reinterpret_cast<wire*>(also), n);
+    }
+    void sum(std::byte* to, const std::byte* const* from, int count, std::size_t n) const override {
+        if constexpr (Mover::plain && Mover::reduces)
+            mover_.sum(reinterpret_cast<wire*>(to), reinterpret_cast<const wire* const*>(from), count, n);
     }
     void fold_everywhere(const std::byte* const* sources, std::byte* const* to, int count,
                          std::size_t n) const override {

@@ -154,6 +154,11 @@ public:
         }
     }
 
+    // `count` arrays into one that is read soon.
+    void sum(Wire* to, const Wire* const* from, int count, std::size_t n) const requires plain {
+        if constexpr (reduces) fold_arrays(op_, to, static_cast<Wire*>(nullptr), from, count, n);
+    }
+
     // Zero copy: the rank-ordered reduction of everybody's buffers into everybody's.
     void fold_everywhere(const Wire* const* sources, Wire* const* to, int count, std::size_t n) const requires plain {
         if constexpr (reduces) {

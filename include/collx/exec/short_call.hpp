@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The straight reading of a schedule, for calls whose time is that of a few cache lines: one strand, one iteration,
 // plain arrays, run to its end by a caller who waits. Gives the same bytes and signals at the same places as a task,
-// which a peer may be running. Knows arrays as bytes; the only thing that depends on types is the sum.
+// which a peer may be running.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/exec/bound_schedule.hpp>
+#include <collx/exec/element_ops.hpp>
 #include <collx/exec/layout.hpp>
 #include <collx/transport/links.hpp>
 
@@ -18,19 +19,15 @@ COLLX_BEGIN_NAMESPACE
 // Most bytes of one chunk. Longer ones travel in pieces.
 inline constexpr std::size_t most_short_bytes = 16 * 1024;
 
-// One call's data: two arrays, how they are cut, and how to sum `elems` elements of `count` arrays into one.
+// One call's data: two arrays and how they are cut. Requires: plain elements.
 struct short_call {
-    const std::byte* in;
-    std::byte* out;
-    const chunk_layout *in_layout, *out_layout;
-    std::size_t elem_bytes, chunk_elems; // chunk_elems: of the largest chunk, at least 1
-    std::uint64_t kind;                  // of the elements and the operator, see kind_of()
-    bool fits_lines;                     // as far as alignment goes
-    void (*sum)(const void* op, void* to, const void* const* from, int count, std::size_t elems) = nullptr;
-    const void* op = nullptr;
+    const element_ops& elements;
+    const chunk_layout &in_layout, &out_layout;
+    std::size_t chunk_elems; // of the largest chunk, at least 1
 
-    const std::byte* input(int chunk) const { return in + in_layout->offset(chunk) * elem_bytes; }
-    std::byte* output(int chunk) const { return out + out_layout->offset(chunk) * elem_bytes; }
+    std::size_t bytes_of(std::size_t elems) const { return elems * elements.is.bytes; }
+    const std::byte* input(int chunk) const { return elements.is.in + bytes_of(in_layout.offset(chunk)); }
+    std::byte* output(int chunk) const { return elements.is.out + bytes_of(out_layout.offset(chunk)); }
 };
 
 // Whether run_short can run it. Requires: own_orders() has settled single chunks.
@@ -54,10 +51,10 @@ inline bool is_short_form(const sched::program& p) {
 template <class Await>
 void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Await&& await) {
     const window_memory& memory = plan.window->memory;
-    const std::size_t stride_bytes = c.chunk_elems * c.elem_bytes;
+    const std::size_t stride_bytes = c.bytes_of(c.chunk_elems);
     const bound_window::share share =
-        plan.window->take(1, stride_bytes * static_cast<std::size_t>(plan.chunks), c.fits_lines,
-                          call_tag(plan.parameters, *c.in_layout, *c.out_layout, c.kind));
+        plan.window->take(1, stride_bytes * static_cast<std::size_t>(plan.chunks), c.elements.is.align <= 8,
+                          call_tag(plan.parameters, c.in_layout, c.out_layout, c.elements.is.kind));
     const std::uint64_t now = share.first;
     const auto staged = [&](int rank, int chunk) {
         std::byte* const at =
@@ -84,21 +81,21 @@ void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Awa
         } else {
             const int from = s.src.chunks.first, to = s.dst.chunks.first;
             if (s.what == sched::copy) {
-                const std::size_t bytes = c.in_layout->size(from) * c.elem_bytes;
+                const std::size_t bytes = c.bytes_of(c.in_layout.size(from));
                 const bool is_own = s.dst.where == sched::place::out;
                 plan.window->bytes_written += is_own ? 0 : bytes;
                 move(is_own ? c.output(to) : staged(me, to), c.input(from), bytes);
             } else if (s.what == (sched::get | sched::copy)) {
-                const std::size_t bytes = c.out_layout->size(to) * c.elem_bytes;
+                const std::size_t bytes = c.bytes_of(c.out_layout.size(to));
                 plan.window->bytes_read += bytes;
                 move(c.output(to), staged(s.peer_from, from), bytes);
             } else {
-                const void** const sources = plan.sources.data();
+                const auto** const sources = reinterpret_cast<const std::byte**>(plan.sources.data());
                 for (int r = s.peer_from; r < s.peer_to; ++r)
                     sources[r - s.peer_from] = r == me ? c.input(from) : staged(r, from);
                 const int reads = s.peer_to - s.peer_from - (me >= s.peer_from && me < s.peer_to ? 1 : 0);
-                plan.window->bytes_read += static_cast<std::size_t>(reads) * c.out_layout->size(to) * c.elem_bytes;
-                c.sum(c.op, c.output(to), sources, s.peer_to - s.peer_from, c.out_layout->size(to));
+                plan.window->bytes_read += static_cast<std::size_t>(reads) * c.bytes_of(c.out_layout.size(to));
+                c.elements.sum(c.output(to), sources, s.peer_to - s.peer_from, c.out_layout.size(to));
             }
         }
     }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The bodies of short_calls.hpp.
+#pragma once
+
+#include <cstring>
+
+#include <collx/comm/short_calls.hpp>
+#include <collx/core/atomic.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// The waits of one call.
+class short_wait {
+public:
+    short_wait(communicator_core& c, std::int64_t timeout_ns) : core_(c), timeout_ns_(timeout_ns) {}
+
+    // Returns the word once its number >= least, which `peer` will bring about. Throws what ended the wait. The first
+    // looks follow each other closely: a pause takes as long as a line takes from core to core.
+    std::uint64_t operator()(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
+        for (int i = core_.settings.waiting.spins != 0 ? close_looks : 1; i > 0; --i)
+            if (const std::uint64_t seen = word.load(memory_order::acquire); signal_word::number(seen) >= least)
+                return seen;
+        return wait_long(word, least, peer);
+    }
+    [[noreturn, gnu::cold]] void disagree(int peer) { core_.give_up(failure(errc::mismatch, peer), peer); }
+
+private:
+    static constexpr int close_looks = 64;
+    [[gnu::noinline]] std::uint64_t wait_long(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
+        std::uint64_t seen;
+        for (backoff wait(core_.settings.waiting);
+             signal_word::number(seen = word.load(memory_order::acquire)) < least;) {
+            if (!core_.pending.empty()) core_.progress_pending();
+            if (wait.pause()) core_.check(until_, timeout_ns_, peer);
+        }
+        communicator_core::note_progress(until_, timeout_ns_);
+        return seen;
+    }
+    communicator_core& core_;
+    std::int64_t timeout_ns_, until_ = 0;
+};
+
+[[gnu::noinline]] COLLX_ONCE void run_short(communicator_core& c, bound_schedule& plan, const short_call& call,
+                                            std::int64_t timeout_ns) {
+    try {
+        collx::run_short(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns));
+    } catch (...) { // see communicator_core::advance()
+        c.abandon();
+        throw;
+    }
+}
+
+[[gnu::noinline]] COLLX_ONCE void send_short(communicator_core& c, const void* from, std::size_t bytes,
+                                             std::uint32_t tag, int peer, std::int64_t timeout_ns) {
+    sending_end& tx = c.net.tx(port::messages, peer);
+    if (!tx.has_room()) {
+        short_wait(c, timeout_ns)(tx.taken(), tx.least_taken(), peer);
+        (void)tx.has_room(); // sees it
+    }
+    std::byte* const to = tx.try_acquire(bytes);
+    if (bytes != 0) std::memcpy(to, from, bytes);
+    tx.commit(bytes, tag);
+}
+[[gnu::noinline]] COLLX_ONCE void receive_short(communicator_core& c, void* to, std::size_t bytes, std::uint32_t tag,
+                                                int peer, std::int64_t timeout_ns) {
+    receiving_end& rx = c.net.rx(port::messages, peer);
+    short_wait(c, timeout_ns)(rx.number(), rx.next_number(), peer);
+    if (rx.is_lent() || !rx.is_expected(bytes, tag)) c.give_up(failure(errc::mismatch, peer), peer);
+    if (bytes != 0) std::memcpy(to, rx.peek(bytes), bytes);
+    rx.release(bytes);
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE
