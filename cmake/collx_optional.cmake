@@ -59,28 +59,24 @@ function(collx_find_optional name target_out missing_out)
   endif()
 endfunction()
 
-# Defines collx::compiled: collx::collx with what every program would compile again (start-up, sockets, the recording of
-# the default algorithms) compiled once, in the project that uses it and with its flags.
+# Defines collx::collx: what every program would compile again (start-up, transports, the engine, the recording of the
+# default algorithms) compiled once, in the project that uses it and with its flags.
 function(collx_add_compiled)
-  if(TARGET collx::compiled)
+  if(TARGET collx::collx)
     return()
   endif()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/collx_compiled.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "#include <collx/compile_once.hpp>\n")
   add_library(collx_compiled STATIC EXCLUDE_FROM_ALL "${source}")
-  add_library(collx::compiled ALIAS collx_compiled)
-  target_link_libraries(collx_compiled PUBLIC collx::collx)
+  add_library(collx::collx ALIAS collx_compiled)
+  target_link_libraries(collx_compiled PUBLIC collx::header_only)
   target_compile_definitions(collx_compiled PUBLIC COLLX_COMPILED)
   set_target_properties(collx_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# Defines collx::<name>: collx::collx, the library, and COLLX_HAS_<NAME>=1. Sets <missing_out> to a sentence otherwise.
+# Defines collx::<name>: the library and COLLX_HAS_<NAME>=1, to link beside collx::collx or collx::header_only. Sets
+# <missing_out> to a sentence otherwise.
 function(collx_add_component name missing_out)
-  if(name STREQUAL "compiled")
-    collx_add_compiled()
-    set(${missing_out} "" PARENT_SCOPE)
-    return()
-  endif()
   collx_find_optional(${name} target missing)
   set(${missing_out} "" PARENT_SCOPE)
   if(missing)
@@ -88,7 +84,7 @@ function(collx_add_component name missing_out)
   elseif(NOT TARGET collx::${name})
     string(TOUPPER ${name} upper)
     add_library(collx::${name} INTERFACE IMPORTED GLOBAL)
-    target_link_libraries(collx::${name} INTERFACE collx::collx ${target})
+    target_link_libraries(collx::${name} INTERFACE collx::header_only ${target})
     target_compile_definitions(collx::${name} INTERFACE COLLX_HAS_${upper}=1)
   endif()
 endfunction()

@@ -91,10 +91,10 @@ function(collx_directives prefix word)
   endforeach()
 endfunction()
 
-# collx_program(<name> <missing_out> SOURCES ... [NEEDS ...] [NATIVE]): an executable on collx::collx, or, when a
+# collx_program(<name> <missing_out> SOURCES ... [NEEDS ...] [NATIVE] [HEADER_ONLY]): an executable on collx::collx, or, when a
 # library it needs is absent, no target and a sentence in <missing_out>.
 function(collx_program name missing_out)
-  cmake_parse_arguments(arg "NATIVE" "" "SOURCES;NEEDS" ${ARGN})
+  cmake_parse_arguments(arg "NATIVE;HEADER_ONLY" "" "SOURCES;NEEDS" ${ARGN})
   set(libraries "")
   set(missing "")
   foreach(need IN LISTS arg_NEEDS)
@@ -110,7 +110,7 @@ function(collx_program name missing_out)
     return()
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE collx::collx ${libraries})
+  target_link_libraries(${name} PRIVATE $<IF:$<BOOL:${arg_HEADER_ONLY}>,collx::header_only,collx::collx> ${libraries})
   if(arg_NATIVE AND COLLX_NATIVE)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
   endif()

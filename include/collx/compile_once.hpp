@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What collx compiles in every program, compiled once: start-up, sockets, the recording of the default algorithms. A
-// program that defines COLLX_COMPILED for all its sources includes this in exactly one of them. With CMake link
-// collx::compiled instead, which does both:
+// program that defines COLLX_COMPILED for all its sources includes this in exactly one of them. CMake's collx::collx does
+// both:
 //
-//   find_package(collx REQUIRED COMPONENTS compiled)
-//   target_link_libraries(app PRIVATE collx::compiled)
+//   find_package(collx REQUIRED)
+//   target_link_libraries(app PRIVATE collx::collx)
 //
 // Without COLLX_COMPILED it defines nothing that collx.hpp does not.
 #pragma once

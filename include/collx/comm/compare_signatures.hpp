@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What signature.hpp declares: the comparison and its sentence. Part of every program, or compiled once in
-// collx::compiled.
+// collx::collx.
 #pragma once
 
 #include <cstdio>

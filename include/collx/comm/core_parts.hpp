@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What core.hpp declares: a communicator's beginning and end, and what it asks when a wait gets long. Part of every
-// program, or compiled once in collx::compiled.
+// program, or compiled once in collx::collx.
 #pragma once
 
 #include <utility>

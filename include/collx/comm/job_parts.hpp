@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What job.hpp declares: making communicators in a job. Part of every program, or compiled once in collx::compiled.
+// What job.hpp declares: making communicators in a job. Part of every program, or compiled once in collx::collx.
 #pragma once
 
 #include <bit>

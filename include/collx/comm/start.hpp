@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What world.hpp declares: finding the job of this process and joining it. Part of every program, or compiled once in
-// collx::compiled.
+// collx::collx.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How a program comes to its job: the one of run_threads in its threads, else the one of this process, joined at first
-// use from what the launcher left in the environment. Done in start.hpp, which a program that links collx::compiled
+// use from what the launcher left in the environment. Done in start.hpp, which a program that links collx::collx
 // does not compile again.
 #pragma once
 

@@ -36,7 +36,7 @@
 #endif
 
 // Functions that a program compiles with everything else, or, where COLLX_COMPILED is defined for all of it (the target
-// collx::compiled does), finds in a library. A device's pass over a .cu file has no use for their bodies: none of them
+// collx::collx does), finds in a library. A device's pass over a .cu file has no use for their bodies: none of them
 // launches a kernel.
 #if defined(COLLX_COMPILED) || defined(__CUDA_ARCH__)
 #define COLLX_ONCE

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Binding an algorithm to a communicator, whatever its type: what schedules.hpp declares. Compiled in every program, or
-// once in collx::compiled.
+// once in collx::collx.
 #pragma once
 
 #include <cstddef>
