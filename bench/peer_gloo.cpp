@@ -187,7 +187,7 @@ class rank_of_gloo {
 public:
     rank_of_gloo(const settings& s, int rank, void* shared, int cores, std::string directory)
         : s_(s), rank_(rank), cores_(cores), directory_(std::move(directory)), meeting_(shared, rank, s.ranks, cores) {
-        const std::size_t top = *std::max_element(s.sizes_bytes.begin(), s.sizes_bytes.end());
+        const std::size_t top = largest_rounded(s.operations, s.sizes_bytes, sizeof(float), s.ranks);
         send_ = pages<float>(top + 8192, false);
         recv_ = pages<float>(top + 8192, false);
     }
@@ -200,8 +200,8 @@ public:
                 if (rank_ == 0) std::filesystem::create_directory(at);
                 meeting_.barrier();
                 const context_of in(s_, rank_, at, v.polls);
-                for (const std::size_t bytes : s_.sizes_bytes)
-                    if (why_not(op, bytes, sizeof(float), s_.ranks).empty()) measure(v, in, bytes);
+                for (const std::size_t bytes : rounded_sizes(op, s_.sizes_bytes, sizeof(float), s_.ranks))
+                    measure(v, in, bytes);
             }
         return meeting_.wrong().load() == 0 ? 0 : exit_wrong;
     }

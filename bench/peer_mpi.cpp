@@ -125,7 +125,7 @@ public:
                                                       static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))) {
         MPI_Comm_dup(MPI_COMM_WORLD, &world_);
         MPI_Comm_dup(MPI_COMM_WORLD, &idle_);
-        top_bytes_ = *std::max_element(s.sizes_bytes.begin(), s.sizes_bytes.end());
+        top_bytes_ = largest_rounded(s.operations, s.sizes_bytes, sizeof(float), ranks);
         send_ = reinterpret_cast<float*>(zeroed_pages(top_bytes_ + 8192));
         recv_ = reinterpret_cast<float*>(zeroed_pages(2 * top_bytes_ + 8192)); // alltoallv may bring more than it sends
     }
@@ -137,12 +137,9 @@ public:
     int run() {
         if (rank_ == 0 && s_.header) std::fputs(csv_header().c_str(), stdout);
         for (operation op : s_.operations)
-            for (std::size_t bytes : s_.sizes_bytes) {
-                if (why_not(op, bytes, sizeof(float), ranks_).empty()) {
-                    if (s_.out_of_place) measure(op, op == operation::barrier ? 0 : bytes, false);
-                    if (s_.in_place && has_in_place(op)) measure(op, bytes, true);
-                }
-                if (op == operation::barrier) break;
+            for (const std::size_t bytes : rounded_sizes(op, s_.sizes_bytes, sizeof(float), ranks_)) {
+                if (s_.out_of_place) measure(op, bytes, false);
+                if (s_.in_place && has_in_place(op)) measure(op, bytes, true);
             }
         return meeting_.wrong().load() == 0 ? 0 : exit_wrong;
     }

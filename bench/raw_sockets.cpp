@@ -302,8 +302,8 @@ int main(int argc, char** argv) {
         forked by;
         if (s.header) std::fputs(csv_header().c_str(), stdout);
         for (const operation op : s.operations)
-            for (const std::size_t bytes : s.sizes_bytes)
-                if (why_not(op, bytes, 1, s.ranks).empty()) measure(by, s, op, bytes);
+            for (const std::size_t bytes : rounded_sizes(op, s.sizes_bytes, sizeof(float), s.ranks))
+                measure(by, s, op, bytes);
         return 0;
     } catch (const std::invalid_argument& e) {
         std::fprintf(stderr, "raw_sockets: %s\n", e.what());

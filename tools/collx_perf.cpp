@@ -117,11 +117,13 @@ struct printer {
             if (prints_csv()) print(csv_line(report, *r));
         }
     }
-    void skipped(operation op, std::size_t bytes, const std::string& why) {
+    // pingpong in a comparison of many operations is left out without a word.
+    void skipped(operation op, int ranks) {
         line.erase();
-        if (prints_table()) print("# " + std::to_string(bytes) + " bytes: not measured, " + why + "\n");
-        else if (!report.run.is_comparison)
-            std::fprintf(stderr, "collx_perf: %s of %zu bytes: not measured, %s\n", long_name(op), bytes, why.c_str());
+        const std::string why = std::string(long_name(op)) + ": not measured, it is between 2 ranks and there are " +
+                                std::to_string(ranks) + "\n";
+        if (prints_table()) print("# " + why);
+        else if (!report.run.is_comparison) std::fprintf(stderr, "collx_perf: %s", why.c_str());
     }
     void end() {
         if (prints_table()) print(text_footer(report));
@@ -148,29 +150,17 @@ bool has_algorithm(operation op, const std::string& name) {
     return false;
 }
 
-// nccl-tests' habit: in a sweep, sizes are rounded down to what divides.
-std::size_t measured_bytes(const options& o, operation op, std::size_t bytes, int ranks) {
-    if (o.is_comparison || op == operation::barrier) return bytes;
-    const std::size_t unit = bytes_of(o.type) * (divides_by_ranks(op) ? static_cast<std::size_t>(ranks) : 1);
-    return bytes / unit * unit;
-}
-
 void measure_operation(meter& m, const options& o, operation op, int ranks, printer* out) {
     if (!has_algorithm(op, o.algorithm)) return;
-    for (std::size_t wanted : o.sizes_bytes) {
-        const std::size_t bytes = measured_bytes(o, op, wanted, ranks);
+    if (!is_possible(op, ranks) && out != nullptr) out->skipped(op, ranks);
+    for (const std::size_t bytes : rounded_sizes(op, o.sizes_bytes, bytes_of(o.type), ranks)) {
         if (out != nullptr) out->coming(op, bytes);
-        if (const auto why = why_not(op, bytes, bytes_of(o.type), ranks); !why.empty()) {
-            if (out != nullptr) out->skipped(op, wanted, why);
-            continue;
-        }
         result outside, inside;
         // Broadcast and the like have one way only; a run in place is not asked for them.
         const bool runs_out = o.out_of_place, runs_in = o.in_place && has_in_place(op);
-        if (runs_out) outside = m.measure(op, op == operation::barrier ? 0 : bytes, false);
+        if (runs_out) outside = m.measure(op, bytes, false);
         if (runs_in) inside = m.measure(op, bytes, true);
         if (out != nullptr) out->size_done(runs_out ? &outside : nullptr, runs_in ? &inside : nullptr);
-        if (op == operation::barrier) break;
     }
 }
 
@@ -190,9 +180,7 @@ int run_rank(collx::communicator& world, const options& o, const cpu_set_t& allo
                       .by_verbs = far != nullptr && far->has_verbs(),
                       .results = {}};
     try {
-        std::size_t top = 64;
-        for (std::size_t s : o.sizes_bytes) top = std::max(top, s);
-        buffers memory(world, o.shared, top);
+        buffers memory(world, o.shared, largest_rounded(o.operations, o.sizes_bytes, bytes_of(o.type), n));
         meter m(world, meeting, memory, o);
         std::unique_ptr<printer> out;
         if (world.rank() == 0) out = std::make_unique<printer>(report);

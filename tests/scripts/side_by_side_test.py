@@ -144,5 +144,61 @@ class SideBySide(unittest.TestCase):
         self.assertIn("- Failed: mpich posix, allreduce, 2 ranks: exit 3", self.text)
 
 
+class Sweep(unittest.TestCase):
+    """Programs whose time is a rule of size and ranks, with a hole where the test wants one."""
+    PROGRAM = """#!{python}
+import sys
+words = dict(zip(sys.argv, sys.argv[1:]))
+peer, ranks = words.get("--peer", "collx"), int(words.get("--ranks", words.get("-n", "2")))
+for size in map(int, words["--sizes"].split(",")):
+    time = {rule}
+    print(f"{{words['--ops']}},{{size}},{{ranks}},shm,{{peer}},{{words.get('--variant', 'default')}},"
+          f"{{time}},{{time}},1,1,out,1,7,{{time}},{{time}},50,50")
+"""
+
+    def run_it(self, rule, *words):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for path, text in (("tree/bench/limits", "#!/bin/sh\necho 50,50\n"),
+                               ("tree/tools/collx_perf", self.PROGRAM.format(python=sys.executable, rule=rule)),
+                               ("peer_mpi.mpich", self.PROGRAM.format(python=sys.executable, rule=rule)),
+                               ("bin/mpicxx.mpich", ""),
+                               ("bin/mpiexec.hydra", LAUNCHER.format(python=sys.executable).replace(
+                                   "sys.argv[at:]", "[*sys.argv[at:], '-n', sys.argv[2]]"))):
+                file = folder / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+                file.chmod(0o755)
+            done = subprocess.run([sys.executable, SCRIPT, "--no-build", "--build", folder, "-r", "1", "--ops", "allreduce",
+                                   "-o", folder / "out.csv", *words],
+                                  capture_output=True, text=True, env={**os.environ, "PATH": str(folder / "bin")})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+    def test_sizes_off_the_grid_of_several_ranks(self):
+        text = self.run_it("size / 1000 * (1 if peer == 'collx' else 2)", "--sweep")
+        for ranks in (2, 3, 4, 5, 7, 8):
+            self.assertIn(f"## {ranks} ranks, cores near", text)
+        self.assertIn("0 of 80 sizes take more than 1.3 times as long", text)
+        self.assertIn("0 of 80 sizes are below 1.0 of the best peer", text)
+
+    def test_a_size_that_takes_longer_than_a_larger_one_is_named(self):
+        hole = "(3000 if size == 384 << 10 and peer == 'collx' else size / 1000)"
+        text = self.run_it(hole, "--sweep", "-n", "2")
+        self.assertIn("1 of 80 sizes take more", text)
+        self.assertIn("| allreduce | 384 KiB | 3000 |", text)
+        self.assertIn("1 of 80 sizes are below 1.0", text)
+        self.assertIn("mpich posix", text)
+
+    def test_ranks_that_cost_more_than_their_share_and_times_that_fall_are_named(self):
+        rule = "(ranks * size / 100 if ranks < 32 else ranks ** 2 * size / 1000) if size != 65536 else 1e6 * ranks"
+        text = self.run_it(rule, "--sweep-ranks", "-n", "16,32,64")
+        self.assertIn("1 KiB: 64 ranks take", text)
+        self.assertIn("times as long as 16 (4.0 times as many)", text)
+        self.assertIn("16 ranks: 64 KiB takes", text)
+        linear = self.run_it("ranks * size / 100", "--sweep-ranks", "-n", "2,4,64")
+        self.assertIn("Time grows at most linearly with ranks and never falls when the message grows.", linear)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -69,13 +69,28 @@ TEST_CASE("bus bandwidth factors are those of nccl-tests") {
     CHECK(bus_factor(operation::sendrecv, 8) == 1);
 }
 
-TEST_CASE("sizes that cannot be measured are refused with the reason") {
-    CHECK(why_not(operation::all_reduce, 8, 4, 3).empty());
-    CHECK(why_not(operation::all_reduce, 6, 4, 3) == "it is not a whole number of elements");
-    CHECK(why_not(operation::all_gather, 8, 4, 4) == "it does not divide among the ranks");
-    CHECK(why_not(operation::pingpong, 8, 4, 3) == "pingpong is between 2 ranks");
-    CHECK(why_not(operation::all_to_all_v, 16, 4, 2) == "it is too small to be divided unevenly");
-    CHECK(why_not(operation::barrier, 0, 4, 5).empty());
+TEST_CASE("sizes are rounded to what an operation can have") {
+    CHECK(rounded_bytes(operation::all_reduce, 8, 4, 3) == 8);
+    CHECK(rounded_bytes(operation::all_reduce, 7, 4, 3) == 4);
+    CHECK(rounded_bytes(operation::all_reduce, 0, 4, 3) == 4);
+    CHECK(rounded_bytes(operation::all_gather, 8, 4, 4) == 16);
+    CHECK(rounded_bytes(operation::all_to_all, 1 << 20, 4, 7) == (1 << 20) / 28 * 28);
+    CHECK(rounded_bytes(operation::all_to_all_v, 16, 4, 2) == 32);
+    CHECK(rounded_bytes(operation::barrier, 8, 4, 5) == 0);
+    for (int op = 0; op < operation_count; ++op)
+        for (int ranks = 1; ranks < 70; ++ranks)
+            for (std::size_t wanted : {0, 1, 8, 24, 100, 4096, 700 * 1024, 1'000'003}) {
+                const std::size_t bytes = rounded_bytes(operation(op), wanted, 4, ranks);
+                CHECK(rounded_bytes(operation(op), bytes, 4, ranks) == bytes);
+                const std::size_t parts = divides_by_ranks(operation(op)) ? static_cast<std::size_t>(ranks) : 1;
+                CHECK(bytes % (4 * parts) == 0);
+                if (wanted >= 16 * parts && operation(op) != operation::barrier)
+                    CHECK((bytes <= wanted && bytes + 4 * parts > wanted));
+            }
+    CHECK(rounded_sizes(operation::all_to_all, {8, 16, 64, 1000, 1001}, 4, 7) == std::vector<std::size_t>{28, 56, 980});
+    CHECK(rounded_sizes(operation::barrier, {8, 16}, 4, 7) == std::vector<std::size_t>{0});
+    CHECK(rounded_sizes(operation::pingpong, {8, 16}, 4, 3).empty());
+    CHECK(largest_rounded({operation::all_reduce, operation::all_to_all_v}, {8}, 4, 64) == 1024);
 }
 
 TEST_CASE("uneven counts agree between sender and receiver, and nobody sends more than it has") {
@@ -287,8 +302,8 @@ TEST_CASE("a comparison prints the columns of the comparison harness") {
     const auto lines = lines_of(f.out);
     REQUIRE(!lines.empty());
     CHECK(lines[0] == columns);
-    // Ten operations: barrier once, alltoallv not at 8 bytes, three of them in place too.
-    CHECK(lines.size() == 1 + 8 * 2 + 1 + 1 + 3 * 2);
+    // Ten operations: barrier once, three of them in place too.
+    CHECK(lines.size() == 1 + 9 * 2 + 1 + 3 * 2);
     for (std::size_t k = 1; k < lines.size(); ++k) {
         const auto cells = cells_of(lines[k]);
         INFO(lines[k]);
@@ -357,14 +372,19 @@ TEST_CASE("every operation is right in processes and in threads, with shared buf
     CHECK(f.prints(": 0 OK"));
 }
 
-TEST_CASE("sizes that do not divide are rounded down in a table and left out of a comparison") {
+TEST_CASE("sizes that do not divide are rounded, in a table and in a comparison, and none is dropped") {
     std::string perf;
     if (!collx_test::find_program("collx_perf", perf)) return;
     const auto table = run_program(perf, "all_gather --threads 3 --sizes 8,100 -n 1 -w 1");
-    CHECK(table.prints("# 8 bytes: not measured, it is not a whole number of elements"));
+    CHECK(table.prints("\n          12  "));
     CHECK(table.prints("\n          96  "));
-    const auto comparison = run_program(perf, "--ops allgather --threads 3 --sizes 8,96,100 --budget-ms 1 --no-header");
-    CHECK(lines_of(comparison.out).size() == 1);
+    const auto comparison =
+        run_program(perf, "--ops allgather,alltoallv --threads 3 --sizes 8,96,100 --budget-ms 1 --no-header");
+    std::vector<std::string> bytes;
+    for (const auto& line : lines_of(comparison.out)) bytes.push_back(cells_of(line)[1]);
+    CHECK(bytes == std::vector<std::string>{"12", "96", "48", "96"});
+    const auto pair = run_program(perf, "pingpong --threads 3 --sizes 8 -n 1 -w 1");
+    CHECK(pair.prints("# pingpong: not measured, it is between 2 ranks and there are 3"));
 }
 
 TEST_CASE("-t and -g multiply, as in nccl-tests") {

@@ -82,7 +82,7 @@ public:
     meter(communicator& world, harness& meeting, buffers& memory, const options& o)
         : world_(world), meeting_(meeting), memory_(memory), o_(o) {}
 
-    /// All ranks together; the result is rank 0's. Requires: why_not() has no objection.
+    /// All ranks together; the result is rank 0's. Requires: a size of rounded_sizes().
     result measure(operation op, std::size_t bytes, bool in_place) {
         const call_request r = request(op, bytes, in_place);
         const auto calls = make_calls(o_.type, r);

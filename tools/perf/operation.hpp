@@ -4,6 +4,7 @@
 // the factor from algorithm to bus bandwidth (nccl-tests' definitions). Knows no clock, no buffer and no communicator.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -91,15 +92,39 @@ inline double bus_factor(operation op, int ranks) {
     }
 }
 
-/// Why this size cannot be measured, or an empty text. `bytes` is the larger of a rank's send and receive buffer.
-inline std::string why_not(operation op, std::size_t bytes, std::size_t element_bytes, int ranks) {
-    const auto n = static_cast<std::size_t>(ranks);
-    if (op == operation::pingpong && ranks != 2) return "pingpong is between 2 ranks";
-    if (op == operation::barrier) return {};
-    if (bytes == 0 || bytes % element_bytes != 0) return "it is not a whole number of elements";
-    if (divides_by_ranks(op) && bytes % (element_bytes * n) != 0) return "it does not divide among the ranks";
-    if (op == operation::all_to_all_v && bytes < element_bytes * 4 * n) return "it is too small to be divided unevenly";
-    return {};
+/// Whether so many ranks can run it.
+inline constexpr bool is_possible(operation op, int ranks) { return op != operation::pingpong || ranks == 2; }
+
+/// The next size below that the operation can have, as nccl-tests rounds: whole elements, and as many for each rank
+/// where a part belongs to each. Never below the smallest of these: an element, one for each rank, four of each where
+/// they are divided unevenly. `bytes` is the larger of a rank's send and receive buffer.
+inline std::size_t rounded_bytes(operation op, std::size_t bytes, std::size_t element_bytes, int ranks) {
+    if (op == operation::barrier) return 0;
+    const std::size_t unit = element_bytes * (divides_by_ranks(op) ? static_cast<std::size_t>(ranks) : 1);
+    const std::size_t least = op == operation::all_to_all_v ? 4 * unit : unit;
+    return bytes < least ? least : bytes / unit * unit;
+}
+
+/// The sizes to measure where these are wanted: rounded, each once, none where so many ranks cannot run it.
+inline std::vector<std::size_t> rounded_sizes(operation op, const std::vector<std::size_t>& wanted_bytes,
+                                              std::size_t element_bytes, int ranks) {
+    std::vector<std::size_t> out;
+    if (!is_possible(op, ranks)) return out;
+    for (const std::size_t wanted : wanted_bytes) {
+        const std::size_t bytes = rounded_bytes(op, wanted, element_bytes, ranks);
+        if (std::find(out.begin(), out.end(), bytes) == out.end()) out.push_back(bytes);
+    }
+    return out;
+}
+
+/// What a rank's buffer must hold for all of them.
+inline std::size_t largest_rounded(const std::vector<operation>& operations,
+                                   const std::vector<std::size_t>& wanted_bytes, std::size_t element_bytes, int ranks) {
+    std::size_t most = 64;
+    for (const operation op : operations)
+        for (const std::size_t wanted : wanted_bytes)
+            most = std::max(most, rounded_bytes(op, wanted, element_bytes, ranks));
+    return most;
 }
 
 /// Elements as MPI counts them: the whole buffer, or one rank's part.
