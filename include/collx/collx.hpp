@@ -21,6 +21,7 @@
 #include <collx/comm/shared_memory.hpp>
 #include <collx/comm/shrink.hpp>
 #include <collx/comm/split.hpp>
+#include <collx/comm/wait_several.hpp>
 #include <collx/comm/work.hpp>
 
 #if !defined(__CUDACC__) // a .cu file that has shared vectors includes them itself

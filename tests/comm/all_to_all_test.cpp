@@ -20,6 +20,9 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
     for (std::size_t i = 0; i < out.size(); ++i)
         EXPECT_AT(i, out[i] == meant(static_cast<int>(i / size), w.rank(), i % size));
     EXPECT(in == before);
+    auto x = in;
+    collx::all_to_all(bound, x);
+    EXPECT(x == out);
 }
 
 } // namespace
@@ -93,5 +96,67 @@ TEST_CASE("all_to_all_v: everybody knows its own counts only; any of them may be
                 }
                 EXPECT(p == out_packed.size() && q == out.size());
             }
+        });
+}
+
+TEST_CASE("all_to_all_v in place: as many elements come from each rank as go to it, at their place") {
+    for (const int ranks_per_host : {0, 2})
+        for (const int n : {1, 2, 3, 5})
+            on_hosts(n, {ranks_per_host}, [n](collx::communicator& w) {
+                const int me = w.rank();
+                for (const std::size_t unit : {0u, 1u, 17u, 20'000u}) {
+                    at("n=%d unit=%zu", n, unit);
+                    const auto u = static_cast<std::size_t>(n);
+                    std::vector<std::size_t> counts(u), offsets(u);
+                    std::size_t end = 0;
+                    for (int k = 0; k < n; ++k) { // the same in both directions, another for each pair
+                        const auto i = static_cast<std::size_t>(k);
+                        counts[i] = unit * static_cast<std::size_t>((k + me) % 3);
+                        offsets[i] = end + 3, end = offsets[i] + counts[i];
+                    }
+                    std::vector<int> x(end + 5, -7), packed, expected(x), expected_packed;
+                    for (int k = 0; k < n; ++k)
+                        for (std::size_t i = 0; i < counts[static_cast<std::size_t>(k)]; ++i) {
+                            x[offsets[static_cast<std::size_t>(k)] + i] = meant(me, k, i);
+                            expected[offsets[static_cast<std::size_t>(k)] + i] = meant(k, me, i);
+                            packed.push_back(meant(me, k, i)), expected_packed.push_back(meant(k, me, i));
+                        }
+                    collx::all_to_all_v(w, x, counts, offsets);
+                    EXPECT(x == expected); // and what lies between the parts is as it was
+                    collx::all_to_all_v(w, packed, counts);
+                    EXPECT(packed == expected_packed);
+                }
+            });
+}
+
+TEST_CASE("in place works on strided elements and on types of any alignment, too") {
+    struct alignas(64) wide {
+        int value;
+    };
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> x(3 * 4 * 2, -1);
+        const auto every_second = collx::strided(x.data(), 12, 2);
+        for (std::size_t i = 0; i < 12; ++i) x[2 * i] = meant(w.rank(), static_cast<int>(i / 4), i % 4);
+        collx::all_to_all(w, every_second);
+        for (std::size_t i = 0; i < 12; ++i)
+            EXPECT_AT(i, x[2 * i] == meant(static_cast<int>(i / 4), w.rank(), i % 4) && x[2 * i + 1] == -1);
+        std::vector<wide> y(3);
+        for (int k = 0; k < 3; ++k) y[static_cast<std::size_t>(k)].value = meant(w.rank(), k, 0);
+        collx::all_to_all_v(w, y, {1, 1, 1});
+        for (int k = 0; k < 3; ++k) EXPECT(y[static_cast<std::size_t>(k)].value == meant(k, w.rank(), 0));
+    });
+}
+
+TEST_CASE("all_to_all_v in place: a peer whose count differs is named") {
+    for (const bool checked : {true, false})
+        on_ranks(2, [checked](collx::communicator& w) {
+            w.set_checked(checked);
+            std::vector<int> x(5000, w.rank());
+            const std::size_t other = w.rank() == 0 ? 2000 : 2001;
+            const auto e = thrown<collx::mismatch>(w, [&] {
+                collx::all_to_all_v(
+                    w, x, w.rank() == 0 ? std::vector<std::size_t>{1, other} : std::vector<std::size_t>{other, 1});
+            });
+            EXPECT(e.peer() == 1 - w.rank() || e.peer() == w.rank());
         });
 }

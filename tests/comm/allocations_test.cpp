@@ -46,6 +46,9 @@ TEST_CASE("a call that was made before takes no memory from the heap") {
                 collx::all_gather_v(w, part, y, counts);
                 collx::reduce_scatter_v(w, x, part, counts);
                 collx::all_to_all_v(w, x, counts, y, counts);
+                collx::all_to_all(w, y);
+                collx::all_to_all_v(w, y, counts);
+                collx::reduce_scatter_v(w, y, counts);
                 for_each_copying_algorithm<collective::all_reduce>(
                     [&](auto a) { collx::all_reduce(w.with(a), x, y, collx::max{}); });
                 std::fill(x.begin(), x.end(), 1);

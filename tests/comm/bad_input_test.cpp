@@ -72,10 +72,15 @@ TEST_CASE("null buffers") {
                 collx::group g(w);
                 g.all_reduce(collx::view(null, 6));
             });
+            check(w, "null", [&] { collx::reduce_scatter_v(w, none, counts); });
+            check(w, "null", [&] { collx::all_to_all(w, none); });
+            check(w, "null", [&] { collx::all_to_all_v(w, none, counts); });
             // Nothing at all may be null.
             collx::all_reduce(w, collx::view(null, 0));
             collx::all_gather(w, collx::view(null, 0), collx::view(null, 0));
             collx::all_to_all(w, collx::view(null, 0), collx::view(null, 0));
+            collx::all_to_all(w, collx::view(null, 0));
+            collx::all_to_all_v(w, collx::view(null, 0), std::vector<int>(u));
         });
 }
 
@@ -155,6 +160,7 @@ TEST_CASE("sizes that do not fit each other") {
         check(w, "the output buffer has 6 elements and needs 2", [&] { collx::reduce_scatter(w, six, six); });
         check(w, "7 elements do not divide among 3 ranks", [&] { collx::all_to_all(w, seven, six); });
         check(w, "the output buffer has 7 elements and needs 6", [&] { collx::all_to_all(w, six, seven); });
+        check(w, "7 elements do not divide among 3 ranks", [&] { collx::all_to_all(w, seven); });
     });
     on_ranks(1, [](collx::communicator& w) { // what only the root can see
         std::vector<int> six(6), seven(7);
@@ -191,6 +197,14 @@ TEST_CASE("counts that are negative, overflow or do not sum up") {
         check(w, "the input buffer has 6 elements, its counts need 9", [&] {
             collx::reduce_scatter_v(w, x, mine, std::array{3, 3, 3});
         });
+        check(w, "the input buffer has 6 elements, its counts need 9", [&] {
+            collx::reduce_scatter_v(w, x, std::array{3, 3, 3});
+        });
+        check(w, "2 numbers for 3 ranks", [&] { collx::reduce_scatter_v(w, x, std::array{2, 2}); });
+        check(w, "the only buffer has 6 elements, its counts need 7", [&] {
+            collx::all_to_all_v(w, x, std::array{2, 3, 2});
+        });
+        check(w, "count of rank 2 is negative", [&] { collx::all_to_all_v(w, x, std::array{2, 3, -2}); });
         check(w, "send count of rank 0 is negative", [&] {
             collx::all_to_all_v(w, x, std::array{-1, 0, 0}, out, std::array{0, 0, 0});
         });
@@ -229,6 +243,8 @@ TEST_CASE("offsets that are negative, too few, or lead outside the buffer") {
         check(w, "send offset of rank 2 is negative", [&] {
             collx::all_to_all_v(w, x, counts, std::array{0, 2, -4}, out, counts, std::array{0, 2, 4});
         });
+        check(w, "offset of rank 1 is negative", [&] { collx::all_to_all_v(w, x, counts, std::array{0, -2, 4}); });
+        check(w, "its counts need 7", [&] { collx::all_to_all_v(w, x, counts, std::array{0, 2, 5}); });
         check(w, "receive offset of rank 0 is negative", [&] {
             collx::all_to_all_v(w, x, counts, std::array{0, 2, 4}, out, counts, std::array{-2, 2, 4});
         });

@@ -28,6 +28,9 @@ void with_every_verb(collx::communicator& w, int n, F&& f) {
     f("scatter_v", [&] { collx::scatter_v(w, all, part_out, counts); });
     f("all_to_all", [&] { collx::all_to_all(w, all, all_out); });
     f("all_to_all_v", [&] { collx::all_to_all_v(w, all, counts, all_out, counts); });
+    f("all_to_all in place", [&] { collx::all_to_all(w, all); });
+    f("all_to_all_v in place", [&] { collx::all_to_all_v(w, all, counts); });
+    f("reduce_scatter_v in place", [&] { collx::reduce_scatter_v(w, all, counts); });
     f("scan", [&] { collx::scan(w, all); });
     f("exclusive_scan", [&] { collx::exclusive_scan(w, all, all_out); });
     f("barrier", [&] { collx::barrier(w); });

@@ -67,6 +67,9 @@ TEST_CASE("reduce_scatter_v: parts of any size, empty ones too") {
                     collx::reduce_scatter_v(bound, mine, out, counts);
                     for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, out[i] == folded(begin + i, 0, n));
                     EXPECT(mine == samples(w.rank(), total));
+                    auto x = mine;
+                    collx::reduce_scatter_v(bound, x, counts);
+                    for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[begin + i] == out[i]);
                 };
                 at("default n=%d round=%d", n, round);
                 run(w);

@@ -4,6 +4,8 @@
 // Calls that go on while the program computes.
 #include "support.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -121,6 +123,95 @@ TEST_CASE("a buffer that is moved into the call comes back from wait()") {
         auto work = collx::async::all_reduce(w, std::move(x), collx::max{});
         std::vector<int> y = work.wait();
         EXPECT(y.data() == memory && y.size() == 5000 && y.back() == 2);
+    });
+}
+
+TEST_CASE("every verb takes temporaries under way: outputs come back from wait(), inputs live as long as the handle") {
+    for (const int ranks_per_host : {0, 2})
+        on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
+            using list = std::vector<int>;
+            const int me = w.rank();
+            const std::size_t m = 40'000, all = 3 * m;
+            const auto u = static_cast<std::size_t>(me);
+            const std::vector<std::size_t> counts(3, m);
+            const auto mine = [me](std::size_t size) { return list(size, me + 1); };
+            // All at once, so that what is freed too early is somebody else's by the time it is read.
+            auto sum = collx::async::all_reduce(w, mine(all), list(all));
+            auto there = collx::async::broadcast(w, mine(all), {.root = 1});
+            auto at_root = collx::async::reduce(w, mine(all), collx::max{}, {.root = 2});
+            auto at_root_out = collx::async::reduce(w, mine(all), list(all));
+            auto gathered = collx::async::all_gather(w, mine(m), list(all));
+            auto gathered_v = collx::async::all_gather_v(w, mine(m), list(all), counts);
+            auto in_place = collx::async::all_gather(w, [&] {
+                list x(all);
+                std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(u * m), m, me + 1);
+                return x;
+            }());
+            auto part = collx::async::reduce_scatter(w, mine(all), list(m));
+            auto part_in_place = collx::async::reduce_scatter(w, mine(all));
+            auto part_v = collx::async::reduce_scatter_v(w, mine(all), list(m), counts);
+            auto part_v_in_place = collx::async::reduce_scatter_v(w, mine(all), counts);
+            auto to_root = collx::async::gather(w, mine(m), list(all), {.root = 1});
+            auto to_root_v = collx::async::gather_v(w, mine(m), list(all), counts);
+            auto from_root = collx::async::scatter(w, mine(all), list(m), {.root = 2});
+            auto from_root_v = collx::async::scatter_v(w, mine(all), list(m), counts);
+            auto exchanged = collx::async::all_to_all(w, mine(all), list(all));
+            auto exchanged_in_place = collx::async::all_to_all(w, mine(all));
+            auto exchanged_v = collx::async::all_to_all_v(w, mine(all), counts, list(all), counts);
+            auto exchanged_v_in_place = collx::async::all_to_all_v(w, mine(all), counts);
+            auto so_far = collx::async::scan(w, mine(all));
+            auto before = collx::async::exclusive_scan(w, mine(all), list(all, -1));
+            auto received = collx::async::recv(w, list(all), (me + 2) % 3);
+            collx::work<void> sent = collx::async::send(w, mine(all), (me + 1) % 3); // nothing to come back
+            const list kept_input = mine(all);
+            list result(all);
+            collx::work<void> kept = collx::async::all_reduce(w, kept_input, result);            // nothing moved
+            collx::work<void> seen = collx::async::all_reduce(w, collx::view(result.data(), 0)); // owns nothing
+            seen.wait(), kept.wait(), sent.wait();
+            const auto is = [&](const list& x, std::size_t size, int value) {
+                return x.size() == size && std::count(x.begin(), x.end(), value) == static_cast<std::ptrdiff_t>(size);
+            };
+            const auto is_123 = [&](const list& x) {
+                for (std::size_t i = 0; i < all; ++i)
+                    if (x[i] != static_cast<int>(i / m) + 1) return false;
+                return x.size() == all;
+            };
+            EXPECT(is(result, all, 6) && is(received.wait(), all, (me + 2) % 3 + 1));
+            EXPECT(is(sum.wait(), all, 6) && is(there.wait(), all, 2));
+            EXPECT(is(at_root.wait(), all, me == 2 ? 3 : me + 1) && is(at_root_out.wait(), all, me == 0 ? 6 : 0));
+            EXPECT(is_123(gathered.wait()) && is_123(gathered_v.wait()) && is_123(in_place.wait()));
+            EXPECT(is(part.wait(), m, 6) && is(part_v.wait(), m, 6));
+            const list a = part_in_place.wait(), b = part_v_in_place.wait();
+            EXPECT(a.size() == all && b.size() == all);
+            for (std::size_t i = u * m; i < (u + 1) * m; ++i) EXPECT_AT(i, a[i] == 6 && b[i] == 6);
+            const list c = to_root.wait(), d = to_root_v.wait();
+            EXPECT((me == 1 ? is_123(c) : is(c, all, 0)) && (me == 0 ? is_123(d) : is(d, all, 0)));
+            EXPECT(is(from_root.wait(), m, 3) && is(from_root_v.wait(), m, 1));
+            EXPECT(is_123(exchanged.wait()) && is_123(exchanged_v.wait()));
+            EXPECT(is_123(exchanged_in_place.wait()) && is_123(exchanged_v_in_place.wait()));
+            EXPECT(is(so_far.wait(), all, (me + 1) * (me + 2) / 2) &&
+                   is(before.wait(), all, me == 0 ? -1 : me * (me + 1) / 2));
+        });
+}
+
+TEST_CASE("what only looks like a temporary is moved in as well, and handles may outlive the line in any order") {
+    struct counted {
+        std::vector<int> memory;
+        auto collx_buffer() { return collx::view(memory.data(), memory.size()); }
+        auto collx_buffer() const { return collx::view(memory.data(), memory.size()); }
+    };
+    on_ranks(2, [](collx::communicator& w) {
+        auto first = collx::async::all_reduce(w, counted{std::vector<int>(3000, 1)});
+        auto second = collx::async::all_gather(w, std::array<int, 2>{w.rank(), 7}, std::vector<int>(4));
+        auto third = std::move(first);
+        first = collx::async::all_reduce(w, counted{std::vector<int>(3000, 5)});
+        const std::vector<int> gathered = second.wait();
+        EXPECT(gathered == std::vector<int>({0, 7, 1, 7}));
+        EXPECT(third.wait().memory.back() == 2 && first.wait().memory.back() == 10);
+        // What has been refused leaves nothing under way.
+        const auto e = thrown<collx::invalid_argument>(
+            w, [&] { (void)collx::async::all_gather(w, std::vector<int>(3), std::vector<int>(7)); });
+        EXPECT(says(e, "the output buffer has 7 elements and needs 6") && w.progress() == 0);
     });
 }
 

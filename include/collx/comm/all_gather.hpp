@@ -20,35 +20,41 @@ struct all_gather_fn : refusals<> {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
         require_output<X>();
-        require_staying<Mode, X>();
-        const auto v = buffer(x);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X>(x);
+            const auto v = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             const std::size_t part = part_of(c, v.size());
             require_memory(c, v, "all_gather");
-            return run_call<Mode, collective::all_gather>(comm, v, v, no_op{}, facts(part, c, o), [part](int chunks) {
-                const auto l = chunk_layout::blocks(part, chunks);
-                return std::pair(l, l);
-            });
+            return run_call<Mode, collective::all_gather>(
+                comm, v, v, no_op{}, facts(part, c, o),
+                [part](int chunks) {
+                    const auto l = chunk_layout::blocks(part, chunks);
+                    return std::pair(l, l);
+                },
+                kept.held);
         });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             const std::size_t part = a.size();
             require_size(c, "output", b.size(), part * static_cast<std::size_t>(c.net.size()));
             require_memory(c, a, "input");
             require_memory(c, b, "output");
             require_apart(c, a, b, part * static_cast<std::size_t>(c.net.rank()));
-            return run_call<Mode, collective::all_gather>(comm, a, b, no_op{}, facts(part, c, o), [part](int chunks) {
-                const auto l = chunk_layout::blocks(part, chunks);
-                return std::pair(l.packed(), l);
-            });
+            return run_call<Mode, collective::all_gather>(
+                comm, a, b, no_op{}, facts(part, c, o),
+                [part](int chunks) {
+                    const auto l = chunk_layout::blocks(part, chunks);
+                    return std::pair(l.packed(), l);
+                },
+                kept.held);
         });
     }
     template <Communicates Comm, DeviceBuffer X>
@@ -89,13 +95,12 @@ struct all_gather_v_fn : refusals<> {
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out, true>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
-            const auto held = tables_for<Mode>();
-            count_tables& tables = tables_of(c, held);
+            count_tables& tables = kept.tables(c);
             tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "all_gather_v");
             const count_table& t = tables.first;
             require_size(c, "input", a.size(), t.sizes()[c.net.rank()]);
@@ -106,7 +111,7 @@ struct all_gather_v_fn : refusals<> {
             return run_call<Mode, collective::all_gather>(
                 comm, a, b, no_op{},
                 {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
-                [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, held);
+                [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, kept.held);
         });
     }
 };

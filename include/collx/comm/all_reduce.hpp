@@ -17,29 +17,24 @@ struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
-        if constexpr (std::is_same_v<Mode, nonblocking> && !std::is_lvalue_reference_v<X>) {
-            return in_mode<Mode>(comm, [&] {
-                auto held = make_counted<held_operation<X>>(held_operation<X>{std::move(x), {}});
-                const auto v = buffer(held->held);
-                return run(comm, v, v, op, o, held);
-            });
-        } else {
-            const auto v = buffer(x);
-            return in_mode<Mode>(comm, [&] { return run(comm, v, v, op, o, counted_ptr<held_operation<void>>()); });
-        }
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X>(x);
+            const auto v = buffer(*kept.out);
+            return run(comm, v, v, op, o, kept.held);
+        });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             require_apart(base_of(comm).internals(), a, b);
             if (a.size() != b.size())
                 fail(errc::invalid_argument, base_of(comm).rank(), -1, "give both the same number of elements",
                      "input has %zu elements, output %zu", a.size(), b.size());
-            return run(comm, a, b, op, o, counted_ptr<held_operation<void>>());
+            return run(comm, a, b, op, o, kept.held);
         });
     }
     template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
@@ -64,7 +59,7 @@ struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
 
 private:
     template <class Comm, class In, class Out, class Op, class Held>
-    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, Held held) {
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Held& held) {
         require_reduce_op<Op, element_of<In>>();
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
@@ -76,7 +71,7 @@ private:
                 const auto l = chunk_layout::even(n, chunks, 16);
                 return std::pair(l, l);
             },
-            std::move(held));
+            held);
     }
 };
 

@@ -12,6 +12,23 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
+// What an exchange in place sends from while parts arrive: the first `count` elements, in memory of the call.
+template <class View, class T = element_of<View>>
+contiguous_view<const T> copy_of(const View& v, std::size_t count, growing_array<std::byte>& memory) {
+    memory.reserve(count * sizeof(T) + alignof(T)); // the elements are written over what is there
+    const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+    auto* const to = reinterpret_cast<T*>((at + alignof(T) - 1) / alignof(T) * alignof(T));
+    if constexpr (View::is_contiguous) {
+        if (count != 0) std::memcpy(static_cast<void*>(to), v.data(), count * sizeof(T));
+    } else {
+        for (std::size_t i = 0; i < count; ++i) {
+            const T element = v[i];
+            std::memcpy(static_cast<void*>(to + i), &element, sizeof(T));
+        }
+    }
+    return {to, count};
+}
+
 template <class Mode>
 struct all_to_all_fn : refusals<> {
     using refusals<>::operator();
@@ -29,23 +46,48 @@ struct all_to_all_fn : refusals<> {
     template <Communicates Comm, HostBuffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
-            const std::size_t part = part_of(c, a.size());
-            require_size(c, "output", b.size(), a.size());
             require_memory(c, a, "input");
             require_memory(c, b, "output");
             require_apart(c, a, b, SIZE_MAX);
-            return run_call<Mode, collective::all_to_all>(
-                comm, a, b, no_op{}, {.total_elems = a.size(), .count = part, .timeout_ns = o.timeout.count()},
-                [part](int chunks) {
-                    const auto l = chunk_layout::blocks(part, chunks);
-                    return std::pair(l, l);
-                });
+            return run(comm, a, b, o, kept.held);
         });
+    }
+    // In place.
+    template <Communicates Comm, HostBuffer X>
+    auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
+        require_output<X>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X, true>(x);
+            const auto v = buffer(*kept.out);
+            auto& c = base_of(comm).internals();
+            require_memory(c, v, "all_to_all");
+            (void)part_of(c, v.size()); // before anything is copied
+            return run(comm, copy_of(v, v.size(), kept.tables(c).copied), v, o, kept.held);
+        });
+    }
+    template <Communicates Comm, DeviceBuffer X>
+    void operator()(Comm&&, X&&, const device_call_options& = {}) const {
+        refuse_device_in_place<X>();
+    }
+
+private:
+    template <class Comm, class In, class Out, class Held>
+    static auto run(Comm& comm, const In& in, const Out& out, const call_options& o, const Held& held) {
+        auto& c = base_of(comm).internals();
+        const std::size_t part = part_of(c, in.size());
+        require_size(c, "output", out.size(), in.size());
+        return run_call<Mode, collective::all_to_all>(
+            comm, in, out, no_op{}, {.total_elems = in.size(), .count = part, .timeout_ns = o.timeout.count()},
+            [part](int chunks) {
+                const auto l = chunk_layout::blocks(part, chunks);
+                return std::pair(l, l);
+            },
+            held);
     }
 };
 
@@ -96,50 +138,84 @@ struct all_to_all_v_fn : refusals<> {
               CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, Out&& out, const RecvCounts& recv_counts,
                     const call_options& o = {}) const {
-        require_staying<Mode, In, Out>(); // here one still sees what is a temporary
         const detail::growing_array<std::size_t> packed;
-        return (*this)(comm, in, send_counts, packed, out, recv_counts, packed, o);
+        return (*this)(comm, std::forward<In>(in), send_counts, packed, std::forward<Out>(out), recv_counts, packed, o);
     }
     template <Communicates Comm, Buffer In, CountList SendCounts = count_list, CountList SendOffsets = count_list,
               HostBuffer Out, CountList RecvCounts = count_list, CountList RecvOffsets = count_list>
     auto operator()(Comm&& comm, In&& in, const SendCounts& send_counts, const SendOffsets& send_offsets, Out&& out,
                     const RecvCounts& recv_counts, const RecvOffsets& recv_offsets, const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out, true>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
-            const auto held = tables_for<Mode>();
-            count_tables& tables = tables_of(c, held);
+            count_tables& tables = kept.tables(c);
             tables.first.assign(c.net.rank(), c.net.size(), send_counts, send_offsets, "send");
             tables.second.assign(c.net.rank(), c.net.size(), recv_counts, recv_offsets, "receive");
-            const count_table &s = tables.first, &r = tables.second;
-            require_at_least(c, "input", a.size(), s.end());
-            require_at_least(c, "output", b.size(), r.end());
+            require_at_least(c, "input", a.size(), tables.first.end());
+            require_at_least(c, "output", b.size(), tables.second.end());
             require_memory(c, a, "input");
             require_memory(c, b, "output");
             require_apart(c, a, b, SIZE_MAX);
-            const int me = c.net.rank();
-            if (s.sizes()[me] != r.sizes()[me])
-                fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
-                     "the counts of a rank for itself differ: %zu and %zu", s.sizes()[me], r.sizes()[me]);
-            if (c.settings.checked != 0) compare_counts(base_of(comm), tables, o);
-            return run_call<Mode, collective::all_to_all, true>(
-                comm, a, b, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true, .tables = &tables},
-                [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
+            return run(comm, a, b, tables, o, kept.held);
         });
+    }
+    // In place.
+    template <Communicates Comm, HostBuffer X, CountList Counts = count_list>
+    auto operator()(Comm&& comm, X&& x, const Counts& counts, const call_options& o = {}) const {
+        return (*this)(comm, std::forward<X>(x), counts, detail::growing_array<std::size_t>(), o);
+    }
+    template <Communicates Comm, HostBuffer X, CountList Counts, CountList Offsets>
+    auto operator()(Comm&& comm, X&& x, const Counts& counts, const Offsets& offsets,
+                    const call_options& o = {}) const {
+        require_output<X>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X, true>(x);
+            const auto v = buffer(*kept.out);
+            auto& c = base_of(comm).internals();
+            count_tables& tables = kept.tables(c);
+            tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "all_to_all_v");
+            tables.second.assign(c.net.rank(), c.net.size(), counts, offsets, "all_to_all_v");
+            require_at_least(c, "only", v.size(), tables.first.end());
+            require_memory(c, v, "only");
+            return run(comm, copy_of(v, tables.first.end(), tables.copied), v, tables, o, kept.held);
+        });
+    }
+    template <Communicates Comm, DeviceBuffer X, CountList Counts = count_list>
+    void operator()(Comm&&, X&&, const Counts&, const device_call_options& = {}) const {
+        refuse_device_in_place<X>();
+    }
+
+private:
+    template <class Comm, class In, class Out, class Held>
+    static auto run(Comm& comm, const In& in, const Out& out, count_tables& tables, const call_options& o,
+                    const Held& held) {
+        auto& c = base_of(comm).internals();
+        const count_table &s = tables.first, &r = tables.second;
+        const int me = c.net.rank();
+        if (s.sizes()[me] != r.sizes()[me])
+            fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
+                 "the counts of a rank for itself differ: %zu and %zu", s.sizes()[me], r.sizes()[me]);
+        if (c.settings.checked != 0) compare_counts(base_of(comm), tables, o);
+        return run_call<Mode, collective::all_to_all, true>(
+            comm, in, out, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true, .tables = &tables},
+            [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
     }
 };
 
 } // namespace detail
 
 // Sends a part to every rank and receives one from every rank.
-// Shape: `in` and `out` have n m elements; part d of `in` goes to rank d, part k of `out` comes from rank k. Not in
-//     place.
-// Cost: n - 1 messages of m elements per rank.
+// Shape: `in` and `out` have n m elements; part d of `in` goes to rank d, part k of `out` comes from rank k. One
+// buffer:
+//     in place, part k goes to rank k and is replaced by what comes from there.
+// Cost: n - 1 messages of m elements per rank. In place the buffer is copied before, into memory that the communicator
+//     keeps (an async call: its handle).
 // Errors: as all_reduce.
 // Example: collx::all_to_all(world, outgoing, incoming);
+//     collx::all_to_all(world, columns);
 inline constexpr detail::all_to_all_fn<detail::blocking> all_to_all{};
 namespace async {
 inline constexpr detail::all_to_all_fn<detail::nonblocking> all_to_all{};
@@ -150,7 +226,8 @@ inline constexpr detail::all_to_all_fn<detail::tried> all_to_all{};
 
 // The same with parts of different sizes.
 // Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k. A rank knows only its own counts; zero
-//     is a count. Optional offsets say where each part begins; by default one part follows the other.
+//     is a count. Optional offsets say where each part begins; by default one part follows the other. One buffer and
+//     one table: in place, counts[k] elements go to rank k and are replaced by as many from there.
 // Cost: n - 1 messages per rank. Across N hosts that have several ranks each, short parts go through one rank of each
 //     host (N - 1 messages per host) and long ones directly; bound to aggregated_all_to_all, N - 1 messages of each
 //     rank leave its host. Whoever passes parts on learns their counts by short messages inside the host.

@@ -28,9 +28,9 @@ struct broadcast_fn : refusals<> {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
         require_output<X>();
-        require_staying<Mode, X>();
-        const auto v = buffer(x);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X>(x);
+            const auto v = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             require_root(c, o.root);
             require_memory(c, v, "broadcast");
@@ -40,7 +40,8 @@ struct broadcast_fn : refusals<> {
                 [n](int chunks) {
                     const auto l = chunk_layout::even(n, chunks, 16);
                     return std::pair(l, l);
-                });
+                },
+                kept.held);
         });
     }
 };

@@ -67,11 +67,6 @@ concept Communicates = requires(X& x) {
     base_of(x);
 };
 
-// How a verb runs: at once, as work, or with errors as values.
-struct blocking {};
-struct nonblocking {};
-struct tried {};
-
 // Element type on the wire: the policy's, else the output's.
 template <class Policies, class Out>
 using wire_of =
@@ -79,16 +74,6 @@ using wire_of =
 
 template <class R>
 R result_of(const counted_ptr<held_operation<R>>&);
-// The tables of a v-variant: an outstanding call has its own, blocking ones reuse the communicator's, so that they
-// allocate nothing.
-template <class Mode>
-counted_ptr<held_operation<void>> tables_for() {
-    if constexpr (std::is_same_v<Mode, nonblocking>) return make_counted<held_operation<void>>();
-    else return nullptr;
-}
-inline count_tables& tables_of(communicator_core& c, const counted_ptr<held_operation<void>>& held) {
-    return held ? held->tables : c.tables;
-}
 
 // What the policies, the collective and the types of one call come to: the typed part of a call_request.
 // OwnCounts: an all_to_all_v.
@@ -208,7 +193,7 @@ counted_ptr<operation> start_prepared(communicator_core& c, const call_request& 
     return t;
 }
 
-// Runs a call the way Mode says. `held` is what was moved into an async call.
+// Runs a call the way Mode says. `held` is what an async call keeps alive.
 template <class Mode, collective C, bool OwnCounts = false, class Comm, class In, class Out, class Op, class Layouts,
           class Held = counted_ptr<held_operation<void>>>
 auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& layouts, Held held = nullptr) {

@@ -101,6 +101,7 @@ struct count_tables {
     count_table first, second;
     detail::growing_array<std::size_t>
         relayed; // what relayed_task works with: of parts that this rank passes on, and more
+    detail::growing_array<std::byte> copied; // what an exchange in place sends
 };
 
 } // namespace detail

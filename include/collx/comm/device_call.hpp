@@ -63,6 +63,11 @@ auto with_device_calls(Comm& comm, F&& f) {
     }
 }
 
+template <class X>
+constexpr void refuse_device_in_place() {
+    static_assert(!DeviceBuffer<X>, "collx: on device memory this call is not done in place. Pass two buffers.");
+}
+
 // The lists of a v-variant: how many elements each rank's part has, and where it begins.
 template <class Counts, class Offsets>
 struct part_counts {

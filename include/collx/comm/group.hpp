@@ -172,27 +172,27 @@ public:
     template <Buffer X, class Op = plus>
     void all_reduce(X&& x, Op op = {}) {
         require_output<X>();
-        detail::require_staying<detail::nonblocking, X>();
+        detail::require_staying<X>();
         add<detail::grouped_all_reduce<buffer_t<X>, Op>>(checked(buffer(x)), op, -1);
     }
     template <Buffer X, class Op = plus>
     void reduce(X&& x, int root, Op op = {}) {
         require_output<X>();
-        detail::require_staying<detail::nonblocking, X>();
+        detail::require_staying<X>();
         detail::require_root(comm_->internals(), root);
         add<detail::grouped_all_reduce<buffer_t<X>, Op>>(checked(buffer(x)), op, root);
     }
     template <Buffer X>
     void broadcast(X&& x, int root) {
         require_output<X>();
-        detail::require_staying<detail::nonblocking, X>();
+        detail::require_staying<X>();
         detail::require_root(comm_->internals(), root);
         add<detail::grouped_broadcast<buffer_t<X>>>(checked(buffer(x)), root);
     }
     template <Buffer In, Buffer Out>
     void all_gather(In&& in, Out&& out) {
         require_output<Out>();
-        detail::require_staying<detail::nonblocking, In, Out>();
+        detail::require_staying<In, Out>();
         const auto a = checked(buffer(in));
         const auto b = checked(buffer(out));
         auto& c = comm_->internals();
@@ -202,13 +202,13 @@ public:
     }
     template <Buffer X>
     void send(X&& x, int peer) {
-        detail::require_staying<detail::nonblocking, X>();
+        detail::require_staying<X>();
         add_transfer<true>(checked(buffer(x)), peer);
     }
     template <Buffer X>
     void recv(X&& x, int peer) {
         require_output<X>();
-        detail::require_staying<detail::nonblocking, X>();
+        detail::require_staying<X>();
         add_transfer<false>(checked(buffer(x)), peer);
     }
     // What is no buffer: collx::buffer says why.

@@ -20,23 +20,25 @@ struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
-        require_staying<Mode, X>();
-        const auto v = buffer(x);
-        return in_mode<Mode>(comm, [&] { return run(comm, v, v, op, o, false); });
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X>(x);
+            const auto v = buffer(*kept.out);
+            return run(comm, v, v, op, o, false, kept.held);
+        });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             const std::size_t part = part_of(c, a.size());
             require_size(c, "output", b.size(), part);
             require_memory(c, b, "output");
             require_apart(c, a, b, part * static_cast<std::size_t>(c.net.rank()));
-            return run(comm, a, b, op, o, true);
+            return run(comm, a, b, op, o, true, kept.held);
         });
     }
 
@@ -57,8 +59,9 @@ struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
     }
 
 private:
-    template <class Comm, class In, class Out, class Op>
-    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, bool packed) {
+    template <class Comm, class In, class Out, class Op, class Held>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, bool packed,
+                    const Held& held) {
         require_reduce_op<Op, element_of<In>>();
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
@@ -68,7 +71,8 @@ private:
             [part, packed](int chunks) {
                 const auto l = chunk_layout::blocks(part, chunks);
                 return std::pair(l, packed ? l.packed() : l);
-            });
+            },
+            held);
     }
 };
 
@@ -82,29 +86,49 @@ struct reduce_scatter_v_fn : refusals<> {
         return call_on_device<Mode, collective::reduce_scatter>(
             comm, in, out, op, o, part_counts(counts, detail::growing_array<std::size_t>()));
     }
+    // In place: the result lies at this rank's part of x.
+    template <Communicates Comm, HostBuffer X, CountList Counts = count_list, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, const Counts& counts, Op op = {}, const call_options& o = {}) const {
+        require_output<X>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X, true>(x);
+            const auto v = buffer(*kept.out);
+            count_table& t = kept.tables(base_of(comm).internals()).first;
+            return run(comm, v, v, counts, t, op, o, false, kept.held);
+        });
+    }
+    template <Communicates Comm, DeviceBuffer X, CountList Counts = count_list, OpArgument Op = plus>
+    void operator()(Comm&&, X&&, const Counts&, Op = {}, const device_call_options& = {}) const {
+        refuse_device_in_place<X>();
+    }
     template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},
                     const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
-        require_reduce_op<Op, element_of<decltype(a)>>();
         return in_mode<Mode>(comm, [&] {
-            auto& c = base_of(comm).internals();
-            const auto held = tables_for<Mode>();
-            count_tables& tables = tables_of(c, held);
-            tables.first.assign(c.net.rank(), c.net.size(), counts, "reduce_scatter_v");
-            const count_table& t = tables.first;
-            require_at_least(c, "input", a.size(), t.end());
-            require_size(c, "output", b.size(), t.sizes()[c.net.rank()]);
-            require_memory(c, a, "input");
-            require_memory(c, b, "output");
-            require_apart(c, a, b, t.offsets()[c.net.rank()]);
-            return run_call<Mode, collective::reduce_scatter>(
-                comm, a, b, op, {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
-                [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, held);
+            const auto kept = keep<Mode, In, Out, true>(in, out);
+            count_table& t = kept.tables(base_of(comm).internals()).first;
+            return run(comm, buffer(*kept.in), buffer(*kept.out), counts, t, op, o, true, kept.held);
         });
+    }
+
+private:
+    template <class Comm, class In, class Out, class Counts, class Op, class Held>
+    static auto run(Comm& comm, const In& in, const Out& out, const Counts& counts, count_table& t, const Op& op,
+                    const call_options& o, bool packed, const Held& held) {
+        require_reduce_op<Op, element_of<In>>();
+        auto& c = base_of(comm).internals();
+        t.assign(c.net.rank(), c.net.size(), counts, "reduce_scatter_v");
+        require_at_least(c, "input", in.size(), t.end());
+        require_memory(c, in, "input");
+        if (packed) {
+            require_size(c, "output", out.size(), t.sizes()[c.net.rank()]);
+            require_memory(c, out, "output");
+            require_apart(c, in, out, t.offsets()[c.net.rank()]);
+        }
+        return run_call<Mode, collective::reduce_scatter>(
+            comm, in, out, op, {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
+            [&t, packed](int) { return std::pair(t.layout(), packed ? t.layout().packed() : t.layout()); }, held);
     }
 };
 
@@ -127,8 +151,9 @@ inline constexpr detail::reduce_scatter_fn<detail::tried> reduce_scatter{};
 
 // The same with parts of different sizes.
 // Shape: rank r receives counts[r] elements of the reduction (the same table on every rank); parts lie one after the
-//     other in `in`.
+//     other in `in`. One buffer: in place, at part r, as in reduce_scatter (MPI_IN_PLACE would move it to the front).
 // Errors: as all_reduce; mismatch (checked) if the tables differ.
+// Example: collx::reduce_scatter_v(world, gradient, shard_sizes);
 inline constexpr detail::reduce_scatter_v_fn<detail::blocking> reduce_scatter_v{};
 namespace async {
 inline constexpr detail::reduce_scatter_v_fn<detail::nonblocking> reduce_scatter_v{};

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a verb says to arguments that it cannot take: what is no tensor, and temporaries that would be gone before the
-// call is done. Without the overloads of `refusals` the compiler would list every form of the verb and why each does
-// not fit; with them the error is the sentence that collx::buffer has for such a type. Each is viable only where no
-// form of the verb is. They must not know what a verb does.
+// What a verb says to arguments that it cannot take: what is no tensor, and temporaries that would be gone before a
+// group is launched. Without the overloads of `refusals` the compiler would list every form of the verb and why each
+// does not fit; with them the error is the sentence that collx::buffer has for such a type. Each is viable only where
+// no form of the verb is. They must not know what a verb does.
 #pragma once
 
 #include <type_traits>
 #include <utility>
-
-#if __has_include(<bits/ranges_base.h>)
-#include <bits/stl_iterator.h> // which the next one misses
-
-#include <bits/ranges_base.h> // std::ranges::enable_borrowed_range: a fifth of what <string_view> costs nvcc
-#else
-#include <string_view> // <ranges>' least costly neighbour
-#endif
 
 #include <collx/comm/call.hpp>
 #include <collx/comm/rank_buffers.hpp>
@@ -24,26 +16,13 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Whether what is seen of an X stays when the X goes. Of types with traits or members of their own nobody can tell.
-template <class X>
-constexpr bool stays_behind() {
-    using plain = std::remove_cvref_t<X>;
-    constexpr seen_as kind = how_seen_v<std::remove_reference_t<X>>;
-    if constexpr (std::is_lvalue_reference_v<X>) return true;
-    else if constexpr (kind == seen_as::matrix && requires { typename plain::PlainObject; })
-        return !std::is_same_v<typename plain::PlainObject, plain>; // a Map or a Block of some other's memory
-    else if constexpr (kind == seen_as::wrapped || kind == seen_as::contiguous || kind == seen_as::computed)
-        return std::ranges::enable_borrowed_range<plain>;
-    else return true;
-}
-
-// Refuses, with a sentence, buffers that are gone before a call that is not done at once. X: as deduced for X&&.
-template <class Mode, class... X>
+// Refuses, with a sentence, a buffer that is gone before the group that is to use it is launched. X: as deduced for
+// X&&.
+template <class... X>
 constexpr void require_staying() {
-    if constexpr (std::is_same_v<Mode, nonblocking>)
-        static_assert((stays_behind<X>() && ...),
-                      "collx: this call goes on after its line, until wait() or launch(), and one of its buffers is a "
-                      "temporary that is gone by then. Keep it in a variable, or pass a view of memory that stays.");
+    static_assert((!owns_elements<X>(false) && ...),
+                  "collx: this call goes on after its line, until launch(), and one of its buffers is a temporary that "
+                  "is gone by then. Keep it in a variable, or pass a view of memory that stays.");
 }
 
 template <class X>

@@ -26,37 +26,41 @@ struct scan_fn : sums_by_default<scan_fn<Mode, Kind>> {
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
     auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
         require_output<X>();
-        require_staying<Mode, X>();
-        const auto v = buffer(x);
-        return in_mode<Mode>(comm, [&] { return run(comm, v, v, op, o); });
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X>(x);
+            const auto v = buffer(*kept.out);
+            return run(comm, v, v, op, o, kept.held);
+        });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             require_apart(c, a, b);
             require_size(c, "output", b.size(), a.size());
             require_memory(c, b, "output");
-            return run(comm, a, b, op, o);
+            return run(comm, a, b, op, o, kept.held);
         });
     }
 
 private:
-    template <class Comm, class In, class Out, class Op>
-    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o) {
+    template <class Comm, class In, class Out, class Op, class Held>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Held& held) {
         require_reduce_op<Op, element_of<In>>();
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
         const std::size_t n = in.size();
-        return run_call<Mode, Kind>(comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()},
-                                    [n](int chunks) {
-                                        const auto l = chunk_layout::even(n, chunks, 16);
-                                        return std::pair(l, l);
-                                    });
+        return run_call<Mode, Kind>(
+            comm, in, out, op, {.total_elems = n, .count = n, .timeout_ns = o.timeout.count()},
+            [n](int chunks) {
+                const auto l = chunk_layout::even(n, chunks, 16);
+                return std::pair(l, l);
+            },
+            held);
     }
 };
 

@@ -22,10 +22,10 @@ struct scatter_fn : refusals<> {
     template <Communicates Comm, Buffer In, HostBuffer Out>
     auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             require_root(c, o.root);
             const std::size_t part = b.size();
@@ -35,15 +35,17 @@ struct scatter_fn : refusals<> {
                 require_apart(c, a, b, part * static_cast<std::size_t>(o.root));
             }
             require_memory(c, b, "output");
-            return run_call<Mode, collective::scatter>(comm, a, b, no_op{},
-                                                       {.root = o.root,
-                                                        .total_elems = part * static_cast<std::size_t>(c.net.size()),
-                                                        .count = part,
-                                                        .timeout_ns = o.timeout.count()},
-                                                       [part](int chunks) {
-                                                           const auto l = chunk_layout::blocks(part, chunks);
-                                                           return std::pair(l, l.packed());
-                                                       });
+            return run_call<Mode, collective::scatter>(
+                comm, a, b, no_op{},
+                {.root = o.root,
+                 .total_elems = part * static_cast<std::size_t>(c.net.size()),
+                 .count = part,
+                 .timeout_ns = o.timeout.count()},
+                [part](int chunks) {
+                    const auto l = chunk_layout::blocks(part, chunks);
+                    return std::pair(l, l.packed());
+                },
+                kept.held);
         });
     }
 };
@@ -64,16 +66,15 @@ struct scatter_v_fn : refusals<> {
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
                     const call_options& o = {}) const {
         require_output<Out>();
-        require_staying<Mode, In, Out>();
-        const auto a = buffer(in);
-        const auto b = buffer(out);
         return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out, true>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
             auto& c = base_of(comm).internals();
             require_root(c, o.root);
             const bool is_root = c.net.rank() == o.root;
             const auto me = static_cast<std::size_t>(c.net.rank());
-            const auto held = tables_for<Mode>();
-            count_tables& tables = tables_of(c, held);
+            count_tables& tables = kept.tables(c);
             if (is_root) {
                 tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "scatter_v");
                 require_at_least(c, "input", a.size(), tables.first.end());
@@ -89,7 +90,7 @@ struct scatter_v_fn : refusals<> {
             const count_table& t = tables.first;
             return run_call<Mode, collective::scatter>(
                 comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count(), .private_counts = true},
-                [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, held);
+                [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, kept.held);
         });
     }
 };

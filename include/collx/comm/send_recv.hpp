@@ -76,16 +76,24 @@ struct message_fn : refusals<true> {
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, int peer, const call_options& o = {}) const {
         if constexpr (!Outgoing) require_output<X>();
-        require_staying<Mode, X>();
-        const auto v = buffer(x);
         return in_mode<Mode>(comm, [&] {
+            nothing none;
+            const auto kept = [&] {
+                if constexpr (Outgoing) return keep<Mode, X, nothing&>(x, none);
+                else return keep<Mode, X>(x);
+            }();
+            const auto v = [&] {
+                if constexpr (Outgoing) return buffer(*kept.in);
+                else return buffer(*kept.out);
+            }();
             auto& c = base_of(comm).internals();
             c.require_alive();
             require_message(c, v, peer, Outgoing);
             const int queue = message_queue(peer, Outgoing);
             using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
             if constexpr (std::is_same_v<Mode, nonblocking>) {
-                return work<void>(c, enqueue(c, v, algorithm{.peer = peer}, queue), nullptr, o.timeout.count());
+                return work<decltype(result_of(kept.held))>(c, enqueue(c, v, algorithm{.peer = peer}, queue), kept.held,
+                                                            o.timeout.count());
             } else if (c.is_queued(queue)) { // whose handle ends the call with its wait, however that ends
                 work<void>(c, enqueue(c, v, algorithm{.peer = peer}, queue), nullptr, o.timeout.count()).wait();
             } else if (is_short_message(c, v)) {

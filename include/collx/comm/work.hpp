@@ -4,6 +4,8 @@
 //
 //   auto w = collx::async::all_reduce(world, gradient);
 //   while (!w.test()) compute_a_little();
+//
+// For several handles see wait_several.hpp.
 #pragma once
 
 #include <collx/comm/duration.hpp>
@@ -16,30 +18,28 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// R is the buffer that was moved into the call and comes back from wait(), or void where the program kept it.
-// Destroying the handle of an unfinished call aborts the communicator, because the buffers may be gone: wait() first.
-// So does destroying the communicator before its calls are done; their handles then throw aborted.
-template <class R>
-class [[nodiscard]] work {
+namespace detail {
+
+struct handle_access; // wait_several.hpp
+
+// The part of a handle that does not depend on what the call holds.
+class call_under_way {
 public:
-    work(communicator::core& c, counted_ptr<operation> op, counted_ptr<detail::held_operation<R>> held,
-         std::int64_t timeout_ns)
-        : core_(&c), op_(std::move(op)), held_(std::move(held)), timeout_ns_(timeout_ns) {}
-    work(work&& o) noexcept
-        : core_(std::exchange(o.core_, nullptr)), op_(std::move(o.op_)), held_(std::move(o.held_)),
-          timeout_ns_(o.timeout_ns_), look_(o.look_) {}
-    work& operator=(work&& o) noexcept {
+    call_under_way(communicator_core& c, counted_ptr<operation> op, std::int64_t timeout_ns)
+        : core_(&c), op_(std::move(op)), timeout_ns_(timeout_ns) {}
+    call_under_way(call_under_way&& o) noexcept
+        : core_(std::exchange(o.core_, nullptr)), op_(std::move(o.op_)), timeout_ns_(o.timeout_ns_), look_(o.look_),
+          has_failed_(o.has_failed_) {}
+    call_under_way& operator=(call_under_way&& o) noexcept {
         if (this != &o) {
             leave();
-            core_ = std::exchange(o.core_, nullptr), op_ = std::move(o.op_), held_ = std::move(o.held_),
-            timeout_ns_ = o.timeout_ns_, look_ = o.look_;
+            core_ = std::exchange(o.core_, nullptr), op_ = std::move(o.op_), timeout_ns_ = o.timeout_ns_,
+            look_ = o.look_, has_failed_ = o.has_failed_;
         }
         return *this;
     }
-    ~work() { leave(); }
+    ~call_under_way() { leave(); }
 
-    // True once the call is done. Never waits. Throws what ended the call: a peer that died and time that has run out
-    // are noticed here as in wait().
     bool test() {
         if (is_done()) return true;
         core_->progress_pending();
@@ -47,15 +47,24 @@ public:
         if (op_->state != task_state::done) core_->look(look_, timeout_ns_, op_->waiting_for);
         return op_->state == task_state::done;
     }
-    // Waits until the call is done and returns the buffer, if the call owns it. Throws what ended the call, or
-    // timed_out.
-    R wait() {
+    void wait() {
         if (!is_done()) core_->wait_for(*op_, timeout_ns_, true);
-        op_ = nullptr;
-        if constexpr (!std::is_void_v<R>) return std::move(held_->held);
+        settle();
     }
-    // Waits at most this long. True once the call is done.
     bool wait_for(duration limit) { return is_done() || core_->wait_for(*op_, limit.count(), false); }
+
+    // The program has heard of its end: wait_any and its like pass it over from now on.
+    bool is_settled() const { return op_ == nullptr || has_failed_; }
+    bool is_over() const { return op_ == nullptr || op_->state == task_state::done; }
+    void settle() { op_ = nullptr; }
+    // The same of a call that cannot go on: nothing touches its buffers any more, and test() and wait() say again why.
+    void settle_failed() {
+        has_failed_ = true;
+        if (op_->is_left || core_->home->mark.is_child()) return; // gone with its communicator, or the parent's
+        core_->drop(op_.get());
+        if (op_->state != task_state::failed) op_->state = task_state::failed, op_->error = core_->net.failed();
+    }
+    const wait_policy& waiting() const { return core_->settings.waiting; }
 
 private:
     // Throws if there is no communicator, or none of this process, that could move the call on.
@@ -73,11 +82,47 @@ private:
         core_->drop(op_.get());
         core_->net.report(failure(errc::aborted, core_->net.rank()));
     }
-    communicator::core* core_;
-    counted_ptr<operation> op_;
-    counted_ptr<detail::held_operation<R>> held_;
+    communicator_core* core_;
+    counted_ptr<operation> op_; // null: its end has been told
     std::int64_t timeout_ns_;
-    communicator::core::looking look_;
+    communicator_core::looking look_;
+    bool has_failed_ = false; // and the program knows
+};
+
+} // namespace detail
+
+// R is the buffer that was moved into the call and comes back from wait(), or void where the program kept it.
+// Destroying the handle of an unfinished call aborts the communicator, because the buffers may be gone: wait() first.
+// So does destroying the communicator before its calls are done; their handles then throw aborted.
+template <class R>
+class [[nodiscard]] work {
+public:
+    work(communicator::core& c, counted_ptr<operation> op, counted_ptr<detail::held_operation<R>> held,
+         std::int64_t timeout_ns)
+        : held_(std::move(held)), call_(c, std::move(op), timeout_ns) {}
+    work(work&&) noexcept = default;
+    work& operator=(work&& o) noexcept {
+        call_ = std::move(o.call_); // what was under way here ends before its buffers do
+        held_ = std::move(o.held_);
+        return *this;
+    }
+
+    // True once the call is done. Never waits. Throws what ended the call: a peer that died and time that has run out
+    // are noticed here as in wait().
+    bool test() { return call_.test(); }
+    // Waits until the call is done and returns the buffer, if the call owns it. Throws what ended the call, or
+    // timed_out.
+    R wait() {
+        call_.wait();
+        if constexpr (!std::is_void_v<R>) return std::move(held_->held);
+    }
+    // Waits at most this long. True once the call is done.
+    bool wait_for(duration limit) { return call_.wait_for(limit); }
+
+private:
+    friend struct detail::handle_access;
+    counted_ptr<detail::held_operation<R>> held_;
+    detail::call_under_way call_; // after what it works on, so that it goes first
 };
 
 COLLX_END_NAMESPACE

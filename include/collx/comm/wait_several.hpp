@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// wait_all, wait_any, wait_some: waits for several handles, of any communicators and verbs. All that are under way move
+// on together, so the order of the list does not matter, and no communicator keeps another one waiting.
+//
+//   std::vector<collx::work<void>> under_way = ...;
+//   collx::wait_all(under_way);
+//   for (std::size_t k; (k = collx::wait_any(under_way)) != collx::no_work;) use(k);
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <type_traits>
+
+#include <collx/comm/work.hpp>
+#include <collx/core/growing_array.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// What wait_any returns when there is nothing left to wait for.
+inline constexpr std::size_t no_work = static_cast<std::size_t>(-1);
+
+namespace detail {
+
+template <class X>
+inline constexpr bool is_work_v = false;
+template <class R>
+inline constexpr bool is_work_v<work<R>> = true;
+
+template <class X>
+concept Handle = is_work_v<std::remove_cvref_t<X>>;
+template <class X>
+concept HandleList = requires(X& list) {
+    list.begin() != list.end();
+    requires Handle<decltype(*list.begin())>;
+};
+
+struct handle_access {
+    template <class R>
+    static call_under_way* of(work<R>& w) {
+        return &w.call_;
+    }
+};
+
+// The handles of one call of these functions.
+class handles {
+public:
+    template <HandleList List>
+    explicit handles(List& list) {
+        for (auto& w : list) all_.push_back(handle_access::of(w));
+    }
+    template <Handle... W>
+    explicit handles(W&... w) {
+        (all_.push_back(handle_access::of(w)), ...);
+    }
+
+    // Moves all on, round by round, until is_enough(handles that are done and not settled) or nothing is left. A call
+    // that fails is settled, and failed() called inside the handler of its error.
+    template <class Enough, class Failed>
+    void poll(Enough&& is_enough, Failed&& failed) {
+        if (all_.empty()) return;
+        for (backoff wait(all_[0]->waiting());; (void)wait.pause()) {
+            std::size_t done = 0, left = 0;
+            for (call_under_way* w : all_) {
+                if (w->is_settled()) continue;
+                try {
+                    ++(w->test() ? done : left);
+                } catch (...) {
+                    w->settle_failed();
+                    failed();
+                }
+            }
+            if (left == 0 || is_enough(done)) return;
+        }
+    }
+    // Places of those that are done and not settled, in order, at most so many. They are settled then.
+    growing_array<std::size_t> take(std::size_t most) {
+        growing_array<std::size_t> found;
+        for (std::size_t i = 0; i < all_.size() && found.size() < most; ++i)
+            if (!all_[i]->is_settled() && all_[i]->is_over()) found.push_back(i);
+        for (const std::size_t i : found) all_[i]->settle();
+        return found;
+    }
+
+private:
+    growing_array<call_under_way*> all_;
+};
+
+inline void wait_for_all(handles all) {
+    std::exception_ptr first;
+    all.poll([](std::size_t) { return false; },
+             [&] {
+                 if (!first) first = std::current_exception();
+             });
+    (void)all.take(no_work);
+    if (first) std::rethrow_exception(first);
+}
+inline growing_array<std::size_t> wait_for_some(handles all, std::size_t most) {
+    all.poll([](std::size_t done) { return done != 0; }, [] { throw; });
+    return all.take(most);
+}
+
+} // namespace detail
+
+// Waits until all calls are done: wait_all(list), wait_all(a, b, c). Buffers that they own are fetched with wait(), at
+// once. Handles that were waited for before count as done; an empty list is done.
+// Errors: where calls fail, the others are still waited for; then what was noticed first is thrown. None is under way
+//     then: the buffers of all may be used. test() is true for the calls that are done; for those that failed it and
+//     wait() throw why.
+template <detail::HandleList List>
+void wait_all(List&& list) {
+    detail::wait_for_all(detail::handles(list));
+}
+template <detail::Handle... W>
+void wait_all(W&&... w) {
+    detail::wait_for_all(detail::handles(w...));
+}
+
+// Waits until a call is done and returns its place in the list; no_work where all have been waited for, or there are
+// none. That handle counts as waited for: the next wait_any returns another one.
+// Errors: throws what ended a call, whose handle counts as waited for, too. The others stay as they are: a loop may go
+//     on with them. (Those of the same communicator fail likewise.)
+template <detail::HandleList List>
+std::size_t wait_any(List&& list) {
+    const auto found = detail::wait_for_some(detail::handles(list), 1);
+    return found.empty() ? no_work : found[0];
+}
+template <detail::Handle... W>
+std::size_t wait_any(W&&... w) {
+    const auto found = detail::wait_for_some(detail::handles(w...), 1);
+    return found.empty() ? no_work : found[0];
+}
+
+// The same with all that are done at the moment, at least one: an array of places, in order, which is empty where all
+// have been waited for.
+template <detail::HandleList List>
+detail::growing_array<std::size_t> wait_some(List&& list) {
+    return detail::wait_for_some(detail::handles(list), no_work);
+}
+template <detail::Handle... W>
+detail::growing_array<std::size_t> wait_some(W&&... w) {
+    return detail::wait_for_some(detail::handles(w...), no_work);
+}
+
+COLLX_END_NAMESPACE

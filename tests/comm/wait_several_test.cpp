@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Waiting for several handles: empty lists, lists of all kinds, several communicators, calls that fail.
+#include "support.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <span>
+#include <thread>
+
+using namespace collx_test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using works = std::vector<collx::work<void>>;
+
+// Rank 1 waits until rank 0 says so, which nothing of collx tells it.
+void wait_until(const std::atomic<bool>& go) {
+    const auto end = std::chrono::steady_clock::now() + 30s;
+    while (!go && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
+
+} // namespace
+
+TEST_CASE("wait_all waits for all handles, of a list or by name, whatever they hold") {
+    for (const int ranks_per_host : {0, 1})
+        on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
+            std::vector<std::vector<int>> x;
+            for (int k = 0; k < 9; ++k) x.emplace_back(20'000 * static_cast<std::size_t>(k), w.rank() + k);
+            works list;
+            for (auto& v : x) list.push_back(collx::async::all_reduce(w, v));
+            collx::wait_all(list);
+            for (int k = 1; k < 9; ++k) EXPECT_AT(k, x[static_cast<std::size_t>(k)].back() == 3 + 3 * k);
+            for (auto& l : list) EXPECT(l.test());
+            collx::wait_all(list); // of what was waited for nothing is left to wait for
+            auto a = collx::async::all_reduce(w, std::vector<int>(5000, 2));
+            auto b = collx::async::broadcast(w, x[3], {.root = 1});
+            auto c = collx::async::all_gather(w, std::vector<long>(1, w.rank()), std::vector<long>(3));
+            collx::wait_all(a, b, c);
+            EXPECT(a.wait().back() == 6 && c.wait() == std::vector<long>({0, 1, 2})); // what they hold is still there
+            std::array<collx::work<void>, 2> pair{collx::async::barrier(w), collx::async::barrier(w)};
+            collx::wait_all(pair);
+            collx::wait_all(std::span(pair));
+            EXPECT(w.progress() == 0);
+        });
+}
+
+TEST_CASE("an empty list is waited for at once") {
+    on_ranks(1, [](collx::communicator& w) {
+        works none;
+        collx::wait_all(none);
+        EXPECT(collx::wait_any(none) == collx::no_work && collx::wait_some(none).empty());
+        collx::wait_all();
+        EXPECT(collx::wait_any() == collx::no_work && collx::wait_some().size() == 0);
+    });
+}
+
+TEST_CASE("wait_any and wait_some return each handle once, and nothing while none is done") {
+    std::atomic<bool> go{false};
+    on_ranks(2, [&](collx::communicator& w) {
+        constexpr int calls = 6;
+        std::vector<int> x(calls, -1);
+        if (w.rank() == 1) {
+            wait_until(go);
+            for (const int k : {3, 0}) collx::send(w, collx::value(k), 0);
+            std::array<std::size_t, 1> rest{};
+            collx::recv(w, rest, 0); // rank 0 has seen these two
+            for (const int k : {5, 1, 2, 4}) collx::send(w, collx::value(k), 0);
+            return EXPECT(rest[0] == 2);
+        }
+        works list;
+        for (int k = 0; k < calls; ++k)
+            list.push_back(collx::async::recv(w, collx::value(x[static_cast<std::size_t>(k)]), 1));
+        EXPECT(!list[0].wait_for(2ms));
+        go = true;
+        std::size_t any = collx::wait_any(list), other = collx::wait_any(list);
+        EXPECT(any == 0 && other == 1 && x[0] == 3 && x[1] == 0); // messages of one rank keep their order
+        std::array<std::size_t, 1> rest{2};
+        collx::send(w, rest, 1);
+        std::vector<std::size_t> seen;
+        for (;;) {
+            const auto some = collx::wait_some(list);
+            if (some.empty()) break;
+            seen.insert(seen.end(), some.begin(), some.end());
+        }
+        EXPECT(seen == std::vector<std::size_t>({2, 3, 4, 5}) && x == std::vector<int>({3, 0, 5, 1, 2, 4}));
+        EXPECT(collx::wait_any(list) == collx::no_work);
+    });
+}
+
+TEST_CASE("handles of several communicators move on together, in whatever order the ranks list them") {
+    for (const int ranks_per_host : {0, 1})
+        on_hosts(2, {ranks_per_host}, [](collx::communicator& w) {
+            auto d = w.dup();
+            std::vector<int> x(3'000'000, 1), y(3'000'000, 2); // much more than a channel holds
+            auto a = collx::async::all_reduce(w, x);
+            auto b = collx::async::all_reduce(d, y);
+            if (w.rank() == 0) collx::wait_all(a, b);
+            else collx::wait_all(b, a);
+            EXPECT(x.back() == 2 && y.back() == 4 && x.front() == 2 && y.front() == 4);
+        });
+}
+
+TEST_CASE("where calls fail, wait_all waits for the others and throws what was noticed first") {
+    on_ranks(2, [](collx::communicator& w) {
+        auto good = w.dup(), bad = w.dup();
+        std::vector<int> x(50'000, 1), y(50'000, 1), z(50'000, 1);
+        auto a = collx::async::all_reduce(good, x);
+        auto b = collx::async::all_reduce(good, y);
+        if (w.rank() == 0) {
+            auto lost = collx::async::recv(bad, z, 1, {.timeout = 1ms}); // which rank 1 never sends
+            auto behind = collx::async::recv(bad, z, 1);
+            const auto e = thrown<collx::timed_out>(w, [&] { collx::wait_all(a, behind, lost, b); });
+            EXPECT(e.peer() == 1 && bad.internals().pending.empty());
+            EXPECT(a.test() && b.test());
+            (void)thrown<collx::timed_out>(w, [&] { lost.wait(); }); // no failed call looks like a good one
+            (void)thrown<collx::timed_out>(w, [&] { (void)behind.test(); });
+            collx::wait_all(a, behind, lost, b); // all have been waited for
+        } else {
+            collx::wait_all(a, b);
+        }
+        EXPECT(x.front() == 2 && x.back() == 2 && y.front() == 2 && y.back() == 2);
+        collx::barrier(good);
+    });
+}
+
+TEST_CASE("an exception of the program's own operator is what wait_all throws") {
+    std::atomic<int> started{0};
+    on_ranks(2, [&](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<int> x(10, 1), y(10, 1);
+        const auto op = [&](int a, int b) { return w.rank() == 0 && started == 2 ? throw wrong("mine") : a + b; };
+        while (started != w.rank()) std::this_thread::yield(); // rank 0 must wait for the other one
+        works list;
+        list.push_back(collx::async::all_reduce(w, x, op));
+        for (++started; started != 2;) std::this_thread::yield();
+        if (w.rank() == 0) {
+            (void)thrown<wrong>(w, [&] { collx::wait_all(list); });
+            EXPECT(w.internals().pending.empty());
+        } else {
+            list.push_back(collx::async::all_reduce(w, y));
+            (void)thrown<collx::aborted>(w, [&] { collx::wait_all(list); });
+            EXPECT(w.internals().pending.empty());
+        }
+    });
+}
+
+TEST_CASE("wait_any and wait_some throw a failure once; the loop may go on with the others") {
+    for (const bool some : {false, true}) {
+        std::atomic<bool> go{false};
+        on_ranks(2, [some, &go](collx::communicator& w) {
+            auto good = w.dup(), bad = w.dup();
+            std::vector<int> x(100, 1), y(100, 1);
+            works list;
+            list.push_back(collx::async::all_reduce(good, y));
+            if (w.rank() == 0) {
+                list.push_back(collx::async::recv(bad, x, 1));
+                list.push_back(collx::async::recv(bad, x, 1));
+                go = true;
+            } else {
+                wait_until(go);
+                bad.abort();
+            }
+            int done = 0, failed = 0;
+            for (int turns = 0; turns < 100; ++turns) {
+                try {
+                    if (some) {
+                        const auto k = collx::wait_some(list);
+                        if (k.empty()) break;
+                        done += static_cast<int>(k.size());
+                    } else {
+                        const std::size_t k = collx::wait_any(list);
+                        if (k == collx::no_work) break;
+                        EXPECT(k == 0);
+                        ++done;
+                    }
+                } catch (const collx::aborted& e) {
+                    EXPECT(e.peer() == 1);
+                    ++failed;
+                }
+            }
+            EXPECT(done == 1 && failed == (w.rank() == 0 ? 2 : 0) && y.back() == 2);
+        });
+    }
+}
