@@ -38,6 +38,7 @@ void backward_pass(collx::communicator& world, std::size_t n) {
         travelling.push_back(collx::async::all_reduce(world, std::move(g))); // the call owns g until wait()
         world.progress();                                                    // a moment for all that is under way
     }
+    collx::wait_all(travelling);
     std::vector<std::vector<float>> gradients;
     for (auto& w : travelling) gradients.push_back(w.wait());
     // [doc:end]

@@ -88,6 +88,21 @@ void calls_on_nodes(collx::communicator& world) {
     expect(x[9] == static_cast<float>(n) && received.back() == static_cast<float>(n - 1));
 }
 
+void arrivals(collx::communicator& world) {
+    const std::vector<float> x(1000, static_cast<float>(world.rank()));
+    int taken = 0;
+    const auto take = [&](const std::vector<float>& y) { expect(y.size() == 1000 && y[0] == y[999]), ++taken; };
+    // [doc:wait_any]
+    std::vector<collx::work<std::vector<float>>> arriving;
+    for (int r = 0; r < world.size(); ++r)
+        if (r != world.rank()) arriving.push_back(collx::async::recv(world, std::vector<float>(1000), r));
+    for (int r = 0; r < world.size(); ++r)
+        if (r != world.rank()) collx::send(world, x, r);
+    for (std::size_t k; (k = collx::wait_any(arriving)) != collx::no_work;) take(arriving[k].wait());
+    // [doc:end]
+    expect(taken == world.size() - 1);
+}
+
 void calls(collx::communicator& world) {
     const auto n = static_cast<std::size_t>(world.size());
     std::vector<float> x(10, 1), in(10, 1), out(10);
@@ -198,6 +213,7 @@ void errors(collx::communicator& world) {
 TEST_CASE("the snippets of the documentation do what their comments say") {
     collx::run_threads(4, [](collx::communicator& world) {
         calls(world);
+        arrivals(world);
         calls_on_nodes(world);
         operators(world);
         tensors(world);
