@@ -257,8 +257,9 @@ TEST_CASE("ranks that launchers bind to cores of their own have as many cores as
                 const auto& s = world.internals().settings;
                 auto half = world.split(0);
                 use(half);
-                const bool holds = s.oversubscribed == b.oversubscribed && (s.waiting.spins == 0) == b.oversubscribed &&
-                                   half.internals().settings.oversubscribed == b.oversubscribed;
+                const bool holds = s.oversubscribed() == b.oversubscribed &&
+                                   (s.waiting.spins == 0) == b.oversubscribed &&
+                                   half.internals().settings.oversubscribed() == b.oversubscribed;
                 return holds ? 0 : 3;
             });
         all.wait();

@@ -145,10 +145,27 @@ TEST_CASE("too many windows are an error that says what to do") {
 }
 
 TEST_CASE("a stage holds a piece of every chunk, and large numbers of ranks do not make it boundless") {
+    rank me(0, 2);
     for (const int chunks : {1, 2, 8, 64, 128, 1024}) {
-        const std::size_t bytes = collx::schedule_cache::stage_bytes(chunks, 4);
+        const std::size_t bytes = me.cache.stage_bytes(chunks, 4);
         CHECK(bytes % collx::page_bytes == 0);
         CHECK(bytes / static_cast<std::size_t>(chunks) >= 1024);
         CHECK(bytes <= (std::size_t{1} << 20));
+    }
+}
+
+TEST_CASE("ranks that share a core share the room of its rings, and large numbers of them still have a stage") {
+    // Of all ranks of a core together; what a stage needs for its chunks comes on top.
+    for (const int ranks_per_core : {1, 2, 3, 4, 8, 16, 32}) {
+        rank me(0, 2);
+        me.cache.share_cores(ranks_per_core);
+        const std::size_t rings = static_cast<std::size_t>(ranks_per_core) * 4 * me.cache.stage_bytes(1, 4);
+        INFO(ranks_per_core);
+        CHECK(rings <=
+              2 * collx::schedule_cache::ring_bytes + static_cast<std::size_t>(ranks_per_core) * 4 * collx::page_bytes);
+        CHECK(me.cache.stage_bytes(1, 4) >= 16 * 1024);
+        CHECK(me.cache.stage_bytes(64, 4) >= 64 * 4096);
+        const auto& shape = me.cache.bind(algo::two_shot_all_reduce{}, 0).window->memory.shape();
+        CHECK(shape.stage_bytes == me.cache.stage_bytes(2, algo::two_shot_all_reduce{}.depth));
     }
 }

@@ -170,7 +170,7 @@ struct communicator_core {
     [[noreturn]] void give_up(failure f, int waiting_for);
     [[noreturn]] void explain(failure f, int waiting_for) const;
 
-    bool is_oversubscribed() const { return settings.oversubscribed; }
+    bool is_oversubscribed() const { return settings.oversubscribed(); }
 
     void begin_collective() {
         require_alive();

@@ -30,8 +30,9 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
         else if (!net.is_one_host()) detail::open_tree(net); // news of failures must have a way
         if (waits && parent == nullptr) {
             home->settle_cores();
-            settings.waiting = home->settings.waiting, settings.oversubscribed = home->settings.oversubscribed;
+            settings.waiting = home->settings.waiting, settings.ranks_per_core = home->settings.ranks_per_core;
         }
+        schedules.share_cores(settings.ranks_per_core);
     } catch (...) {                               // memory may run out anywhere
         net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
         leave();

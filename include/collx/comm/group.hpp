@@ -241,8 +241,9 @@ private:
         transfers_.clear();
         auto under_way = detail::transfer_packer(*comm_, o).start(std::move(transfers));
         const bool is_one_host = comm_->internals().net.is_one_host();
-        const std::size_t room = is_one_host ? schedule_cache::stage_bytes(1, algo::one_shot_all_reduce{}.depth)
-                                             : far_room(static_cast<std::size_t>(comm_->size()));
+        const std::size_t room = is_one_host
+                                     ? comm_->internals().schedules.stage_bytes(1, algo::one_shot_all_reduce{}.depth)
+                                     : far_room(static_cast<std::size_t>(comm_->size()));
         for (std::size_t first = 0; first < calls.size();) {
             std::size_t last = first, bytes = 0;
             while (last < calls.size() && bytes + round_up(calls[last]->bytes(), 8) <= room)

@@ -40,10 +40,12 @@ struct job_settings {
     int checked = -1; // 1: yes, 0: no, -1: checked_by_default of the program
     wait_policy waiting{};
     lending lend = lending::automatic;
-    int sharing = 0;             // ranks that share this machine's cores; 0: not known
-    bool waits_as_told = false;  // `waiting` was asked for by name
-    bool oversubscribed = false; // more ranks than cores on this host
-    transports over{};           // what the program lets its ranks use
+    int sharing = 0;            // ranks that share this machine's cores; 0: not known
+    bool waits_as_told = false; // `waiting` was asked for by name
+    int ranks_per_core = 1;     // of this host, rounded up
+    transports over{};          // what the program lets its ranks use
+    bool oversubscribed() const { return ranks_per_core > 1; }
+    void share_among(int cores) { ranks_per_core = sharing > cores ? (sharing + cores - 1) / cores : 1; }
     bool operator==(const job_settings&) const = default;
 };
 

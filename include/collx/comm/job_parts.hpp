@@ -115,7 +115,7 @@ COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
     if (settings.sharing == 0) return;
     int cores = 0;
     for (const auto& word : memory->header().cores) cores += std::popcount(word.load(memory_order::acquire));
-    settings.oversubscribed = settings.sharing > cores;
+    settings.share_among(cores);
     if (settings.waits_as_told) return;
     settings.waiting = wait_policy::for_ranks(settings.sharing, cores);
     if (door) settings.waiting = settings.waiting.across_hosts();

@@ -29,7 +29,7 @@ inline job_settings settings_for(int local_ranks) {
     job_settings s;
     const int cores = usable_cores();
     s.sharing = local_ranks;
-    s.oversubscribed = local_ranks > cores; // as far as this rank knows, see job::settle_cores()
+    s.share_among(cores); // as far as this rank knows, see job::settle_cores()
     s.waiting = wait_policy::for_ranks(local_ranks, cores);
     return s;
 }

@@ -58,7 +58,7 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     const bool is_elsewhere = h.has_address && !is_unix_address(h.address);
     const job_settings here = settings_for(m.is_one_host() || is_elsewhere ? d.local_size : d.size);
     s.waiting = here.waiting;
-    s.oversubscribed = here.oversubscribed;
+    s.ranks_per_core = here.ranks_per_core;
     s.sharing = here.sharing;
     s.waits_as_told = d.waiting != wait_choice::automatic;
     if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
