@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Brings reduction operators of its own: where is the largest value (and what else do I know about it), the
-// denominator of a softmax whose logits are spread over ranks, composition of functions, a lambda that captures.
-// Next: docs/writing_an_operator.md.
+// denominator of a softmax whose logits are spread over ranks, composition of functions, a lambda that captures, an
+// operator on arrays. Next: docs/writing_an_operator.md.
 #include <collx/collx.hpp>
 
 #include <cmath>
@@ -99,6 +99,23 @@ void capturing_lambda(collx::communicator& world) {
     if (world.rank() == 0) std::printf("lambda: product modulo %d is %d\n", modulus, x);
 }
 
+// An operator may take arrays instead of elements: what a library has for vectors needs no loop around it, and what is
+// made ready for each call is made ready once for many elements.
+void whole_arrays(collx::communicator& world) {
+    // [doc:arrays]
+    const auto add_angles = [](const float* in, float* inout, std::size_t n) { // inout[i] = in[i] op inout[i]
+        for (std::size_t i = 0; i < n; ++i) inout[i] = std::remainder(in[i] + inout[i], 360.0f);
+    };
+    std::vector<float> angles(1000, 100);
+    collx::all_reduce(world, angles, add_angles);
+
+    std::vector<float> more(1000, 20);
+    collx::reduce_local(angles, more, add_angles); // the same of two buffers of this process, without a call
+    // [doc:end]
+    example::expect(angles[999] == 40 && more[0] == 60, "4 times 100 degrees, and 20 more");
+    if (world.rank() == 0) std::printf("arrays: %g degrees, then %g\n", angles[0], more[0]);
+}
+
 } // namespace
 
 int main() {
@@ -107,6 +124,7 @@ int main() {
         sharded_softmax(world);
         recurrence(world);
         capturing_lambda(world);
+        whole_arrays(world);
     });
     return example::result();
 }

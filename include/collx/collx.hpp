@@ -13,6 +13,7 @@
 #include <collx/comm/gather.hpp>
 #include <collx/comm/group.hpp>
 #include <collx/comm/reduce.hpp>
+#include <collx/comm/reduce_local.hpp>
 #include <collx/comm/reduce_scatter.hpp>
 #include <collx/comm/run_threads.hpp>
 #include <collx/comm/scan.hpp>

@@ -173,6 +173,13 @@ TEST_CASE("a reduction operator combines two elements or two accumulators") {
     STATIC_REQUIRE(ReduceOp<decltype(free_function)&, int>);
     STATIC_REQUIRE(ReduceOp<std::plus<>, collx::f16>);
     STATIC_REQUIRE(ReduceOp<float (*)(float, float), collx::bf16>);
+    STATIC_REQUIRE(ReduceOp<void (*)(const int*, int*, std::size_t), int>);
+    STATIC_REQUIRE(ReduceOp<void (*)(const float*, float*, std::size_t), collx::f16>);
+    STATIC_REQUIRE_FALSE(ReduceOp<void (*)(int*, int*, std::size_t), int>);
+    STATIC_REQUIRE_FALSE(collx::ArrayOp<collx::plus, int>);
+    STATIC_REQUIRE(std::is_same_v<collx::combined_t<collx::plus, collx::f16>, float>);
+    STATIC_REQUIRE(std::is_same_v<collx::combined_t<void (*)(const collx::f16*, collx::f16*, std::size_t), collx::f16>,
+                                  collx::f16>);
     STATIC_REQUIRE_FALSE(ReduceOp<int, int>);
     STATIC_REQUIRE_FALSE(ReduceOp<std::negate<>, int>);
     STATIC_REQUIRE_FALSE(ReduceOp<plain_op, matrix2>);

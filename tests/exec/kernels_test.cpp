@@ -86,6 +86,16 @@ TEST_CASE("folds with operators of the user keep their order") {
     check<long>([](long a, long b) { return (a * 31 + b) % 1'000'003; });
 }
 
+TEST_CASE("folds with operators of arrays are folds from the left") {
+    struct difference { // tells left from right and one grouping from another
+        long operator()(long a, long b) const { return a - b; }
+        void operator()(const long* in, long* inout, std::size_t n) const {
+            for (std::size_t i = 0; i < n; ++i) inout[i] = in[i] - inout[i];
+        }
+    };
+    check<long>(difference{});
+}
+
 TEST_CASE("minima and maxima of vectors and of single elements agree on NaN and signed zeros") {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     for (const std::size_t n : {1u, 4u, 37u}) {

@@ -22,19 +22,24 @@ const void* address_of(const View& v) {
     if constexpr (View::is_contiguous) return v.data();
     else return nullptr;
 }
+// What can be seen of a buffer without a communicator.
+template <class View>
+void require_elements(int me, const View& v, const char* which) {
+    if constexpr (View::is_contiguous)
+        if (v.size() != 0 && v.data() == nullptr)
+            fail(errc::invalid_argument, me, -1, "pass memory, or a size of 0",
+                 "the %s buffer is null but has %zu elements", which, v.size());
+    if (v.size() > SIZE_MAX / sizeof(element_of<View>) / 2)
+        fail(errc::invalid_argument, me, -1, "is a count negative?", "the %s buffer claims %zu elements", which,
+             v.size());
+}
 template <class View>
 void require_memory(const communicator_core& c, const View& v, const char* which) {
     static_assert(
         memory_kind_v<View> == memory_kind::host,
         "collx: this buffer lies in device memory and another one of this call in the host's, or this form of "
         "the call does not take device memory: collx::device_group is group for it.");
-    if constexpr (View::is_contiguous)
-        if (v.size() != 0 && v.data() == nullptr)
-            fail(errc::invalid_argument, c.net.rank(), -1, "pass memory, or a size of 0",
-                 "the %s buffer is null but has %zu elements", which, v.size());
-    if (v.size() > SIZE_MAX / sizeof(element_of<View>) / 2)
-        fail(errc::invalid_argument, c.net.rank(), -1, "is a count negative?", "the %s buffer claims %zu elements",
-             which, v.size());
+    require_elements(c.net.rank(), v, which);
     if constexpr (requires { v.is_on_device(); })
         if (v.is_on_device())
             fail(errc::invalid_argument, c.net.rank(), -1, "say collx::on_device(collx::as<T>(tensor))",
@@ -49,7 +54,7 @@ void require_memory(const communicator_core& c, const View& v, const char* which
 }
 // In place means the same address; anything else may not overlap.
 template <class In, class Out>
-void require_apart(const communicator_core& c, const In& in, const Out& out, std::size_t in_place_offset_elems = 0) {
+void require_apart(int me, const In& in, const Out& out, std::size_t in_place_offset_elems = 0) {
     if constexpr (In::is_contiguous && Out::is_contiguous) {
         const auto* a = reinterpret_cast<const std::byte*>(in.data());
         const auto* b = reinterpret_cast<const std::byte*>(out.data());
@@ -60,9 +65,13 @@ void require_apart(const communicator_core& c, const In& in, const Out& out, std
                               : (bn >= an ? b + in_place_offset_elems * sizeof(element_of<Out>) == a
                                           : a + in_place_offset_elems * sizeof(element_of<In>) == b);
         if (!same || !std::is_same_v<element_of<In>, element_of<Out>>)
-            fail(errc::invalid_argument, c.net.rank(), -1, "use one buffer, or two that do not overlap",
+            fail(errc::invalid_argument, me, -1, "use one buffer, or two that do not overlap",
                  "input and output overlap");
     }
+}
+template <class In, class Out>
+void require_apart(const communicator_core& c, const In& in, const Out& out, std::size_t in_place_offset_elems = 0) {
+    require_apart(c.net.rank(), in, out, in_place_offset_elems);
 }
 inline void require_root(const communicator_core& c, int root) {
     if (root < 0 || root >= c.net.size())

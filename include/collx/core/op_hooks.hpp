@@ -85,6 +85,9 @@ struct bare_op {
     operator()(const A& a, const B& b) const {
         return op(a, b);
     }
+    template <class T>
+    requires ArrayOp<Op, T>
+    constexpr void operator()(const T* in, T* inout, std::size_t n) const { op(in, inout, n); }
 };
 
 // With its hooks. The wrappers below derive from it and change one answer each.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What an algorithm may ask about a reduction operator, and the wrappers that change the answer. An operator is any
-// callable `op(a, b)`. Nothing can be found out about an unknown callable, so collx assumes only what every reduction
-// needs (associativity), and not what some algorithms would like (commutativity); `commutative(f)` says more.
+// callable `op(a, b)` on elements, or `op(in, inout, n)` on arrays. Nothing can be found out about an unknown callable,
+// so collx assumes only what every reduction needs (associativity), and not what some algorithms would like
+// (commutativity); `commutative(f)` says more.
 //
 // An operator answers with members, or `op_traits<Op>` answers for an operator that cannot be changed:
 //     static constexpr bool is_commutative, is_associative, is_exact, is_vectorisable;
@@ -156,13 +157,26 @@ requires has_identity_v<Op, T> COLLX_HD constexpr T identity() {
     else return detail::op_source<Op>::identity();
 }
 
-// A reduction operator on elements T: it takes two T, or two of the type that T is accumulated in.
+// An operator that takes arrays: op(const T* in, T* inout, std::size_t n) makes inout[i] = in[i] op inout[i] for all i.
+// One call for a run of elements, of any length; the arrays never overlap. What can be called both ways is called with
+// arrays.
+template <class Op, class T>
+concept ArrayOp = std::is_invocable_v < const std::remove_cvref_t<Op>
+&, const T*, T*, std::size_t > ;
+
+// The type that Op combines elements of type T in: the one that T is accumulated in, unless Op takes arrays of T only.
+template <class Op, class T>
+using combined_t = std::conditional_t<ArrayOp<Op, T> && !ArrayOp<Op, accumulator_t<T>>, T, accumulator_t<T>>;
+
+// A reduction operator on elements T: it takes two T, or two of the type that T is accumulated in, or arrays of these.
 template <class Op, class T>
 concept ReduceOp = std::is_invocable_r_v < T,
         const std::remove_cvref_t<Op>
 &, const T&,
-    const T& > || std::is_invocable_r_v<accumulator_t<T>, const std::remove_cvref_t<Op>&, const accumulator_t<T>&,
-                                        const accumulator_t<T>&>;
+    const T& > ||
+        std::is_invocable_r_v<accumulator_t<T>, const std::remove_cvref_t<Op>&, const accumulator_t<T>&,
+                              const accumulator_t<T>&> ||
+        ArrayOp<Op, T> || ArrayOp<Op, accumulator_t<T>>;
 
 // Refuses, with a sentence, a callable that cannot reduce T. Verbs call it before they use the operator.
 template <class Op, class T>
@@ -172,7 +186,8 @@ constexpr void require_reduce_op() {
                   "or say that its bytes suffice with collx::enable_wire<T> = true.");
     static_assert(ReduceOp<Op, T>,
                   "collx: this reduction operator cannot combine two elements. It must be callable on a const operator "
-                  "object as op(const T&, const T&) and return something that converts to T.");
+                  "object as op(const T&, const T&) and return something that converts to T. An operator of arrays is "
+                  "called as op(const T* in, T* inout, std::size_t n).");
     static_assert(
         std::is_copy_constructible_v<std::remove_cvref_t<Op>>,
         "collx: this reduction operator can only be moved, and a call keeps a copy of it. Let it refer to what "

@@ -31,7 +31,7 @@ public:
     using wire_type = Wire;
     static constexpr bool reduces = !std::is_same_v<Op, no_op>;
     static constexpr std::uint64_t kind = kind_hash<Wire, Op>(); // that all ranks have alike
-    using acc_type = std::conditional_t<reduces, accumulator_t<in_type>, in_type>;
+    using acc_type = std::conditional_t<reduces, combined_t<Op, in_type>, in_type>;
     static constexpr bool hooked = has_pre_v<Op, in_type> || has_post_v<Op, acc_type>;
     // Every operand is an array of one type: kernels run on the user's memory directly.
     static constexpr bool plain = In::is_contiguous && Out::is_contiguous && std::is_same_v<in_type, out_type> &&
@@ -109,12 +109,14 @@ public:
                 fold_arrays(op_, first, to == sched::place::none ? nullptr : forward, both, 2, n);
             } else {
                 in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
-                    read(acc, own, own_at + i, m);
-                    through_wire(acc, m); // two ranks that exchange operands must add the same two numbers
-                    for (std::size_t k = 0; k < m; ++k) {
-                        const auto other = static_cast<acc_type>(received[i + k]);
-                        acc[k] = static_cast<acc_type>(received_left ? op_(other, acc[k]) : op_(acc[k], other));
-                    }
+                    alignas(acc_type) std::byte more[block * sizeof(acc_type)];
+                    auto* const other = reinterpret_cast<acc_type*>(more);
+                    acc_type* const mine = received_left ? other : acc;
+                    acc_type* const theirs = received_left ? acc : other;
+                    read(mine, own, own_at + i, m);
+                    through_wire(mine, m); // two ranks that exchange operands must add the same two numbers
+                    for (std::size_t k = 0; k < m; ++k) theirs[k] = static_cast<acc_type>(received[i + k]);
+                    combine_into_left(op_, acc, other, m);
                     deliver(acc, to, to_at, forward, i, m);
                 });
             }
@@ -145,8 +147,7 @@ public:
                             read(into, own, own_at + i, m), through_wire(into, m);
                         else
                             for (std::size_t k = 0; k < m; ++k) into[k] = static_cast<acc_type>(sources[s][i + k]);
-                        if (s > 0)
-                            for (std::size_t k = 0; k < m; ++k) acc[k] = static_cast<acc_type>(op_(acc[k], next[k]));
+                        if (s > 0) combine_into_left(op_, acc, next, m);
                     }
                     deliver(acc, to, to_at, also, i, m);
                 });

@@ -113,6 +113,10 @@ struct call_types {
     using acc_pack = pack<acc_type, elems>;
     using wire_pack = pack<Wire, elems>;
 
+    static_assert(
+        !reduces || !ArrayOp<Op, acc_type>,
+        "collx: kernels combine elements in registers, so an operator on device memory takes two elements, not "
+        "arrays.");
     static_assert(detail::passes_by_bytes<In> && detail::passes_by_bytes<Out>,
                   "collx: a view that a kernel uses must be trivially copyable; it is an argument of the kernel.");
     static_assert(detail::passes_by_bytes<Op>,
