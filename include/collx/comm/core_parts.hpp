@@ -166,16 +166,20 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
 COLLX_ONCE void communicator_core::attach(communicator_core* parent) {
     const bool is_start = parent == nullptr && home->communicators_made == 1 && home->start_until.at_ns != INT64_MAX;
     const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
-    if (!net.is_one_host())
-        return detail::exchange_over_tree(
-            *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
-    net.control().attached.fetch_add(1, memory_order::acq_rel);
-    const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };
-    try {
+    const auto meet = [&] {
+        if (!net.is_one_host())
+            return detail::exchange_over_tree(
+                *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
+        net.control().attached.fetch_add(1, memory_order::acq_rel);
+        const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };
         wait_until(have_all_come, limit_ns, everybody, parent);
-    } catch (const error&) { // of somebody who did not wait for this rank to look: the next call's business
-        if (!have_all_come()) throw;
+    };
+    try {
+        meet();
+    } catch (const error&) { // of a rank that got past this before the others could: the next call's business
+        if (!net.failed().has_all_come()) throw;
     }
+    net.note_all_came();
 }
 
 COLLX_END_NAMESPACE

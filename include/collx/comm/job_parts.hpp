@@ -25,9 +25,7 @@ COLLX_BEGIN_NAMESPACE
     return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
                  door->open({id, my_rank, std::move(ranks), layout.channel, port::count, settings.lend}));
 } catch (...) { // those who did attach must not wait for this rank
-    std::uint64_t none = 0;
-    reinterpret_cast<links_control*>(memory->at(at))
-        ->failed.compare_exchange_strong(none, failure(errc::aborted, my_rank).word, memory_order::acq_rel);
+    report_in(reinterpret_cast<links_control*>(memory->at(at))->failed, failure(errc::aborted, my_rank));
     throw;
 }
 

@@ -5,22 +5,36 @@
 
 #include <cstdint>
 
+#include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower.
+// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower. The uppermost bit
+// says that all ranks had come to use the communicator: such a failure does not end the making of it on a rank that is
+// still about that, but the next call there. It travels with the word and is also set while nothing has failed.
 struct failure {
+    static constexpr std::uint64_t all_came_bit = std::uint64_t{1} << 63;
     std::uint64_t word = 0;
     constexpr failure() = default;
     constexpr explicit failure(std::uint64_t w) : word(w) {}
     constexpr failure(errc code, int rank)
         : word((static_cast<std::uint64_t>(code) + 1) << 32 |
                static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
-    constexpr explicit operator bool() const { return word != 0; }
-    constexpr errc code() const { return static_cast<errc>((word >> 32) - 1); }
+    constexpr explicit operator bool() const { return (word & ~all_came_bit) != 0; }
+    constexpr bool has_all_come() const { return (word & all_came_bit) != 0; }
+    constexpr std::uint64_t code_word() const { return (word & ~all_came_bit) >> 32; } // 0: nothing failed
+    constexpr errc code() const { return static_cast<errc>(code_word() - 1); }
     constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
 };
+
+// Puts a failure into a communicator's word: the first one stays.
+inline void report_in(atomic<std::uint64_t>& word, failure f) {
+    std::uint64_t was = word.load(memory_order::acquire);
+    while (!failure(was))
+        if (word.compare_exchange_strong(was, was | f.word, memory_order::acq_rel)) return;
+    if (f.has_all_come() && !failure(was).has_all_come()) word.fetch_or(failure::all_came_bit, memory_order::acq_rel);
+}
 
 // What a rank that waits says of itself from time to time, so that who loses patience can name the rank at the end of
 // the chain and not just its neighbour. When (in units of 2^16 ns) in the upper 48 bits, rank it waits for + 1 in the

@@ -96,7 +96,7 @@ struct links_layout {
 };
 
 struct links_control {
-    atomic<std::uint64_t> failed;              // written once by whoever notices first; read by all waits
+    atomic<std::uint64_t> failed;              // see failure; written by who notices first, read by all waits
     alignas(64) atomic<std::int32_t> users;    // ranks that still hold this communicator
     alignas(64) atomic<std::int32_t> attached; // ranks that have begun to use it
     atomic<std::uint64_t> decided;             // round of shrinking << 32 | rank whose proposal holds + 1; once a round
@@ -230,10 +230,11 @@ public:
     }
     waiting_word waiting(int of_rank) const { return waiting_word(waiting_at(of_rank).load(memory_order::relaxed)); }
 
+    // All ranks have come to use this communicator. Failures from here on are those of calls.
+    void note_all_came() { control().failed.fetch_or(failure::all_came_bit, memory_order::acq_rel); }
     // The first failure wins; everybody reports that one.
     void report(failure f) {
-        std::uint64_t none = 0;
-        control().failed.compare_exchange_strong(none, f.word, memory_order::acq_rel);
+        report_in(control().failed, f);
         if (remote_) remote_->settle();
     }
 

@@ -57,7 +57,7 @@ public:
     }
     void push(int peer) override {
         const detail::turn_tried here(turn_);
-        if (!here || failed_ == nullptr || failed_->load(memory_order::acquire) != 0) return;
+        if (!here || failed_ == nullptr || failed()) return;
         if (stream& s = stream_to(peer); s.state() == stream::phase::open) s.push();
     }
     int find_gone(int waiting_for, std::int64_t now) override {
@@ -110,7 +110,7 @@ public:
         if (failed_ == nullptr) return;
         hub_->leave(*this);
         const detail::turn_taken here(turn_);
-        const bool has_failed = failed_->load(memory_order::acquire) != 0;
+        const bool has_failed = static_cast<bool>(failed());
         if (has_failed) settle_all();
         for (const int p : active_) stream_to(p).say_bye();
         (void)move_all();
@@ -291,14 +291,14 @@ private:
 
     // ------------------------------------------------------------------ moving
     bool move_all() {
-        const std::uint64_t failed = failed_->load(memory_order::acquire);
+        const failure known = failed();
         const bool is_thorough = (++looks_ & 127) == 0;
         if (!wanted_.empty() || !greeting_.empty() || is_thorough) {
             const auto take = [&](auto& h, descriptor s, const auto& session) { adopt(h, std::move(s), session); };
             if (!hub_->look(id_, take) && !wanted_.empty()) report(failure(errc::resource, rank_));
             if (const int p = hub_->take_odd(id_); p >= 0 && p < static_cast<int>(peers_.size()) && p != rank_)
                 report(failure(errc::security, p));
-            knock(failed != 0); // those whom we wait for may wait for us: they must hear of it too
+            knock(static_cast<bool>(known)); // those whom we wait for may wait for us: they must hear of it too
         }
         if (!lanes_.is_idle() && (looks_ & 15) == 0)
             if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)
@@ -309,7 +309,7 @@ private:
             moved = poll_.visit_readable(hub_->calls(), [&](int p) { return move_one(p, true); }) || moved;
         for (std::size_t i = 0; i < active_.size(); ++i) {
             const int p = active_[i];
-            if (failed != 0) stream_to(p).say_failure(failed);
+            if (known) stream_to(p).say_failure(known.word);
             moved = move_one(p, !asks_first) || moved;
             if (i < active_.size() && active_[i] != p) --i; // it has gone
         }
@@ -360,14 +360,12 @@ private:
     }
     // What another host says is checked like everything from outside.
     [[gnu::cold]] void hear(int p, failure f) {
-        const bool is_sound = f.word >> 32 != 0 && f.word >> 32 <= static_cast<std::uint64_t>(last_errc) + 1 &&
+        const bool is_sound = f.code_word() != 0 && f.code_word() <= static_cast<std::uint64_t>(last_errc) + 1 &&
                               f.rank() >= -1 && f.rank() < static_cast<int>(peers_.size());
         report(is_sound ? f : failure(errc::protocol, p));
     }
-    void report(failure f) {
-        std::uint64_t none = 0;
-        failed_->compare_exchange_strong(none, f.word, memory_order::acq_rel);
-    }
+    failure failed() const { return failure(failed_->load(memory_order::acquire)); }
+    void report(failure f) { report_in(*failed_, f); }
     bool is_flushed_or_stuck() {
         const detail::turn_taken here(turn_);
         return greeting_.empty() && !any([](stream& s) { return !s.has_said_failure(); });

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// A communicator that fails as soon as it is made: the ranks that are still making it get it all the same, and hear of
+// the failure from their first call on it. The original goes on.
+#include "support.hpp"
+
+using namespace collx_test;
+
+namespace {
+
+// Fails on purpose: in turn by calls that do not fit together, and by abort().
+void use_up(collx::communicator& w, collx::communicator& child, int round) {
+    const bool aborts = round % 2 == 1;
+    const int culprit = round / 2 % w.size();
+    if (aborts && w.rank() == culprit) child.abort();
+    std::vector<int> x(w.rank() == culprit ? 4u : 3u);
+    const auto e = thrown<collx::error>(w, [&] {
+        for (;;) collx::all_reduce(child, x);
+    });
+    EXPECT_AT(e.code(), e.code() == (aborts ? collx::errc::aborted : collx::errc::mismatch));
+}
+
+void fail_children(const std::vector<int>& host_of, int rounds) {
+    const long before = checks.load();
+    collx::run_threads(host_of, [&](collx::communicator& w) {
+        w.set_checked(false);
+        w.set_timeout(std::chrono::seconds(50));
+        for (int round = 0; round < rounds; ++round) {
+            at("%d ranks, round %d", w.size(), round);
+            auto child = w.split(0);
+            use_up(w, child, round);
+            collx::barrier(w);
+        }
+        auto again = w.shrink();
+        EXPECT(again.size() == w.size());
+    });
+    CHECK(checks.load() - before >= static_cast<long>(host_of.size()) * rounds);
+}
+
+} // namespace
+
+TEST_CASE("split does not throw the failure of the communicator that it makes, on one host") {
+    fail_children({0, 0, 0, 0}, 100);
+}
+TEST_CASE("split does not throw the failure of the communicator that it makes, across hosts") {
+    fail_children({0, 1}, 100);
+    fail_children({0, 0, 1, 1}, 100);
+    fail_children({0, 1, 2, 3, 4}, 50);
+}
