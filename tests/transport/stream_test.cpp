@@ -223,10 +223,20 @@ TEST_CASE("ports do not wait for each other") {
 
 TEST_CASE("words beside messages: failure, waiting, goodbye, and the end after each") {
     local world({.depth = 2, .slot_bytes = 64});
-    world.left.say_waiting(7);
+    atomic<std::uint64_t> here[3]{}, there[3]{};
+    world.left.set_waiting_words({here, 3}), world.right.set_waiting_words({there, 3});
+    const std::int64_t now = collx::now_ns();
+    world.left.say_waiting(0); // and what is known of those from there on
+    waiting_words{here, 3}.say(0, waiting_word(now, {2, awaited::why::room}));
+    waiting_words{here, 3}.say(2, waiting_word(now - 5'000'000'000, {1, awaited::why::message}));
     world.left.say_failure(0x3'0000'0005);
     world.left.move(), world.right.move();
-    CHECK(world.right.heard_waiting() == 7);
+    const waiting_words heard{there, 3};
+    CHECK((heard.of(0).peer() == 2 && heard.of(0).what() == awaited::why::room));
+    CHECK((heard.of(2).peer() == 1 && heard.of(2).what() == awaited::why::message));
+    CHECK(now - heard.of(2).said_at_ns() >= 4'900'000'000); // as old as it is
+    CHECK(now - heard.of(0).said_at_ns() < 1'000'000'000);
+    CHECK(heard.of(1).word == 0);
     CHECK(world.right.heard_failure() == 0x3'0000'0005);
     CHECK(world.right.state() == stream::phase::open);
     world.left.say_bye();

@@ -98,7 +98,7 @@ public:
     }
     // Messages and bytes through channels to one rank.
     links::traffic sent_to(int peer) const { return live().net.sent_to(peer); }
-    std::uint64_t sequence() const { return live().sequence; } // number of the last call
+    std::uint64_t sequence() const { return live().calls(); } // number of the last call
     counted_ptr<const job> membership() const { return live().home; }
 
     // The same communicator with policies bound: all_reduce(comm.with(ring_all_reduce{}), x).

@@ -75,7 +75,7 @@ inline const char* difference(const signature& x, const signature& y, char (&a)[
                   static_cast<unsigned long long>(c.sequence), called(mine), ranks, field, a, b, culprit);
     mismatch e(errc::mismatch, c.net.rank(), culprit, text,
                "all ranks must make the same calls with the same arguments in the same order");
-    e.set_sequence(c.sequence);
+    e.set_sequence(c.calls());
     throw e;
 }
 

@@ -59,6 +59,9 @@ struct communicator_core {
         return rank < 0 ? -1 : rank_of(other.members[static_cast<std::size_t>(rank)]);
     }
 
+    // All calls so far, messages between two ranks too.
+    std::uint64_t calls() const { return sequence + messages; }
+
     // ------------------------------------------------------------------ running operations
     // Runs an operation to its end. Throws what ended it.
     template <class Operation>
@@ -109,7 +112,7 @@ struct communicator_core {
     // Waits for something that is no operation, and moves on those that are outstanding meanwhile: whom this rank waits
     // for may wait for them.
     template <class Condition>
-    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, const int& waiting_for,
+    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, awaited waiting_for,
                                   communicator_core* parent = nullptr) {
         std::int64_t until = 0;
         for (backoff wait(settings.waiting); !holds();) {
@@ -136,7 +139,7 @@ struct communicator_core {
     }
 
     // The slow questions of a wait; `until` begins as 0.
-    void check(std::int64_t& until, std::int64_t timeout_ns, int waiting_for) {
+    void check(std::int64_t& until, std::int64_t timeout_ns, awaited waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
         for (const communicator_core* other = heeded; other != nullptr; other = other->heeded)
             if (const failure f = other->net.failed()) give_up(failure(f.code(), rank_of(*other, f.rank())), -1);
@@ -145,17 +148,17 @@ struct communicator_core {
         if (until <= 0) until = later(now, limit);
         if (now >= next_watch_ns) look_around(now, limit, waiting_for);
         if (now < until) return;
-        const int late = find_late(now, limit, waiting_for);
-        // Nobody to blame: perhaps the next strand of this rank, or of those it waits for, knows more.
-        if (late < 0 && waiting_for >= 0 && now < until + waiting_word::fresh_ns(limit) / 2) return;
-        give_up(failure(errc::timeout, late >= 0 || waiting_for < 0 ? late : waiting_for), waiting_for);
+        const failure late = find_late(now, limit, waiting_for);
+        // Perhaps the next strand of this rank, or of those it waits for, knows more.
+        if (late.is_circle() && now < until + waiting_word::fresh_ns(limit) / 2) return;
+        give_up(late, waiting_for);
     }
     // Says whom this rank waits for, and asks whether that one lives.
-    void look_around(std::int64_t now, std::int64_t limit, int waiting_for);
-    // Who keeps everybody waiting: from the rank we wait for to the one it waits for and so on, up to one that does not
-    // wait. A stopped rank may have waited before, so what was said long ago does not count. -1: in a circle nobody is
-    // to blame more than the next, unless one rank alone is silent.
-    int find_late(std::int64_t now, std::int64_t limit, int waiting_for) const;
+    void look_around(std::int64_t now, std::int64_t limit, awaited waiting_for);
+    // The timeout, with the rank that causes it: from the rank we wait for to the one it waits for and so on, up to one
+    // that does not wait. A stopped rank may have waited before, so what was said long ago does not count. In a circle
+    // no rank is to blame more than the next, unless one alone is silent.
+    failure find_late(std::int64_t now, std::int64_t limit, awaited waiting_for) const;
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
     int find_dead(std::int64_t now, int waiting_for);
@@ -169,6 +172,8 @@ struct communicator_core {
     // Makes the failure known to all ranks and throws the first one that anybody reported.
     [[noreturn]] void give_up(failure f, int waiting_for);
     [[noreturn]] void explain(failure f, int waiting_for) const;
+    [[noreturn]] void explain_circle(int of_rank) const;
+    [[noreturn]] void explain_own(errc code) const; // of which the others say that this rank caused it
 
     bool is_oversubscribed() const { return settings.oversubscribed(); }
 
@@ -299,7 +304,7 @@ struct communicator_core {
             seen_moves = moves;
         }
     };
-    void look(looking& l, std::int64_t timeout_ns, int waiting_for) {
+    void look(looking& l, std::int64_t timeout_ns, awaited waiting_for) {
         l.note(moves, timeout_ns);
         check(l.until, timeout_ns, waiting_for);
     }
@@ -338,7 +343,7 @@ struct communicator_core {
     sole_ptr<detail::device_part> device; // made by the first call on device memory
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
-    std::uint64_t exchanges = 0, sequence = 0, asyncs = 0, splits = 0;
+    std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;
     bool carried = false;    // whether the last look moved anything from or to other hosts
     std::uint64_t moves = 0; // times that an outstanding operation got further
     looking progress_look;

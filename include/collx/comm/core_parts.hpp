@@ -3,6 +3,7 @@
 // program, or compiled once in collx::collx.
 #pragma once
 
+#include <cstdio>
 #include <utility>
 
 #include <collx/comm/core.hpp>
@@ -59,10 +60,10 @@ COLLX_ONCE void communicator_core::leave() {
     if (net.give_up_share(net.rank())) home->memory->give_back(offset, net.layout().bytes());
 }
 
-[[gnu::cold]] COLLX_ONCE void communicator_core::look_around(std::int64_t now, std::int64_t limit, int waiting_for) {
+[[gnu::cold]] COLLX_ONCE void communicator_core::look_around(std::int64_t now, std::int64_t limit,
+                                                             awaited waiting_for) {
     next_watch_ns = now + 2'000'000;
-    if (net.is_one_host()) net.say_waiting(waiting_word(now, waiting_for));
-    else net.say_waiting_far(now, limit, waiting_for);
+    net.say_waiting(now, limit, waiting_for);
     const int dead = find_dead(now, waiting_for);
     // Once more before giving up: what it sent before it ended may have come after our last look.
     if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
@@ -70,27 +71,16 @@ COLLX_ONCE void communicator_core::leave() {
     if (dead >= 0) next_watch_ns = now;
 }
 
-COLLX_ONCE int communicator_core::find_late(std::int64_t now, std::int64_t limit, int waiting_for) const {
-    const std::int64_t fresh_ns = waiting_word::fresh_ns(limit);
-    int r = waiting_for;
-    if (!net.is_one_host()) { // each says the end of its own chain
-        if (r = net.find_late(now, fresh_ns, waiting_for); r >= 0 || waiting_for < 0) return r;
-    } else {
-        for (int steps = 0; steps < net.size() && r >= 0 && r != net.rank(); ++steps) {
-            const waiting_word w = net.waiting(r);
-            if (now - w.said_at_ns() > fresh_ns) return r;
-            r = w.peer();
-        }
-    }
-    // In a circle. Strands wait for several ranks and have named others: the only one that says nothing, if there is
-    // one.
-    int silent = -1;
-    for (int other = 0; other < net.size(); ++other) {
-        if (other == net.rank() || now - net.heard_waiting(other).said_at_ns <= fresh_ns) continue;
-        if (silent >= 0) return -1;
-        silent = other;
-    }
-    return silent;
+COLLX_ONCE failure communicator_core::find_late(std::int64_t now, std::int64_t limit, awaited waiting_for) const {
+    if (waiting_for < 0) return failure(errc::timeout, -1);
+    const chain_end end = net.find_late(now, limit, waiting_for);
+    if (end.rank >= 0 && !end.is_circle) return failure(errc::timeout, end.rank);
+    if (end.is_certain) return failure::circle_of(end.rank);
+    // Strands wait for several ranks and have named others: one that says nothing, if there is one.
+    for (int other = 0; other < net.size(); ++other)
+        if (other != net.rank() && now - net.waits().of(other).said_at_ns() > waiting_word::fresh_ns(limit))
+            return failure(errc::timeout, other);
+    return end.is_circle ? failure::circle_of(end.rank) : failure(errc::timeout, waiting_for);
 }
 
 COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
@@ -118,14 +108,16 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
     try {
         explain(first ? first : f, waiting_for);
     } catch (error& e) {
-        e.set_sequence(sequence);
+        e.set_sequence(calls());
         throw;
     }
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain(failure f, int waiting_for) const {
     const int me = net.rank(), who = f.rank();
-    const auto call = static_cast<unsigned long long>(sequence);
+    const auto call = static_cast<unsigned long long>(calls());
+    if (f.is_circle()) explain_circle(who);
+    if (who == me) explain_own(f.code());
     switch (f.code()) {
         case errc::peer_failed:
             fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
@@ -161,6 +153,70 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
                  who);
         default: fail(f.code(), me, who, "see the output of that rank", "call %llu: rank %d failed", call, who);
     }
+}
+
+// What the others report of this rank, said as theirs.
+[[gnu::cold]] COLLX_ONCE void communicator_core::explain_own(errc code) const {
+    const char *what = "reported a failure of this rank",
+               *remedy = "see what this rank printed before, and their output";
+    switch (code) {
+        case errc::peer_failed:
+            what = "took this rank for dead";
+            remedy = "its connections broke or its process was taken for another; shrink() of the others leaves it out";
+            break;
+        case errc::timeout:
+            what = "gave up waiting for this rank";
+            remedy =
+                "was it busy, stopped or in another call? set_checked(true) compares calls; set_timeout() waits longer";
+            break;
+        case errc::mismatch:
+            what = "got a part of this rank that has another size than their call expects, or is of another call";
+            remedy = "give all ranks the same counts, types and order of calls; set_checked(true) says more";
+            break;
+        case errc::security:
+            what = "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";
+            remedy = "give all ranks the same key and COLLX_SECURITY; see docs/security.md";
+            break;
+        case errc::aborted:
+            fail(code, net.rank(), net.rank(), "by abort(), a handle it dropped, an operator that threw or no memory",
+                 "call %llu: this rank aborted the communicator", static_cast<unsigned long long>(calls()));
+        case errc::resource:
+            fail(code, net.rank(), net.rank(), "raise its limits (ulimit -n for connections, ulimit -v, memory)",
+                 "call %llu: this rank has no descriptor or no memory left", static_cast<unsigned long long>(calls()));
+        default: break;
+    }
+    fail(code, net.rank(), net.rank(), remedy, "call %llu: other ranks %s", static_cast<unsigned long long>(calls()),
+         what);
+}
+
+// The circle from its lowest rank on, so that all ranks say the same; of ranks on other hosts what is known.
+[[gnu::cold]] COLLX_ONCE void communicator_core::explain_circle(int of_rank) const {
+    const waiting_words words = net.waits();
+    const auto next = [&](int r) { return words.of(r).peer(); };
+    int first = of_rank, ranks = 1, r = next(of_rank);
+    bool sends = words.of(of_rank).what() == awaited::why::room, has_me = of_rank == net.rank();
+    for (; r >= 0 && r != of_rank && ranks <= net.size(); r = next(r), ++ranks) {
+        first = r < first ? r : first, has_me |= r == net.rank();
+        sends &= words.of(r).what() == awaited::why::room;
+    }
+    const bool is_closed = r == of_rank;
+    if (!is_closed) first = of_rank;
+    char text[200];
+    int used = std::snprintf(text, sizeof text, "%d", first);
+    const auto room = static_cast<int>(sizeof text) - 40;
+    int said = 1;
+    for (r = next(first); said < ranks && used < room; r = next(r), ++said)
+        used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", r);
+    if (said < ranks || !is_closed)
+        used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> ...");
+    std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", first);
+    const int peer = has_me && next(net.rank()) >= 0 ? next(net.rank()) : of_rank == net.rank() ? -1 : of_rank;
+    const bool all_send = sends && is_closed;
+    fail(errc::timeout, net.rank(), peer,
+         all_send ? "let one of them receive first, or use sendrecv() or async::send()"
+                  : "is every rank in the same call, in the same order? set_checked(true) compares calls",
+         "call %llu: ranks %s wait for each other%s", static_cast<unsigned long long>(calls()), text,
+         all_send ? ": each sends before it receives" : "");
 }
 
 COLLX_ONCE void communicator_core::attach(communicator_core* parent) {

@@ -56,7 +56,7 @@ public:
     ends net;
 
     template <class Condition>
-    void wait_until(Condition&& holds, std::int64_t, const int& peer, door_meeting* = nullptr) {
+    void wait_until(Condition&& holds, std::int64_t, awaited peer, door_meeting* = nullptr) {
         for (backoff wait(wait_policy{.spins = 4}); !holds();) {
             if (net.links.move()) {
                 wait.reset();

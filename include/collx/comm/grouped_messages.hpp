@@ -65,7 +65,8 @@ public:
         at_port = port::messages;
     }
     task_state advance() override {
-        const int peer = waiting_for = parts_[0]->peer;
+        const int peer = parts_[0]->peer;
+        waiting_for = awaited(peer, parts_[0]->outgoing ? awaited::why::room : awaited::why::message);
         if (parts_[0]->outgoing) {
             auto& tx = net_.tx(port::messages, peer);
             if (is_sent_) return tx.is_drained() ? task_state::done : task_state::blocked;

@@ -89,6 +89,7 @@ struct message_fn : refusals<true> {
             auto& c = base_of(comm).internals();
             c.require_alive();
             require_message(c, v, peer, Outgoing);
+            ++c.messages;
             const int queue = message_queue(peer, Outgoing);
             using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
             if constexpr (std::is_same_v<Mode, nonblocking>) {

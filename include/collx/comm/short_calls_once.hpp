@@ -13,7 +13,8 @@ namespace detail {
 // The waits of one call.
 class short_wait {
 public:
-    short_wait(communicator_core& c, std::int64_t timeout_ns) : core_(c), timeout_ns_(timeout_ns) {}
+    short_wait(communicator_core& c, std::int64_t timeout_ns, awaited::why what = awaited::why::message)
+        : core_(c), timeout_ns_(timeout_ns), what_(what) {}
 
     // Returns the word once its number >= least, which `peer` will bring about. Throws what ended the wait. The first
     // looks follow each other closely: a pause takes as long as a line takes from core to core.
@@ -32,13 +33,14 @@ private:
         for (backoff wait(core_.settings.waiting);
              signal_word::number(seen = word.load(memory_order::acquire)) < least;) {
             if (!core_.pending.empty()) core_.progress_pending();
-            if (wait.pause()) core_.check(until_, timeout_ns_, peer);
+            if (wait.pause()) core_.check(until_, timeout_ns_, awaited(peer, what_));
         }
         communicator_core::note_progress(until_, timeout_ns_);
         return seen;
     }
     communicator_core& core_;
     std::int64_t timeout_ns_, until_ = 0;
+    awaited::why what_;
 };
 
 [[gnu::noinline]] COLLX_ONCE void run_short(communicator_core& c, bound_schedule& plan, const short_call& call,
@@ -55,7 +57,7 @@ private:
                                              std::uint32_t tag, int peer, std::int64_t timeout_ns) {
     sending_end& tx = c.net.tx(port::messages, peer);
     if (!tx.has_room()) {
-        short_wait(c, timeout_ns)(tx.taken(), tx.least_taken(), peer);
+        short_wait(c, timeout_ns, awaited::why::room)(tx.taken(), tx.least_taken(), peer);
         (void)tx.has_room(); // sees it
     }
     std::byte* const to = tx.try_acquire(bytes);

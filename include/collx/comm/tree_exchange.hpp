@@ -29,7 +29,8 @@ public:
         for (std::size_t done = 0; done < bytes;) {
             const std::size_t here = part(bytes - done);
             std::byte* slot = nullptr;
-            core_.wait_until([&] { return (slot = tx.try_acquire(here)) != nullptr; }, timeout_ns_, peer, parent_);
+            core_.wait_until([&] { return (slot = tx.try_acquire(here)) != nullptr; }, timeout_ns_,
+                             awaited(peer, awaited::why::room), parent_);
             std::memcpy(slot, from + done, here);
             tx.commit(here, exchange_tag);
             done += here;
@@ -38,13 +39,14 @@ public:
     // Waits until the system has what was sent to a peer: this rank may not call again for a long time.
     void flush(int peer) {
         auto& tx = core_.net.tx(port::blocking, peer);
-        core_.wait_until([&] { return tx.is_drained(); }, timeout_ns_, peer, parent_);
+        core_.wait_until([&] { return tx.is_drained(); }, timeout_ns_, awaited(peer, awaited::why::room), parent_);
     }
     void receive(int peer, std::byte* to, std::size_t bytes) {
         auto& rx = core_.net.rx(port::blocking, peer);
         for (std::size_t done = 0; done < bytes;) {
             const std::size_t here = part(bytes - done);
-            core_.wait_until([&] { return rx.has_message(); }, timeout_ns_, peer, parent_);
+            core_.wait_until([&] { return rx.has_message(); }, timeout_ns_, awaited(peer, awaited::why::message),
+                             parent_);
             if (!rx.is_expected(here, exchange_tag)) core_.give_up(failure(errc::mismatch, peer), peer);
             std::memcpy(to + done, rx.peek(here), here);
             rx.release(here);

@@ -34,8 +34,8 @@ struct call_state {
     operation& op; // that these are the parts of: it says whom it waits for, and what went wrong
 
     std::size_t bytes_of(std::size_t elems) const { return elems * elements.is.bytes; }
-    bool blocked_on(int peer) const {
-        op.waiting_for = peer;
+    bool blocked_on(int peer, awaited::why what = awaited::why::message) const {
+        op.waiting_for = awaited(peer, plan.steps.strands.size() == 1 ? what : awaited::why::one_of_several);
         return false;
     }
     bool broken(errc code, int peer) const {

@@ -37,7 +37,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
     }
     if (sends) {
         m.tx = &call_.net.tx(call_.plan.at_port, s.peer_to);
-        if (!m.tx->has_room()) return call_.blocked_on(s.peer_to);
+        if (!m.tx->has_room()) return call_.blocked_on(s.peer_to, awaited::why::room);
     }
     return move_message(s, st, shape, m, measures);
 }
@@ -197,7 +197,7 @@ COLLX_ONCE bool channel_steps::is_returned() {
     for (const auto& strand : call_.plan.steps.strands)
         for (const auto& s : strand)
             if ((s.what & sched::send) != 0 && !is_back(call_.net.tx(call_.plan.at_port, s.peer_to)))
-                return call_.blocked_on(s.peer_to);
+                return call_.blocked_on(s.peer_to, awaited::why::room);
     return true;
 }
 

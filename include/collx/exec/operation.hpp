@@ -16,8 +16,8 @@ public:
     task_state state = task_state::blocked; // kept by the progress engine for whoever waits
     bool is_left = false;                   // its communicator is gone, and with it all that it refers to
     failure error{};
-    int at_port = -1;     // that its messages travel on
-    int waiting_for = -1; // a peer that a blocked strand waits for; of several strands another each time it is asked
+    int at_port = -1;    // that its messages travel on
+    awaited waiting_for; // a peer that a blocked strand waits for; of several strands another each time it is asked
 };
 
 COLLX_END_NAMESPACE

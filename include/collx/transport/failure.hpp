@@ -10,11 +10,13 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower. The uppermost bit
-// says that all ranks had come to use the communicator: such a failure does not end the making of it on a rank that is
-// still about that, but the next call there. It travels with the word and is also set while nothing has failed.
+// What ended a communicator: errc + 1 in the upper half (0: nothing), the guilty rank + 1 in the lower. The uppermost
+// bit says that all ranks had come to use the communicator: such a failure does not end the making of it on a rank that
+// is still about that, but the next call there. It travels with the word and is also set while nothing has failed.
 struct failure {
     static constexpr std::uint64_t all_came_bit = std::uint64_t{1} << 63;
+    // Of a timeout: ranks wait for each other in a circle, and `rank` is one of them (waiting_words say the others).
+    static constexpr std::uint64_t circle_bit = std::uint64_t{1} << 62;
     std::uint64_t word = 0;
     constexpr failure() = default;
     constexpr explicit failure(std::uint64_t w) : word(w) {}
@@ -23,8 +25,12 @@ struct failure {
                static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
     constexpr explicit operator bool() const { return (word & ~all_came_bit) != 0; }
     constexpr bool has_all_come() const { return (word & all_came_bit) != 0; }
-    constexpr std::uint64_t code_word() const { return (word & ~all_came_bit) >> 32; } // 0: nothing failed
+    constexpr bool is_circle() const { return (word & circle_bit) != 0; }
+    constexpr std::uint64_t code_word() const { // 0: nothing failed
+        return (word & ~(all_came_bit | circle_bit)) >> 32;
+    }
     constexpr errc code() const { return static_cast<errc>(code_word() - 1); }
+    static constexpr failure circle_of(int rank) { return failure(failure(errc::timeout, rank).word | circle_bit); }
     constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
 };
 
@@ -36,23 +42,76 @@ inline void report_in(atomic<std::uint64_t>& word, failure f) {
     if (f.has_all_come() && !failure(was).has_all_come()) word.fetch_or(failure::all_came_bit, memory_order::acq_rel);
 }
 
+// Whom a rank waits for, and what for. Of an operation with several strands it is one of several ranks.
+struct awaited {
+    enum class why : std::uint8_t { one_of_several, message, room }; // room: it sends, and the peer does not take
+    int rank = -1;
+    why what = why::one_of_several;
+    constexpr awaited() = default;
+    constexpr awaited(int peer, why w = why::one_of_several) : rank(peer), what(w) {}
+    constexpr operator int() const { return rank; }
+};
+
 // What a rank that waits says of itself from time to time, so that who loses patience can name the rank at the end of
-// the chain and not just its neighbour. When (in units of 2^16 ns) in the upper 48 bits, rank it waits for + 1 in the
-// lower 16. Not taken back when the wait ends: an old word says nothing.
+// the chain and not just its neighbour. When (in units of 2^16 ns) in the upper 48 bits, what for in the next 2, the
+// rank it waits for + 1 in the lower 14. Not taken back when the wait ends: an old word says nothing.
 struct waiting_word {
+    static constexpr std::int64_t unit_ns = 1 << 16;
+    static constexpr int most_ranks = (1 << 14) - 1;
     std::uint64_t word = 0;
     waiting_word() = default;
     explicit waiting_word(std::uint64_t w) : word(w) {}
-    waiting_word(std::int64_t now, int peer)
-        : word(static_cast<std::uint64_t>(now) >> 16 << 16 | static_cast<std::uint64_t>(peer < 0 ? 0 : peer + 1)) {}
+    waiting_word(std::int64_t now, awaited a)
+        : word(static_cast<std::uint64_t>(now) >> 16 << 16 | static_cast<std::uint64_t>(a.what) << 14 |
+               static_cast<std::uint64_t>(a.rank < 0 || a.rank >= most_ranks ? 0 : a.rank + 1)) {}
     std::int64_t said_at_ns() const { return static_cast<std::int64_t>(word >> 16 << 16); }
-    int peer() const { return static_cast<int>(word & 0xffff) - 1; }
+    int peer() const { return static_cast<int>(word & most_ranks) - 1; }
+    awaited::why what() const { return static_cast<awaited::why>(word >> 14 & 3); }
     // For how long what a rank said tells that it still waits. Who waits says so every few milliseconds, if it runs: on
     // a busy machine it may not for a good part of a second.
     static constexpr std::int64_t fresh_ns(std::int64_t limit_ns) {
         const std::int64_t busy_ns = limit_ns / 4 * 3 < 1'000'000'000 ? limit_ns / 4 * 3 : 1'000'000'000;
         return limit_ns / 4 > busy_ns ? limit_ns / 4 : busy_ns;
     }
+    // How often it is said to other hosts, which pass it on: of a rank k hosts away it is k times that late.
+    static constexpr std::int64_t pause_ns(std::int64_t limit_ns) {
+        return limit_ns / 64 < 1'000'000'000 ? limit_ns / 64 : 1'000'000'000;
+    }
 };
+
+// The words of all ranks of a communicator, as far as they are known on this host. Those of its own ranks are written
+// by these; those of others by any rank here that hears of them, and the newest stays.
+struct waiting_words {
+    atomic<std::uint64_t>* at = nullptr; // null: nothing is kept
+    int ranks = 0;
+    waiting_word of(int r) const { return waiting_word(at[r].load(memory_order::relaxed)); }
+    void say(int r, waiting_word w) const { at[r].store(w.word, memory_order::relaxed); }
+    void hear(int r, waiting_word w) const {
+        if (of(r).said_at_ns() < w.said_at_ns()) say(r, w);
+    }
+};
+
+// Follows the ranks that wait, from `first`, who waits for `next`, on. The rank at the end, which does not wait as far
+// as is known, or with is_circle one of a circle; rank -1: the chain ends at one that waits for none in particular.
+struct chain_end {
+    int rank;
+    bool is_circle = false;
+    bool is_certain = false; // each waits for this very rank, not for one of several
+};
+inline chain_end follow_chain(const waiting_words& words, int first, awaited next, std::int64_t now,
+                              std::int64_t fresh_ns, std::int64_t late_ns) {
+    int r = next.rank;
+    for (int steps = 0; r >= 0 && r != first; r = words.of(r).peer(), fresh_ns += late_ns)
+        if (++steps > words.ranks || r >= words.ranks || now - words.of(r).said_at_ns() > fresh_ns) {
+            if (steps <= words.ranks) return {r};
+            first = r, next = awaited(words.of(r).peer(), words.of(r).what()); // a circle that `first` leads to
+            break;
+        }
+    if (r < 0) return {-1};
+    bool is_certain = next.what != awaited::why::one_of_several;
+    for (r = next.rank; r != first; r = words.of(r).peer())
+        is_certain &= words.of(r).what() != awaited::why::one_of_several;
+    return {first, true, is_certain};
+}
 
 COLLX_END_NAMESPACE

@@ -10,14 +10,15 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/channel.hpp>
+#include <collx/transport/failure.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 class far_links {
 public:
     virtual ~far_links() = default;
-    // failed: the word that ends the communicator, shared with the ranks of this host.
-    virtual void begin(atomic<std::uint64_t>& failed) = 0;
+    // failed: the word that ends the communicator, shared with the ranks of this host, as are the words of who waits.
+    virtual void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) = 0;
     virtual sending_end tx(int port, int peer) = 0;
     virtual receiving_end rx(int port, int peer) = 0;
 
@@ -33,13 +34,8 @@ public:
     // nothing.
     virtual void announce_failure() = 0;
 
-    // Tells all peers that this rank waits for that one in the end.
-    virtual void say_waiting(int for_rank) = 0;
-    struct waiting {
-        std::int64_t said_at_ns = 0;
-        int for_rank = -1;
-    };
-    virtual waiting heard_waiting(int of_rank) = 0;
+    // Tells all connected peers whom this rank waits for, and what is known of the chain from there on.
+    virtual void say_waiting() = 0;
 
     // After a failure: the user's memory is the user's again, nothing goes from or to it any more.
     virtual void settle() = 0;

@@ -46,12 +46,13 @@ struct alignas(cache_line_bytes) survival_note {
 // Address map of one communicator inside the arena, the same on all its ranks by construction.
 struct links_layout {
     int ranks = 1; // that share the arena
+    int all = 1;   // of the communicator
     channel_shape channel{};
     bool has_windows = true;
 
     static constexpr links_layout for_ranks(int n) {
         links_layout l;
-        l.ranks = n;
+        l.ranks = l.all = n;
         // What a rank sends to all others together goes round rings of 2 MiB, as in windows; a single peer has them
         // for itself.
         while (l.channel.slot_bytes > 16 * 1024 &&
@@ -66,7 +67,8 @@ struct links_layout {
     // is_crowded: some host has several of the ranks, whose channels are rings of this shape in shared memory.
     static constexpr links_layout across_hosts(int here, int n, bool is_crowded) {
         const std::size_t slot_bytes = std::size_t{is_crowded ? 512u : 1024u} * 1024;
-        links_layout l{.ranks = here, .channel = {.depth = 4, .slot_bytes = slot_bytes}, .has_windows = false};
+        links_layout l{
+            .ranks = here, .all = n, .channel = {.depth = 4, .slot_bytes = slot_bytes}, .has_windows = false};
         while (l.channel.slot_bytes > 64 * 1024 &&
                l.channel.ring_bytes() * static_cast<std::size_t>(n - 1) > (std::size_t{64} << 20))
             l.channel.slot_bytes /= 2;
@@ -76,9 +78,9 @@ struct links_layout {
         return page_bytes +
                round_up(notes_offset() + static_cast<std::size_t>(ranks) * sizeof(survival_note), page_bytes);
     }
-    // Behind the first page: a word per rank that says whom it waits for, then the notes.
+    // Behind the first page: a word per rank of the communicator that says whom it waits for, then the notes.
     constexpr std::size_t notes_offset() const {
-        return round_up(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), cache_line_bytes);
+        return round_up(static_cast<std::size_t>(all) * sizeof(std::uint64_t), cache_line_bytes);
     }
     constexpr std::size_t channels_bytes() const {
         return static_cast<std::size_t>(port::count) * static_cast<std::size_t>(ranks) *
@@ -117,7 +119,7 @@ public:
         sending_.resize(ends);
         receiving_.resize(ends);
         reserve(0, layout_.control_bytes());
-        if (remote_) remote_->begin(control().failed);
+        if (remote_) remote_->begin(control().failed, waits());
     }
 
     int rank() const { return rank_; }
@@ -155,21 +157,6 @@ public:
     void announce_failure() {
         if (remote_) remote_->announce_failure();
     }
-    // What a rank last said of its waiting, and when.
-    far_links::waiting heard_waiting(int of_rank) const {
-        if (!is_here(of_rank)) return remote_->heard_waiting(of_rank);
-        const waiting_word w = waiting(of_rank);
-        return {w.said_at_ns(), w.peer()};
-    }
-    // The rank at the end of the chain of those who wait, as far as it has said so within `fresh_ns`. -1: the chain
-    // comes back to this rank, or ends at one that waits for nobody in particular.
-    int find_late(std::int64_t now, std::int64_t fresh_ns, int waiting_for) const {
-        if (waiting_for < 0 || waiting_for == rank_) return waiting_for;
-        const auto w = heard_waiting(waiting_for);
-        if (now - w.said_at_ns > fresh_ns || w.for_rank >= size_) return waiting_for;
-        return w.for_rank == rank_ ? -1 : w.for_rank;
-    }
-
     // A new window. Collective: ranks create windows in the same order, so they agree on the place without a word.
     window_memory make_window(const window_shape& shape) {
         if (remote_)
@@ -218,17 +205,18 @@ public:
 
     links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
     failure failed() const { return failure(control().failed.load(memory_order::acquire)); }
-    void say_waiting(waiting_word w) { waiting_at(rank_).store(w.word, memory_order::relaxed); }
-    // Between hosts the word travels, so it names the end of the chain and goes out less often.
-    void say_waiting_far(std::int64_t now, std::int64_t limit_ns, int for_rank) {
-        const int end = find_late(now, waiting_word::fresh_ns(limit_ns), for_rank), late = end < 0 ? for_rank : end;
-        say_waiting(waiting_word(now, late));
-        const std::int64_t pause_ns = limit_ns / 64 < 1'000'000'000 ? limit_ns / 64 : 1'000'000'000;
-        if (now - told_at_ns_ < pause_ns) return;
+    // What all ranks last said of their waiting; of those on other hosts, what this host has heard of it.
+    waiting_words waits() const { return {reinterpret_cast<atomic<std::uint64_t>*>(base_ + page_bytes), size_}; }
+    void say_waiting(std::int64_t now, std::int64_t limit_ns, awaited a) {
+        waits().say(rank_, waiting_word(now, a));
+        if (remote_ == nullptr || now - told_at_ns_ < waiting_word::pause_ns(limit_ns)) return;
         told_at_ns_ = now;
-        remote_->say_waiting(late);
+        remote_->say_waiting();
     }
-    waiting_word waiting(int of_rank) const { return waiting_word(waiting_at(of_rank).load(memory_order::relaxed)); }
+    chain_end find_late(std::int64_t now, std::int64_t limit_ns, awaited a) const {
+        return follow_chain(waits(), rank_, a, now, waiting_word::fresh_ns(limit_ns),
+                            remote_ == nullptr ? 0 : waiting_word::pause_ns(limit_ns));
+    }
 
     // All ranks have come to use this communicator. Failures from here on are those of calls.
     void note_all_came() { control().failed.fetch_or(failure::all_came_bit, memory_order::acq_rel); }
@@ -289,9 +277,6 @@ private:
             report(failure(e.code(), rank_));
             throw;
         }
-    }
-    atomic<std::uint64_t>& waiting_at(int of_rank) const {
-        return reinterpret_cast<atomic<std::uint64_t>*>(base_ + page_bytes)[place_of(of_rank)];
     }
 
     arena* arena_;

@@ -32,8 +32,8 @@ public:
     ~remote_links() override {
         if (failed_ != nullptr) hub_->leave(*this);
     }
-    void begin(atomic<std::uint64_t>& failed) override {
-        failed_ = &failed;
+    void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) override {
+        failed_ = &failed, waits_ = waits;
         hub_->enter(*this);
     }
 
@@ -85,14 +85,9 @@ public:
         }
     }
 
-    void say_waiting(int for_rank) override {
+    void say_waiting() override {
         const detail::turn_taken here(turn_);
-        for (const int p : active_) stream_to(p).say_waiting(for_rank);
-    }
-    waiting heard_waiting(int of_rank) override {
-        const detail::turn_taken here(turn_);
-        const auto& s = peers_[static_cast<std::size_t>(of_rank)].connection;
-        return s ? waiting{s->heard_waiting_at_ns(), s->heard_waiting()} : waiting{};
+        for (const int p : active_) stream_to(p).say_waiting(rank_);
     }
 
     [[gnu::cold]] void settle() override {
@@ -176,7 +171,7 @@ private:
     // ------------------------------------------------------------------ connecting
     [[gnu::cold]] stream& made(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (!c) c = hub_->make_stream(shape_, ports_), c->set_lending(lend_);
+        if (!c) c = hub_->make_stream(shape_, ports_), c->set_lending(lend_), c->set_waiting_words(waits_);
         return *c;
     }
     [[gnu::cold]] stream& wanted(int p) {
@@ -383,6 +378,7 @@ private:
     int ports_;
     lending lend_;
     atomic<std::uint64_t>* failed_ = nullptr;
+    waiting_words waits_;
     detail::turn turn_;
     detail::growing_array<peer> peers_;
     detail::growing_array<int> active_, greeting_; // with a connection; on the way to one

@@ -129,7 +129,9 @@ public:
     // Small words for the other end; they go out before any message that has not begun.
     void say_welcome() { words_.owes_welcome = true; }
     void say_failure(std::uint64_t word) { words_.failure = word; }
-    void say_waiting(int for_rank) { words_.waiting = for_rank + 1, words_.owes_waiting = true; }
+    // Whom rank `first`, this end, waits for, and who is known to wait from there on.
+    void say_waiting(int first) { words_.say_waiting(first); }
+    void set_waiting_words(waiting_words w) { words_.waits = w; } // where that stands and what is heard goes
     void say_bye() { words_.owes_bye = true; }
     bool has_said_bye() const { return has_said_bye_ && !has_under_way(); }
     // After a failure the user's memory is the user's again: what was lent is copied, what is landing goes elsewhere. A
@@ -149,11 +151,8 @@ public:
     bool has_said_failure() const {
         return !is_live() || (words_.said_failure == words_.failure && queue_.is_empty() && !wire_.has_pending());
     }
-    // What the other end said: the word that ended the communicator (0: nothing), whom it waits for and since when that
-    // is known.
+    // What the other end said: the word that ended the communicator; 0: nothing.
     std::uint64_t heard_failure() const { return words_.heard_failure; }
-    int heard_waiting() const { return words_.heard_waiting; }
-    std::int64_t heard_waiting_at_ns() const { return words_.heard_waiting_at_ns; }
 
     // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
     bool is_flushed() const {

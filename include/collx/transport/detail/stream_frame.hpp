@@ -53,7 +53,7 @@ struct stream_frame {
         message = 1, // bytes, tag: of the payload that follows
         credit,      // nothing but `taken`
         failure,     // tag, bytes: upper and lower half of the word that ended the communicator
-        waiting,     // bytes: the rank that the sender waits for in the end, + 1
+        waiting,     // tag: a rank; bytes: lower half of its waiting_word; taken: how old that is, in its units
         welcome,     // answer to the hello of a lower rank
         bye,         // the sender has left and sends nothing more; bytes: how many messages went by verbs (low bits)
         striped,     // a message of which a part follows here and one on every other lane (stream_lanes.hpp)

@@ -258,7 +258,7 @@ protected:
             case kind::credit: return !has_switched(f) && read_taken(f);
             case kind::received: return words_.hear_received(f, last_asked_) && (count_sent_awaited(), true);
             case kind::failure: return words_.hear_failure(f);
-            case kind::waiting: return words_.hear_waiting(f), true;
+            case kind::waiting: return words_.hear_waiting(f);
             case kind::lane: return words_.hear_lane(f, lanes());
             case kind::welcome:
                 if (phase_ != phase::waiting) return false;

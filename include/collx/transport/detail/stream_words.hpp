@@ -8,6 +8,7 @@
 #include <collx/transport/detail/stream_frame.hpp>
 #include <collx/transport/detail/stream_lanes.hpp>
 #include <collx/transport/detail/stream_queue.hpp>
+#include <collx/transport/failure.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -17,24 +18,23 @@ struct stream_words {
     using kind = stream_frame::kind;
 
     // To say.
-    bool owes_welcome = false, owes_waiting = false, owes_bye = false, has_queued_bye = false;
+    bool owes_welcome = false, owes_bye = false, has_queued_bye = false;
     std::uint64_t failure = 0, said_failure = 0;
-    int waiting = 0;
+    waiting_words waits;                                         // of all ranks, also what is heard
+    int waiting_first = -1, next_waiting = -1, waiting_left = 0; // the rank of which word is owed; -1: none
     // One for each lane that came here: which attempt to make it that was; the first asks the other end to make them.
     std::uint32_t received = 0, said_received = 0; // messages by reference
     std::uint32_t owed_lanes = 0, attempts[stream_lanes::most] = {};
 
     // Heard.
     std::uint64_t heard_failure = 0;
-    int heard_waiting = -1;
-    std::int64_t heard_waiting_at_ns = 0;
     bool has_heard_bye = false;
     std::uint32_t heard_messages = 0; // that the other end had sent by verbs until then
     std::uint64_t heard_received = 0;
     std::uint32_t heard_lanes = 0, heard_attempts[stream_lanes::most] = {};
 
     bool owes_any() const {
-        return owes_welcome || owes_waiting || owes_bye || failure != said_failure || received != said_received ||
+        return owes_welcome || next_waiting >= 0 || owes_bye || failure != said_failure || received != said_received ||
                owed_lanes != 0;
     }
     void add_welcome(stream_queue& to) {
@@ -52,10 +52,22 @@ struct stream_words {
         said_received = received;
         to.add_word({.what = kind::received, .bytes = received});
     }
+    void say_waiting(int first) {
+        if (waits.at != nullptr) waiting_first = next_waiting = first, waiting_left = waits.ranks;
+    }
+    // The words of a chain, one frame each, with their age: clocks of hosts differ. What does not fit goes next time.
     void add_waiting(stream_queue& to) {
-        if (!owes_waiting || to.is_full()) return;
-        owes_waiting = false;
-        to.add_word({.what = kind::waiting, .bytes = static_cast<std::uint32_t>(waiting)});
+        for (const std::int64_t now = next_waiting < 0 ? 0 : now_ns(); next_waiting >= 0 && !to.is_full();) {
+            const waiting_word w = waits.of(next_waiting);
+            const std::int64_t age = (now - w.said_at_ns()) / waiting_word::unit_ns;
+            const bool is_known = w.word != 0 && age < UINT32_MAX;
+            if (is_known)
+                to.add_word({.what = kind::waiting,
+                             .bytes = static_cast<std::uint32_t>(w.word & 0xffff),
+                             .tag = static_cast<std::uint32_t>(next_waiting),
+                             .taken = static_cast<std::uint32_t>(age < 0 ? 0 : age)});
+            next_waiting = is_known && --waiting_left > 0 && w.peer() != waiting_first ? w.peer() : -1;
+        }
     }
     void add_lanes(stream_queue& to) {
         for (std::uint32_t k = 0; owed_lanes >> k != 0 && !to.is_full(); ++k) {
@@ -78,9 +90,14 @@ struct stream_words {
         heard_received += f.bytes - static_cast<std::uint32_t>(heard_received);
         return heard_received <= last;
     }
-    void hear_waiting(const stream_frame& f) {
-        heard_waiting = static_cast<int>(f.bytes - 1u);
-        heard_waiting_at_ns = now_ns();
+    // What other hosts say is checked: of no rank of this communicator, or for none, it is nonsense.
+    bool hear_waiting(const stream_frame& f) {
+        if (waits.at == nullptr) return true;
+        const auto ranks = static_cast<std::uint32_t>(waits.ranks);
+        if (f.tag >= ranks || f.bytes >> 14 > 2 || (f.bytes & waiting_word::most_ranks) > ranks) return false;
+        const std::uint64_t now = static_cast<std::uint64_t>(now_ns()) >> 16;
+        waits.hear(static_cast<int>(f.tag), waiting_word((now > f.taken ? now - f.taken : 0) << 16 | f.bytes));
+        return true;
     }
     bool hear_lane(const stream_frame& f, int lanes) {
         if (lanes == 1 || f.bytes >= static_cast<std::uint32_t>(lanes)) return false;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300 serial
+//
+// Ranks that wait for each other in a circle: all of them say the circle, and none that it waits for itself. Over
+// memory, shm and sockets.
+#include "faults/support.hpp"
+#include "support.hpp"
+
+#include <cstring>
+
+using namespace collx_test;
+using collx::timed_out;
+
+namespace {
+
+std::string circle(int n) {
+    std::string text = "ranks 0";
+    for (int r = 1; r < n; ++r) text += " -> " + std::to_string(r);
+    return text + " -> 0 wait for each other";
+}
+
+// Everyone sends before it receives; the message is too large to lie anywhere on its way.
+void send_first(collx::communicator& w, std::chrono::milliseconds limit) {
+    std::vector<int> out(4u << 20), in(4u << 20);
+    const int n = w.size();
+    w.set_checked(false);
+    collx::barrier(w);
+    collx::send(w, out, (w.rank() + 1) % n, {.timeout = limit});
+    collx::recv(w, in, (w.rank() + n - 1) % n, {.timeout = limit});
+}
+
+void check_circle(const std::vector<int>& host_of) {
+    const int n = static_cast<int>(host_of.size());
+    const long before = checks.load();
+    collx::run_threads(host_of, [&](collx::communicator& w) {
+        at("%d ranks on %d hosts", n, host_of.back() + 1);
+        const auto limit = std::chrono::milliseconds(1500);
+        const auto e = thrown<timed_out>(w, [&] { send_first(w, limit); });
+        EXPECT(e.peer() != w.rank() && e.peer() >= 0);
+        // Of four hosts or more a rank may not have heard of each hop.
+        const bool hears_all = says(e, (circle(n) + ": each sends before it receives").c_str());
+        if (!hears_all) std::fprintf(stderr, "%s\n", e.what());
+        EXPECT(hears_all);
+        EXPECT(e.sequence() == 2 && says(e, "call 2: ")); // the barrier, and the message
+        const auto again = thrown<timed_out>(w, [&] { collx::barrier(w); });
+        EXPECT(again.peer() != w.rank() && says(again, circle(n).c_str()));
+    });
+    CHECK(checks.load() - before >= 6L * n);
+}
+
+} // namespace
+
+TEST_CASE("who sends before it receives is told the circle: in memory") {
+    for (const int n : {2, 3, 5}) check_circle(std::vector<int>(static_cast<std::size_t>(n)));
+}
+TEST_CASE("who sends before it receives is told the circle: over sockets") {
+    check_circle({0, 1});
+    check_circle({0, 1, 2});
+    check_circle({0, 1, 2, 3, 4});
+    check_circle({0, 0, 1, 1, 2});
+}
+TEST_CASE("who sends before it receives is told the circle: over shared memory") {
+    for (const int n : {2, 4}) {
+        const std::string name = new_job();
+        processes p;
+        for (int r = 0; r < n; ++r)
+            p.start(r, [&, r] {
+                collx::communicator w(join(name, r, n));
+                try {
+                    send_first(w, std::chrono::milliseconds(1500));
+                } catch (const timed_out& e) {
+                    if (e.peer() == r || e.peer() < 0) return 2;
+                    if (!says(e, (circle(n) + ": each sends before it receives").c_str())) throw;
+                    return 0;
+                }
+                return 1;
+            });
+        p.wait();
+        for (int r = 0; r < n; ++r) {
+            INFO("rank " << r << " of " << n << ": " << p[r].what);
+            CHECK(p[r].exit_code == 0);
+        }
+    }
+}
+
+TEST_CASE("ranks that wait for messages in a circle, and one that waits for them") {
+    for (const std::vector<int>& host_of : {std::vector<int>{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 2, 3}}) {
+        const long before = checks.load();
+        collx::run_threads(host_of, [&](collx::communicator& w) {
+            w.set_checked(false);
+            int x = 0;
+            collx::barrier(w);
+            const int from = w.rank() == 3 ? 0 : (w.rank() + 1) % 3;
+            const auto e = thrown<timed_out>(
+                w, [&] { collx::recv(w, collx::value(x), from, {.timeout = std::chrono::milliseconds(1500)}); });
+            EXPECT(e.peer() != w.rank() && e.peer() >= 0);
+            if (w.rank() < 3) EXPECT(says(e, circle(3).c_str()));
+            else EXPECT(says(e, "wait for each other"));
+            EXPECT(!says(e, "sends before"));
+        });
+        CHECK(checks.load() - before >= 16);
+    }
+}
+
+TEST_CASE("what others report of a rank does not read as if it accused itself") {
+    for (const collx::errc code :
+         {collx::errc::peer_failed, collx::errc::timeout, collx::errc::aborted, collx::errc::mismatch,
+          collx::errc::resource, collx::errc::unsupported, collx::errc::security, collx::errc::protocol})
+        collx::run_threads(2, [&](collx::communicator& w) {
+            at("%s", collx::name_of(code));
+            w.set_checked(false);
+            if (w.rank() == 1) w.internals().net.report(collx::failure(code, 0));
+            const auto e = thrown<collx::error>(w, [&] {
+                for (;;) collx::barrier(w);
+            });
+            EXPECT(e.code() == code && e.peer() == 0);
+            EXPECT(std::strncmp(e.what(), "collx: rank ", 12) == 0);
+            if (w.rank() == 0) EXPECT(!says(e, ": rank 0 ") && !says(e, "for rank 0") && says(e, "this rank"));
+            else EXPECT(says(e, "rank 0") && !says(e, "this rank"));
+        });
+}
