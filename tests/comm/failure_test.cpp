@@ -369,7 +369,8 @@ TEST_CASE("abort from another thread ends every wait at once") {
             const double took = ms_since(aborted_ns);
             if (other.joinable()) other.join();
             EXPECT_AT(took, took < 25'000);
-            EXPECT(e.peer() == 1 && e.code() == collx::errc::aborted && says(e, "rank 1 aborted the communicator"));
+            EXPECT(e.peer() == 1 && e.code() == collx::errc::aborted &&
+                   says(e, w.rank() == 1 ? "this rank aborted the communicator" : "rank 1 aborted the communicator"));
             (void)thrown<collx::aborted>(w, [&] { collx::all_reduce(w, x); });
             (void)thrown<collx::aborted>(w, [&] { (void)w.split(0); });
         });
@@ -395,6 +396,41 @@ TEST_CASE("work that is dropped before it is done aborts, instead of leaving oth
         int y = 0;
         EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(w, collx::value(y), 1 - w.rank()); }).peer() == 0);
     });
+}
+
+TEST_CASE("a dropped receive writes nothing more into its buffer, whatever still comes") {
+    for (const std::vector<int>& host_of : {std::vector<int>{0, 0}, {0, 1}}) {
+        std::atomic<bool> dropped{false}, sent{false};
+        collx::run_threads(host_of, [&](collx::communicator& w) {
+            w.set_timeout(40s);
+            constexpr std::size_t n = 4u << 20;
+            if (w.rank() == 1) { // half of it goes before the handle is dropped, the rest afterwards
+                const auto slow = std::views::iota(0, static_cast<int>(n)) | std::views::transform([&](int i) {
+                                      while (i == static_cast<int>(n / 2) && !dropped) std::this_thread::sleep_for(1ms);
+                                      return i;
+                                  });
+                EXPECT(thrown<collx::aborted>(w, [&] {
+                           collx::send(w, slow, 0);
+                           for (;;) collx::barrier(w);
+                       }).peer() == 0);
+                sent = true;
+                return;
+            }
+            std::vector<int> x(n, -1);
+            {
+                auto work = collx::async::recv(w, x, 1);
+                while (x[0] == -1) (void)work.test();
+            }
+            std::fill(x.begin(), x.end(), -7); // the program's again
+            dropped = true;
+            for (const std::int64_t begin = collx::now_ns(); !sent && ms_since(begin) < 30'000;) {
+                (void)w.progress();
+                std::this_thread::sleep_for(1ms);
+            }
+            EXPECT(sent && w.progress() == 0);
+            for (std::size_t i = 0; i < n; ++i) EXPECT_AT(i, x[i] == -7);
+        });
+    }
 }
 
 TEST_CASE("work that outlives its communicator says so, and the others hear of it") {
@@ -455,7 +491,7 @@ TEST_CASE("every verb refuses an aborted communicator and a fork of its rank") {
             EXPECT(thrown<collx::aborted>(w, call).peer() == 0);
             ++verbs;
         });
-        EXPECT(verbs == 24);
+        EXPECT(verbs == 27);
     });
     on_ranks(1, [](collx::communicator& w) {
         const pid_t child = ::fork();
@@ -474,7 +510,7 @@ TEST_CASE("every verb refuses an aborted communicator and a fork of its rank") {
             } catch (const collx::error& e) {
                 right += e.code() == collx::errc::forked;
             }
-            ::_exit(right == 25 ? 0 : 1);
+            ::_exit(right == 28 ? 0 : 1);
         }
         int status = -1;
         while (::waitpid(child, &status, 0) < 0) {
@@ -489,7 +525,7 @@ TEST_CASE("every verb refuses an aborted communicator and a fork of its rank") {
             if (std::string(name) == "send") collx::recv(w, std::vector<int>(2), 0);
             ++verbs;
         });
-        EXPECT(verbs == 24);
+        EXPECT(verbs == 27);
     });
 }
 

@@ -76,11 +76,13 @@ COLLX_ONCE failure communicator_core::find_late(std::int64_t now, std::int64_t l
     const chain_end end = net.find_late(now, limit, waiting_for);
     if (end.rank >= 0 && !end.is_circle) return failure(errc::timeout, end.rank);
     if (end.is_certain) return failure::circle_of(end.rank);
-    // Strands wait for several ranks and have named others: one that says nothing, if there is one.
+    // Strands wait for several ranks and have named others: the only one that says nothing, if there is one.
+    int silent = -1, count = 0;
     for (int other = 0; other < net.size(); ++other)
         if (other != net.rank() && now - net.waits().of(other).said_at_ns() > waiting_word::fresh_ns(limit))
-            return failure(errc::timeout, other);
-    return end.is_circle ? failure::circle_of(end.rank) : failure(errc::timeout, waiting_for);
+            silent = other, ++count;
+    if (count == 1) return failure(errc::timeout, silent);
+    return end.is_circle && count == 0 ? failure::circle_of(end.rank) : failure(errc::timeout, waiting_for);
 }
 
 COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
@@ -170,7 +172,7 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
                 "was it busy, stopped or in another call? set_checked(true) compares calls; set_timeout() waits longer";
             break;
         case errc::mismatch:
-            what = "got a part of this rank that has another size than their call expects, or is of another call";
+            what = "report that the part of this rank has another size than this call expects, or is of another call";
             remedy = "give all ranks the same counts, types and order of calls; set_checked(true) says more";
             break;
         case errc::security:
@@ -205,7 +207,7 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
     int used = std::snprintf(text, sizeof text, "%d", first);
     const auto room = static_cast<int>(sizeof text) - 40;
     int said = 1;
-    for (r = next(first); said < ranks && used < room; r = next(r), ++said)
+    for (r = next(first); r >= 0 && said < ranks && used < room; r = next(r), ++said)
         used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", r);
     if (said < ranks || !is_closed)
         used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> ...");

@@ -100,17 +100,20 @@ struct chain_end {
 };
 inline chain_end follow_chain(const waiting_words& words, int first, awaited next, std::int64_t now,
                               std::int64_t fresh_ns, std::int64_t late_ns) {
-    int r = next.rank;
-    for (int steps = 0; r >= 0 && r != first; r = words.of(r).peer(), fresh_ns += late_ns)
-        if (++steps > words.ranks || r >= words.ranks || now - words.of(r).said_at_ns() > fresh_ns) {
-            if (steps <= words.ranks) return {r};
-            first = r, next = awaited(words.of(r).peer(), words.of(r).what()); // a circle that `first` leads to
-            break;
-        }
+    int r = next.rank, steps = 0;
+    for (; r >= 0 && r != first && steps < words.ranks; ++steps, fresh_ns += late_ns) {
+        if (r >= words.ranks || now - words.of(r).said_at_ns() > fresh_ns) return {r};
+        r = words.of(r).peer();
+    }
     if (r < 0) return {-1};
+    if (r != first) first = r, next = awaited(words.of(r).peer(), words.of(r).what()); // a circle that `first` leads to
     bool is_certain = next.what != awaited::why::one_of_several;
-    for (r = next.rank; r != first; r = words.of(r).peer())
+    r = next.rank;
+    for (steps = 0; r != first; ++steps) { // again: words may change while they are read
+        if (r < 0 || r >= words.ranks || steps == words.ranks) return {-1};
         is_certain &= words.of(r).what() != awaited::why::one_of_several;
+        r = words.of(r).peer();
+    }
     return {first, true, is_certain};
 }
 
