@@ -119,6 +119,20 @@ TEST_CASE("roots share a window, ports and algorithms do not") {
     CHECK(me.cache.bind(algo::binomial_broadcast{.root = 0}, 0).window == nullptr);
 }
 
+TEST_CASE("two depths of one algorithm have a window each, of that depth, and no byte in common") {
+    rank me(0, 3);
+    const auto bound = [&](int depth) { return me.cache.bind(algo::one_shot_all_reduce{.depth = depth}, 0).window; };
+    auto *const three = bound(3), *const five = bound(5);
+    REQUIRE((three != nullptr && five != nullptr && three != five));
+    CHECK(three->memory.shape().depth == 3);
+    CHECK(five->memory.shape().depth == 5);
+    CHECK(bound(3) == three);
+    const std::byte* const one = three->memory.segment(0, 0, 0);
+    const std::byte* const other = five->memory.segment(0, 0, 0);
+    const auto bytes = [](const auto& w) { return 3 * w->memory.shape().bytes_per_rank(); };
+    CHECK((one + bytes(three) <= other || other + bytes(five) <= one));
+}
+
 TEST_CASE("scratch grows, is aligned, and stays where outstanding calls use it") {
     rank me(0, 5);
     auto& b = me.cache.bind(algo::binomial_all_reduce{}, 1);

@@ -91,6 +91,37 @@ TEST_CASE("windows") {
           -1); // a schedule alone cannot be asked for another depth
 }
 
+namespace {
+// In any order in which the verifier runs it, it computes the right values with a single stage; but nothing keeps a
+// rank from overwriting what a slower one still reads.
+struct says_done_early {
+    static constexpr collective op = collective::all_reduce;
+    static constexpr const char* name = "says_done_early";
+    static constexpr int min_depth = 0, window_depth = 2, signals = 2;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int) { return 1; }
+    int depth = 2;
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int, int n) const {
+        ex.wait_all(1, depth);
+        ex.template step<copy>(in(0), window(0, 0));
+        ex.signal(0);
+        ex.wait_all(0);
+        ex.signal(1); // with two stages the next call's wait for signal 0 comes before the stage is used again
+        ex.template step<fold | copy>(in(0), at_ranks(0, n, window(0, 0)), out(0));
+    }
+};
+} // namespace
+
+TEST_CASE("the least depth of windows is free of races, not only right in the order that was tried") {
+    schedule one = record_all(says_done_early{.depth = 1}, 4);
+    one.window_depth = 1;
+    CHECK(verify(one).ok());
+    CHECK(races(one).what == problem::race);
+    CHECK(min_window_depth(says_done_early{}, 4) == 2);
+    CHECK(facts_of(says_done_early{}, 4).min_window_depth == 2);
+}
+
 TEST_CASE("an exchange in place is not promised, but found where it works") {
     CHECK(facts_of(bruck_all_to_all{}, 5).in_place);
     CHECK_FALSE(facts_of(pairwise_all_to_all{}, 5).in_place);

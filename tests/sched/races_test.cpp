@@ -78,6 +78,29 @@ TEST_CASE("a peer's window is read after its signal and written again after the 
     CHECK(with(2, false, 3).what == problem::race);
 }
 
+TEST_CASE("a writer must not overwrite what is still being read, though nothing else is out of order") {
+    // Rank 1 writes its window, rank 0 reads it and says that it is done; the next iteration's write waits for that.
+    const auto with = [](bool reads_first, int lag) {
+        return judge([=](auto& ex, int r, int) {
+            if (r == 1) {
+                ex.wait(1, 0, lag);
+                ex.template step<copy>(in(0), window(0, 0));
+                ex.signal(0);
+            } else {
+                ex.wait(0, 1);
+                if (!reads_first) ex.signal(1);
+                ex.template step<get | copy>(at(1, window(0, 0)), out(0));
+                if (reads_first) ex.signal(1);
+            }
+        });
+    };
+    CHECK(with(true, 1).ok());
+    const verdict early = with(false, 1); // done is said before it is read
+    CHECK(early.what == problem::race);
+    CHECK(early.rank == 1);                     // found at the write
+    CHECK(with(true, 2).what == problem::race); // asks for an older done
+}
+
 TEST_CASE("the user may touch a buffer once the call has returned, and not a moment earlier") {
     const auto with = [](bool entry, bool exit) {
         return judge([=](auto& ex, int r, int) {
