@@ -6,8 +6,10 @@
 #
 # name | how it is found | what to look for | target to link | Debian package
 set(COLLX_OPTIONAL_LIBRARIES
+    "any|config|collx|collx::any|nothing: it is collx's own"
     "benchmark|config|benchmark|benchmark::benchmark|libbenchmark-dev"
     "catch2|config|Catch2|Catch2::Catch2|catch2"
+    "cereal|config|cereal|cereal::cereal|libcereal-dev"
     "cli11|config|CLI11|CLI11::CLI11|libcli11-dev"
     "cuda|module|CUDAToolkit|CUDA::cudart|nvidia-cuda-toolkit, or NVIDIA's cuda-toolkit"
     "eigen|config|Eigen3|Eigen3::Eigen|libeigen3-dev"
@@ -72,6 +74,13 @@ function(collx_add_compiled)
   target_link_libraries(collx_compiled PUBLIC collx::header_only)
   target_compile_definitions(collx_compiled PUBLIC COLLX_COMPILED)
   set_target_properties(collx_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  # collx::any: the verbs on types that are known at run time (comm/any.hpp), for who links it.
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/collx_any.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "#include <collx/comm/any_once.hpp>\n")
+  add_library(collx_any STATIC EXCLUDE_FROM_ALL "${source}")
+  add_library(collx::any ALIAS collx_any)
+  target_link_libraries(collx_any PUBLIC collx::collx)
+  set_target_properties(collx_any PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
 # Defines collx::<name>: the library and COLLX_HAS_<NAME>=1, to link beside collx::collx or collx::header_only. Sets

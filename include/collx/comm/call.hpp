@@ -92,9 +92,15 @@ struct typed_call {
                                                    "broadcast, all_gather and all_to_all can do that.");
 
     template <class Layouts>
-    static call_request request(communicator_core& c, const Policies& p, element_ops& elements, const call_facts& f,
-                                const Layouts& layouts, int at_port) {
+    static call_request request(communicator_core& c, const Policies& p, typed_elements<mover_type>& elements,
+                                const call_facts& f, const Layouts& layouts, int at_port) {
         const bool checked = c.settings.checked != 0;
+        std::uint32_t type_says = static_cast<std::uint32_t>(type_hash<wire_type>());
+        std::uint32_t op_says = static_cast<std::uint32_t>(op_hash<Op>());
+        if constexpr (requires(const Op& op) { op.says(); }) { // chosen at run time: any_op.hpp
+            const auto& said = elements.mover().op().says();
+            type_says = said.type_hash, op_says = said.op_hash;
+        }
         return {.what = C,
                 .facts = f,
                 .elements = elements,
@@ -105,8 +111,8 @@ struct typed_call {
                 .ordered = ordered,
                 .serial = serial,
                 .piece_bytes = p.piece_bytes,
-                .type_hash = static_cast<std::uint32_t>(type_hash<wire_type>()),
-                .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
+                .type_hash = type_says,
+                .op_hash = op_says,
                 .policy_hash = checked ? hash_of(p) : 0,
                 .choose = &choose,
                 .policies = &p,

@@ -106,7 +106,7 @@ private:
     static facts facts_of(const Mover& m) {
         facts f{.bytes = sizeof(wire),
                 .align = alignof(wire),
-                .kind = kind(),
+                .kind = kind(m),
                 .plain = Mover::plain,
                 .reduces = Mover::reduces};
         if constexpr (Mover::plain) {
@@ -116,8 +116,9 @@ private:
         }
         return f;
     }
-    static constexpr std::uint64_t kind() {
-        if constexpr (requires { Mover::kind; }) return Mover::kind;
+    static constexpr std::uint64_t kind(const Mover& m) {
+        if constexpr (requires { m.op().says().kind; }) return m.op().says().kind; // chosen at run time: any_op.hpp
+        else if constexpr (requires { Mover::kind; }) return Mover::kind;
         else return sizeof(wire);
     }
     Mover mover_;

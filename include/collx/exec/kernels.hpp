@@ -112,6 +112,7 @@ void fold_dispatch(const Op& op, T* first, T* second, const T* const* s, int sou
 // source change places in the first-level cache. Still ((s[0] op s[1]) op s[2]) …
 template <class Op, class T>
 void fold_runs(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
+    if constexpr (requires { op.fold(first, second, s, sources, n); }) return op.fold(first, second, s, sources, n);
     constexpr std::size_t block = 8192 / sizeof(T) != 0 ? 8192 / sizeof(T) : 1;
     alignas(64) std::byte room[2][block * sizeof(T)];
     for (std::size_t at = 0; at < n; at += block) {

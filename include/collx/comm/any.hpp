@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The verbs on element types and operators that are chosen at run time: collx::any::all_reduce(world, x, any_op::max).
+// They are functions, not templates: with collx::collx a program compiles none of what they call, however many types
+// and operators it offers. The bodies, any_once.hpp, call the typed verbs, so all that holds for those holds here.
+//
+//   std::vector<std::byte> memory = ...;
+//   const collx::any_buffer x{memory.data(), count, type}; // type: a collx::any_type, known at run time
+//   collx::any::all_reduce(world, x, op);
+//   auto handle = collx::any::async::broadcast(world, x, {.root = 2});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <collx/comm/communicator.hpp>
+#include <collx/comm/options.hpp>
+#include <collx/comm/work.hpp>
+#include <collx/core/any_type.hpp>
+#include <collx/core/result.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+enum class any_verb : std::uint8_t {
+    all_reduce,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_v,
+    scan,
+    exclusive_scan,
+    broadcast,
+    all_gather,
+    all_gather_v,
+    gather,
+    gather_v,
+    scatter,
+    scatter_v,
+    all_to_all,
+    all_to_all_v,
+    send,
+    recv,
+    sendrecv
+};
+
+// One number for each rank, or none. Refers to the list.
+class any_counts {
+public:
+    using value_type = std::size_t;
+    any_counts() = default;
+    template <class List>
+    requires requires(const List& l, const std::size_t*& p) { p = l.data(), l.size(); }
+    any_counts(const List& l) : data_(l.data()), size_(l.size()) {}
+    const std::size_t* data() const { return data_; }
+    std::size_t size() const { return size_; }
+
+private:
+    const std::size_t* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+struct any_request {
+    any_verb what;
+    bool in_place; // `out` is the only buffer
+    any_buffer in, out;
+    any_op op = any_op::plus;
+    any_counts counts = {}, offsets = {}, recv_counts = {}, recv_offsets = {};
+    int peer = 0, from_peer = 0;
+    call_options options = {};
+};
+void run_any(communicator& c, const any_request& r);
+work<void> start_any(communicator& c, const any_request& r);
+
+template <class Mode>
+auto call_any(communicator& c, const any_request& r) {
+    if constexpr (std::is_same_v<Mode, nonblocking>) {
+        return start_any(c, r);
+    } else if constexpr (std::is_same_v<Mode, tried>) {
+        try {
+            run_any(c, r);
+            return result<void>();
+        } catch (const error& e) {
+            return result<void>(e);
+        }
+    } else {
+        run_any(c, r);
+    }
+}
+
+template <class Mode, any_verb What>
+struct any_reduction {
+    auto operator()(communicator& c, const any_buffer& x, any_op op = any_op::plus, const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .op = op, .options = o});
+    }
+    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, any_op op = any_op::plus,
+                    const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = What, .in_place = false, .in = in, .out = out, .op = op, .options = o});
+    }
+};
+template <class Mode>
+struct any_reduction_v {
+    auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, any_op op = any_op::plus,
+                    const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = any_verb::reduce_scatter_v,
+                                  .in_place = true,
+                                  .in = x,
+                                  .out = x,
+                                  .op = op,
+                                  .counts = counts,
+                                  .options = o});
+    }
+    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
+                    any_op op = any_op::plus, const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = any_verb::reduce_scatter_v,
+                                  .in_place = false,
+                                  .in = in,
+                                  .out = out,
+                                  .op = op,
+                                  .counts = counts,
+                                  .options = o});
+    }
+};
+// Of one buffer, of two, or of either.
+template <class Mode, any_verb What, bool One, bool Two>
+struct any_movement {
+    auto operator()(communicator& c, const any_buffer& x, const call_options& o = {}) const requires One {
+        return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .options = o});
+    }
+    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out,
+                    const call_options& o = {}) const requires Two {
+        return call_any<Mode>(c, {.what = What, .in_place = false, .in = in, .out = out, .options = o});
+    }
+};
+template <class Mode, any_verb What>
+struct any_movement_v {
+    auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
+                    const any_counts& offsets = {}, const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = What,
+                                  .in_place = false,
+                                  .in = in,
+                                  .out = out,
+                                  .counts = counts,
+                                  .offsets = offsets,
+                                  .options = o});
+    }
+};
+template <class Mode>
+struct any_exchange_v {
+    auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const any_counts& offsets = {},
+                    const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = any_verb::all_to_all_v,
+                                  .in_place = true,
+                                  .in = x,
+                                  .out = x,
+                                  .counts = counts,
+                                  .offsets = offsets,
+                                  .options = o});
+    }
+    auto operator()(communicator& c, const any_buffer& in, const any_counts& send_counts,
+                    const any_counts& send_offsets, const any_buffer& out, const any_counts& recv_counts,
+                    const any_counts& recv_offsets, const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = any_verb::all_to_all_v,
+                                  .in_place = false,
+                                  .in = in,
+                                  .out = out,
+                                  .counts = send_counts,
+                                  .offsets = send_offsets,
+                                  .recv_counts = recv_counts,
+                                  .recv_offsets = recv_offsets,
+                                  .options = o});
+    }
+};
+template <class Mode, any_verb What>
+struct any_message {
+    auto operator()(communicator& c, const any_buffer& x, int peer, const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .peer = peer, .options = o});
+    }
+};
+template <class Mode>
+struct any_sendrecv {
+    auto operator()(communicator& c, const any_buffer& outgoing, int to_rank, const any_buffer& incoming, int from_rank,
+                    const call_options& o = {}) const {
+        return call_any<Mode>(c, {.what = any_verb::sendrecv,
+                                  .in_place = false,
+                                  .in = outgoing,
+                                  .out = incoming,
+                                  .peer = to_rank,
+                                  .from_peer = from_rank,
+                                  .options = o});
+    }
+};
+
+} // namespace detail
+
+// The verbs, as their typed forms take arguments, with an any_buffer for a tensor and an any_op for an operator; counts
+// are lists of std::size_t. sendrecv has no async form.
+// Shape, Cost, Order: as the typed verbs. float16 and bfloat16 are combined as float and rounded once where several
+//     operands meet, and after each step between ranks.
+// Requires: all ranks make the call in this form. Any order of calls with typed ones.
+// Errors: as the typed verbs; before anything is sent, on this rank alone, invalid_argument for an operator that does
+// not
+//     combine the type (bits of floats, sums of booleans, order of complex numbers), two types in one call, a type or
+//     operator that is none, memory that is not aligned for the type.
+namespace any {
+
+#define COLLX_ANY_VERBS(Mode)                                                                           \
+    inline constexpr detail::any_reduction<Mode, detail::any_verb::all_reduce> all_reduce{};            \
+    inline constexpr detail::any_reduction<Mode, detail::any_verb::reduce> reduce{};                    \
+    inline constexpr detail::any_reduction<Mode, detail::any_verb::reduce_scatter> reduce_scatter{};    \
+    inline constexpr detail::any_reduction_v<Mode> reduce_scatter_v{};                                  \
+    inline constexpr detail::any_reduction<Mode, detail::any_verb::scan> scan{};                        \
+    inline constexpr detail::any_reduction<Mode, detail::any_verb::exclusive_scan> exclusive_scan{};    \
+    inline constexpr detail::any_movement<Mode, detail::any_verb::broadcast, true, false> broadcast{};  \
+    inline constexpr detail::any_movement<Mode, detail::any_verb::all_gather, true, true> all_gather{}; \
+    inline constexpr detail::any_movement_v<Mode, detail::any_verb::all_gather_v> all_gather_v{};       \
+    inline constexpr detail::any_movement<Mode, detail::any_verb::gather, false, true> gather{};        \
+    inline constexpr detail::any_movement_v<Mode, detail::any_verb::gather_v> gather_v{};               \
+    inline constexpr detail::any_movement<Mode, detail::any_verb::scatter, false, true> scatter{};      \
+    inline constexpr detail::any_movement_v<Mode, detail::any_verb::scatter_v> scatter_v{};             \
+    inline constexpr detail::any_movement<Mode, detail::any_verb::all_to_all, true, true> all_to_all{}; \
+    inline constexpr detail::any_exchange_v<Mode> all_to_all_v{};                                       \
+    inline constexpr detail::any_message<Mode, detail::any_verb::send> send{};                          \
+    inline constexpr detail::any_message<Mode, detail::any_verb::recv> recv{};
+
+COLLX_ANY_VERBS(detail::blocking)
+inline constexpr detail::any_sendrecv<detail::blocking> sendrecv{};
+namespace async {
+COLLX_ANY_VERBS(detail::nonblocking)
+}
+namespace try_ {
+COLLX_ANY_VERBS(detail::tried)
+inline constexpr detail::any_sendrecv<detail::tried> sendrecv{};
+} // namespace try_
+#undef COLLX_ANY_VERBS
+
+} // namespace any
+
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/comm/any_once.hpp>
+#endif

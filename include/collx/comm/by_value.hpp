@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx::by_value: collectives that return their result and find out sizes by themselves. The rule: a call in here
+// never writes into an argument. A tensor comes back as a std::vector of its elements (a std::string as one), a single
+// value as a value; where ranks may contribute different numbers of elements, a short exchange of counts comes before.
+//
+//   double total = collx::by_value::all_reduce(world, 0.5);
+//   std::vector<float> all = collx::by_value::all_gather(world, mine);   // `mine` may differ in size
+//
+// For calls in a loop prefer the verbs that write into buffers which are there already: these allocate.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <collx/comm/all_gather.hpp>
+#include <collx/comm/all_reduce.hpp>
+#include <collx/comm/all_to_all.hpp>
+#include <collx/comm/broadcast.hpp>
+#include <collx/comm/gather.hpp>
+#include <collx/comm/reduce.hpp>
+#include <collx/comm/reduce_scatter.hpp>
+#include <collx/comm/scan.hpp>
+#include <collx/comm/scatter.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// A single element: what no buffer can be seen in.
+template <class X>
+concept SingleValue =
+    !Buffer<X> && Element<std::remove_cvref_t<X>> && (how_seen_v<std::remove_reference_t<X>> == seen_as::single);
+
+template <class X>
+using value_list_t = std::conditional_t<std::is_same_v<std::remove_cvref_t<X>, std::string>, std::string,
+                                        std::vector<typename buffer_t<X>::value_type>>;
+
+// std::vector<bool> is no buffer.
+template <class T>
+constexpr void require_list_of() {
+    static_assert(!std::is_same_v<T, bool>,
+                  "collx: the result would be a std::vector<bool>, whose elements are bits. Use char or std::uint8_t.");
+}
+
+template <class Comm>
+std::vector<std::size_t> counts_of_all(Comm& comm, std::size_t mine, const call_options& o) {
+    std::vector<std::size_t> counts(static_cast<std::size_t>(comm.size()));
+    all_gather_fn<blocking>{}(base_of(comm), contiguous_view<const std::size_t>(&mine, 1), counts,
+                              {.timeout = o.timeout});
+    return counts;
+}
+inline std::size_t sum_of(const std::vector<std::size_t>& counts) {
+    std::size_t sum = 0;
+    for (const std::size_t c : counts) sum += c;
+    return sum;
+}
+
+// all_reduce, reduce, scan, exclusive_scan: a result of the input's shape.
+template <class Verb>
+struct reduction_by_value {
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    value_list_t<X> operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
+        require_list_of<typename buffer_t<X>::value_type>();
+        const auto in = buffer(x);
+        value_list_t<X> out(in.size(), {});
+        Verb{}(comm, in, out, op, o);
+        return out;
+    }
+    template <Communicates Comm, SingleValue T, class Op = plus>
+    T operator()(Comm&& comm, const T& x, Op op = {}, const call_options& o = {}) const {
+        T out{};
+        Verb{}(comm, contiguous_view<const T>(&x, 1), contiguous_view<T>(&out, 1), op, o);
+        return out;
+    }
+};
+
+struct reduce_scatter_by_value {
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    value_list_t<X> operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
+        require_list_of<typename buffer_t<X>::value_type>();
+        const auto in = buffer(x);
+        value_list_t<X> out(part_of(base_of(comm).internals(), in.size()), {});
+        reduce_scatter_fn<blocking>{}(comm, in, out, op, o);
+        return out;
+    }
+};
+
+struct broadcast_by_value {
+    template <Communicates Comm, HostBuffer X>
+    value_list_t<X> operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
+        require_list_of<typename buffer_t<X>::value_type>();
+        const auto in = buffer(x);
+        std::size_t size = in.size();
+        broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&size, 1), o);
+        value_list_t<X> out(size, {});
+        if (comm.rank() == o.root)
+            for (std::size_t i = 0; i < size; ++i) out[i] = in[i];
+        broadcast_fn<blocking>{}(comm, out, o);
+        return out;
+    }
+    template <Communicates Comm, SingleValue T>
+    T operator()(Comm&& comm, T x, const call_options& o = {}) const {
+        broadcast_fn<blocking>{}(comm, contiguous_view<T>(&x, 1), o);
+        return x;
+    }
+};
+
+struct all_gather_by_value {
+    template <Communicates Comm, HostBuffer X>
+    value_list_t<X> operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
+        require_list_of<typename buffer_t<X>::value_type>();
+        const auto in = buffer(x);
+        const auto counts = counts_of_all(comm, in.size(), o);
+        value_list_t<X> out(sum_of(counts), {});
+        all_gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+        return out;
+    }
+    template <Communicates Comm, SingleValue T>
+    std::vector<T> operator()(Comm&& comm, const T& x, const call_options& o = {}) const {
+        require_list_of<T>();
+        std::vector<T> out(static_cast<std::size_t>(comm.size()));
+        all_gather_fn<blocking>{}(comm, contiguous_view<const T>(&x, 1), out, o);
+        return out;
+    }
+};
+
+struct gather_by_value {
+    template <Communicates Comm, HostBuffer X>
+    value_list_t<X> operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
+        require_list_of<typename buffer_t<X>::value_type>();
+        const auto in = buffer(x);
+        const auto counts = counts_of_all(comm, in.size(), o);
+        value_list_t<X> out(comm.rank() == o.root ? sum_of(counts) : 0, {});
+        gather_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+        return out;
+    }
+    template <Communicates Comm, SingleValue T>
+    std::vector<T> operator()(Comm&& comm, const T& x, const call_options& o = {}) const {
+        require_list_of<T>();
+        std::vector<T> out(comm.rank() == o.root ? static_cast<std::size_t>(comm.size()) : 0);
+        gather_fn<blocking>{}(comm, contiguous_view<const T>(&x, 1), out, o);
+        return out;
+    }
+};
+
+// parts[r] of each rank goes to rank r. Of scatter only the root's list is looked at.
+template <class Lists>
+using part_of_lists = std::remove_cvref_t<decltype(*std::declval<const Lists&>().begin())>;
+
+struct all_to_all_by_value {
+    template <Communicates Comm, class Lists>
+    requires Buffer<part_of_lists<Lists>>
+    auto operator()(Comm&& comm, const Lists& parts, const call_options& o = {}) const {
+        using list = value_list_t<part_of_lists<Lists>>;
+        require_size(base_of(comm).internals(), "list of parts as", parts.size(),
+                     static_cast<std::size_t>(comm.size()));
+        std::vector<typename list::value_type> in;
+        std::vector<std::size_t> send_counts, recv_counts(parts.size());
+        for (const auto& part : parts) {
+            const auto v = buffer(part);
+            send_counts.push_back(v.size());
+            for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
+        }
+        all_to_all_fn<blocking>{}(base_of(comm), send_counts, recv_counts, {.timeout = o.timeout});
+        std::vector<typename list::value_type> out(sum_of(recv_counts));
+        all_to_all_v_fn<blocking>{}(comm, in, send_counts, out, recv_counts, o);
+        std::vector<list> arrived;
+        auto at = out.begin();
+        for (const std::size_t count : recv_counts) {
+            const auto end = at + static_cast<std::ptrdiff_t>(count);
+            arrived.emplace_back(at, end);
+            at = end;
+        }
+        return arrived;
+    }
+};
+
+struct scatter_by_value {
+    template <Communicates Comm, class Lists>
+    requires Buffer<part_of_lists<Lists>>
+    auto operator()(Comm&& comm, const Lists& parts, const call_options& o = {}) const {
+        using list = value_list_t<part_of_lists<Lists>>;
+        auto& c = base_of(comm).internals();
+        require_root(c, o.root);
+        std::vector<typename list::value_type> in;
+        std::vector<std::size_t> counts;
+        if (comm.rank() == o.root) {
+            for (const auto& part : parts) {
+                const auto v = buffer(part);
+                counts.push_back(v.size());
+                for (std::size_t i = 0; i < v.size(); ++i) in.push_back(v[i]);
+            }
+            // A list that is too long or too short must not leave the others waiting: all learn its length.
+        }
+        std::size_t lists = counts.size(), mine = 0;
+        broadcast_fn<blocking>{}(base_of(comm), contiguous_view<std::size_t>(&lists, 1), o);
+        if (lists != static_cast<std::size_t>(comm.size()))
+            fail(errc::invalid_argument, comm.rank(), o.root, "give the root one part for each rank",
+                 "scatter: the root has %zu parts for %d ranks", lists, comm.size());
+        scatter_fn<blocking>{}(base_of(comm), counts, contiguous_view<std::size_t>(&mine, 1), o);
+        list out(mine, {});
+        scatter_v_fn<blocking>{}(comm, in, out, counts, growing_array<std::size_t>(), o);
+        return out;
+    }
+};
+
+} // namespace detail
+
+// The verbs by value. All block; options as in the verbs without a suffix.
+//   all_reduce, scan, exclusive_scan (world, x, op)   the input's shape, the same on all ranks; exclusive_scan: T{} on
+//                                                     rank 0
+//   reduce(world, x, op, {.root})                     likewise; what other ranks than the root get says nothing
+//   reduce_scatter(world, x, op)                      this rank's part
+//   broadcast(world, x, {.root})                      the root's x, whatever size the others' have
+//   all_gather, gather (world, x)                     all ranks' elements in rank order; gather: empty but at the root
+//   all_to_all(world, parts)                          parts[r] goes to rank r; what came from each, a list of lists
+//   scatter(world, parts, {.root})                    the root's parts[r], on rank r
+// Shape: tensors with elements that travel; all_gather and its like: of any size on each rank. parts: a list with one
+//     tensor for each rank.
+// Cost: the verb, an allocation, and, where sizes may differ, an exchange of counts before (one more short call).
+// Errors: as the verbs; invalid_argument on all ranks where scatter's root has not one part for each rank.
+// Example: for (const std::string& name : collx::by_value::all_to_all(world, names)) use(name);
+namespace by_value {
+inline constexpr detail::reduction_by_value<detail::all_reduce_fn<detail::blocking>> all_reduce{};
+inline constexpr detail::reduction_by_value<detail::reduce_fn<detail::blocking>> reduce{};
+inline constexpr detail::reduction_by_value<detail::scan_fn<detail::blocking, collective::scan>> scan{};
+inline constexpr detail::reduction_by_value<detail::scan_fn<detail::blocking, collective::exclusive_scan>>
+    exclusive_scan{};
+inline constexpr detail::reduce_scatter_by_value reduce_scatter{};
+inline constexpr detail::broadcast_by_value broadcast{};
+inline constexpr detail::all_gather_by_value all_gather{};
+inline constexpr detail::gather_by_value gather{};
+inline constexpr detail::all_to_all_by_value all_to_all{};
+inline constexpr detail::scatter_by_value scatter{};
+} // namespace by_value
+
+COLLX_END_NAMESPACE

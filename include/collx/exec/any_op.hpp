@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An operator that is chosen at run time: an operator of arrays over a table of loops, one for each pair of type and
+// operator, which is compiled once. Elements are cells of as many bytes; what they mean only the loops know.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <collx/core/any_type.hpp>
+#include <collx/core/half.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+template <std::size_t Bytes>
+struct alignas(Bytes > 8 ? 8 : Bytes) cell {
+    std::byte bytes[Bytes];
+};
+
+// One entry of the table.
+struct any_loop {
+    // out[i] = a[i] op b[i]; out may be a or b. Null: the operator does not combine such elements.
+    void (*combine)(const void* a, const void* b, void* out, std::size_t n) = nullptr;
+    // The same numbers as of a call whose type is known to the compiler: ranks may mix both.
+    std::uint64_t kind = 0;
+    std::uint32_t type_hash = 0, op_hash = 0;
+};
+const any_loop& any_loop_of(any_type t, any_op op);
+
+// float16 and bfloat16 are combined as float, and rounded once where several are combined at a time.
+template <class Half>
+void combine_as_float(const any_loop& loop, Half* first, Half* second, const Half* const* s, int sources,
+                      std::size_t n) {
+    constexpr std::size_t block = 1024;
+    alignas(64) float sum[block], next[block];
+    for (std::size_t at = 0; at < n; at += block) {
+        const std::size_t m = n - at < block ? n - at : block;
+        for (int k = 0; k < sources; ++k) {
+            float* const to = k == 0 ? sum : next;
+            for (std::size_t i = 0; i < m; ++i) to[i] = static_cast<float>(s[k][at + i]);
+            if (k != 0) loop.combine(sum, next, sum, m);
+        }
+        for (std::size_t i = 0; i < m; ++i) first[at + i] = Half(sum[i]);
+        if (second != nullptr) std::memcpy(second + at, first + at, m * sizeof(Half));
+    }
+}
+
+template <std::size_t Bytes>
+class any_operator {
+public:
+    using element = cell<Bytes>;
+    any_operator(any_type t, any_op op) : type_(t), says_(&any_loop_of(t, op)), loop_(says_) {
+        if (is_half()) loop_ = &any_loop_of(any_type::float32, op);
+    }
+    static constexpr bool is_commutative = true; // all of them
+    const any_loop& says() const { return *says_; }
+
+    void operator()(const element* in, element* inout, std::size_t n) const {
+        const element* both[2] = {in, inout};
+        fold(inout, nullptr, both, 2, n);
+    }
+    // See fold_arrays().
+    void fold(element* first, element* second, const element* const* s, int sources, std::size_t n) const {
+        if (is_half()) {
+            if constexpr (Bytes == sizeof(f16)) fold_halves(first, second, s, sources, n);
+            return;
+        }
+        constexpr std::size_t block = 8192 / Bytes;
+        alignas(64) element room[block];
+        for (std::size_t at = 0; at < n; at += block) {
+            const std::size_t m = n - at < block ? n - at : block;
+            if (sources == 1) {
+                std::memmove(first + at, s[0] + at, m * Bytes);
+            } else { // the destination may be a source that is still to be read
+                for (int k = 1; k < sources; ++k)
+                    loop_->combine(k == 1 ? s[0] + at : room, s[k] + at, k + 1 == sources ? first + at : room, m);
+            }
+            if (second != nullptr) std::memcpy(second + at, first + at, m * Bytes);
+        }
+    }
+
+private:
+    bool is_half() const { return type_ == any_type::float16 || type_ == any_type::bfloat16; }
+    template <class Half>
+    void fold_as(element* first, element* second, const element* const* s, int sources, std::size_t n) const {
+        combine_as_float(*loop_, reinterpret_cast<Half*>(first), reinterpret_cast<Half*>(second),
+                         reinterpret_cast<const Half* const*>(s), sources, n);
+    }
+    void fold_halves(element* first, element* second, const element* const* s, int sources, std::size_t n) const {
+        if (type_ == any_type::float16) fold_as<f16>(first, second, s, sources, n);
+        else fold_as<bf16>(first, second, s, sources, n);
+    }
+    any_type type_;
+    const any_loop *says_, *loop_;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

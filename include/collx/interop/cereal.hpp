@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Objects of any shape between ranks, through cereal (https://uscilab.github.io/cereal): what has a serialize()
+// travels, with maps, strings and pointers in it. The calls are those of by_value.hpp: they never write into an
+// argument, and find out sizes by themselves. For tensors use the verbs: this copies every object twice.
+//
+//   struct settings { std::map<std::string, double> rates; template <class A> void serialize(A& a) { a(rates); } };
+//   const settings s = collx::objects::broadcast(world, mine, {.root = 0});
+// collx-header: needs=cereal
+#pragma once
+
+#include <cstddef>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cereal/archives/binary.hpp>
+#include <cereal/cereal.hpp>
+
+#include <collx/comm/by_value.hpp>
+#include <collx/comm/send_recv.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// What a serialize() throws on this rank alone ends the communicator: the others wait for this rank's part.
+template <class Comm, class T>
+std::string packed_object(Comm& comm, const T& x) {
+    return base_of(comm).internals().or_abandon([&] {
+        std::ostringstream text;
+        cereal::BinaryOutputArchive archive(text);
+        archive(x);
+        return std::move(text).str();
+    });
+}
+template <class T>
+T unpacked_object(const std::string& text) {
+    std::istringstream from(text);
+    cereal::BinaryInputArchive archive(from);
+    T x;
+    archive(x);
+    return x;
+}
+template <class T, class Texts>
+std::vector<T> unpacked_objects(const Texts& texts) {
+    std::vector<T> all;
+    for (const std::string& text : texts) all.push_back(unpacked_object<T>(text));
+    return all;
+}
+// One text after the other, of these lengths.
+inline std::vector<std::string> cut_text(const std::string& all, const std::vector<std::size_t>& lengths) {
+    std::vector<std::string> texts;
+    std::size_t at = 0;
+    for (const std::size_t length : lengths) texts.push_back(all.substr(at, length)), at += length;
+    return texts;
+}
+template <class Comm, class T>
+std::vector<std::string> packed_objects(Comm& comm, const std::vector<T>& all) {
+    std::vector<std::string> texts;
+    for (const T& x : all) texts.push_back(packed_object(comm, x));
+    return texts;
+}
+
+} // namespace detail
+
+// T: default-constructible, with a serialize(), or save() and load(), that cereal finds; include cereal/types/... for
+// the
+//     standard's containers in it.
+// Cost: the call by value on the bytes, and two copies of the object.
+// Errors: as the verbs. What cereal or the object throws while it is written ends the communicator (the other ranks get
+//     aborted); while it is read it concerns this rank alone, after the call, and the communicator can be used on.
+namespace objects {
+
+// The root's object, on every rank.
+template <detail::Communicates Comm, class T>
+T broadcast(Comm&& comm, const T& x, const call_options& o = {}) {
+    const bool is_root = comm.rank() == o.root;
+    return detail::unpacked_object<T>(
+        by_value::broadcast(comm, is_root ? detail::packed_object(comm, x) : std::string(), o));
+}
+// One object of each rank, in rank order, on every rank.
+template <detail::Communicates Comm, class T>
+std::vector<T> all_gather(Comm&& comm, const T& x, const call_options& o = {}) {
+    const std::string mine = detail::packed_object(comm, x);
+    const auto lengths = by_value::all_gather(comm, mine.size(), o);
+    return detail::unpacked_objects<T>(detail::cut_text(by_value::all_gather(comm, mine, o), lengths));
+}
+// The same at the root; nothing elsewhere.
+template <detail::Communicates Comm, class T>
+std::vector<T> gather(Comm&& comm, const T& x, const call_options& o = {}) {
+    const std::string mine = detail::packed_object(comm, x);
+    const auto lengths = by_value::gather(comm, mine.size(), o);
+    return detail::unpacked_objects<T>(detail::cut_text(by_value::gather(comm, mine, o), lengths));
+}
+// all[r] of the root, on rank r. Other ranks' lists are not looked at.
+template <detail::Communicates Comm, class T>
+T scatter(Comm&& comm, const std::vector<T>& all, const call_options& o = {}) {
+    const bool is_root = comm.rank() == o.root;
+    return detail::unpacked_object<T>(
+        by_value::scatter(comm, is_root ? detail::packed_objects(comm, all) : std::vector<std::string>(), o));
+}
+// all[r] of each rank goes to rank r; what came from each, in rank order.
+template <detail::Communicates Comm, class T>
+std::vector<T> all_to_all(Comm&& comm, const std::vector<T>& all, const call_options& o = {}) {
+    return detail::unpacked_objects<T>(by_value::all_to_all(comm, detail::packed_objects(comm, all), o));
+}
+template <detail::Communicates Comm, class T>
+void send(Comm&& comm, const T& x, int peer, const call_options& o = {}) {
+    const std::string text = detail::packed_object(comm, x);
+    const std::size_t length = text.size();
+    collx::send(comm, contiguous_view<const std::size_t>(&length, 1), peer, o);
+    collx::send(comm, text, peer, o);
+}
+// Example: const auto s = collx::objects::recv<settings>(world, 0);
+template <class T, detail::Communicates Comm>
+T recv(Comm&& comm, int peer, const call_options& o = {}) {
+    std::size_t length = 0;
+    collx::recv(comm, contiguous_view<std::size_t>(&length, 1), peer, o);
+    std::string text(length, '\0');
+    collx::recv(comm, text, peer, o);
+    return detail::unpacked_object<T>(text);
+}
+
+} // namespace objects
+
+COLLX_END_NAMESPACE

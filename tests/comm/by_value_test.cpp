@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300
+//
+// Collectives that return their result and find out sizes by themselves.
+#include "support.hpp"
+
+#include <array>
+#include <numeric>
+#include <string>
+
+#include <collx/comm/by_value.hpp>
+
+using namespace collx_test;
+namespace by_value = collx::by_value;
+
+namespace {
+
+std::string name_of_rank(int r) { return std::string(static_cast<std::size_t>(r * 7), 'x') + std::to_string(r); }
+
+} // namespace
+
+TEST_CASE("reductions return a value for a value and a list for a tensor, and leave their argument alone") {
+    for (const int ranks_per_host : {0, 2})
+        for (const int n : {1, 2, 5})
+            on_hosts(n, {ranks_per_host}, [n](collx::communicator& w) {
+                const int me = w.rank();
+                EXPECT(by_value::all_reduce(w, 0.5) == 0.5 * n);
+                EXPECT(by_value::all_reduce(w, me, collx::max{}) == n - 1);
+                EXPECT(by_value::scan(w, me) == me * (me + 1) / 2);
+                EXPECT(by_value::exclusive_scan(w, 2L) == 2L * me); // 0 on rank 0
+                for (const std::size_t size : {0u, 1u, 3000u}) {
+                    auto x = samples(me, size); // not const: nothing may be written there
+                    const auto sum = by_value::all_reduce(w, x);
+                    const auto most = by_value::reduce(w, x, collx::max{}, {.root = n - 1});
+                    const auto so_far = by_value::scan(w, x);
+                    EXPECT(x == samples(me, size) && sum.size() == size && most.size() == size);
+                    for (std::size_t i = 0; i < size; ++i) {
+                        EXPECT_AT(i, sum[i] == folded(i, 0, n) && so_far[i] == folded(i, 0, me + 1));
+                        EXPECT_AT(i, me != n - 1 || most[i] == folded(i, 0, n, collx::max{}));
+                    }
+                }
+                const std::vector<int> whole(static_cast<std::size_t>(n) * 3, me + 1);
+                EXPECT(by_value::reduce_scatter(w, whole) == std::vector<int>(3, n * (n + 1) / 2));
+                const auto e = thrown<collx::invalid_argument>(
+                    w, [&] { (void)by_value::reduce_scatter(w, std::vector<int>(static_cast<std::size_t>(n) + 1)); });
+                EXPECT(n == 1 || says(e, "do not divide"));
+            });
+}
+
+TEST_CASE("gathers take other sizes on each rank, strings too, and need no counts") {
+    for (const int ranks_per_host : {0, 2})
+        for (const int n : {1, 3})
+            on_hosts(n, {ranks_per_host}, [n](collx::communicator& w) {
+                const int me = w.rank();
+                std::string text;
+                std::vector<int> list, ranks;
+                for (int r = 0; r < n; ++r) {
+                    text += name_of_rank(r), ranks.push_back(r);
+                    list.insert(list.end(), static_cast<std::size_t>(r * 1000), r);
+                }
+                const std::vector<int> mine(static_cast<std::size_t>(me * 1000), me);
+                EXPECT(by_value::all_gather(w, mine) == list); // rank 0 has nothing
+                EXPECT(by_value::all_gather(w, me) == ranks);
+                EXPECT(by_value::all_gather(w, name_of_rank(me)) == text);
+                const auto at_root = by_value::gather(w, mine, {.root = n - 1});
+                EXPECT(me == n - 1 ? at_root == list : at_root.empty());
+                EXPECT(by_value::gather(w, me, {.root = 0}).size() == (me == 0 ? static_cast<std::size_t>(n) : 0));
+                const std::string sent = by_value::broadcast(w, name_of_rank(me), {.root = n - 1});
+                EXPECT(sent == name_of_rank(n - 1));
+                EXPECT(by_value::broadcast(w, mine, {.root = n - 1}).size() ==
+                       static_cast<std::size_t>((n - 1) * 1000));
+                EXPECT(by_value::broadcast(w, me * 1.5, {.root = n - 1}) == (n - 1) * 1.5);
+                struct point {
+                    int x, y;
+                };
+                EXPECT(by_value::broadcast(w, point{me, 1}, {.root = n - 1}).x == n - 1);
+            });
+}
+
+TEST_CASE("all_to_all and scatter take one part of any size for each rank") {
+    for (const int ranks_per_host : {0, 2})
+        for (const int n : {1, 3})
+            on_hosts(n, {ranks_per_host}, [n](collx::communicator& w) {
+                const int me = w.rank();
+                std::vector<std::string> names;
+                std::vector<std::vector<int>> lists;
+                for (int to = 0; to < n; ++to) {
+                    names.push_back(name_of_rank(me) + ">" + name_of_rank(to));
+                    lists.emplace_back(static_cast<std::size_t>(me * 500 + to), 10 * me + to);
+                }
+                const auto heard = by_value::all_to_all(w, names);
+                const auto arrived = by_value::all_to_all(w, lists);
+                EXPECT(heard.size() == static_cast<std::size_t>(n));
+                for (int from = 0; from < n; ++from) {
+                    const auto k = static_cast<std::size_t>(from);
+                    EXPECT(heard[k] == name_of_rank(from) + ">" + name_of_rank(me));
+                    EXPECT(arrived[k] == std::vector<int>(static_cast<std::size_t>(from * 500 + me), 10 * from + me));
+                }
+                const std::string part =
+                    by_value::scatter(w, me == n - 1 ? names : std::vector<std::string>(), {.root = n - 1});
+                EXPECT(part == name_of_rank(n - 1) + ">" + name_of_rank(me));
+                // Mistakes: all ranks hear of them, and the communicator goes on.
+                names.push_back("one too many");
+                const auto e =
+                    thrown<collx::invalid_argument>(w, [&] { (void)by_value::scatter(w, names, {.root = 0}); });
+                EXPECT(e.peer() == 0 && says(e, "parts for"));
+                (void)thrown<collx::invalid_argument>(w, [&] { (void)by_value::all_to_all(w, names); });
+                (void)thrown<collx::invalid_argument>(w, [&] { (void)by_value::broadcast(w, 1, {.root = n}); });
+                (void)thrown<collx::invalid_argument>(w, [&] { (void)by_value::gather(w, lists[0], {.root = -1}); });
+                EXPECT(by_value::all_reduce(w, 1) == n);
+            });
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: needs=cereal
+//
+// Objects that cereal can write, between ranks.
+#include "comm/support.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include <cereal/types/map.hpp>
+#include <cereal/types/memory.hpp>
+#include <cereal/types/string.hpp>
+#include <cereal/types/vector.hpp>
+
+#include <collx/interop/cereal.hpp>
+
+using namespace collx_test;
+namespace objects = collx::objects;
+
+namespace {
+
+struct settings {
+    std::map<std::string, std::vector<double>> rates;
+    std::shared_ptr<int> limit;
+    bool is_bad = false;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        if (is_bad) throw wrong("mine");
+        archive(rates, limit);
+    }
+    bool operator==(const settings& o) const { return rates == o.rates && *limit == *o.limit; }
+};
+settings settings_of(int r) {
+    settings s;
+    for (int k = 0; k <= r; ++k)
+        s.rates[std::string(static_cast<std::size_t>(k * 20), 'k') + std::to_string(r)] = {1.5 * k, 2.5 * r};
+    s.limit = std::make_shared<int>(r * 100);
+    return s;
+}
+
+} // namespace
+
+TEST_CASE("objects of other sizes on each rank travel by all calls") {
+    for (const int ranks_per_host : {0, 2})
+        for (const int n : {1, 3})
+            on_hosts(n, {ranks_per_host}, [n](collx::communicator& w) {
+                const int me = w.rank();
+                EXPECT(objects::broadcast(w, settings_of(me), {.root = n - 1}) == settings_of(n - 1));
+                const auto all = objects::all_gather(w, settings_of(me));
+                const auto at_root = objects::gather(w, settings_of(me), {.root = n - 1});
+                EXPECT(all.size() == static_cast<std::size_t>(n));
+                EXPECT(at_root.size() == (me == n - 1 ? static_cast<std::size_t>(n) : 0));
+                std::vector<settings> outgoing;
+                for (int r = 0; r < n; ++r) {
+                    EXPECT(all[static_cast<std::size_t>(r)] == settings_of(r));
+                    EXPECT(me != n - 1 || at_root[static_cast<std::size_t>(r)] == settings_of(r));
+                    outgoing.push_back(settings_of(10 * me + r));
+                }
+                const auto arrived = objects::all_to_all(w, outgoing);
+                for (int r = 0; r < n; ++r) EXPECT(arrived[static_cast<std::size_t>(r)] == settings_of(10 * r + me));
+                EXPECT(objects::scatter(w, me == 0 ? outgoing : std::vector<settings>()) == settings_of(me));
+                if (me == 0 && n > 1) objects::send(w, settings_of(5), 1);
+                if (me == 1) EXPECT(objects::recv<settings>(w, 0) == settings_of(5));
+                const auto e = thrown<collx::invalid_argument>(
+                    w, [&] { (void)objects::scatter(w, std::vector<settings>(7, settings_of(0))); });
+                EXPECT(says(e, "parts for"));
+            });
+}
+
+TEST_CASE("an object that throws while it is written ends the communicator, on all ranks") {
+    on_ranks(2, [](collx::communicator& w) {
+        settings s = settings_of(w.rank());
+        s.is_bad = w.rank() == 1;
+        if (s.is_bad) (void)thrown<wrong>(w, [&] { (void)objects::all_gather(w, s); });
+        else (void)thrown<collx::aborted>(w, [&] { (void)objects::all_gather(w, s); });
+    });
+}
