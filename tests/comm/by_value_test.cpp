@@ -41,9 +41,10 @@ TEST_CASE("reductions return a value for a value and a list for a tensor, and le
                 }
                 const std::vector<int> whole(static_cast<std::size_t>(n) * 3, me + 1);
                 EXPECT(by_value::reduce_scatter(w, whole) == std::vector<int>(3, n * (n + 1) / 2));
+                if (n == 1) return; // divides everything
                 const auto e = thrown<collx::invalid_argument>(
                     w, [&] { (void)by_value::reduce_scatter(w, std::vector<int>(static_cast<std::size_t>(n) + 1)); });
-                EXPECT(n == 1 || says(e, "do not divide"));
+                EXPECT(says(e, "do not divide"));
             });
 }
 
