@@ -29,6 +29,8 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
+// Results are `auto` where a tensor comes in: a compiler may look at the return type before the constraints.
+
 // A single element: what no buffer can be seen in.
 template <class X>
 concept SingleValue =
@@ -62,7 +64,7 @@ inline std::size_t sum_of(const std::vector<std::size_t>& counts) {
 template <class Verb>
 struct reduction_by_value {
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
-    value_list_t<X> operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
         value_list_t<X> out(in.size(), {});
@@ -79,7 +81,7 @@ struct reduction_by_value {
 
 struct reduce_scatter_by_value {
     template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
-    value_list_t<X> operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, const X& x, Op op = {}, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
         value_list_t<X> out(part_of(base_of(comm).internals(), in.size()), {});
@@ -90,7 +92,7 @@ struct reduce_scatter_by_value {
 
 struct broadcast_by_value {
     template <Communicates Comm, HostBuffer X>
-    value_list_t<X> operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
         std::size_t size = in.size();
@@ -110,7 +112,7 @@ struct broadcast_by_value {
 
 struct all_gather_by_value {
     template <Communicates Comm, HostBuffer X>
-    value_list_t<X> operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
         const auto counts = counts_of_all(comm, in.size(), o);
@@ -129,7 +131,7 @@ struct all_gather_by_value {
 
 struct gather_by_value {
     template <Communicates Comm, HostBuffer X>
-    value_list_t<X> operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
+    auto operator()(Comm&& comm, const X& x, const call_options& o = {}) const {
         require_list_of<typename buffer_t<X>::value_type>();
         const auto in = buffer(x);
         const auto counts = counts_of_all(comm, in.size(), o);

@@ -202,7 +202,7 @@ counted_ptr<operation> start_prepared(communicator_core& c, const call_request& 
 // Runs a call the way Mode says. `held` is what an async call keeps alive.
 template <class Mode, collective C, bool OwnCounts = false, class Comm, class In, class Out, class Op, class Layouts,
           class Held = counted_ptr<held_operation<void>>>
-auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& layouts, Held held = nullptr) {
+auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& layouts, const Held& held = Held()) {
     communicator_core& c = base_of(comm).internals();
     const auto& policies = policies_of(comm);
     using call = typed_call<C, OwnCounts, In, Out, Op, std::remove_cvref_t<decltype(policies)>>;
@@ -213,8 +213,7 @@ auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& 
         const int at_port = port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
         const call_request r = call::request(c, policies, elements, f, layouts, at_port);
         return work<decltype(result_of(held))>(
-            c, start_prepared<may_relay>(c, r, prepare(c, r), elements.mover(), at_port), std::move(held),
-            f.timeout_ns);
+            c, start_prepared<may_relay>(c, r, prepare(c, r), elements.mover(), at_port), held, f.timeout_ns);
     } else {
         const call_request r = call::request(c, policies, elements, f, layouts, port::blocking);
         const prepared_call p = prepare(c, r);
