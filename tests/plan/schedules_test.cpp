@@ -183,3 +183,23 @@ TEST_CASE("ranks that share a core share the room of its rings, and large number
         CHECK(shape.stage_bytes == me.cache.stage_bytes(2, algo::two_shot_all_reduce{}.depth));
     }
 }
+
+TEST_CASE("ports, roots and algorithms spread over the table") {
+    for (const std::size_t places : {64u, 256u}) {
+        std::set<std::size_t> by_port, by_root, by_algorithm;
+        int id = 0;
+        const auto at = [&](std::uint64_t a, std::uint64_t bits, int port) {
+            return collx::detail::schedule_place(reinterpret_cast<std::uintptr_t>(&id) + 8 * a, bits, port) &
+                   (places - 1);
+        };
+        for (int i = 0; i < 16; ++i) {
+            const auto u = static_cast<std::uint64_t>(i);
+            by_port.insert(at(0, 0, i));
+            by_root.insert(at(0, collx::detail::parameter_bits(algo::linear_gather{.root = i}), 0));
+            by_algorithm.insert(at(u, 0, 0));
+        }
+        CHECK(by_port.size() >= 10); // 16 at random of 64 are 14 different ones
+        CHECK(by_root.size() >= 10);
+        CHECK(by_algorithm.size() >= 10);
+    }
+}

@@ -49,6 +49,7 @@ struct text {
     static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = true;
     static constexpr int chunks(int) { return 1; }
+    static constexpr int tmp_chunks(int) { return 1; }
 };
 
 } // namespace
@@ -287,6 +288,38 @@ TEST_CASE("outputs are written once, all of them, and nothing else is") {
     CHECK(mutant(linear_reduce{}, [](schedule& s) {
               steps(s, 1).push_back({.what = copy, .src = in(0), .dst = in(0)});
           }).what == problem::writes_input);
+}
+
+TEST_CASE("what the algorithm does not declare, and what is no set of chunks, is found before it is run") {
+    CHECK(mutant(dissemination_barrier{}, [](schedule& s) { s.scratch = 0; }).what == problem::undeclared_tmp);
+    CHECK(mutant(two_shot_all_reduce{}, [](schedule& s) { --s.declared_signals; }).what == problem::undeclared_signal);
+    CHECK(mutant(one_shot_all_reduce{}, [](schedule& s) { s.declared_signals = 0; }).what ==
+          problem::undeclared_signal);
+    const verdict v = mutant(ring_all_gather{}, [](schedule& s) { steps(s, 3)[2].dst.chunks = n; });
+    CHECK((v.what == problem::bad_chunk && v.rank == 3 && v.step == 2 && v.chunk == n));
+    CHECK(mutant(ring_all_gather{}, [](schedule& s) { steps(s, 3)[1].peer_to = n; }).what == problem::bad_peer);
+    CHECK(mutant(ring_all_gather{}, [](schedule& s) { steps(s, 3)[2].dst.where = place::in; }).what ==
+          problem::writes_input);
+}
+
+TEST_CASE("messages that are sent and not received, or of another length, do not balance") {
+    const auto balance = [](auto&& change) {
+        schedule s = record_all(pairwise_all_to_all{}, n);
+        change(s);
+        message_balance b(n, s.op);
+        for (int r = 0; r < n; ++r) b.add(s.programs[static_cast<unsigned>(r)], r);
+        return b.is_even();
+    };
+    const auto first = [](schedule& s, action what) -> step& {
+        for (step& st : steps(s, 2))
+            if ((st.what & what) != 0) return st;
+        return steps(s, 2)[0];
+    };
+    CHECK(balance([](schedule&) {}));
+    CHECK(!balance([&](schedule& s) { steps(s, 2).push_back(first(s, send)); }));
+    CHECK(!balance([&](schedule& s) { steps(s, 2).push_back(first(s, recv)); }));
+    CHECK(!balance([&](schedule& s) { first(s, send).peer_to = (first(s, send).peer_to + 1) % n; }));
+    CHECK(!balance([&](schedule& s) { first(s, send).src.chunks.count = 2; }));
 }
 
 TEST_CASE("what was never written cannot be read") {

@@ -46,7 +46,8 @@ private:
 
 template <class... Policies>
 auto communicator::with(Policies... p) & {
-    return bound_communicator<Policies...>(*this, p...);
+    (detail::require_policy<Policies>(), ...);
+    if constexpr ((Policy<Policies> && ...)) return bound_communicator<Policies...>(*this, p...);
 }
 
 namespace detail {
@@ -88,6 +89,10 @@ struct typed_call {
     static constexpr bool serial = mover_type::reduces && Policies::rank_order;
     static constexpr bool ordered = serial || (mover_type::reduces && !is_commutative_v<Op, element_of<In>>);
     static constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
+    static_assert(
+        !Policies::has_algorithms || Policies::template has_algorithm<C>,
+        "collx: with() binds algorithms here, and none for this collective. Bind one for it, or make the call "
+        "through a communicator without.");
     static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; "
                                                    "broadcast, all_gather and all_to_all can do that.");
 
@@ -176,11 +181,17 @@ private:
                      A::name, p.root);
             }
         if (r.facts.private_counts) {
-            if constexpr (allows_private_counts<C, A>) return c.schedules.bind_for_private_counts(algorithm, p.at_port);
+            if constexpr (allows_private_counts<C, A>)
+                return proved(c, c.schedules.bind_for_private_counts(algorithm, p.at_port), algorithm);
             fail(errc::unsupported, c.net.rank(), -1, "leave the choice of algorithm to the library",
                  "algorithm %s needs counts that all ranks know", A::name);
         }
-        return c.schedules.bind(algorithm, p.at_port);
+        return proved(c, c.schedules.bind(algorithm, p.at_port), algorithm);
+    }
+    template <class A>
+    static bound_schedule& proved(communicator_core& c, bound_schedule& b, const A& algorithm) {
+        if (c.settings.checked != 0) c.schedules.require_proof(b, algorithm);
+        return b;
     }
 };
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include <collx/sched/algorithm.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/version.hpp>
 
@@ -34,15 +35,19 @@ struct attach {};
 // Let the selector choose (the default).
 struct automatic {};
 
-// A type that names the collective it implements and can be run over an executor is an algorithm; users write their
-// own.
+namespace detail {
+// What is meant as an algorithm, complete or not.
 template <class A>
-concept AlgorithmPolicy = requires(const A& a) {
-    { A::op } -> std::convertible_to<collective>;
-    { a.chunks(2) } -> std::convertible_to<int>; // static, or of this value's parameters
-};
+concept LooksLikeAlgorithm = requires {
+    A::op;
+}
+|| requires(const A& a) { a.chunks(2); }
+|| requires(const A& a, sched::recorder& ex) { a(ex, 0, 2); };
+} // namespace detail
 
-// The policies of one call, folded together from a list.
+// The policies of one call, folded together from a list. Of each kind there is one; algorithms: one for each
+// collective. What a call cannot use is refused while compiling: an algorithm where none is bound for the call's own
+// collective. wire and deterministic have no effect on calls that only move.
 template <class... Policies>
 struct policy_set;
 
@@ -54,10 +59,13 @@ struct policy_set<> {
     std::size_t piece_bytes = 0;
     template <collective C>
     static constexpr bool has_algorithm = false;
+    static constexpr bool has_algorithms = false, has_piece = false;
 };
 
 template <class W, class... Rest>
 struct policy_set<wire<W>, Rest...> : policy_set<Rest...> {
+    static_assert(std::is_void_v<typename policy_set<Rest...>::wire_type>,
+                  "collx: two wire<> policies are bound. Bind one of the two.");
     using wire_type = W;
     constexpr policy_set(wire<W>, Rest... rest) : policy_set<Rest...>{rest...} {}
 };
@@ -68,6 +76,8 @@ struct policy_set<deterministic, Rest...> : policy_set<Rest...> {
 };
 template <class... Rest>
 struct policy_set<piece, Rest...> : policy_set<Rest...> {
+    static_assert(!policy_set<Rest...>::has_piece, "collx: two piece policies are bound. Bind one of the two.");
+    static constexpr bool has_piece = true;
     constexpr policy_set(piece p, Rest... rest) : policy_set<Rest...>{rest...} { this->piece_bytes = p.bytes; }
 };
 template <class... Rest>
@@ -79,8 +89,11 @@ template <class... Rest>
 struct policy_set<automatic, Rest...> : policy_set<Rest...> {
     constexpr policy_set(automatic, Rest... rest) : policy_set<Rest...>{rest...} {}
 };
-template <AlgorithmPolicy A, class... Rest>
+template <Algorithm A, class... Rest>
 struct policy_set<A, Rest...> : policy_set<Rest...> {
+    static_assert(!policy_set<Rest...>::template has_algorithm<A::op>,
+                  "collx: two algorithms for one collective are bound. Bind one of the two.");
+    static constexpr bool has_algorithms = true;
     A bound;
     constexpr policy_set(A a, Rest... rest) : policy_set<Rest...>{rest...}, bound(a) {}
     template <collective C>
@@ -91,5 +104,20 @@ struct policy_set<A, Rest...> : policy_set<Rest...> {
         else return policy_set<Rest...>::template algorithm<C>();
     }
 };
+
+template <class P>
+concept Policy = requires {
+    sizeof(policy_set<P>);
+};
+
+namespace detail {
+template <class P>
+constexpr void require_policy() {
+    if constexpr (LooksLikeAlgorithm<P>) sched::require_traits<P>();
+    else
+        static_assert(Policy<P>, "collx: with() takes policies: an algorithm, wire<T>{}, deterministic{}, "
+                                 "piece{bytes}, attach{}, automatic{}, gpus{runtime}. This is none of them.");
+}
+} // namespace detail
 
 COLLX_END_NAMESPACE

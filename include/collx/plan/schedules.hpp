@@ -11,6 +11,8 @@
 #include <collx/core/pointers.hpp>
 #include <collx/exec/short_call.hpp>
 #include <collx/exec/task.hpp>
+#include <collx/sched/schedule.hpp>
+#include <collx/sched/verdict.hpp>
 #include <collx/transport/links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -48,23 +50,14 @@ std::uint64_t parameter_bits(const Algorithm& a) {
     }
 }
 
-template <class Algorithm>
-constexpr int window_depth_of(const Algorithm& a) {
-    if constexpr (requires { a.depth; }) return a.depth;
-    else if constexpr (requires { Algorithm::window_depth; }) return Algorithm::window_depth;
-    else return 0;
-}
-// How few stages the algorithm was proved with, and how many a step can count back.
-template <class Algorithm>
-constexpr int least_window_depth() {
-    if constexpr (requires { Algorithm::window_depth; }) return Algorithm::window_depth;
-    else return 1;
-}
-inline constexpr int most_window_depth = 255;
-template <class Algorithm>
-constexpr int tmp_chunks_of(const Algorithm& a, int n) {
-    if constexpr (requires { a.tmp_chunks(n); }) return a.tmp_chunks(n);
-    else return 0;
+inline constexpr int most_window_depth = 255; // a step cannot count back further
+
+// Where a table with a power of two of places begins to look for a schedule. The bits that masks keep depend on each of
+// the three.
+constexpr std::size_t schedule_place(std::uint64_t id, std::uint64_t bits, int at_port) {
+    const std::uint64_t mixed =
+        (((id >> 3) + static_cast<std::uint64_t>(at_port) * 0xd6e8'feb8'6659'fd93) ^ bits) * 0x9e37'79b9'7f4a'7c15;
+    return static_cast<std::size_t>((mixed ^ mixed >> 29) >> 32);
 }
 
 } // namespace detail
@@ -75,20 +68,32 @@ public:
 
     // The schedule of `algorithm` on this communicator and port. First use is collective: windows are made in call
     // order.
+    // Errors: invalid_argument, on all ranks alike and before anything moves: some rank's steps name ranks, chunks,
+    //     scratch or signals that there are not, its messages do not match, channels are not as deep as it needs ·
+    //     unsupported (windows, and ranks on several hosts) · resource.
     template <class Algorithm>
     bound_schedule& bind(const Algorithm& algorithm, int at_port) {
         const void* id = &detail::algorithm_id<Algorithm>;
         const std::uint64_t bits = detail::parameter_bits(algorithm);
-        const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ bits ^
-                                    static_cast<std::uint64_t>(at_port) << 57;
-        for (std::size_t i = mixed >> 32;; ++i) {
+        for (std::size_t i = detail::schedule_place(reinterpret_cast<std::uintptr_t>(id), bits, at_port);; ++i) {
             entry& e = table_[i & (table_.size() - 1)];
             if (e.id == id && e.bits == bits && e.at_port == at_port) return *e.schedule;
-            if (e.id == nullptr) return insert(e, id, bits, at_port, make(algorithm, at_port));
+            if (e.id == nullptr) return insert(e, id, bits, at_port, make(recipe_of(algorithm), at_port));
         }
     }
 
-    // The same for a call in which each rank knows its own counts only, with the schedules that bring relaying ranks
+    // Proves what is bound, once: that the algorithm does what its collective promises, for this number of ranks and
+    // these channels, and leaves nothing behind. `b` is what bind(algorithm, ...) returned.
+    // Errors: invalid_argument with the sentence of sched::explain, on all ranks alike.
+    // Cost: 0.1 us for each step of all ranks together; an algorithm of more than most_proved_steps is left at what
+    //     bind() has checked.
+    template <class Algorithm>
+    void require_proof(bound_schedule& b, const Algorithm& algorithm) {
+        if (!b.is_proved) prove(b, recipe_of(algorithm));
+    }
+    static constexpr std::int64_t most_proved_steps = 1 << 17;
+
+    // As bind() for a call in which each rank knows its own counts only, with the schedules that bring relaying ranks
     // the others, and the one for what they need not relay. All ranks must choose alike, knowing no count.
     template <class Algorithm>
     bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port) {
@@ -153,35 +158,40 @@ private:
         const void* algorithm;
         const void* id;
         void (*text)(const void* algorithm, sched::recorder& ex, int rank, int n);
-        int chunks, tmp_chunks, signals, depth; // signals 0: no window
+        const char* name;
+        sched::schedule declared; // no programs
+        int window_depth, least_window_depth;
+        bool fits;                          // the map or order that the algorithm was given
+        detail::growing_array<int> members; // of the collective, where not all ranks are; empty: all
     };
-    template <class Algorithm>
+    template <class A>
     static void text(const void* algorithm, sched::recorder& ex, int rank, int n) {
-        (*static_cast<const Algorithm*>(algorithm))(ex, rank, n);
+        (*static_cast<const A*>(algorithm))(ex, rank, n);
     }
-    template <class Algorithm>
-    [[gnu::cold, gnu::noinline]] sole_ptr<bound_schedule> make(const Algorithm& algorithm, int at_port) {
+    template <class A>
+    [[gnu::cold, gnu::noinline]] recipe recipe_of(const A& a) const {
         const int n = links_.size();
-        if constexpr (requires { algorithm.fits(n); })
-            if (!algorithm.fits(n))
-                fail(errc::invalid_argument, links_.rank(), -1,
-                     "make the node map or rank order for the ranks of this communicator, each once",
-                     "algorithm %s was given a map or an order that is not one of these %d ranks", Algorithm::name, n);
-        int signals = 0;
-        const int depth = detail::window_depth_of(algorithm);
-        if constexpr (requires { Algorithm::signals; }) {
-            signals = Algorithm::signals;
-            constexpr int least = detail::least_window_depth<Algorithm>();
-            if (signals != 0 && (depth < least || depth > detail::most_window_depth))
-                fail(errc::invalid_argument, links_.rank(), -1, "leave .depth out, or give it a value in between",
-                     "algorithm %s with windows %d deep, and it works with %d to %d", Algorithm::name, depth, least,
-                     detail::most_window_depth);
-        }
-        return make({&algorithm, &detail::algorithm_id<Algorithm>, &text<Algorithm>, algorithm.chunks(n),
-                     detail::tmp_chunks_of(algorithm, n), signals, depth},
-                    at_port);
+        bool fits = true;
+        if constexpr (requires { a.fits(n); }) fits = a.fits(n);
+        recipe r{&a,
+                 &detail::algorithm_id<A>,
+                 &text<A>,
+                 A::name,
+                 {},
+                 sched::window_depth_of(a),
+                 sched::least_window_depth_of(a),
+                 fits,
+                 {}};
+        if (fits) r.declared = sched::declared_schedule(a, n);
+        if constexpr (requires { a.member(0); })
+            for (int i = 0; fits && i < a.contributors(n); ++i) r.members.push_back(a.member(i));
+        return r;
     }
     sole_ptr<bound_schedule> make(const recipe& a, int at_port);
+    void prove(bound_schedule& b, const recipe& a);
+    void require_bounds(const recipe& a) const;
+    [[noreturn]] void refuse(const recipe& a, const sched::schedule& s, const sched::verdict& v) const;
+    sched::schedule record_all(const recipe& a) const;
     // One window per algorithm, port and shape, whatever the root.
     bound_window& window_for(const void* id, int at_port, const window_shape& shape);
     bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, sole_ptr<bound_schedule> made);

@@ -9,12 +9,18 @@
 
 #include <collx/core/config.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/plan/schedules.hpp>
+#include <collx/sched/explain.hpp>
+#include <collx/sched/ranges.hpp>
+#include <collx/sched/verify_members.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
+
+inline constexpr int most_chunks = 1 << 24;
 
 // What all ranks must agree on before the first byte: the largest message, which segments and buffers are touched.
 struct footprint {
@@ -125,35 +131,104 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     b.scratch_bytes = bytes;
 }
 
+// Of what is declared: before anything is recorded.
+[[gnu::cold]] COLLX_ONCE void schedule_cache::require_bounds(const recipe& a) const {
+    const sched::schedule& s = a.declared;
+    if (!a.fits)
+        fail(errc::invalid_argument, links_.rank(), -1,
+             "make the node map or rank order for the ranks of this communicator, each once",
+             "algorithm %s was given a map or an order that is not one of these %d ranks", a.name, links_.size());
+    const bool by_rank = chunks_are_ranks(s.op);
+    if (s.chunks < 0 || s.chunks > detail::most_chunks || (by_rank && s.chunks != s.ranks))
+        fail(errc::invalid_argument, links_.rank(), -1, by_rank ? "give each rank one chunk" : "see chunks(n)",
+             "algorithm %s cuts the buffer of %d ranks into %d chunks", a.name, s.ranks, s.chunks);
+    if (s.scratch < 0 || s.scratch > detail::most_chunks)
+        fail(errc::invalid_argument, links_.rank(), -1, "see tmp_chunks(n)",
+             "algorithm %s asks for scratch of %d chunks", a.name, s.scratch);
+    if (s.declared_signals != 0 &&
+        (a.window_depth < a.least_window_depth || a.window_depth > detail::most_window_depth))
+        fail(errc::invalid_argument, links_.rank(), -1, "leave .depth out, or give it a value in between",
+             "algorithm %s with windows %d deep, and it works with %d to %d", a.name, a.window_depth,
+             a.least_window_depth, detail::most_window_depth);
+    if (const int depth = links_.channel_depth(); s.depth > depth)
+        fail(errc::invalid_argument, links_.rank(), -1,
+             links_.is_one_host() ? "let ranks receive before they have sent so many"
+                                  : "let ranks receive before they have sent so many, or keep to one host",
+             "algorithm %s needs channels that hold %d messages (min_depth), and these hold %d", a.name, s.depth,
+             depth);
+}
+
+[[gnu::cold]] COLLX_ONCE void schedule_cache::refuse(const recipe& a, const sched::schedule& s,
+                                                     const sched::verdict& v) const {
+    kept_text why = sched::explain(s, v);
+    for (char& c : why)
+        if (c == '\n') c = ';'; // an error is one line
+    fail(errc::invalid_argument, links_.rank(), v.rank >= 0 && v.rank < s.ranks ? v.rank : -1,
+         "sched::verify(algorithm, n) says so, too", "algorithm %s among %d ranks: %s", a.name, s.ranks, why.c_str());
+}
+
+[[gnu::cold]] COLLX_ONCE sched::schedule schedule_cache::record_all(const recipe& a) const {
+    sched::schedule s = a.declared;
+    for (int r = 0; r < s.ranks; ++r) {
+        sched::recorder ex;
+        a.text(a.algorithm, ex, r, s.ranks);
+        s.programs.push_back(ex.take());
+    }
+    sched::survey(s);
+    return s;
+}
+
+[[gnu::cold]] COLLX_ONCE void schedule_cache::prove(bound_schedule& b, const recipe& a) {
+    sched::schedule s = record_all(a);
+    std::int64_t steps = 0;
+    for (const auto& p : s.programs)
+        for (const auto& strand : p.strands) steps += static_cast<std::int64_t>(strand.size());
+    const std::int64_t cells = std::int64_t{s.ranks} * s.chunks, each = steps > cells ? steps : cells;
+    if (each * s.iterations() <= most_proved_steps) {
+        s.depth = links_.channel_depth();
+        const sched::verdict v = sched::verify_for(s, a.members);
+        if (!v.ok()) refuse(a, s, v);
+    }
+    b.is_proved = true;
+}
+
 [[gnu::cold]] COLLX_ONCE sole_ptr<bound_schedule> schedule_cache::make(const recipe& a, int at_port) {
+    require_bounds(a);
     const int n = links_.size();
     auto b = make_sole<bound_schedule>();
-    const auto record = [&](int rank) {
-        sched::recorder ex;
-        a.text(a.algorithm, ex, rank, n);
-        return ex.take();
-    };
-    b->steps = record(links_.rank());
+    sched::message_balance messages(n, a.declared.op);
     detail::footprint f;
-    for (int r = 0; r < n; ++r)
-        if (r == links_.rank()) f.add(b->steps);
-        else f.add(record(r));
-    b->chunks = a.chunks;
+    for (int r = 0; r < n; ++r) {
+        sched::recorder ex;
+        a.text(a.algorithm, ex, r, n);
+        sched::program p = ex.take();
+        if (const sched::verdict v = sched::out_of_range(p, r, a.declared); !v.ok()) refuse(a, record_all(a), v);
+        messages.add(p, r);
+        f.add(p);
+        if (r == links_.rank()) b->steps = static_cast<sched::program&&>(p);
+    }
+    if (!messages.is_even() && a.declared.op != collective::send_recv) {
+        sched::schedule s = record_all(a);
+        s.depth = links_.channel_depth();
+        const sched::verdict v = sched::verify_for(s, a.members);
+        refuse(a, s, v.ok() ? sched::verdict{.what = sched::problem::leftover} : v);
+    }
+    b->chunks = a.declared.chunks;
     detail::own_orders(*b);
-    b->is_short_form = !f.zero_copy && a.signals != 0 && is_short_form(b->steps);
+    b->is_short_form = !f.zero_copy && a.declared.declared_signals != 0 && is_short_form(b->steps);
     b->max_message_chunks = f.max_message_chunks;
-    b->tmp_chunks = a.tmp_chunks;
+    b->tmp_chunks = a.declared.scratch;
     b->at_port = at_port;
     b->sources.resize(static_cast<std::size_t>(n));
     if (!links_.is_one_host()) detail::find_far(*b);
     b->zero_copy = f.zero_copy;
     b->lends = f.lends;
-    if (a.signals != 0)
+    if (a.declared.declared_signals != 0)
         b->window = &window_for(a.id, at_port,
-                                {.signals = a.signals,
+                                {.signals = a.declared.declared_signals,
                                  .segments = f.segments,
-                                 .depth = a.depth,
-                                 .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.depth) : 0});
+                                 .depth = a.window_depth,
+                                 .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.window_depth) : 0});
     b->most_bytes = detail::most_bytes(*b, links_.slot_bytes());
     return b;
 }
@@ -179,9 +254,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     detail::growing_array<entry> bigger(table_.size() * 2);
     for (auto& e : table_) {
         if (e.id == nullptr) continue;
-        const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(e.id) >> 3) * 0x9e37'79b9'7f4a'7c15 ^ e.bits ^
-                                    static_cast<std::uint64_t>(e.at_port) << 57;
-        std::size_t i = mixed >> 32;
+        std::size_t i = detail::schedule_place(reinterpret_cast<std::uintptr_t>(e.id), e.bits, e.at_port);
         while (bigger[i & (bigger.size() - 1)].id != nullptr) ++i;
         bigger[i & (bigger.size() - 1)] = std::move(e);
     }

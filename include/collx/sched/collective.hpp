@@ -53,6 +53,12 @@ inline constexpr bool reorders_v<Algorithm> = Algorithm::needs_commutative;
 
 } // namespace sched
 
+// Whether chunk c is the part of rank c, so that there are as many chunks as ranks.
+constexpr bool chunks_are_ranks(collective c) {
+    return c == collective::all_gather || c == collective::reduce_scatter || c == collective::gather ||
+           c == collective::scatter || c == collective::all_to_all;
+}
+
 // Whether `out` may be `in`, chunk c of the one being chunk c of the other. An exchange would overwrite what is still
 // to be sent.
 constexpr bool may_be_in_place(collective c) {

@@ -3,8 +3,9 @@
 // cheap to include.
 #pragma once
 
-#include <string>
+#include <cstdio>
 
+#include <collx/core/kept_text.hpp>
 #include <collx/sched/schedule.hpp>
 #include <collx/sched/verdict.hpp>
 
@@ -46,43 +47,51 @@ constexpr const char* name_of(problem p) {
         "the signal it waits for is never given",
         "strands wait for each other",
         "another strand may access this cell at the same time",
+        "the algorithm declares no such chunk of scratch: see tmp_chunks(n)",
+        "the algorithm declares no such signal, or no window: see signals",
         "it returns although some rank has not entered",
     };
     static_assert(sizeof names / sizeof *names == static_cast<unsigned>(problem::leaky_barrier) + 1);
     return names[static_cast<int>(p)];
 }
 
+inline kept_text number_text(int i) {
+    char digits[16];
+    std::snprintf(digits, sizeof digits, "%d", i);
+    return digits;
+}
+
 // "in2", "out0,2,4", "tmp1-3"; chunks are numbered modulo `chunks`.
-inline std::string describe(const ref& r, int chunks) {
-    std::string s = name_of(r.where);
+inline kept_text describe(const ref& r, int chunks) {
+    kept_text s = name_of(r.where);
     const chunk_set& c = r.chunks;
     if (c.count == 0 || chunks == 0) return s + "(none)";
     bool neighbours = c.count > 1;
     for (int i = 1; i < c.count; ++i) neighbours = neighbours && c.at(i, chunks) == c.at(i - 1, chunks) + 1;
-    if (neighbours) return s + std::to_string(c.at(0, chunks)) + "-" + std::to_string(c.at(c.count - 1, chunks));
-    for (int i = 0; i < c.count; ++i) s += (i == 0 ? "" : ",") + std::to_string(c.at(i, chunks));
+    if (neighbours) return s + number_text(c.at(0, chunks)) + "-" + number_text(c.at(c.count - 1, chunks));
+    for (int i = 0; i < c.count; ++i) s += (i == 0 ? "" : ",") + number_text(c.at(i, chunks));
     return s;
 }
 
 // One step in one line: "1> +in2 =out2 >3" receives from 1, reduces with in2, stores to out2 and sends to 3. "in2+" has
 // in2 on the left.
-inline std::string describe(const step& st, int chunks) {
-    const auto number = [](int i) { return std::to_string(i); };
-    if (st.what == signal) return "signal " + number(st.index);
+inline kept_text describe(const step& st, int chunks) {
+    if (st.what == signal) return "signal " + number_text(st.index);
     if (st.what == wait) {
-        const std::string who = st.peer_from == all_ranks ? "all" : number(st.peer_from);
-        return "wait " + number(st.index) + " of " + who + (st.lag > 0 ? " -" + number(st.lag) : "");
+        const kept_text who = st.peer_from == all_ranks ? "all" : number_text(st.peer_from);
+        return "wait " + number_text(st.index) + " of " + who + (st.lag > 0 ? " -" + number_text(st.lag) : "");
     }
-    std::string s;
-    const auto word = [&](const std::string& w) { s += (s.empty() ? "" : " ") + w; };
+    kept_text s;
+    const auto word = [&](const kept_text& w) { s += (s.empty() ? "" : " ") + w; };
     if ((st.what & fold) != 0) {
-        const std::string own =
-            st.own != place::none && st.own != st.src.where ? std::string(" own ") + name_of(st.own) : "";
-        word("fold " + number(st.peer_from) + "-" + number(st.peer_to - 1) + ":" + describe(st.src, chunks) + own);
+        const kept_text own =
+            st.own != place::none && st.own != st.src.where ? kept_text(" own ") + name_of(st.own) : "";
+        word("fold " + number_text(st.peer_from) + "-" + number_text(st.peer_to - 1) + ":" + describe(st.src, chunks) +
+             own);
     } else if ((st.what & get) != 0) {
-        word(number(st.peer_from) + ":" + describe(st.src, chunks));
+        word(number_text(st.peer_from) + ":" + describe(st.src, chunks));
     } else if ((st.what & recv) != 0) {
-        word(number(st.peer_from) + ">");
+        word(number_text(st.peer_from) + ">");
         if ((st.what & reduce) != 0) word("+" + describe(st.src, chunks));
         if ((st.what & reduce_after) != 0) word(describe(st.src, chunks) + "+");
     } else {
@@ -91,7 +100,7 @@ inline std::string describe(const step& st, int chunks) {
     if ((st.what & copy) != 0) word("=" + describe(st.dst, chunks));
     if (st.also != place::none) word("=" + describe({st.also, st.dst.chunks}, chunks));
     if ((st.what & to_all) != 0) word("=" + describe(st.dst, chunks) + " of all");
-    if ((st.what & send) != 0) word(">" + number(st.peer_to));
+    if ((st.what & send) != 0) word(">" + number_text(st.peer_to));
     return s;
 }
 
@@ -104,27 +113,27 @@ inline const step* find_step(const schedule& s, int rank, int strand, int index)
 }
 
 // What is wrong, where, and who waits for whom; one line each.
-inline std::string explain(const schedule& s, const verdict& v) {
+inline kept_text explain(const schedule& s, const verdict& v) {
     if (v.ok()) return "nothing is wrong";
     const auto at = [&](int rank, int strand, int index) {
-        std::string text = "rank " + std::to_string(rank);
-        if (strand >= 0) text += ", strand " + std::to_string(strand) + ", step " + std::to_string(index);
+        kept_text text = "rank " + number_text(rank);
+        if (strand >= 0) text += ", strand " + number_text(strand) + ", step " + number_text(index);
         if (const step* st = find_step(s, rank, strand, index)) text += " [" + describe(*st, s.chunks) + "]";
         return text;
     };
-    std::string text = at(v.rank, v.strand, v.step);
-    if (v.iteration > 0) text += ", iteration " + std::to_string(v.iteration);
+    kept_text text = at(v.rank, v.strand, v.step);
+    if (v.iteration > 0) text += ", iteration " + number_text(v.iteration);
     if (v.in_place) text += ", in place";
     text += ": ";
     text += name_of(v.what);
     if (v.chunk >= 0)
         text += (v.what == problem::missing_signal || v.what == problem::signal_twice ? ", signal " : ", chunk ") +
-                std::to_string(v.chunk);
-    if (v.peer >= 0 && v.peer != v.rank) text += ", rank " + std::to_string(v.peer) + " on the other side";
+                number_text(v.chunk);
+    if (v.peer >= 0 && v.peer != v.rank) text += ", rank " + number_text(v.peer) + " on the other side";
     for (int i = 0; i < v.waiting_count && i < 8; ++i)
         text += "\n  " + at(v.waits[i].rank, v.waits[i].strand, v.waits[i].step) + " waits for rank " +
-                std::to_string(v.waits[i].peer);
-    if (v.waiting_count > 8) text += "\n  and " + std::to_string(v.waiting_count - 8) + " more";
+                number_text(v.waits[i].peer);
+    if (v.waiting_count > 8) text += "\n  and " + number_text(v.waiting_count - 8) + " more";
     return text;
 }
 

@@ -198,6 +198,8 @@ constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4)
     const auto differs = [&](int declared, int derived) {
         return n < tight_from ? declared < derived : declared != derived;
     };
+    if (tmp_chunks_of(a, n) < f.tmp_chunks) return "tmp_chunks";
+    if (signals_of(a) < f.signals) return "signals";
     if (!f.ok) return "the schedule itself";
     if constexpr (requires { Algorithm::min_depth; }) {
         if (differs(Algorithm::min_depth, f.min_depth)) return "min_depth";
@@ -206,21 +208,13 @@ constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4)
     }
     if (reduces(Algorithm::op) && differs(needs_commutative_of(a, n), f.order != reduction_order::rank_order))
         return "needs_commutative";
-    if constexpr (requires { Algorithm::signals; }) {
-        if (differs(Algorithm::signals, f.signals)) return "signals";
-    } else if (f.signals != 0) {
-        return "signals";
-    }
+    if (differs(signals_of(a), f.signals)) return "signals";
     if constexpr (requires { Algorithm::window_depth; }) {
         if (f.min_window_depth >= 0 && differs(Algorithm::window_depth, f.min_window_depth)) return "window_depth";
     } else if (f.min_window_depth != 0) {
         return "window_depth";
     }
-    if constexpr (requires { a.tmp_chunks(n); }) {
-        if (differs(a.tmp_chunks(n), f.tmp_chunks)) return "tmp_chunks";
-    } else if (f.tmp_chunks != 0) {
-        return "tmp_chunks";
-    }
+    if (differs(tmp_chunks_of(a, n), f.tmp_chunks)) return "tmp_chunks";
     return nullptr;
 }
 

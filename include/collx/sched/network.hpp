@@ -11,8 +11,6 @@
 // zero-copy buffers) is outside that argument: there races.hpp must show that all accesses are ordered.
 #pragma once
 
-#include <vector>
-
 #include <collx/sched/schedule.hpp>
 #include <collx/sched/verdict.hpp>
 
@@ -257,8 +255,8 @@ private:
     // Nothing moves although not all have ended: follow who waits for whom from `me` until somebody who will never act,
     // or a circle.
     constexpr verdict blame(const running& me) {
-        std::vector<int> path;
-        std::vector<char> seen(strands_.size(), 0);
+        detail::growing_array<int> path;
+        detail::growing_array<char> seen(strands_.size(), 0);
         const running* s = &me;
         for (;;) {
             seen[sized(s->id)] = 1;
@@ -330,15 +328,15 @@ private:
     Reader& reader_;
     int calls_, iterations_, depth_;
     verdict verdict_{};
-    std::vector<running> strands_;
-    std::vector<channel> channels_;
-    std::vector<int> channel_of_; // [from * ranks + to]
-    std::vector<int> counters_;   // [rank * signals + index]: iterations signalled
-    std::vector<int> arrived_;    // [index, iteration]: ranks that have signalled
-    std::vector<int> blocked_on_; // first strand blocked on each counter, then on each number of arrivals
-    std::vector<int> first_of_;   // first strand of each rank, and one past the last
-    std::vector<int> ended_;      // strands of the rank that have reached the end of a call, all calls together
-    int ready_ = -1;              // first of the list of those that may go on
+    detail::growing_array<running> strands_;
+    detail::growing_array<channel> channels_;
+    detail::growing_array<int> channel_of_; // [from * ranks + to]
+    detail::growing_array<int> counters_;   // [rank * signals + index]: iterations signalled
+    detail::growing_array<int> arrived_;    // [index, iteration]: ranks that have signalled
+    detail::growing_array<int> blocked_on_; // first strand blocked on each counter, then on each number of arrivals
+    detail::growing_array<int> first_of_;   // first strand of each rank, and one past the last
+    detail::growing_array<int> ended_; // strands of the rank that have reached the end of a call, all calls together
+    int ready_ = -1;                   // first of the list of those that may go on
 };
 
 } // namespace sched

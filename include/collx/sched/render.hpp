@@ -14,8 +14,6 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-namespace detail {
-
 class svg_writer {
 public:
     svg_writer(const schedule& s, const verdict& v) : s_(s), v_(v), t_(timeline_of(s)) {
@@ -180,11 +178,9 @@ private:
     std::string out_;
 };
 
-} // namespace detail
-
 // A picture of the first iteration; the verdict, if not ok, marks what it blames.
 inline std::string to_svg(const schedule& s, const std::string& title, const verdict& v = {}) {
-    return detail::svg_writer(s, v).write(title);
+    return svg_writer(s, v).write(title);
 }
 
 // The same for terminals: a line for each unit of time, a column for each strand. "!" marks what the verdict blames.

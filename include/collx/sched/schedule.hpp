@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The recorded programs of all ranks together with what they are meant to do: the object that is verified, measured,
-// drawn and simulated. An algorithm says what it is through members; only `op`, `name` and `chunks(n)` are required,
-// this file knows the defaults of the others.
+// drawn and simulated.
 #pragma once
 
 #include <collx/core/growing_array.hpp>
+#include <collx/sched/algorithm.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/sched/recorder.hpp>
 
@@ -17,7 +17,8 @@ struct schedule {
     int chunks = 1;
     int root = 0;
     int depth = 1;              // messages a channel holds
-    int scratch = 0;            // chunks of tmp, where they are more than those of the buffers
+    int scratch = -1;           // chunks of tmp; -1: as many as those of the buffers
+    int declared_signals = -1;  // -1: as many as the steps name
     int window_depth = 1;       // stages of a window: iteration i uses stage i % window_depth
     bool in_rank_order = false; // promises that operands are reduced in rank order
     detail::growing_array<program> programs{};
@@ -53,54 +54,22 @@ constexpr void survey(schedule& s) {
     for (const program& p : s.programs) survey(s, p);
 }
 
-template <class Algorithm>
-constexpr int root_of(const Algorithm& a) {
-    if constexpr (requires { a.root; }) return a.root;
-    else return 0;
-}
-
-// Stages of the windows: the algorithm's own choice if it has one, else the least it declares.
-template <class Algorithm>
-constexpr int window_depth_of(const Algorithm& a) {
-    if constexpr (requires { a.depth; }) return a.depth;
-    else if constexpr (requires { Algorithm::window_depth; }) return Algorithm::window_depth;
-    else return 1;
-}
-
-template <class Algorithm>
-constexpr int min_depth_of(const Algorithm&) {
-    if constexpr (requires { Algorithm::min_depth; }) return Algorithm::min_depth;
-    else return 1;
-}
-
-// Whether the algorithm wants a commutative operator: for this n and these parameters if it can say so, else in
-// general.
-template <class Algorithm>
-constexpr bool needs_commutative_of(const Algorithm& a, int n) {
-    if constexpr (requires { a.needs_commutative_for(n); }) return a.needs_commutative_for(n);
-    else if constexpr (requires { Algorithm::needs_commutative; }) return Algorithm::needs_commutative;
-    else return true;
-}
-
-template <class Algorithm>
-constexpr bool declares_order(const Algorithm&) {
-    return requires { Algorithm::needs_commutative; };
-}
-
-// chunks(n) may be static (a property of the shape) or a member (a property of the parameters).
-template <class Algorithm>
-constexpr int chunks_of(const Algorithm& a, int n) {
-    return a.chunks(n);
+// All of a schedule but its programs, as the algorithm declares it.
+template <class A>
+constexpr schedule declared_schedule(const A& a, int n) {
+    schedule s{.op = A::op, .ranks = n, .chunks = a.chunks(n), .root = root_of(a)};
+    s.depth = min_depth_of(a) > 0 ? min_depth_of(a) : 1;
+    s.window_depth = window_depth_of(a) > 0 ? window_depth_of(a) : 1;
+    s.scratch = tmp_chunks_of(a, n);
+    s.declared_signals = signals_of(a);
+    s.in_rank_order = declares_order(a) && !needs_commutative_of(a, n);
+    return s;
 }
 
 // The programs of all `n` ranks, with channels as shallow as the algorithm declares possible.
-template <class Algorithm>
-constexpr schedule record_all(const Algorithm& a, int n) {
-    schedule s{.op = Algorithm::op, .ranks = n, .chunks = chunks_of(a, n), .root = root_of(a)};
-    s.depth = min_depth_of(a) > 0 ? min_depth_of(a) : 1;
-    s.window_depth = window_depth_of(a) > 0 ? window_depth_of(a) : 1;
-    if constexpr (requires { a.tmp_chunks(n); }) s.scratch = a.tmp_chunks(n);
-    s.in_rank_order = declares_order(a) && !needs_commutative_of(a, n);
+template <class A>
+constexpr schedule record_all(const A& a, int n) {
+    schedule s = declared_schedule(a, n);
     s.programs.reserve(static_cast<unsigned>(n));
     for (int r = 0; r < n; ++r) {
         if (r == 0) s.programs.push_back(record(a, r, n));

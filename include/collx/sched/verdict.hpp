@@ -32,6 +32,8 @@ enum class problem : unsigned char {
     missing_signal,     // waits for a signal nobody gives
     deadlock,           // strands that wait for each other
     race,               // two accesses to one cell that nothing orders
+    undeclared_tmp,     // scratch beyond what the algorithm declares
+    undeclared_signal,  // a signal or a window beyond what the algorithm declares
     leaky_barrier,      // returns although some rank has not entered
 };
 

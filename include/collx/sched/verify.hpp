@@ -10,9 +10,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include <collx/sched/network.hpp>
+#include <collx/sched/ranges.hpp>
 #include <collx/sched/value.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -28,8 +28,8 @@ public:
           prefix_(sized(n_ + 1), 0u) {
         for (int r = 0; r < n_; ++r) prefix_[sized(r) + 1] = prefix_[sized(r)] + mix_bits(sized(r));
         if (s.op == collective::barrier) words_ = sized(n_ + 63) / 64;
-        if (words_ != 0) known_.resize(sized(strand_count()) * words_, 0u);
-        if (words_ != 0) said_.resize(sized(n_ * s.signals * s.iterations()) * words_, 0u);
+        if (words_ != 0) known_.resize(sized(strand_count()) * words_);
+        if (words_ != 0) said_.resize(sized(n_ * s.signals * s.iterations()) * words_);
     }
 
     constexpr verdict result(verdict v) {
@@ -44,8 +44,8 @@ public:
     constexpr bool depends_on_place() const { return reads_overwritten_; }
 
     constexpr void channel_added(int depth) {
-        messages_.resize(messages_.size() + sized(depth));
-        if (words_ != 0) told_.resize(told_.size() + sized(depth) * words_, 0u);
+        for (int i = 0; i < depth; ++i) messages_.emplace_back();
+        for (unsigned i = 0; i < sized(depth) * words_; ++i) told_.push_back(0);
     }
     constexpr void enter(int rank, int, int first, int last) {
         if (words_ == 0) return;
@@ -56,12 +56,7 @@ public:
         if (words_ != 0) return pass_on(me, in_slot, out_slot);
         const bool reducing = (st.what & (reduce | reduce_after)) != 0;
         const ref& shape = reducing || (st.what & recv) == 0 ? st.src : st.dst;
-        if (!is_set_of_chunks(shape)) return {problem::bad_chunk, -1, shape.chunks.first};
         const bool stores = (st.what & (copy | to_all)) != 0;
-        if (stores && &shape != &st.dst) {
-            if (!is_set_of_chunks(st.dst)) return {problem::bad_chunk, -1, st.dst.chunks.first};
-            if (shape.chunks.count != st.dst.chunks.count) return {problem::wrong_length, me.rank, st.dst.chunks.first};
-        }
         const message* received = in_slot < 0 ? nullptr : &messages_[sized(in_slot)];
         message* sent = out_slot < 0 ? nullptr : &messages_[sized(out_slot)];
         if (received != nullptr && received->count != shape.chunks.count)
@@ -109,7 +104,7 @@ private:
     struct message {
         int count = 0;
         value first;
-        std::vector<value> rest;
+        detail::growing_array<value> rest;
         constexpr void clear() {
             count = 0;
             rest.clear();
@@ -130,17 +125,6 @@ private:
         int count = 0;
         for (const program& p : s_.programs) count += static_cast<int>(p.strands.size());
         return count;
-    }
-
-    // No cell twice. Sets go round, so only numbers below zero are outside, and parts that exceed their place.
-    constexpr bool is_set_of_chunks(const ref& r) const {
-        const chunk_set& c = r.chunks;
-        if (c.count == 0) return true;
-        if (chunks_ == 0 || c.first < 0 || c.count < 0 || c.run < 1 || c.period < c.run) return false;
-        const int most = r.where == place::tmp && c.order == nullptr ? s_.tmp_chunks() : chunks_;
-        if (c.base < 0 || c.size < 0 || c.base + c.size > most) return false;
-        const int within = c.size == 0 ? chunks_ : c.size;
-        return c.count == 1 || (c.count - 1) / c.run * c.period + (c.count - 1) % c.run < within;
     }
 
     // What the step computes for one chunk, which the step calls `chunk`.
@@ -181,11 +165,11 @@ private:
     }
 
     constexpr value& tmp_cell(int rank, int chunk) {
-        if (tmp_.empty()) tmp_.resize(sized(n_ * s_.tmp_chunks()), value{});
+        if (tmp_.empty()) tmp_.resize(sized(n_ * s_.tmp_chunks()));
         return tmp_[sized(rank * s_.tmp_chunks() + chunk)];
     }
     constexpr value& window_cell(int rank, place where, int iteration, int chunk) {
-        if (windows_.empty()) windows_.resize(sized(n_ * 2 * s_.window_depth * chunks_), value{});
+        if (windows_.empty()) windows_.resize(sized(n_ * 2 * s_.window_depth * chunks_));
         const int stage = iteration % s_.window_depth;
         return windows_[sized(((rank * 2 + segment_of(where)) * s_.window_depth + stage) * chunks_ + chunk)];
     }
@@ -298,16 +282,18 @@ private:
     bool own_places_; // chunk c always lives in cell c: chunks may differ in size
     bool reads_overwritten_ = false;
     reduction_order order_ = reduction_order::rank_order;
-    std::vector<cell> out_;
-    std::vector<value> tmp_, windows_;
-    std::vector<message> messages_;     // by slot
-    std::vector<std::uint64_t> trees_;  // the first result of each chunk
-    std::vector<std::uint64_t> prefix_; // sums of the ranks' hashes
+    detail::growing_array<cell> out_;
+    detail::growing_array<value> tmp_, windows_;
+    detail::growing_array<message> messages_;     // by slot
+    detail::growing_array<std::uint64_t> trees_;  // the first result of each chunk
+    detail::growing_array<std::uint64_t> prefix_; // sums of the ranks' hashes
     unsigned words_ = 0;
-    std::vector<std::uint64_t> known_, told_, said_; // barriers: sets of ranks by strand, slot, signal and iteration
+    detail::growing_array<std::uint64_t> known_, told_,
+        said_; // barriers: sets of ranks by strand, slot, signal and iteration
 };
 
 // One run, in place (out is in) or not.
+// Requires: a schedule that is in range.
 constexpr verdict verify_once(const schedule& s, bool in_place) {
     value_reader values(s, in_place);
     network<value_reader> run(s, values);
@@ -316,6 +302,7 @@ constexpr verdict verify_once(const schedule& s, bool in_place) {
 
 // Both. The second run is left out where it would repeat the first step by step.
 constexpr verdict verify(const schedule& s) {
+    if (const verdict v = out_of_range(s); !v.ok()) return v;
     value_reader values(s, false);
     network<value_reader> run(s, values);
     const verdict v = values.result(run.run());

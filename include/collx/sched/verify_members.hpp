@@ -5,14 +5,10 @@
 // and that nothing locks is shown on the whole schedule, with everybody in it.
 #pragma once
 
-#include <vector>
-
 #include <collx/sched/verify.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace sched {
-
-namespace detail {
 
 // Who comes after `peer` on the way from `sender`, or before it on the way to `receiver` (forward false); -1: nobody,
 // or not exactly one.
@@ -38,15 +34,13 @@ constexpr bool is_relay(const program& p) {
     return true;
 }
 
-} // namespace detail
-
 // members: rank by position, in the order in which the collective counts them.
-constexpr verdict verify_members(schedule s, const std::vector<int>& members) {
+constexpr verdict verify_members(schedule s, const detail::growing_array<int>& members) {
     const auto n = static_cast<unsigned>(s.ranks);
-    std::vector<int> position(n, -1);
+    detail::growing_array<int> position(n, -1);
     for (unsigned i = 0; i < members.size(); ++i) position[static_cast<unsigned>(members[i])] = static_cast<int>(i);
     for (unsigned r = 0; r < n; ++r)
-        if (position[r] < 0 && !detail::is_relay(s.programs[r]))
+        if (position[r] < 0 && !is_relay(s.programs[r]))
             return {.what = problem::not_an_output, .rank = static_cast<int>(r)};
 
     // The channel's other end, past all who pass on.
@@ -54,7 +48,7 @@ constexpr verdict verify_members(schedule s, const std::vector<int>& members) {
         for (int before = rank, hops = 0; peer >= 0 && peer < s.ranks && hops < s.ranks; ++hops) {
             const auto at = static_cast<unsigned>(peer);
             if (position[at] >= 0) return position[at];
-            const int next = detail::passes_on(s.programs[at], forward ? before : -1, forward ? -1 : before);
+            const int next = passes_on(s.programs[at], forward ? before : -1, forward ? -1 : before);
             before = peer;
             peer = next;
         }
@@ -77,6 +71,11 @@ constexpr verdict verify_members(schedule s, const std::vector<int>& members) {
     s.op = collective::send_recv; // promises nothing: only that the messages go through
     const verdict whole = verify(s);
     return whole.ok() ? v : whole;
+}
+
+// The proof among the members where there are some, else among all ranks.
+constexpr verdict verify_for(const schedule& s, const detail::growing_array<int>& members) {
+    return members.empty() ? verify(s) : verify_members(s, members);
 }
 
 } // namespace sched

@@ -133,6 +133,7 @@ public:
         return at.nodes() > 1 && at.largest() > 1 ? &hosts_ : nullptr;
     }
     arena& memory() const { return *arena_; }
+    int channel_depth() const { return layout_.channel.depth; } // messages; the same for all peers
     std::size_t slot_bytes() const { return layout_.channel.slot_bytes; }
 
     // The channel to a peer. Its memory is taken, and the way to it chosen, at first use.

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Whether each step names ranks, chunks, scratch and signals that there are, and whether each message that is sent is
+// received. Both are cheap enough to be asked of every algorithm that is bound; they are not the proof (verify.hpp),
+// but what passes them touches no memory that is not its own.
+#pragma once
+
+#include <cstdint>
+
+#include <collx/core/growing_array.hpp>
+#include <collx/sched/schedule.hpp>
+#include <collx/sched/verdict.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sched {
+
+// Each chunk of the set is one of its place's, and none stands in it twice. Positions go round, from a first one that
+// is in range.
+constexpr bool is_set_of_chunks(const ref& r, const schedule& s) {
+    const chunk_set& c = r.chunks;
+    if (c.count == 0) return true;
+    if (s.chunks == 0 || c.first < 0 || c.count < 0 || c.run < 1 || c.period < c.run) return false;
+    const int most = r.where == place::tmp && c.order == nullptr ? s.tmp_chunks() : s.chunks;
+    if (c.base < 0 || c.size < 0 || c.size > most || c.base > most - c.size) return false;
+    const int within = c.size == 0 ? s.chunks : c.size;
+    if (c.first >= within || c.count > within) return false;
+    const std::int64_t last = std::int64_t{c.count - 1} / c.run * c.period + (c.count - 1) % c.run;
+    if (c.count > 1 && last >= within) return false;
+    if (c.order == nullptr) return true;
+    for (int i = 0; i < c.count; ++i)
+        if (const int at = c.at(i, s.chunks); at < 0 || at >= s.chunks) return false;
+    return true;
+}
+
+// The largest chunk of scratch that the set names.
+constexpr int last_chunk(const chunk_set& c, int chunks) {
+    int most = -1;
+    for (int i = 0; i < c.count; ++i) most = c.at(i, chunks) > most ? c.at(i, chunks) : most;
+    return most;
+}
+
+constexpr fault out_of_range(const ref& r, const schedule& s) {
+    if (!is_set_of_chunks(r, s)) return {problem::bad_chunk, -1, r.chunks.first};
+    if (r.where == place::tmp && s.scratch >= 0)
+        if (const int last = last_chunk(r.chunks, s.chunks); last >= s.scratch)
+            return {problem::undeclared_tmp, -1, last};
+    if (is_window(r.where) && s.declared_signals == 0) return {problem::undeclared_signal, -1, -1};
+    return {};
+}
+
+// The first thing that a step names and that is not there.
+constexpr fault out_of_range(const step& st, const schedule& s) {
+    const auto is_rank = [&](int r) { return r >= 0 && r < s.ranks; };
+    if ((st.what & (signal | wait)) != 0) {
+        if (s.declared_signals >= 0 && st.index >= s.declared_signals)
+            return {problem::undeclared_signal, -1, st.index};
+        if ((st.what & wait) != 0 && st.peer_from != all_ranks && !is_rank(st.peer_from))
+            return {problem::bad_peer, st.peer_from};
+        return {};
+    }
+    if ((st.what & (recv | get)) != 0 && !is_rank(st.peer_from)) return {problem::bad_peer, st.peer_from};
+    if ((st.what & send) != 0 && !is_rank(st.peer_to)) return {problem::bad_peer, st.peer_to};
+    const bool reads = (st.what & recv) == 0 || (st.what & (reduce | reduce_after)) != 0;
+    const bool writes = (st.what & (recv | copy | to_all)) != 0;
+    if ((st.what & fold) != 0 && (st.peer_from < 0 || st.peer_to > s.ranks || st.peer_from >= st.peer_to))
+        return {problem::bad_fold, st.peer_from, st.src.chunks.first};
+    fault f;
+    if (writes && st.dst.where == place::in) return {problem::writes_input, -1, st.dst.chunks.first};
+    if (reads) f = out_of_range(st.src, s);
+    if (f.what == problem::none && writes) f = out_of_range(st.dst, s);
+    if (f.what == problem::none && (st.what & fold) != 0) f = out_of_range({st.own, st.src.chunks}, s);
+    if (f.what == problem::none && st.also != place::none) f = out_of_range({st.also, st.dst.chunks}, s);
+    if (f.what != problem::none || !writes || !reads) return f;
+    if (st.src.chunks.count != st.dst.chunks.count) return {problem::wrong_length, -1, st.dst.chunks.first};
+    return {};
+}
+
+// The first step of a rank's program that is out of range.
+constexpr verdict out_of_range(const program& p, int rank, const schedule& s) {
+    for (unsigned k = 0; k < p.strands.size(); ++k)
+        for (unsigned i = 0; i < p.strands[k].size(); ++i)
+            if (const fault f = out_of_range(p.strands[k][i], s); f.what != problem::none)
+                return {.what = f.what,
+                        .rank = rank,
+                        .strand = static_cast<int>(k),
+                        .step = static_cast<int>(i),
+                        .iteration = 0,
+                        .peer = f.peer,
+                        .chunk = f.chunk};
+    return {};
+}
+constexpr verdict out_of_range(const schedule& s) {
+    for (int r = 0; r < s.ranks; ++r)
+        if (const verdict v = out_of_range(s.programs[static_cast<unsigned>(r)], r, s); !v.ok()) return v;
+    return {};
+}
+
+// Whether the messages that all ranks send are those that they receive: message i from one rank to another adds a
+// number of its own where it is sent, and takes it away where it is received. What is left over by one call would
+// be the next one's data.
+class message_balance {
+public:
+    // A message must have as many chunks as its receiver expects; a barrier's are tokens.
+    constexpr message_balance(int ranks, collective op)
+        : ranks_(static_cast<unsigned>(ranks)), counts_(op != collective::barrier), sent_(ranks_, 0u),
+          received_(ranks_, 0u) {}
+    // Requires: a program that is in range.
+    constexpr void add(const program& p, int rank) {
+        for (unsigned k = 0; k < ranks_; ++k) sent_[k] = received_[k] = 0;
+        const auto me = static_cast<unsigned>(rank);
+        for (const auto& strand : p.strands)
+            for (const step& st : strand) {
+                if ((st.what & recv) != 0) {
+                    const auto from = static_cast<unsigned>(st.peer_from);
+                    left_ -= mixed(from, me, received_[from]++, st.dst.chunks.count);
+                }
+                if ((st.what & send) != 0) {
+                    const auto to = static_cast<unsigned>(st.peer_to);
+                    const ref& what = (st.what & recv) != 0 ? st.dst : st.src;
+                    left_ += mixed(me, to, sent_[to]++, what.chunks.count);
+                }
+            }
+    }
+    constexpr bool is_even() const { return left_ == 0; }
+
+private:
+    constexpr std::uint64_t mixed(unsigned from, unsigned to, unsigned i, int count) const {
+        std::uint64_t x = (std::uint64_t{from} * ranks_ + to) << 32 ^ i;
+        x = (x ^ static_cast<std::uint64_t>(counts_ ? count : 0) << 20) * 0x9e37'79b9'7f4a'7c15;
+        return (x ^ x >> 29) * 0xbf58'476d'1ce4'e5b9;
+    }
+    unsigned ranks_;
+    bool counts_;
+    detail::growing_array<unsigned> sent_, received_;
+    std::uint64_t left_ = 0;
+};
+
+} // namespace sched
+COLLX_END_NAMESPACE

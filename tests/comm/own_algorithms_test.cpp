@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: sanitize=address
+//
+// Algorithms of a program's own: a proved one runs or is refused with the number that is missing, a wrong one is
+// refused on all ranks alike before anything has moved.
+#include "support.hpp"
+
+#include <collx/sched/verify.hpp>
+
+using namespace collx_test;
+using collx::collective;
+using collx::invalid_argument;
+
+namespace mine {
+
+using collx::sched::copy, collx::sched::recv, collx::sched::reduce, collx::sched::reduce_after, collx::sched::send;
+using collx::sched::from, collx::sched::to, collx::sched::in, collx::sched::out, collx::sched::tmp,
+    collx::sched::window;
+
+// Right for two ranks. Each sends Depth messages of one chunk to the next before it receives any.
+template <int Depth, bool IsDeclared = true>
+struct eager_all_reduce {
+    static constexpr collective op = collective::all_reduce;
+    static constexpr const char* name = "eager";
+    static constexpr int min_depth = IsDeclared ? Depth : 1;
+    static constexpr bool needs_commutative = true;
+    static constexpr int chunks(int) { return Depth; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        if (n == 1) return ex.template step<copy>(in({0, Depth}), out({0, Depth}));
+        const int next = (r + 1) % n, prev = (r + n - 1) % n;
+        for (int c = 0; c < Depth; ++c) ex.template step<send>(to(next), in(c));
+        for (int c = 0; c < Depth; ++c)
+            if (r == 0) ex.template step<recv | reduce_after | copy>(from(prev), in(c), out(c));
+            else ex.template step<recv | reduce | copy>(from(prev), in(c), out(c));
+    }
+};
+
+enum class mistake { none, far_peer, negative_peer, far_chunk, negative_chunk, tmp, window, leftover, short_message };
+
+// Rank 0 sends to each; one rank's step is wrong.
+template <mistake Mistake>
+struct broken_broadcast {
+    static constexpr collective op = collective::broadcast;
+    static constexpr const char* name = "broken";
+    static constexpr int chunks(int) { return 2; }
+    int root = 0;
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        if (r != root) {
+            if (Mistake == mistake::tmp && r == n - 1) {
+                ex.template step<recv | copy>(from(root), tmp({0, 2}));
+                return ex.template step<copy>(tmp({0, 2}), out({0, 2}));
+            }
+            return ex.template step<recv | copy>(from(root),
+                                                 out({0, Mistake == mistake::short_message && r == n - 1 ? 1 : 2}));
+        }
+        for (int k = 0; k < n; ++k)
+            if (k != root) ex.template step<send>(to(k), in({0, 2}));
+        ex.template step<copy>(in({0, 2}), out({0, 2}));
+        if (Mistake == mistake::far_peer) ex.template step<send>(to(n), in(0));
+        if (Mistake == mistake::negative_peer) ex.template step<send>(to(-7), in(0));
+        if (Mistake == mistake::far_chunk) ex.template step<copy>(in(5000), out(0));
+        if (Mistake == mistake::negative_chunk) ex.template step<copy>(in(-1), out(0));
+        if (Mistake == mistake::window) ex.template step<copy>(in(0), window(0, 0));
+        if (Mistake == mistake::leftover) ex.template step<send>(to((root + 1) % n), in({0, 2}));
+    }
+};
+
+// Among three: the sum of a rank's own and its left neighbour's. In range, matched, and no all-reduce.
+using wrong_for_three = eager_all_reduce<1>;
+
+} // namespace mine
+
+namespace {
+
+using namespace mine;
+
+template <class Call>
+void check_refused(collx::communicator& w, const char* text, Call&& call) {
+    const auto e = thrown<invalid_argument>(w, call);
+    collx_test::expect(says(e, text), __FILE__, __LINE__, e.what(), w.rank());
+    int one = 1; // nothing has moved
+    collx::all_reduce(w, collx::value(one));
+    EXPECT(one == w.size());
+}
+
+template <mistake Mistake>
+void check_broken(const char* text) {
+    for (const bool is_checked : {false, true})
+        on_ranks(3, [&](collx::communicator& w) {
+            at("mistake %d checked %d", static_cast<int>(Mistake), is_checked);
+            w.set_checked(is_checked);
+            for (int i = 0; i < 2; ++i) {
+                std::vector<int> x(10, w.rank() + 1);
+                check_refused(w, text, [&] { collx::broadcast(w.with(broken_broadcast<Mistake>{}), x); });
+            }
+        });
+}
+
+} // namespace
+
+TEST_CASE("an algorithm that needs deeper channels than there are is refused with both numbers") {
+    static_assert(!collx::sched::verify(eager_all_reduce<12>{}, 3).ok() &&
+                  collx::sched::verify(eager_all_reduce<12>{}, 2).ok());
+    for (const auto& s : {spread{}, spread{.ranks_per_host = 1}})
+        on_hosts(2, s, [&](collx::communicator& w) {
+            at("%d", s.ranks_per_host);
+            std::vector<int> x(1000, w.rank() + 1);
+            if (s.is_one_host(2)) {
+                collx::all_reduce(w.with(eager_all_reduce<12>{}), x);
+                EXPECT(x[999] == 3);
+                check_refused(w, "needs channels that hold 40 messages (min_depth), and these hold 16",
+                              [&] { collx::all_reduce(w.with(eager_all_reduce<40>{}), x); });
+            } else {
+                collx::all_reduce(w.with(eager_all_reduce<4>{}), x);
+                EXPECT(x[999] == 3);
+                check_refused(w, "needs channels that hold 12 messages (min_depth), and these hold 4",
+                              [&] { collx::all_reduce(w.with(eager_all_reduce<12>{}), x); });
+            }
+        });
+}
+
+TEST_CASE("checked: an algorithm that does not declare how deep its channels must be is refused where it would hang") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(true);
+        std::vector<int> x(1000, w.rank() + 1);
+        check_refused(w, "strands wait for each other",
+                      [&] { collx::all_reduce(w.with(eager_all_reduce<17, false>{}), x); });
+        collx::all_reduce(w.with(eager_all_reduce<16, false>{}), x);
+        EXPECT(x[999] == 3);
+    });
+}
+
+TEST_CASE("steps that name what is not there, and messages that do not match, are refused in every mode") {
+    check_broken<mistake::far_peer>("rank 0, strand 0, step 3 [in0 >3]: the peer is no rank");
+    check_broken<mistake::negative_peer>("the peer is no rank");
+    check_broken<mistake::far_chunk>("this is no set of chunks");
+    check_broken<mistake::negative_chunk>("this is no set of chunks");
+    check_broken<mistake::tmp>("the algorithm declares no such chunk of scratch");
+    check_broken<mistake::window>("the algorithm declares no such signal, or no window");
+    check_broken<mistake::leftover>("a message that nobody receives");
+    check_broken<mistake::short_message>("the message holds another number of chunks");
+}
+
+TEST_CASE("the same mistakes do not pass for proved") {
+    CHECK(collx::sched::verify(broken_broadcast<mistake::none>{}, 3).ok());
+    CHECK(collx::sched::verify(broken_broadcast<mistake::tmp>{}, 3).what == collx::sched::problem::undeclared_tmp);
+    CHECK(collx::sched::verify(broken_broadcast<mistake::window>{}, 3).what ==
+          collx::sched::problem::undeclared_signal);
+}
+
+TEST_CASE("checked: an algorithm that is wrong for this number of ranks is refused, also when it was bound unchecked") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> x(10, w.rank() + 1);
+        if (w.rank() != 1) x[0] = 5;
+        collx::all_reduce(w.with(wrong_for_three{}), x); // wrong numbers, no hang
+        w.set_checked(true);
+        for (int i = 0; i < 2; ++i)
+            check_refused(w, "a partial reduction may not be stored to the output",
+                          [&] { collx::all_reduce(w.with(wrong_for_three{}), x); });
+    });
+}
+
+TEST_CASE("checked: every algorithm of the library passes, whatever the number of ranks") {
+    for (const int n : {1, 2, 3, 5, 8})
+        on_ranks(n, [](collx::communicator& w) {
+            w.set_checked(true);
+            std::vector<int> x(100, 1);
+            collx::algo::algorithms<collective::all_reduce>::for_each([&](auto a) {
+                if (std::string(a.name).find("zero_copy") != std::string::npos) return;
+                at("%s", a.name);
+                for (int& e : x) e = 1;
+                collx::all_reduce(w.with(a), x);
+                EXPECT(x[99] == w.size());
+            });
+        });
+}
