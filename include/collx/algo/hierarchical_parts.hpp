@@ -23,11 +23,6 @@ struct parts {
     static constexpr bool need_commutative() {
         return ((Algorithms::needs_commutative || requires { Algorithms{}.needs_commutative_for(1); }) || ...);
     }
-    template <class Algorithm>
-    static constexpr int tmp_chunks(const Algorithm& a, int n) {
-        if constexpr (requires { a.tmp_chunks(n); }) return a.tmp_chunks(n);
-        else return 0;
-    }
     // Data that is only passed on needs no scratch, and the combinators declare none for it.
     template <class... Algorithms>
     static constexpr bool keep_nothing = !(requires { Algorithms{}.tmp_chunks(1); } || ...);
@@ -70,7 +65,7 @@ struct hierarchical_base {
     }
     template <class In, class Out>
     static constexpr int flat_tmp_chunks(const node_view& at, const In& inner, const Out& outer, int n) {
-        return at.nodes() == 1 ? parts::tmp_chunks(inner, n) : parts::tmp_chunks(outer, n);
+        return at.nodes() == 1 ? sched::tmp_chunks_of(inner, n) : sched::tmp_chunks_of(outer, n);
     }
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex, class In, class Out>

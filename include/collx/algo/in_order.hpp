@@ -28,9 +28,8 @@ struct in_order {
     constexpr std::uint64_t parameter_bits() const { return order.hash(); }
     COLLX_HD constexpr int chunks(int n) const { return Inner{}.chunks(n); }
     constexpr int tmp_chunks(int n) const {
-        if constexpr (requires { Inner{}.tmp_chunks(n); })
-            return moves_chunks && Inner{}.tmp_chunks(n) > 0 ? chunks(n) : Inner{}.tmp_chunks(n);
-        else return 0;
+        const int kept = sched::tmp_chunks_of(Inner{}, n);
+        return moves_chunks && kept > 0 ? chunks(n) : kept;
     }
 
     COLLX_EXEC_CHECK_DISABLE

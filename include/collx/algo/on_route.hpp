@@ -87,10 +87,7 @@ struct on_route {
     COLLX_HD constexpr int chunks(int) const { return Inner{}.chunks(route.members()); }
     constexpr int contributors(int) const { return route.members(); }
     constexpr int member(int i) const { return route.member(i); }
-    constexpr int tmp_chunks(int) const {
-        if constexpr (requires { Inner{}.tmp_chunks(1); }) return Inner{}.tmp_chunks(route.members());
-        else return 0;
-    }
+    constexpr int tmp_chunks(int) const { return sched::tmp_chunks_of(Inner{}, route.members()); }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
