@@ -90,7 +90,7 @@ struct typed_call {
     static constexpr bool ordered = serial || (mover_type::reduces && !is_commutative_v<Op, element_of<In>>);
     static constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
     static_assert(
-        !Policies::has_algorithms || Policies::template has_algorithm<C>,
+        !Policies::has_algorithms || Policies::serves_all_calls || Policies::template has_algorithm<C>,
         "collx: with() binds algorithms here, and none for this collective. Bind one for it, or make the call "
         "through a communicator without.");
     static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; "

@@ -21,6 +21,7 @@ gpus(R) -> gpus<R>;
 template <class R, class... Rest>
 struct policy_set<gpus<R>, Rest...> : policy_set<Rest...> {
     using runtime_type = R;
+    static constexpr bool serves_all_calls = true;
     R runtime;
     constexpr policy_set(gpus<R> g, Rest... rest) : policy_set<Rest...>{rest...}, runtime(g.runtime) {}
 };

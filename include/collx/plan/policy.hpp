@@ -47,7 +47,8 @@ concept LooksLikeAlgorithm = requires {
 
 // The policies of one call, folded together from a list. Of each kind there is one; algorithms: one for each
 // collective. What a call cannot use is refused while compiling: an algorithm where none is bound for the call's own
-// collective. wire and deterministic have no effect on calls that only move.
+// collective (sets that serve all calls may hold others). wire and deterministic have no effect on calls that only
+// move.
 template <class... Policies>
 struct policy_set;
 
@@ -60,6 +61,7 @@ struct policy_set<> {
     template <collective C>
     static constexpr bool has_algorithm = false;
     static constexpr bool has_algorithms = false, has_piece = false;
+    static constexpr bool serves_all_calls = false; // kept for calls of all kinds, as where a GPU's runtime is bound
 };
 
 template <class W, class... Rest>
