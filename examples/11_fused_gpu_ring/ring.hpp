@@ -23,14 +23,14 @@ struct my_ring {
     COLLX_EXEC_CHECK_DISABLE // these three lines make a text code for both sides
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         const int next = (r + 1) % n, prev = (r + n - 1) % n;
         const auto chunk = [n](int c) { return (c % n + n) % n; };
-        ex.template step<send>(to(next), in(r));
-        for (int i = 1; i < n - 1; ++i) ex.template step<recv | reduce | send>(from(prev), to(next), in(chunk(r - i)));
-        ex.template step<recv | reduce | copy | send>(from(prev), to(next), in(chunk(r + 1)), out(chunk(r + 1)));
-        for (int i = 0; i < n - 2; ++i) ex.template step<recv | copy | send>(from(prev), to(next), out(chunk(r - i)));
-        ex.template step<recv | copy>(from(prev), out(chunk(r + 2)));
+        ex.step(send, to(next), in(r));
+        for (int i = 1; i < n - 1; ++i) ex.step(recv | reduce | send, from(prev), to(next), in(chunk(r - i)));
+        ex.step(recv | reduce | copy | send, from(prev), to(next), in(chunk(r + 1)), out(chunk(r + 1)));
+        for (int i = 0; i < n - 2; ++i) ex.step(recv | copy | send, from(prev), to(next), out(chunk(r - i)));
+        ex.step(recv | copy, from(prev), out(chunk(r + 2)));
     }
 };
 

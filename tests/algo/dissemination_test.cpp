@@ -21,8 +21,8 @@ struct hasty_barrier : dissemination_barrier {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {
         for (int d = 1; 2 * d < n; d *= 2) {
-            ex.template step<send>(to((r + d) % n), in(0));
-            ex.template step<recv | copy>(from((r + n - d) % n), tmp(0));
+            ex.step(send, to((r + d) % n), in(0));
+            ex.step(recv | copy, from((r + n - d) % n), tmp(0));
         }
     }
 };

@@ -484,32 +484,31 @@ struct lost_operand : ring_all_reduce {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {
         if (n != 2) return ring_all_reduce::operator()(ex, r, n);
-        ex.template step<collx::sched::send>(to(1 - r), in({0, 2}));
-        ex.template step<collx::sched::recv | copy>(from(1 - r), out({0, 2}));
+        ex.step(collx::sched::send, to(1 - r), in({0, 2}));
+        ex.step(collx::sched::recv | copy, from(1 - r), out({0, 2}));
     }
 };
 struct shifted_gather : ring_all_gather {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {
-        ex.template step<copy>(in(r), out(r));
-        for (int k = 1; k < n; ++k) ex.template step<collx::sched::send>(to((r + k) % n), in((r + 1) % n));
-        for (int k = 1; k < n; ++k)
-            ex.template step<collx::sched::recv | copy>(from((r + n - k) % n), out((r + n - k) % n));
+        ex.step(copy, in(r), out(r));
+        for (int k = 1; k < n; ++k) ex.step(collx::sched::send, to((r + k) % n), in((r + 1) % n));
+        for (int k = 1; k < n; ++k) ex.step(collx::sched::recv | copy, from((r + n - k) % n), out((r + n - k) % n));
     }
 };
 // Goes back to its input after it has written scratch of the same chunk.
 struct forgetful_reduce : linear_reduce {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
-        if (r != root) return ex.template step<collx::sched::send>(to(root), in(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
+        if (r != root) return ex.step(collx::sched::send, to(root), in(0));
         const int first = root == 0 ? 1 : 0;
-        ex.template step<collx::sched::recv | copy>(from(first), tmp(0));
+        ex.step(collx::sched::recv | copy, from(first), tmp(0));
         for (int k = first + 1; k < n; ++k)
-            if (k != root) ex.template step<collx::sched::recv | collx::sched::reduce | copy>(from(k), tmp(0), tmp(0));
-        ex.template step<copy>(tmp(0), tmp(0));
-        ex.template step<collx::sched::send>(to(root), in(0));
-        ex.template step<collx::sched::recv | collx::sched::reduce | copy>(from(root), tmp(0), out(0));
+            if (k != root) ex.step(collx::sched::recv | collx::sched::reduce | copy, from(k), tmp(0), tmp(0));
+        ex.step(copy, tmp(0), tmp(0));
+        ex.step(collx::sched::send, to(root), in(0));
+        ex.step(collx::sched::recv | collx::sched::reduce | copy, from(root), tmp(0), out(0));
     }
     static constexpr bool needs_commutative = true;
 };

@@ -195,9 +195,9 @@ struct late_scratch {
     static constexpr int chunks(int) { return 1; }
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
-        if (n != 5) return ex.template step<sched::copy>(sched::in(0), sched::out(0));
-        ex.template step<sched::copy>(sched::in(0), sched::tmp(0));
-        ex.template step<sched::copy>(sched::tmp(0), sched::out(0));
+        if (n != 5) return ex.step(sched::copy, sched::in(0), sched::out(0));
+        ex.step(sched::copy, sched::in(0), sched::tmp(0));
+        ex.step(sched::copy, sched::tmp(0), sched::out(0));
     }
 };
 struct wide_scratch : late_scratch {
@@ -212,7 +212,7 @@ struct late_copy {
     static constexpr int chunks(int) { return 1; }
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
-        ex.template step<sched::copy>(sched::in(0), n == 5 ? sched::out(0) : sched::window(0, 0));
+        ex.step(sched::copy, sched::in(0), n == 5 ? sched::out(0) : sched::window(0, 0));
     }
 };
 

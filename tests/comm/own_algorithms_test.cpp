@@ -27,12 +27,12 @@ struct eager_all_reduce {
     static constexpr int chunks(int) { return Depth; }
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in({0, Depth}), out({0, Depth}));
+        if (n == 1) return ex.step(copy, in({0, Depth}), out({0, Depth}));
         const int next = (r + 1) % n, prev = (r + n - 1) % n;
-        for (int c = 0; c < Depth; ++c) ex.template step<send>(to(next), in(c));
+        for (int c = 0; c < Depth; ++c) ex.step(send, to(next), in(c));
         for (int c = 0; c < Depth; ++c)
-            if (r == 0) ex.template step<recv | reduce_after | copy>(from(prev), in(c), out(c));
-            else ex.template step<recv | reduce | copy>(from(prev), in(c), out(c));
+            if (r == 0) ex.step(recv | reduce_after | copy, from(prev), in(c), out(c));
+            else ex.step(recv | reduce | copy, from(prev), in(c), out(c));
     }
 };
 
@@ -49,21 +49,20 @@ struct broken_broadcast {
     constexpr void operator()(Ex& ex, int r, int n) const {
         if (r != root) {
             if (Mistake == mistake::tmp && r == n - 1) {
-                ex.template step<recv | copy>(from(root), tmp({0, 2}));
-                return ex.template step<copy>(tmp({0, 2}), out({0, 2}));
+                ex.step(recv | copy, from(root), tmp({0, 2}));
+                return ex.step(copy, tmp({0, 2}), out({0, 2}));
             }
-            return ex.template step<recv | copy>(from(root),
-                                                 out({0, Mistake == mistake::short_message && r == n - 1 ? 1 : 2}));
+            return ex.step(recv | copy, from(root), out({0, Mistake == mistake::short_message && r == n - 1 ? 1 : 2}));
         }
         for (int k = 0; k < n; ++k)
-            if (k != root) ex.template step<send>(to(k), in({0, 2}));
-        ex.template step<copy>(in({0, 2}), out({0, 2}));
-        if (Mistake == mistake::far_peer) ex.template step<send>(to(n), in(0));
-        if (Mistake == mistake::negative_peer) ex.template step<send>(to(-7), in(0));
-        if (Mistake == mistake::far_chunk) ex.template step<copy>(in(5000), out(0));
-        if (Mistake == mistake::negative_chunk) ex.template step<copy>(in(-1), out(0));
-        if (Mistake == mistake::window) ex.template step<copy>(in(0), window(0, 0));
-        if (Mistake == mistake::leftover) ex.template step<send>(to((root + 1) % n), in({0, 2}));
+            if (k != root) ex.step(send, to(k), in({0, 2}));
+        ex.step(copy, in({0, 2}), out({0, 2}));
+        if (Mistake == mistake::far_peer) ex.step(send, to(n), in(0));
+        if (Mistake == mistake::negative_peer) ex.step(send, to(-7), in(0));
+        if (Mistake == mistake::far_chunk) ex.step(copy, in(5000), out(0));
+        if (Mistake == mistake::negative_chunk) ex.step(copy, in(-1), out(0));
+        if (Mistake == mistake::window) ex.step(copy, in(0), window(0, 0));
+        if (Mistake == mistake::leftover) ex.step(send, to((root + 1) % n), in({0, 2}));
     }
 };
 

@@ -59,9 +59,9 @@ struct flat_all_gather {
 
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const { // what rank r of n does
-        ex.template step<copy>(in(r), out(r));
-        for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), in(r));
-        for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((r + n - i) % n), out((r + n - i) % n));
+        ex.step(copy, in(r), out(r));
+        for (int i = 1; i < n; ++i) ex.step(send, to((r + i) % n), in(r));
+        for (int i = 1; i < n; ++i) ex.step(recv | copy, from((r + n - i) % n), out((r + n - i) % n));
     }
 };
 static_assert(collx::sched::verify(flat_all_gather{}, 5).ok());

@@ -104,11 +104,11 @@ struct says_done_early {
     template <class Ex>
     constexpr void operator()(Ex& ex, int, int n) const {
         ex.wait_all(1, depth);
-        ex.template step<copy>(in(0), window(0, 0));
+        ex.step(copy, in(0), window(0, 0));
         ex.signal(0);
         ex.wait_all(0);
         ex.signal(1); // with two stages the next call's wait for signal 0 comes before the stage is used again
-        ex.template step<fold | copy>(in(0), at_ranks(0, n, window(0, 0)), out(0));
+        ex.step(fold | copy, in(0), at_ranks(0, n, window(0, 0)), out(0));
     }
 };
 } // namespace

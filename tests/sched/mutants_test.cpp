@@ -77,11 +77,11 @@ struct off_by_one_ring : text<collective::all_gather> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int k) const {
         const int next = (r + 1) % k, prev = (r + k - 1) % k;
-        ex.template step<copy>(in(r), out(r));
-        ex.template step<send>(to(next), in(r));
+        ex.step(copy, in(r), out(r));
+        ex.step(send, to(next), in(r));
         for (int i = 1; i < k - 1; ++i)
-            ex.template step<recv | copy | send>(from(prev), to(next), out((r + k - i + (i == 2)) % k));
-        ex.template step<recv | copy>(from(prev), out(next));
+            ex.step(recv | copy | send, from(prev), to(next), out((r + k - i + (i == 2)) % k));
+        ex.step(recv | copy, from(prev), out(next));
     }
 };
 } // namespace
@@ -132,14 +132,14 @@ struct one_twice_one_never : text<collective::reduce> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int) const {
         if (r != 0) {
-            if (r != 2) ex.template step<send>(to(0), in(0));
-            if (r == 1) ex.template step<send>(to(0), in(0));
+            if (r != 2) ex.step(send, to(0), in(0));
+            if (r == 1) ex.step(send, to(0), in(0));
             return;
         }
-        ex.template step<recv | reduce | copy>(from(3), in(0), tmp(0));
-        ex.template step<recv | reduce | copy>(from(1), tmp(0), tmp(0));
-        ex.template step<recv | reduce | copy>(from(4), tmp(0), tmp(0));
-        ex.template step<recv | reduce | copy>(from(1), tmp(0), out(0));
+        ex.step(recv | reduce | copy, from(3), in(0), tmp(0));
+        ex.step(recv | reduce | copy, from(1), tmp(0), tmp(0));
+        ex.step(recv | reduce | copy, from(4), tmp(0), tmp(0));
+        ex.step(recv | reduce | copy, from(1), tmp(0), out(0));
     }
 };
 } // namespace
@@ -179,10 +179,10 @@ namespace {
 struct everybody_first : text<collective::all_reduce> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int k) const {
-        for (int i = 1; i < k; ++i) ex.template step<send>(to((r + i) % k), in(0));
+        for (int i = 1; i < k; ++i) ex.step(send, to((r + i) % k), in(0));
         for (int i = 1; i < k; ++i)
-            ex.template step<recv | reduce_after | copy>(from((r + i) % k), i == 1 ? in(0) : tmp(0),
-                                                         i == k - 1 ? out(0) : tmp(0));
+            ex.step(recv | reduce_after | copy, from((r + i) % k), i == 1 ? in(0) : tmp(0),
+                    i == k - 1 ? out(0) : tmp(0));
     }
 };
 } // namespace
@@ -244,9 +244,9 @@ struct both_wait_first : text<collective::all_gather> {
     static constexpr int chunks(int k) { return k; }
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int) const {
-        ex.template step<copy>(in(r), out(r));
-        ex.template step<recv | copy>(from(1 - r), out(1 - r));
-        ex.template step<send>(to(1 - r), in(r));
+        ex.step(copy, in(r), out(r));
+        ex.step(recv | copy, from(1 - r), out(1 - r));
+        ex.step(send, to(1 - r), in(r));
     }
 };
 } // namespace
@@ -332,15 +332,15 @@ struct sends_after_writing : text<collective::scan> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int) const {
         if (r == 0) {
-            ex.template step<send>(to(1), in(0));
-            ex.template step<send>(to(2), in(0));
-            ex.template step<copy>(in(0), out(0));
+            ex.step(send, to(1), in(0));
+            ex.step(send, to(2), in(0));
+            ex.step(copy, in(0), out(0));
         } else if (r == 1) {
-            ex.template step<recv | reduce | copy>(from(0), in(0), out(0));
-            ex.template step<send>(to(2), in(0));
+            ex.step(recv | reduce | copy, from(0), in(0), out(0));
+            ex.step(send, to(2), in(0));
         } else {
-            ex.template step<recv | reduce | copy>(from(1), in(0), tmp(0));
-            ex.template step<recv | reduce | copy>(from(0), tmp(0), out(0));
+            ex.step(recv | reduce | copy, from(1), in(0), tmp(0));
+            ex.step(recv | reduce | copy, from(0), tmp(0), out(0));
         }
     }
 };
@@ -428,15 +428,15 @@ struct shared_scratch : text<collective::all_to_all> {
     constexpr void operator()(Ex& ex, int r, int k) const {
         const int next = (r + 1) % k, prev = (r + k - 1) % k;
         if (ex.strand(0)) {
-            ex.template step<copy>(in(next), tmp(0));
-            ex.template step<send>(to(next), tmp(0));
-            ex.template step<recv | copy>(from(prev), out(prev));
+            ex.step(copy, in(next), tmp(0));
+            ex.step(send, to(next), tmp(0));
+            ex.step(recv | copy, from(prev), out(prev));
         }
         if (ex.strand(1)) {
-            ex.template step<copy>(in(prev), tmp(0));
-            ex.template step<send>(to(prev), tmp(0));
-            ex.template step<recv | copy>(from(next), out(next));
-            ex.template step<copy>(in(r), out(r));
+            ex.step(copy, in(prev), tmp(0));
+            ex.step(send, to(prev), tmp(0));
+            ex.step(recv | copy, from(next), out(next));
+            ex.step(copy, in(r), out(r));
         }
     }
 };

@@ -31,8 +31,8 @@ verdict judge(Text text, int n = 2) {
 
 TEST_CASE("a strand orders its own accesses") {
     CHECK(judge([](auto& ex, int, int) {
-              ex.template step<copy>(in(0), tmp(0));
-              ex.template step<copy>(tmp(0), out(0));
+              ex.step(copy, in(0), tmp(0));
+              ex.step(copy, tmp(0), out(0));
           }).ok());
 }
 
@@ -40,14 +40,14 @@ TEST_CASE("two strands are ordered by a message between them, and by nothing els
     const auto with = [](bool message) {
         return judge([message](auto& ex, int r, int) {
             if (ex.strand(0)) {
-                ex.template step<copy>(in(0), tmp(0));
-                ex.template step<send>(to(r), tmp(0));
+                ex.step(copy, in(0), tmp(0));
+                ex.step(send, to(r), tmp(0));
                 // the next iteration overwrites tmp: strand 1 must have read it
-                ex.template step<recv | copy>(from(1 - r), tmp(0));
+                ex.step(recv | copy, from(1 - r), tmp(0));
             }
             if (ex.strand(1)) {
-                if (message) ex.template step<recv | send>(from(r), to(1 - r), passing(0));
-                else ex.template step<recv | copy | send>(from(r), to(1 - r), tmp(0));
+                if (message) ex.step(recv | send, from(r), to(1 - r), passing(0));
+                else ex.step(recv | copy | send, from(r), to(1 - r), tmp(0));
             }
         });
     };
@@ -59,10 +59,10 @@ TEST_CASE("a peer's window is read after its signal and written again after the 
     const auto with = [](int stages, bool ask_first, int lag) {
         schedule s = record_all(exchange{[=](auto& ex, int r, int) {
                                     if (lag > 0) ex.wait(1, 1 - r, lag);
-                                    ex.template step<copy>(in(0), window(0, 0));
+                                    ex.step(copy, in(0), window(0, 0));
                                     ex.signal(0);
                                     if (ask_first) ex.wait(0, 1 - r);
-                                    ex.template step<get | copy>(at(1 - r, window(0, 0)), out(0));
+                                    ex.step(get | copy, at(1 - r, window(0, 0)), out(0));
                                     ex.signal(1);
                                 }},
                                 2);
@@ -84,12 +84,12 @@ TEST_CASE("a writer must not overwrite what is still being read, though nothing 
         return judge([=](auto& ex, int r, int) {
             if (r == 1) {
                 ex.wait(1, 0, lag);
-                ex.template step<copy>(in(0), window(0, 0));
+                ex.step(copy, in(0), window(0, 0));
                 ex.signal(0);
             } else {
                 ex.wait(0, 1);
                 if (!reads_first) ex.signal(1);
-                ex.template step<get | copy>(at(1, window(0, 0)), out(0));
+                ex.step(get | copy, at(1, window(0, 0)), out(0));
                 if (reads_first) ex.signal(1);
             }
         });
@@ -106,7 +106,7 @@ TEST_CASE("the user may touch a buffer once the call has returned, and not a mom
         return judge([=](auto& ex, int r, int) {
             ex.signal(0);
             if (entry) ex.wait(0, 1 - r);
-            ex.template step<get | copy>(at(1 - r, in(0)), out(0));
+            ex.step(get | copy, at(1 - r, in(0)), out(0));
             ex.signal(1);
             if (exit) ex.wait(1, 1 - r);
         });
@@ -123,11 +123,11 @@ TEST_CASE("only the signal that is asked for orders, not a later one that happen
             if (r == 1) {
                 ex.wait(2, 0, 1);
                 ex.signal(0);
-                ex.template step<copy>(in(0), window(0, 0));
+                ex.step(copy, in(0), window(0, 0));
                 ex.signal(1);
             } else {
                 ex.wait(index, 1);
-                ex.template step<get | copy>(at(1, window(0, 0)), out(0));
+                ex.step(get | copy, at(1, window(0, 0)), out(0));
                 ex.signal(2);
             }
         });
@@ -141,11 +141,11 @@ TEST_CASE("readers do not disturb each other") {
               [](auto& ex, int r, int n) {
                   if (r == 0) {
                       ex.wait_all(1, 1);
-                      ex.template step<copy>(in(0), window(0, 0));
+                      ex.step(copy, in(0), window(0, 0));
                       ex.signal(0);
                   } else {
                       ex.wait(0, 0);
-                      ex.template step<get | copy>(at(0, window(0, 0)), out(0));
+                      ex.step(get | copy, at(0, window(0, 0)), out(0));
                   }
                   ex.signal(1);
                   (void)n;

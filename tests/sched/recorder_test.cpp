@@ -15,17 +15,17 @@ namespace {
 struct vocabulary {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int n) const {
-        ex.template step<send>(to(1), in(2));
-        ex.template step<recv | copy>(from(3), out(4));
-        ex.template step<recv | copy | send>(from(5), to(6), out(7));
-        ex.template step<recv | send>(from(5), to(6), passing(7));
-        ex.template step<recv | reduce | send>(from(1), to(2), in(3));
-        ex.template step<recv | reduce_after | copy>(from(1), tmp(2), out(3));
-        ex.template step<recv | reduce | copy | send>(from(1), to(2), in(3), out(4));
-        ex.template step<copy>(in(1), window(1, 2));
-        ex.template step<get | copy>(at(4, window(0, 3)), out(2));
-        ex.template step<fold | copy>(in(r), at_ranks(0, n, window(0, r)), out(r), place::window1);
-        ex.template step<fold | to_all>(at_ranks(0, n, in(r)), out(r));
+        ex.step(send, to(1), in(2));
+        ex.step(recv | copy, from(3), out(4));
+        ex.step(recv | copy | send, from(5), to(6), out(7));
+        ex.step(recv | send, from(5), to(6), passing(7));
+        ex.step(recv | reduce | send, from(1), to(2), in(3));
+        ex.step(recv | reduce_after | copy, from(1), tmp(2), out(3));
+        ex.step(recv | reduce | copy | send, from(1), to(2), in(3), out(4));
+        ex.step(copy, in(1), window(1, 2));
+        ex.step(get | copy, at(4, window(0, 3)), out(2));
+        ex.step(fold | copy, in(r), at_ranks(0, n, window(0, r)), out(r), place::window1);
+        ex.step(fold | to_all, at_ranks(0, n, in(r)), out(r));
         ex.signal(2);
         ex.wait(3, 4, 5);
         ex.wait_all(6, 7);

@@ -103,13 +103,13 @@ struct aggregated_counts {
         if (ex.strand(0))
             for (int d = 1; d < g; ++d) {
                 const int other = (i + d) % g;
-                if (c.served(other) > 0) ex.template step<send>(to(c.peer(other)), in(c.carried_by(other)));
+                if (c.served(other) > 0) ex.step(send, to(c.peer(other)), in(c.carried_by(other)));
             }
         if (ex.strand(1) && g > 1 && c.served() > 0) {
-            ex.template step<copy>(in(c.carried_by(i)), tmp(c.collected_from(i)));
+            ex.step(copy, in(c.carried_by(i)), tmp(c.collected_from(i)));
             for (int d = 1; d < g; ++d) {
                 const int other = (i + g - d) % g;
-                ex.template step<recv | copy>(from(c.peer(other)), tmp(c.collected_from(other)));
+                ex.step(recv | copy, from(c.peer(other)), tmp(c.collected_from(other)));
             }
         }
     }
@@ -142,28 +142,28 @@ struct aggregated_all_to_all {
         if (ex.strand(0)) {
             for (int d = 1; d < g; ++d) {
                 const int other = (i + d) % g, peer = c.peer(other);
-                ex.template step<send>(to(peer), in(peer));
-                if (c.served(other) > 0) ex.template step<send>(to(peer), in(c.carried_by(other)));
+                ex.step(send, to(peer), in(peer));
+                if (c.served(other) > 0) ex.step(send, to(peer), in(c.carried_by(other)));
             }
         }
         if (ex.strand(1)) {
-            ex.template step<copy>(in(r), out(r));
-            if (g > 1 && c.served() > 0) ex.template step<copy>(in(c.carried_by(i)), tmp(c.collected_from(i)));
+            ex.step(copy, in(r), out(r));
+            if (g > 1 && c.served() > 0) ex.step(copy, in(c.carried_by(i)), tmp(c.collected_from(i)));
             for (int d = 1; d < g; ++d) {
                 const int other = (i + g - d) % g, peer = c.peer(other);
-                ex.template step<recv | copy>(from(peer), out(peer));
-                if (c.served() > 0) ex.template step<recv | copy>(from(peer), tmp(c.collected_from(other)));
+                ex.step(recv | copy, from(peer), out(peer));
+                if (c.served() > 0) ex.step(recv | copy, from(peer), tmp(c.collected_from(other)));
             }
             for (int t = 0; t < c.served(); ++t) {
                 const int target = c.target(t);
-                if (g > 1) ex.template step<send>(to(target), tmp(c.collected_for(t)));
-                else ex.template step<send>(to(target), in(target));
+                if (g > 1) ex.step(send, to(target), tmp(c.collected_for(t)));
+                else ex.step(send, to(target), in(target));
             }
         }
         if (ex.strand(2)) {
             for (int k = 1; k < others; ++k) {
                 const int node = (c.node() + others - k) % others;
-                ex.template step<recv | copy>(from(c.carrier_in(node)), out(c.chunks_of(node)));
+                ex.step(recv | copy, from(c.carrier_in(node)), out(c.chunks_of(node)));
             }
         }
     }

@@ -33,10 +33,10 @@ struct binomial_broadcast {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         const int v = (r + n - root) % n;
         int span = v == 0 ? 2 * power_below(n) : lowest_bit(v);
-        if (v > 0) ex.template step<recv | copy>(from((root + v - span) % n), out(0));
+        if (v > 0) ex.step(recv | copy, from((root + v - span) % n), out(0));
         while ((span /= 2) > 0)
-            if (v + span < n) ex.template step<send>(to((root + v + span) % n), v == 0 ? in(0) : out(0));
-        if (v == 0) ex.template step<copy>(in(0), out(0));
+            if (v + span < n) ex.step(send, to((root + v + span) % n), v == 0 ? in(0) : out(0));
+        if (v == 0) ex.step(copy, in(0), out(0));
     }
 };
 
@@ -57,25 +57,25 @@ struct binomial_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         const int v = r < root ? root - r : r - root;
         const int span = v == 0 ? n : lowest_bit(v);
         const int parent = r < root ? r + span : r - span; // not used at the root
         int children = 0;
         for (int d = 1; d < span; d *= 2) children += (r <= root && r - d >= 0) + (r >= root && r + d < n);
-        if (children == 0) return ex.template step<send>(to(parent), in(0));
+        if (children == 0) return ex.step(send, to(parent), in(0));
         ref partial = in(0);
         for (int d = 1; d < span; d *= 2) {
             if (r <= root && r - d >= 0) {
-                if (--children > 0) ex.template step<recv | reduce | copy>(from(r - d), partial, tmp(0));
-                else if (r == root) ex.template step<recv | reduce | copy>(from(r - d), partial, out(0));
-                else ex.template step<recv | reduce | send>(from(r - d), to(parent), partial);
+                if (--children > 0) ex.step(recv | reduce | copy, from(r - d), partial, tmp(0));
+                else if (r == root) ex.step(recv | reduce | copy, from(r - d), partial, out(0));
+                else ex.step(recv | reduce | send, from(r - d), to(parent), partial);
                 partial = tmp(0);
             }
             if (r >= root && r + d < n) {
-                if (--children > 0) ex.template step<recv | reduce_after | copy>(from(r + d), partial, tmp(0));
-                else if (r == root) ex.template step<recv | reduce_after | copy>(from(r + d), partial, out(0));
-                else ex.template step<recv | reduce_after | send>(from(r + d), to(parent), partial);
+                if (--children > 0) ex.step(recv | reduce_after | copy, from(r + d), partial, tmp(0));
+                else if (r == root) ex.step(recv | reduce_after | copy, from(r + d), partial, out(0));
+                else ex.step(recv | reduce_after | send, from(r + d), to(parent), partial);
                 partial = tmp(0);
             }
         }
@@ -97,26 +97,26 @@ struct binomial_all_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         const int span = r == 0 ? 2 * power_below(n - 1) : lowest_bit(r), parent = r - span;
         int far = span / 2; // the last child reduced and the first one told
         while (far > 0 && r + far >= n) far /= 2;
         if (ex.strand(0)) {
             for (int d = 1; d < far; d *= 2)
-                ex.template step<recv | reduce_after | copy>(from(r + d), d == 1 ? in(0) : tmp(0), tmp(0));
+                ex.step(recv | reduce_after | copy, from(r + d), d == 1 ? in(0) : tmp(0), tmp(0));
             const ref partial = far > 1 ? tmp(0) : in(0);
             if (r == 0) {
-                ex.template step<recv | reduce_after | copy | send>(from(far), to(far), partial, out(0));
+                ex.step(recv | reduce_after | copy | send, from(far), to(far), partial, out(0));
                 tell(ex, r, far / 2);
             } else if (far > 0) {
-                ex.template step<recv | reduce_after | send>(from(r + far), to(parent), partial);
+                ex.step(recv | reduce_after | send, from(r + far), to(parent), partial);
             } else {
-                ex.template step<send>(to(parent), in(0));
+                ex.step(send, to(parent), in(0));
             }
         }
         if (ex.strand(1) && r > 0) {
-            if (far > 0) ex.template step<recv | copy | send>(from(parent), to(r + far), out(0));
-            else ex.template step<recv | copy>(from(parent), out(0));
+            if (far > 0) ex.step(recv | copy | send, from(parent), to(r + far), out(0));
+            else ex.step(recv | copy, from(parent), out(0));
             tell(ex, r, far / 2);
         }
     }
@@ -124,7 +124,7 @@ struct binomial_all_reduce {
 private:
     template <class Ex>
     COLLX_HD static constexpr void tell(Ex& ex, int r, int d) {
-        for (; d > 0; d /= 2) ex.template step<send>(to(r + d), out(0));
+        for (; d > 0; d /= 2) ex.step(send, to(r + d), out(0));
     }
 };
 
@@ -154,14 +154,14 @@ struct binomial_gather {
         const int v = (r + n - root) % n, span = v == 0 ? n : lowest_bit(v);
         const int size = span < n - v ? span : n - v; // ranks in my subtree
         const int parent = (r + n - span) % n;
-        if (v > 0 && size == 1) return ex.template step<send>(to(parent), in(r));
-        ex.template step<copy>(in(r), v == 0 ? out(r) : tmp(r));
+        if (v > 0 && size == 1) return ex.step(send, to(parent), in(r));
+        ex.step(copy, in(r), v == 0 ? out(r) : tmp(r));
         for (int d = 1; d < size; d *= 2) {
             const int child = (r + d) % n;
             const chunk_set theirs{child, d < size - d ? d : size - d};
-            ex.template step<recv | copy>(from(child), v == 0 ? out(theirs) : tmp(theirs));
+            ex.step(recv | copy, from(child), v == 0 ? out(theirs) : tmp(theirs));
         }
-        if (v > 0) ex.template step<send>(to(parent), tmp({r, size}));
+        if (v > 0) ex.step(send, to(parent), tmp({r, size}));
     }
 };
 
@@ -182,14 +182,14 @@ struct binomial_scatter {
         const int v = (r + n - root) % n, span = v == 0 ? n : lowest_bit(v);
         const int size = span < n - v ? span : n - v;
         const int parent = (r + n - span) % n;
-        if (v > 0 && size == 1) return ex.template step<recv | copy>(from(parent), out(r));
-        if (v > 0) ex.template step<recv | copy>(from(parent), tmp({r, size}));
+        if (v > 0 && size == 1) return ex.step(recv | copy, from(parent), out(r));
+        if (v > 0) ex.step(recv | copy, from(parent), tmp({r, size}));
         for (int d = size > 1 ? power_below(size - 1) : 0; d > 0; d /= 2) {
             const int child = (r + d) % n;
             const chunk_set theirs{child, d < size - d ? d : size - d};
-            ex.template step<send>(to(child), v == 0 ? in(theirs) : tmp(theirs));
+            ex.step(send, to(child), v == 0 ? in(theirs) : tmp(theirs));
         }
-        ex.template step<copy>(v == 0 ? in(r) : tmp(r), out(r));
+        ex.step(copy, v == 0 ? in(r) : tmp(r), out(r));
     }
 };
 

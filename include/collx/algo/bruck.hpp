@@ -26,12 +26,12 @@ struct bruck_all_gather {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        ex.template step<copy>(in(r), out(r));
+        ex.step(copy, in(r), out(r));
         for (int have = 1; have < n; have *= 2) {
             const int more = have < n - have ? have : n - have;
             const int source = (r + have) % n;
-            ex.template step<send>(to((r + n - have) % n), out({r, more}));
-            ex.template step<recv | copy>(from(source), out({source, more}));
+            ex.step(send, to((r + n - have) % n), out({r, more}));
+            ex.step(recv | copy, from(source), out({source, more}));
         }
     }
 };
@@ -52,18 +52,18 @@ struct bruck_all_to_all {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        for (int j = 1; j < n; ++j) ex.template step<copy>(in((r + n - j) % n), tmp(j));
-        ex.template step<copy>(in(r), out(r));
+        for (int j = 1; j < n; ++j) ex.step(copy, in((r + n - j) % n), tmp(j));
+        ex.step(copy, in(r), out(r));
         for (int b = 1; b < n; b *= 2) {
             const int source = (r + b) % n, target = (r + n - b) % n;
             const int rest = n % (2 * b);
             const chunk_set moving{b, n / (2 * b) * b + (rest > b ? rest - b : 0), b, 2 * b}; // all j < n with bit b
-            ex.template step<send>(to(target), tmp(moving));
+            ex.step(send, to(target), tmp(moving));
             if (2 * b < n) {
-                ex.template step<recv | copy>(from(source), tmp(moving));
+                ex.step(recv | copy, from(source), tmp(moving));
             } else {
-                ex.template step<recv | copy>(from(source), out({source, n - b}));
-                if (b > 1) ex.template step<copy>(tmp({1, b - 1}), out({(r + 1) % n, b - 1}));
+                ex.step(recv | copy, from(source), out({source, n - b}));
+                if (b > 1) ex.step(copy, tmp({1, b - 1}), out({(r + 1) % n, b - 1}));
             }
         }
     }

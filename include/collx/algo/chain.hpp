@@ -32,12 +32,11 @@ struct chain_broadcast {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         const int position = (r + n - root) % n, next = (r + 1) % n, prev = (r + n - 1) % n;
         for (int c = 0; c < chunk_count; ++c) {
-            if (position == 0 && n > 1) ex.template step<send>(to(next), in(c));
-            else if (position > 0 && position < n - 1)
-                ex.template step<recv | copy | send>(from(prev), to(next), out(c));
-            else if (position > 0) ex.template step<recv | copy>(from(prev), out(c));
+            if (position == 0 && n > 1) ex.step(send, to(next), in(c));
+            else if (position > 0 && position < n - 1) ex.step(recv | copy | send, from(prev), to(next), out(c));
+            else if (position > 0) ex.step(recv | copy, from(prev), out(c));
         }
-        if (position == 0) ex.template step<copy>(in({0, chunk_count}), out({0, chunk_count}));
+        if (position == 0) ex.step(copy, in({0, chunk_count}), out({0, chunk_count}));
     }
 };
 
@@ -59,18 +58,18 @@ struct chain_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in({0, chunk_count}), out({0, chunk_count}));
+        if (n == 1) return ex.step(copy, in({0, chunk_count}), out({0, chunk_count}));
         for (int c = 0; c < chunk_count; ++c) {
             if (r < root) {
-                if (r == 0) ex.template step<send>(to(r + 1), in(c));
-                else ex.template step<recv | reduce | send>(from(r - 1), to(r + 1), in(c));
+                if (r == 0) ex.step(send, to(r + 1), in(c));
+                else ex.step(recv | reduce | send, from(r - 1), to(r + 1), in(c));
             } else if (r > root) {
-                if (r == n - 1) ex.template step<send>(to(r - 1), in(c));
-                else ex.template step<recv | reduce_after | send>(from(r + 1), to(r - 1), in(c));
+                if (r == n - 1) ex.step(send, to(r - 1), in(c));
+                else ex.step(recv | reduce_after | send, from(r + 1), to(r - 1), in(c));
             } else {
                 const bool both = r > 0 && r < n - 1;
-                if (r > 0) ex.template step<recv | reduce | copy>(from(r - 1), in(c), both ? tmp(c) : out(c));
-                if (r < n - 1) ex.template step<recv | reduce_after | copy>(from(r + 1), both ? tmp(c) : in(c), out(c));
+                if (r > 0) ex.step(recv | reduce | copy, from(r - 1), in(c), both ? tmp(c) : out(c));
+                if (r < n - 1) ex.step(recv | reduce_after | copy, from(r + 1), both ? tmp(c) : in(c), out(c));
             }
         }
     }

@@ -35,16 +35,16 @@ struct direct_broadcast {
         if (ex.strand(0)) {
             if (r == root) {
                 ex.wait_all(1, depth);
-                ex.template step<copy>(in(0), window(0, 0));
+                ex.step(copy, in(0), window(0, 0));
             }
             ex.signal(0);
         }
         if (ex.strand(1)) {
             if (r == root) {
-                ex.template step<copy>(in(0), out(0));
+                ex.step(copy, in(0), out(0));
             } else {
                 ex.wait(0, root);
-                ex.template step<get | copy>(at(root, window(0, 0)), out(0));
+                ex.step(get | copy, at(root, window(0, 0)), out(0));
             }
             ex.signal(1);
         }
@@ -71,14 +71,14 @@ struct direct_reduce {
         if (ex.strand(0)) {
             if (r != root) {
                 ex.wait_all(1, depth);
-                ex.template step<copy>(in(0), window(0, 0));
+                ex.step(copy, in(0), window(0, 0));
             }
             ex.signal(0);
         }
         if (ex.strand(1)) {
             if (r == root) {
                 ex.wait_all(0);
-                ex.template step<fold | copy>(in(0), at_ranks(0, n, window(0, 0)), out(0));
+                ex.step(fold | copy, in(0), at_ranks(0, n, window(0, 0)), out(0));
             }
             ex.signal(1);
         }
@@ -102,15 +102,15 @@ struct direct_all_gather {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0)) {
             ex.wait_all(1, depth);
-            ex.template step<copy>(in(r), window(0, r));
+            ex.step(copy, in(r), window(0, r));
             ex.signal(0);
         }
         if (ex.strand(1)) {
-            ex.template step<copy>(in(r), out(r));
+            ex.step(copy, in(r), out(r));
             for (int i = 1; i < n; ++i) {
                 const int k = (r + i) % n;
                 ex.wait(0, k);
-                ex.template step<get | copy>(at(k, window(0, k)), out(k));
+                ex.step(get | copy, at(k, window(0, k)), out(k));
             }
             ex.signal(1);
         }
@@ -135,12 +135,12 @@ struct direct_reduce_scatter {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0)) {
             ex.wait_all(1, depth);
-            for (int i = 1; i < n; ++i) ex.template step<copy>(in((r + i) % n), window(0, (r + i) % n));
+            for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
             ex.signal(0);
         }
         if (ex.strand(1)) {
             ex.wait_all(0);
-            ex.template step<fold | copy>(in(r), at_ranks(0, n, window(0, r)), out(r));
+            ex.step(fold | copy, in(r), at_ranks(0, n, window(0, r)), out(r));
             ex.signal(1);
         }
     }
@@ -163,15 +163,15 @@ struct direct_all_to_all {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0)) {
             ex.wait_all(1, depth);
-            for (int i = 1; i < n; ++i) ex.template step<copy>(in((r + i) % n), window(0, (r + i) % n));
+            for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
             ex.signal(0);
         }
         if (ex.strand(1)) {
-            ex.template step<copy>(in(r), out(r));
+            ex.step(copy, in(r), out(r));
             for (int i = 1; i < n; ++i) {
                 const int k = (r + n - i) % n;
                 ex.wait(0, k);
-                ex.template step<get | copy>(at(k, window(0, r)), out(k));
+                ex.step(get | copy, at(k, window(0, r)), out(k));
             }
             ex.signal(1);
         }
@@ -197,17 +197,17 @@ struct direct_gather {
         if (ex.strand(0)) {
             if (r != root) {
                 ex.wait_all(1, depth);
-                ex.template step<copy>(in(r), window(0, r));
+                ex.step(copy, in(r), window(0, r));
             }
             ex.signal(0);
         }
         if (ex.strand(1)) {
             if (r == root) {
-                ex.template step<copy>(in(r), out(r));
+                ex.step(copy, in(r), out(r));
                 for (int i = 1; i < n; ++i) {
                     const int k = (r + i) % n;
                     ex.wait(0, k);
-                    ex.template step<get | copy>(at(k, window(0, k)), out(k));
+                    ex.step(get | copy, at(k, window(0, k)), out(k));
                 }
             }
             ex.signal(1);
@@ -234,16 +234,16 @@ struct direct_scatter {
         if (ex.strand(0)) {
             if (r == root) {
                 ex.wait_all(1, depth);
-                for (int i = 1; i < n; ++i) ex.template step<copy>(in((r + i) % n), window(0, (r + i) % n));
+                for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
             }
             ex.signal(0);
         }
         if (ex.strand(1)) {
             if (r == root) {
-                ex.template step<copy>(in(r), out(r));
+                ex.step(copy, in(r), out(r));
             } else {
                 ex.wait(0, root);
-                ex.template step<get | copy>(at(root, window(0, r)), out(r));
+                ex.step(get | copy, at(root, window(0, r)), out(r));
             }
             ex.signal(1);
         }
@@ -266,10 +266,10 @@ struct direct_scan {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r < n - 1) ex.template step<copy>(in(0), window(0, 0));
+        if (r < n - 1) ex.step(copy, in(0), window(0, 0));
         ex.signal(0);
         ex.wait_all(0); // of all, not only of the lower ranks: that is what makes two stages enough
-        ex.template step<fold | copy>(in(0), at_ranks(0, r + 1, window(0, 0)), out(0));
+        ex.step(fold | copy, in(0), at_ranks(0, r + 1, window(0, 0)), out(0));
     }
 };
 
@@ -287,10 +287,10 @@ struct direct_exclusive_scan {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r < n - 1) ex.template step<copy>(in(0), window(0, 0));
+        if (r < n - 1) ex.step(copy, in(0), window(0, 0));
         ex.signal(0);
         ex.wait_all(0);
-        if (r > 0) ex.template step<fold | copy>(ref{}, at_ranks(0, r, window(0, 0)), out(0));
+        if (r > 0) ex.step(fold | copy, ref{}, at_ranks(0, r, window(0, 0)), out(0));
     }
 };
 

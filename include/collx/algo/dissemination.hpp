@@ -26,8 +26,8 @@ struct dissemination_barrier {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         for (int d = 1; d < n; d *= 2) {
-            ex.template step<send>(to((r + d) % n), in(0));
-            ex.template step<recv | copy>(from((r + n - d) % n), tmp(0));
+            ex.step(send, to((r + d) % n), in(0));
+            ex.step(recv | copy, from((r + n - d) % n), tmp(0));
         }
     }
 };

@@ -75,18 +75,18 @@ struct tree_walk {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD static constexpr void up(Ex& ex, const tree_links& l, chunk_set c) {
-        if (l.left < 0 && l.right < 0) return ex.template step<send>(to(l.parent), in(c));
-        if (l.right < 0) return ex.template step<recv | reduce | send>(from(l.left), to(l.parent), in(c));
-        if (l.left >= 0) ex.template step<recv | reduce | copy>(from(l.left), in(c), tmp(c));
-        ex.template step<recv | reduce_after | send>(from(l.right), to(l.parent), l.left >= 0 ? tmp(c) : in(c));
+        if (l.left < 0 && l.right < 0) return ex.step(send, to(l.parent), in(c));
+        if (l.right < 0) return ex.step(recv | reduce | send, from(l.left), to(l.parent), in(c));
+        if (l.left >= 0) ex.step(recv | reduce | copy, from(l.left), in(c), tmp(c));
+        ex.step(recv | reduce_after | send, from(l.right), to(l.parent), l.left >= 0 ? tmp(c) : in(c));
     }
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD static constexpr void down(Ex& ex, const tree_links& l, chunk_set c) {
         const int first = l.left >= 0 ? l.left : l.right;
-        if (first < 0) return ex.template step<recv | copy>(from(l.parent), out(c));
-        ex.template step<recv | copy | send>(from(l.parent), to(first), out(c));
-        if (l.left >= 0 && l.right >= 0) ex.template step<send>(to(l.right), out(c));
+        if (first < 0) return ex.step(recv | copy, from(l.parent), out(c));
+        ex.step(recv | copy | send, from(l.parent), to(first), out(c));
+        if (l.left >= 0 && l.right >= 0) ex.step(send, to(l.right), out(c));
     }
     // Relative to real ranks.
     COLLX_HD static constexpr tree_links real(tree_links l, int root, int n) {
@@ -116,8 +116,8 @@ struct double_tree_broadcast {
             if (v > 0) {
                 tree_walk::down(ex, l, c);
             } else {
-                if (n > 1) ex.template step<send>(to(l.right), in(c));
-                ex.template step<copy>(in(c), out(c));
+                if (n > 1) ex.step(send, to(l.right), in(c));
+                ex.step(copy, in(c), out(c));
             }
         }
     }
@@ -139,14 +139,14 @@ struct double_tree_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in({0, 2}), out({0, 2}));
+        if (n == 1) return ex.step(copy, in({0, 2}), out({0, 2}));
         const int trees = n > 2 ? 2 : 1, v = (r + n - root) % n;
         for (int t = 0; t < trees; ++t) {
             if (!ex.strand(t)) continue;
             const chunk_set c = trees == 2 ? chunk_set(t) : chunk_set(0, 2);
             const tree_links l = tree_walk::real(in_order_tree(n, t).links(v), root, n);
             if (v > 0) tree_walk::up(ex, l, c);
-            else ex.template step<recv | reduce_after | copy>(from(l.right), in(c), out(c));
+            else ex.step(recv | reduce_after | copy, from(l.right), in(c), out(c));
         }
     }
 };
@@ -171,7 +171,7 @@ struct double_tree_all_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in({0, 2}), out({0, 2}));
+        if (n == 1) return ex.step(copy, in({0, 2}), out({0, 2}));
         const int trees = n > 8 ? 2 : 1;
         for (int t = 0; t < trees; ++t) {
             const chunk_set c = trees == 2 ? chunk_set(t) : chunk_set(0, 2);
@@ -179,7 +179,7 @@ struct double_tree_all_reduce {
             const tree_links l = tree.links(r);
             if (ex.strand(t)) {
                 if (r > 0) tree_walk::up(ex, l, c);
-                else ex.template step<recv | reduce_after | copy | send>(from(l.right), to(l.right), in(c), out(c));
+                else ex.step(recv | reduce_after | copy | send, from(l.right), to(l.right), in(c), out(c));
             }
             if (ex.strand(trees + t) && r > 0) tree_walk::down(ex, trees == 2 ? tree.links_with_moved_leaves(r) : l, c);
         }

@@ -29,16 +29,16 @@ struct halving_doubling_all_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         const team_layout all(n);
         const chunk_set whole{0, all.teams};
         if (all.follows(r)) {
-            ex.template step<send>(to(r - 1), in(whole));
-            return ex.template step<recv | copy>(from(r - 1), out(whole));
+            ex.step(send, to(r - 1), in(whole));
+            return ex.step(recv | copy, from(r - 1), out(whole));
         }
         place partial = place::in;
         if (all.in_pair(r)) {
-            ex.template step<recv | reduce_after | copy>(from(r + 1), in(whole), tmp(whole));
+            ex.step(recv | reduce_after | copy, from(r + 1), in(whole), tmp(whole));
             partial = place::tmp;
         }
         const int team = all.team_of(r);
@@ -49,23 +49,23 @@ struct halving_doubling_all_reduce {
             const chunk_set lower{first, count}, upper{first + count, count};
             const place sum = count == 1 ? place::out : place::tmp;
             if (other < r) {
-                ex.template step<send>(to(other), ref{partial, lower});
-                ex.template step<recv | reduce | copy>(from(other), ref{partial, upper}, ref{sum, upper});
+                ex.step(send, to(other), ref{partial, lower});
+                ex.step(recv | reduce | copy, from(other), ref{partial, upper}, ref{sum, upper});
                 first += count;
             } else {
-                ex.template step<send>(to(other), ref{partial, upper});
-                ex.template step<recv | reduce_after | copy>(from(other), ref{partial, lower}, ref{sum, lower});
+                ex.step(send, to(other), ref{partial, upper});
+                ex.step(recv | reduce_after | copy, from(other), ref{partial, lower}, ref{sum, lower});
             }
             partial = place::tmp;
         }
         for (int d = all.teams / 2; d > 0; d /= 2) {
             const int other = all.leader(team ^ d);
-            ex.template step<send>(to(other), out({first, count}));
-            ex.template step<recv | copy>(from(other), out({first ^ count, count}));
+            ex.step(send, to(other), out({first, count}));
+            ex.step(recv | copy, from(other), out({first ^ count, count}));
             first &= ~count;
             count *= 2;
         }
-        if (all.in_pair(r)) ex.template step<send>(to(r + 1), out(whole));
+        if (all.in_pair(r)) ex.step(send, to(r + 1), out(whole));
     }
 };
 
@@ -86,32 +86,32 @@ struct halving_reduce_scatter {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         const team_layout all(n);
         if (all.follows(r)) {
-            ex.template step<send>(to(r - 1), in({(r + 1) % n, n - 1}));
-            return ex.template step<recv | reduce | copy>(from(r - 1), in(r), out(r));
+            ex.step(send, to(r - 1), in({(r + 1) % n, n - 1}));
+            return ex.step(recv | reduce | copy, from(r - 1), in(r), out(r));
         }
         place partial = place::in;
         if (all.in_pair(r)) {
             const chunk_set all_but_theirs{(r + 2) % n, n - 1};
-            ex.template step<recv | reduce_after | copy>(from(r + 1), in(all_but_theirs), tmp(all_but_theirs));
-            ex.template step<copy>(in(r + 1), tmp(r + 1));
+            ex.step(recv | reduce_after | copy, from(r + 1), in(all_but_theirs), tmp(all_but_theirs));
+            ex.step(copy, in(r + 1), tmp(r + 1));
             partial = place::tmp;
         }
         const int team = all.team_of(r);
         for (int d = all.teams / 2; d > 1; d /= 2) {
             const int mine = team & ~(d - 1), other = all.leader(team ^ d);
             const chunk_set keep = all.chunks_of(mine, d);
-            ex.template step<send>(to(other), ref{partial, all.chunks_of(mine ^ d, d)});
-            ex.template step<recv | reduce | copy>(from(other), ref{partial, keep}, tmp(keep));
+            ex.step(send, to(other), ref{partial, all.chunks_of(mine ^ d, d)});
+            ex.step(recv | reduce | copy, from(other), ref{partial, keep}, tmp(keep));
             partial = place::tmp;
         }
         const int other = all.leader(team ^ 1);
-        ex.template step<send>(to(other), ref{partial, other});
-        ex.template step<recv | reduce | copy>(from(other), ref{partial, r}, out(r));
-        if (all.in_pair(other)) ex.template step<send>(to(other), ref{partial, other + 1});
-        if (all.in_pair(r)) ex.template step<recv | reduce | send>(from(other), to(r + 1), ref{partial, r + 1});
+        ex.step(send, to(other), ref{partial, other});
+        ex.step(recv | reduce | copy, from(other), ref{partial, r}, out(r));
+        if (all.in_pair(other)) ex.step(send, to(other), ref{partial, other + 1});
+        if (all.in_pair(r)) ex.step(recv | reduce | send, from(other), to(r + 1), ref{partial, r + 1});
     }
 };
 

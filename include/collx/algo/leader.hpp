@@ -103,10 +103,10 @@ struct leader_counts {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         const led_node at(nodes, r, n);
         if (at.others() == 0 || at.size() == 1) return;
-        if (at.local() > 0) return ex.template step<send>(to(at.peer(0)), in(at.all_outside()));
+        if (at.local() > 0) return ex.step(send, to(at.peer(0)), in(at.all_outside()));
         const auto kept = [&](int i) { return tmp(expected ? at.handed_down_to(i) : at.handed_up_by(i)); };
-        ex.template step<copy>(in(at.all_outside()), kept(0));
-        for (int i = 1; i < at.size(); ++i) ex.template step<recv | copy>(from(at.peer(i)), kept(i));
+        ex.step(copy, in(at.all_outside()), kept(0));
+        for (int i = 1; i < at.size(); ++i) ex.step(recv | copy, from(at.peer(i)), kept(i));
     }
 };
 
@@ -145,22 +145,22 @@ struct leader_all_to_all {
         const int i = at.local(), g = at.size();
         const bool crosses = at.others() > 0, leads = crosses && i == 0 && g > 1, follows = crosses && i > 0;
         if (ex.strand(0)) {
-            if (follows) ex.template step<send>(to(at.peer(0)), in(at.all_outside()));
+            if (follows) ex.step(send, to(at.peer(0)), in(at.all_outside()));
             for (int d = 1; d < g; ++d) {
                 const int peer = at.peer((i + d) % g);
-                ex.template step<send>(to(peer), in(peer));
+                ex.step(send, to(peer), in(peer));
             }
             if (leads) pass_down(ex, at);
         }
         if (ex.strand(1)) {
             if (leads) collect(ex, at);
-            ex.template step<copy>(in(r), out(r));
+            ex.step(copy, in(r), out(r));
             if (crosses && g == 1) exchange(ex, at);
             for (int d = 1; d < g; ++d) {
                 const int peer = at.peer((i + g - d) % g);
-                ex.template step<recv | copy>(from(peer), out(peer));
+                ex.step(recv | copy, from(peer), out(peer));
             }
-            if (follows) ex.template step<recv | copy>(from(at.peer(0)), out(at.all_outside()));
+            if (follows) ex.step(recv | copy, from(at.peer(0)), out(at.all_outside()));
         }
     }
 
@@ -168,27 +168,26 @@ private:
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD static constexpr void collect(Ex& ex, const led_node& at) {
-        ex.template step<copy>(in(at.all_outside()), tmp(at.handed_up_by(0)));
-        for (int i = 1; i < at.size(); ++i) ex.template step<recv | copy>(from(at.peer(i)), tmp(at.handed_up_by(i)));
+        ex.step(copy, in(at.all_outside()), tmp(at.handed_up_by(0)));
+        for (int i = 1; i < at.size(); ++i) ex.step(recv | copy, from(at.peer(i)), tmp(at.handed_up_by(i)));
         for (int k = 1; k <= at.others(); ++k)
-            ex.template step<send>(to(at.leader_of(at.next(k))), tmp(at.meant_for(at.next(k))));
+            ex.step(send, to(at.leader_of(at.next(k))), tmp(at.meant_for(at.next(k))));
     }
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD static constexpr void pass_down(Ex& ex, const led_node& at) {
         for (int k = at.others(); k > 0; --k)
-            ex.template step<recv | copy>(from(at.leader_of(at.next(k))), tmp(at.come_from(at.next(k))));
-        for (int i = 1; i < at.size(); ++i) ex.template step<send>(to(at.peer(i)), tmp(at.handed_down_to(i)));
-        ex.template step<copy>(tmp(at.handed_down_to(0)), out(at.all_outside()));
+            ex.step(recv | copy, from(at.leader_of(at.next(k))), tmp(at.come_from(at.next(k))));
+        for (int i = 1; i < at.size(); ++i) ex.step(send, to(at.peer(i)), tmp(at.handed_down_to(i)));
+        ex.step(copy, tmp(at.handed_down_to(0)), out(at.all_outside()));
     }
     // A single rank leads itself.
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD static constexpr void exchange(Ex& ex, const led_node& at) {
-        for (int k = 1; k <= at.others(); ++k)
-            ex.template step<send>(to(at.leader_of(at.next(k))), in(at.ranks_of(at.next(k))));
+        for (int k = 1; k <= at.others(); ++k) ex.step(send, to(at.leader_of(at.next(k))), in(at.ranks_of(at.next(k))));
         for (int k = at.others(); k > 0; --k)
-            ex.template step<recv | copy>(from(at.leader_of(at.next(k))), out(at.ranks_of(at.next(k))));
+            ex.step(recv | copy, from(at.leader_of(at.next(k))), out(at.ranks_of(at.next(k))));
     }
 };
 
@@ -218,15 +217,15 @@ struct leader_all_gather : leader_base {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         const led_node at(nodes, r, n);
         const int i = at.local(), g = at.size(), leader = at.peer(0);
-        if (i > 0) ex.template step<send>(to(leader), in(r));
-        ex.template step<copy>(in(r), out(r));
-        if (i > 0) return ex.template step<recv | copy>(from(leader), out(at.all_but(i)));
-        for (int k = 1; k < g; ++k) ex.template step<recv | copy>(from(at.peer(k)), out(at.peer(k)));
+        if (i > 0) ex.step(send, to(leader), in(r));
+        ex.step(copy, in(r), out(r));
+        if (i > 0) return ex.step(recv | copy, from(leader), out(at.all_but(i)));
+        for (int k = 1; k < g; ++k) ex.step(recv | copy, from(at.peer(k)), out(at.peer(k)));
         for (int k = 1; k <= at.others(); ++k)
-            ex.template step<send>(to(at.leader_of(at.next(k))), out(at.ranks_of(at.next(0))));
+            ex.step(send, to(at.leader_of(at.next(k))), out(at.ranks_of(at.next(0))));
         for (int k = at.others(); k > 0; --k)
-            ex.template step<recv | copy>(from(at.leader_of(at.next(k))), out(at.ranks_of(at.next(k))));
-        for (int k = 1; k < g; ++k) ex.template step<send>(to(at.peer(k)), out(at.all_but(k)));
+            ex.step(recv | copy, from(at.leader_of(at.next(k))), out(at.ranks_of(at.next(k))));
+        for (int k = 1; k < g; ++k) ex.step(send, to(at.peer(k)), out(at.all_but(k)));
     }
 };
 
@@ -243,13 +242,13 @@ struct leader_barrier : leader_base {
         const led_node at(nodes, r, n);
         const int g = at.size(), leader = at.peer(0);
         if (at.local() > 0) {
-            ex.template step<send>(to(leader), in(0));
-            return ex.template step<recv | copy>(from(leader), tmp(0));
+            ex.step(send, to(leader), in(0));
+            return ex.step(recv | copy, from(leader), tmp(0));
         }
-        for (int k = 1; k < g; ++k) ex.template step<recv | copy>(from(at.peer(k)), tmp(0));
-        for (int k = 1; k <= at.others(); ++k) ex.template step<send>(to(at.leader_of(at.next(k))), in(0));
-        for (int k = at.others(); k > 0; --k) ex.template step<recv | copy>(from(at.leader_of(at.next(k))), tmp(0));
-        for (int k = 1; k < g; ++k) ex.template step<send>(to(at.peer(k)), in(0));
+        for (int k = 1; k < g; ++k) ex.step(recv | copy, from(at.peer(k)), tmp(0));
+        for (int k = 1; k <= at.others(); ++k) ex.step(send, to(at.leader_of(at.next(k))), in(0));
+        for (int k = at.others(); k > 0; --k) ex.step(recv | copy, from(at.leader_of(at.next(k))), tmp(0));
+        for (int k = 1; k < g; ++k) ex.step(send, to(at.peer(k)), in(0));
     }
 };
 

@@ -22,9 +22,9 @@ struct linear_broadcast {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r != root) return ex.template step<recv | copy>(from(root), out(0));
-        for (int i = 1; i < n; ++i) ex.template step<send>(to((root + i) % n), in(0));
-        ex.template step<copy>(in(0), out(0));
+        if (r != root) return ex.step(recv | copy, from(root), out(0));
+        for (int i = 1; i < n; ++i) ex.step(send, to((root + i) % n), in(0));
+        ex.step(copy, in(0), out(0));
     }
 };
 
@@ -44,8 +44,8 @@ struct linear_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
-        if (r != root || root > 1) ex.template step<send>(to(root), in(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
+        if (r != root || root > 1) ex.step(send, to(root), in(0));
         if (r == root) take_in_turn(ex, root, n, 0);
     }
 
@@ -55,13 +55,13 @@ struct linear_reduce {
     template <class Ex>
     COLLX_HD static constexpr void take_in_turn(Ex& ex, int root, int n, int chunk) {
         const auto next = [&](int k) { return k == n - 1 ? out(chunk) : tmp(chunk); };
-        if (root == 0) ex.template step<recv | reduce_after | copy>(from(1), in(chunk), next(1));
-        if (root == 1) ex.template step<recv | reduce | copy>(from(0), in(chunk), next(1));
+        if (root == 0) ex.step(recv | reduce_after | copy, from(1), in(chunk), next(1));
+        if (root == 1) ex.step(recv | reduce | copy, from(0), in(chunk), next(1));
         if (root > 1) {
-            ex.template step<recv | copy>(from(0), tmp(chunk));
-            ex.template step<recv | reduce_after | copy>(from(1), tmp(chunk), next(1));
+            ex.step(recv | copy, from(0), tmp(chunk));
+            ex.step(recv | reduce_after | copy, from(1), tmp(chunk), next(1));
         }
-        for (int k = 2; k < n; ++k) ex.template step<recv | reduce_after | copy>(from(k), tmp(chunk), next(k));
+        for (int k = 2; k < n; ++k) ex.step(recv | reduce_after | copy, from(k), tmp(chunk), next(k));
     }
 };
 
@@ -81,9 +81,9 @@ struct linear_reduce_scatter {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
-        for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), in((r + i) % n));
-        if (r > 1) ex.template step<send>(to(r), in(r));
+        if (n == 1) return ex.step(copy, in(0), out(0));
+        for (int i = 1; i < n; ++i) ex.step(send, to((r + i) % n), in((r + i) % n));
+        if (r > 1) ex.step(send, to(r), in(r));
         linear_reduce::take_in_turn(ex, r, n, r);
     }
 };
@@ -105,8 +105,8 @@ struct linear_all_reduce {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         linear_reduce_scatter{}(ex, r, n);
-        for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), out(r));
-        for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((r + n - i) % n), out((r + n - i) % n));
+        for (int i = 1; i < n; ++i) ex.step(send, to((r + i) % n), out(r));
+        for (int i = 1; i < n; ++i) ex.step(recv | copy, from((r + n - i) % n), out((r + n - i) % n));
     }
 };
 
@@ -123,9 +123,9 @@ struct linear_gather {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r != root) return ex.template step<send>(to(root), in(r));
-        ex.template step<copy>(in(r), out(r));
-        for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((root + i) % n), out((root + i) % n));
+        if (r != root) return ex.step(send, to(root), in(r));
+        ex.step(copy, in(r), out(r));
+        for (int i = 1; i < n; ++i) ex.step(recv | copy, from((root + i) % n), out((root + i) % n));
     }
 };
 
@@ -142,9 +142,9 @@ struct linear_scatter {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r != root) return ex.template step<recv | copy>(from(root), out(r));
-        for (int i = 1; i < n; ++i) ex.template step<send>(to((root + i) % n), in((root + i) % n));
-        ex.template step<copy>(in(r), out(r));
+        if (r != root) return ex.step(recv | copy, from(root), out(r));
+        for (int i = 1; i < n; ++i) ex.step(send, to((root + i) % n), in((root + i) % n));
+        ex.step(copy, in(r), out(r));
     }
 };
 

@@ -21,7 +21,7 @@ struct send_message {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int, int) const {
-        ex.template step<send>(to(peer), in(0));
+        ex.step(send, to(peer), in(0));
     }
 };
 
@@ -36,7 +36,7 @@ struct recv_message {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int, int) const {
-        ex.template step<recv | copy>(from(peer), out(0));
+        ex.step(recv | copy, from(peer), out(0));
     }
 };
 

@@ -31,7 +31,7 @@ struct multicast_all_gather {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int) const {
         ex.signal(0);
         ex.wait_all(0);
-        ex.template step<fold | to_all>(at_ranks(r, r + 1, in(r)), out(r));
+        ex.step(fold | to_all, at_ranks(r, r + 1, in(r)), out(r));
         ex.signal(1);
         ex.wait_all(1);
     }
@@ -55,7 +55,7 @@ struct multicast_broadcast {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int) const {
         ex.signal(0);
         ex.wait_all(0);
-        ex.template step<fold | to_all>(at_ranks(root, root + 1, in(r)), out(r));
+        ex.step(fold | to_all, at_ranks(root, root + 1, in(r)), out(r));
         ex.signal(1);
         ex.wait_all(1);
     }

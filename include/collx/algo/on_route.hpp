@@ -54,8 +54,7 @@ public:
         if constexpr ((What & send) != 0) {
             if (s.peer_to != next_) return;
             const chunk_set& chunks = s.src.where != place::none ? s.src.chunks : s.dst.chunks;
-            ex_.template step<recv | send>(from(route_.rank_after(stop_, -1)), to(route_.rank_after(stop_, 1)),
-                                           passing(chunks));
+            ex_.step(recv | send, from(route_.rank_after(stop_, -1)), to(route_.rank_after(stop_, 1)), passing(chunks));
         }
     }
 

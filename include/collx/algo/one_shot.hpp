@@ -32,10 +32,10 @@ struct one_shot_all_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
-        ex.template step<copy>(in(0), window(0, 0));
+        ex.step(copy, in(0), window(0, 0));
         ex.signal(0);
         ex.wait_all(0);
-        ex.template step<fold | copy>(in(0), at_ranks(0, n, window(0, 0)), out(0));
+        ex.step(fold | copy, in(0), at_ranks(0, n, window(0, 0)), out(0));
     }
 };
 
@@ -54,13 +54,13 @@ struct one_shot_all_gather {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        ex.template step<copy>(in(r), window(0, r));
+        ex.step(copy, in(r), window(0, r));
         ex.signal(0);
-        ex.template step<copy>(in(r), out(r));
+        ex.step(copy, in(r), out(r));
         for (int i = 1; i < n; ++i) {
             const int k = (r + i) % n;
             ex.wait(0, k);
-            ex.template step<get | copy>(at(k, window(0, k)), out(k));
+            ex.step(get | copy, at(k, window(0, k)), out(k));
         }
     }
 };
@@ -81,10 +81,10 @@ struct one_shot_reduce_scatter {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        for (int i = 1; i < n; ++i) ex.template step<copy>(in((r + i) % n), window(0, (r + i) % n));
+        for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
         ex.signal(0);
         ex.wait_all(0);
-        ex.template step<fold | copy>(in(r), at_ranks(0, n, window(0, r)), out(r));
+        ex.step(fold | copy, in(r), at_ranks(0, n, window(0, r)), out(r));
     }
 };
 
@@ -108,14 +108,14 @@ struct one_shot_broadcast {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int) const {
         if (r == root) {
             ex.wait_all(0, depth - 1);
-            ex.template step<copy>(in(0), window(0, 0));
+            ex.step(copy, in(0), window(0, 0));
         }
         ex.signal(0);
         if (r == root) {
-            ex.template step<copy>(in(0), out(0));
+            ex.step(copy, in(0), out(0));
         } else {
             ex.wait(0, root);
-            ex.template step<get | copy>(at(root, window(0, 0)), out(0));
+            ex.step(get | copy, at(root, window(0, 0)), out(0));
         }
     }
 };
@@ -139,12 +139,12 @@ struct one_shot_reduce {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (r != root) {
             ex.wait_all(0, depth - 1);
-            ex.template step<copy>(in(0), window(0, 0));
+            ex.step(copy, in(0), window(0, 0));
         }
         ex.signal(0);
         if (r == root) {
             ex.wait_all(0);
-            ex.template step<fold | copy>(in(0), at_ranks(0, n, window(0, 0)), out(0));
+            ex.step(fold | copy, in(0), at_ranks(0, n, window(0, 0)), out(0));
         }
     }
 };

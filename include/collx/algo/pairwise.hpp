@@ -26,10 +26,10 @@ struct pairwise_all_to_all {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0))
-            for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), in((r + i) % n));
+            for (int i = 1; i < n; ++i) ex.step(send, to((r + i) % n), in((r + i) % n));
         if (ex.strand(1)) {
-            ex.template step<copy>(in(r), out(r));
-            for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((r + n - i) % n), out((r + n - i) % n));
+            ex.step(copy, in(r), out(r));
+            for (int i = 1; i < n; ++i) ex.step(recv | copy, from((r + n - i) % n), out((r + n - i) % n));
         }
     }
 };
@@ -47,10 +47,10 @@ struct pairwise_all_gather {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0))
-            for (int i = 1; i < n; ++i) ex.template step<send>(to((r + i) % n), in(r));
+            for (int i = 1; i < n; ++i) ex.step(send, to((r + i) % n), in(r));
         if (ex.strand(1)) {
-            ex.template step<copy>(in(r), out(r));
-            for (int i = 1; i < n; ++i) ex.template step<recv | copy>(from((r + n - i) % n), out((r + n - i) % n));
+            ex.step(copy, in(r), out(r));
+            for (int i = 1; i < n; ++i) ex.step(recv | copy, from((r + n - i) % n), out((r + n - i) % n));
         }
     }
 };
@@ -72,11 +72,11 @@ struct pairwise_reduce_scatter {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         if (ex.strand(0)) {
             for (int i = 1; i < n; ++i) {
-                if (r + i < n) ex.template step<send>(to(r + i), in(r + i));
-                if (r - i >= 0) ex.template step<send>(to(r - i), in(r - i));
+                if (r + i < n) ex.step(send, to(r + i), in(r + i));
+                if (r - i >= 0) ex.step(send, to(r - i), in(r - i));
             }
         }
         if (ex.strand(1)) {
@@ -85,11 +85,11 @@ struct pairwise_reduce_scatter {
             const auto next = [&] { return left == 1 ? out(r) : tmp(r); };
             for (int i = 1; i < n; ++i) {
                 if (r - i >= 0) {
-                    ex.template step<recv | reduce | copy>(from(r - i), partial(), next());
+                    ex.step(recv | reduce | copy, from(r - i), partial(), next());
                     --left;
                 }
                 if (r + i < n) {
-                    ex.template step<recv | reduce_after | copy>(from(r + i), partial(), next());
+                    ex.step(recv | reduce_after | copy, from(r + i), partial(), next());
                     --left;
                 }
             }

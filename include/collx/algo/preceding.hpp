@@ -26,11 +26,11 @@ struct preceding {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        for (int i = 0; i < n; ++i) ex.template step<send>(to((r + i) % n), in(r));
+        for (int i = 0; i < n; ++i) ex.step(send, to((r + i) % n), in(r));
         for (int i = 0; i < n; ++i) {
             const int k = (r + n - i) % n;
-            if (Exclusive && r == 0) ex.template step<recv | copy>(from(k), out(k));
-            else ex.template step<recv | reduce | copy>(from(k), out(k), out(k));
+            if (Exclusive && r == 0) ex.step(recv | copy, from(k), out(k));
+            else ex.step(recv | reduce | copy, from(k), out(k), out(k));
         }
     }
 };

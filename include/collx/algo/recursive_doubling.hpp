@@ -29,29 +29,29 @@ struct recursive_doubling_all_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         const team_layout all(n);
         if (all.follows(r)) {
-            ex.template step<send>(to(r - 1), in(0));
-            return ex.template step<recv | copy>(from(r - 1), out(0));
+            ex.step(send, to(r - 1), in(0));
+            return ex.step(recv | copy, from(r - 1), out(0));
         }
         ref partial = in(0);
         if (all.in_pair(r)) {
-            ex.template step<recv | reduce_after | copy>(from(r + 1), partial, tmp(0));
+            ex.step(recv | reduce_after | copy, from(r + 1), partial, tmp(0));
             partial = tmp(0);
         }
         const int team = all.team_of(r);
         for (int d = 1; d < all.teams; d *= 2) {
             const int other = all.leader(team ^ d);
-            ex.template step<send>(to(other), partial);
+            ex.step(send, to(other), partial);
             const bool last = 2 * d == all.teams, tells = last && all.in_pair(r);
             const ref sum = last ? out(0) : tmp(0);
             if (other < r) {
-                if (tells) ex.template step<recv | reduce | copy | send>(from(other), to(r + 1), partial, sum);
-                else ex.template step<recv | reduce | copy>(from(other), partial, sum);
+                if (tells) ex.step(recv | reduce | copy | send, from(other), to(r + 1), partial, sum);
+                else ex.step(recv | reduce | copy, from(other), partial, sum);
             } else {
-                if (tells) ex.template step<recv | reduce_after | copy | send>(from(other), to(r + 1), partial, sum);
-                else ex.template step<recv | reduce_after | copy>(from(other), partial, sum);
+                if (tells) ex.step(recv | reduce_after | copy | send, from(other), to(r + 1), partial, sum);
+                else ex.step(recv | reduce_after | copy, from(other), partial, sum);
             }
             partial = sum;
         }
@@ -72,20 +72,20 @@ struct recursive_doubling_all_gather {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        ex.template step<copy>(in(r), out(r));
+        ex.step(copy, in(r), out(r));
         const team_layout all(n);
         if (all.follows(r)) {
-            ex.template step<send>(to(r - 1), in(r));
-            return ex.template step<recv | copy>(from(r - 1), out({(r + 1) % n, n - 1}));
+            ex.step(send, to(r - 1), in(r));
+            return ex.step(recv | copy, from(r - 1), out({(r + 1) % n, n - 1}));
         }
-        if (all.in_pair(r)) ex.template step<recv | copy>(from(r + 1), out(r + 1));
+        if (all.in_pair(r)) ex.step(recv | copy, from(r + 1), out(r + 1));
         const int team = all.team_of(r);
         for (int d = 1; d < all.teams; d *= 2) {
             const int mine = team & ~(d - 1), other = all.leader(team ^ d);
-            ex.template step<send>(to(other), out(all.chunks_of(mine, d)));
-            ex.template step<recv | copy>(from(other), out(all.chunks_of(mine ^ d, d)));
+            ex.step(send, to(other), out(all.chunks_of(mine, d)));
+            ex.step(recv | copy, from(other), out(all.chunks_of(mine ^ d, d)));
         }
-        if (all.in_pair(r)) ex.template step<send>(to(r + 1), out({(r + 2) % n, n - 1}));
+        if (all.in_pair(r)) ex.step(send, to(r + 1), out({(r + 2) % n, n - 1}));
     }
 };
 

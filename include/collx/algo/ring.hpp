@@ -29,17 +29,17 @@ struct ring_all_reduce {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         const int next = (r + 1) % n, prev = (r + n - 1) % n;
         const auto chunk = [&](int c) { return ((c % n) + n) % n; };
-        ex.template step<send>(to(next), in(r));
+        ex.step(send, to(next), in(r));
         // Left to itself nvcc repeats a step four times.
         COLLX_ROLLED
-        for (int i = 1; i < n - 1; ++i) ex.template step<recv | reduce | send>(from(prev), to(next), in(chunk(r - i)));
-        ex.template step<recv | reduce | copy | send>(from(prev), to(next), in(chunk(r + 1)), out(chunk(r + 1)));
+        for (int i = 1; i < n - 1; ++i) ex.step(recv | reduce | send, from(prev), to(next), in(chunk(r - i)));
+        ex.step(recv | reduce | copy | send, from(prev), to(next), in(chunk(r + 1)), out(chunk(r + 1)));
         COLLX_ROLLED
-        for (int i = 0; i < n - 2; ++i) ex.template step<recv | copy | send>(from(prev), to(next), out(chunk(r - i)));
-        ex.template step<recv | copy>(from(prev), out(chunk(r + 2)));
+        for (int i = 0; i < n - 2; ++i) ex.step(recv | copy | send, from(prev), to(next), out(chunk(r - i)));
+        ex.step(recv | copy, from(prev), out(chunk(r + 2)));
     }
 };
 
@@ -56,11 +56,11 @@ struct ring_reduce_scatter {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (n == 1) return ex.template step<copy>(in(0), out(0));
+        if (n == 1) return ex.step(copy, in(0), out(0));
         const int next = (r + 1) % n, prev = (r + n - 1) % n;
-        ex.template step<send>(to(next), in(prev));
-        for (int i = 2; i < n; ++i) ex.template step<recv | reduce | send>(from(prev), to(next), in((r + n - i) % n));
-        ex.template step<recv | reduce | copy>(from(prev), in(r), out(r));
+        ex.step(send, to(next), in(prev));
+        for (int i = 2; i < n; ++i) ex.step(recv | reduce | send, from(prev), to(next), in((r + n - i) % n));
+        ex.step(recv | reduce | copy, from(prev), in(r), out(r));
     }
 };
 
@@ -76,13 +76,12 @@ struct ring_all_gather {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        ex.template step<copy>(in(r), out(r));
+        ex.step(copy, in(r), out(r));
         if (n == 1) return;
         const int next = (r + 1) % n, prev = (r + n - 1) % n;
-        ex.template step<send>(to(next), in(r));
-        for (int i = 1; i < n - 1; ++i)
-            ex.template step<recv | copy | send>(from(prev), to(next), out((r + n - i) % n));
-        ex.template step<recv | copy>(from(prev), out(next));
+        ex.step(send, to(next), in(r));
+        for (int i = 1; i < n - 1; ++i) ex.step(recv | copy | send, from(prev), to(next), out((r + n - i) % n));
+        ex.step(recv | copy, from(prev), out(next));
     }
 };
 

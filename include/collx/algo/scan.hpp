@@ -26,12 +26,12 @@ struct chain_scan {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (r == 0) {
-            ex.template step<copy>(in(0), out(0));
-            if (n > 1) ex.template step<send>(to(1), in(0));
+            ex.step(copy, in(0), out(0));
+            if (n > 1) ex.step(send, to(1), in(0));
         } else if (r < n - 1) {
-            ex.template step<recv | reduce | copy | send>(from(r - 1), to(r + 1), in(0), out(0));
+            ex.step(recv | reduce | copy | send, from(r - 1), to(r + 1), in(0), out(0));
         } else {
-            ex.template step<recv | reduce | copy>(from(r - 1), in(0), out(0));
+            ex.step(recv | reduce | copy, from(r - 1), in(0), out(0));
         }
     }
 };
@@ -51,11 +51,11 @@ struct chain_exclusive_scan {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (n == 1) return;
-        if (r == 0) return ex.template step<send>(to(1), in(0));
-        if (r == n - 1) return ex.template step<recv | copy>(from(r - 1), out(0));
-        ex.template step<send>(to(r), in(0)); // first, for the buffer may be the output as well
-        ex.template step<recv | copy>(from(r - 1), out(0));
-        ex.template step<recv | reduce_after | send>(from(r), to(r + 1), out(0));
+        if (r == 0) return ex.step(send, to(1), in(0));
+        if (r == n - 1) return ex.step(recv | copy, from(r - 1), out(0));
+        ex.step(send, to(r), in(0)); // first, for the buffer may be the output as well
+        ex.step(recv | copy, from(r - 1), out(0));
+        ex.step(recv | reduce_after | send, from(r), to(r + 1), out(0));
     }
 };
 
@@ -75,13 +75,13 @@ struct doubling_scan {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r == 0) ex.template step<copy>(in(0), out(0));
+        if (r == 0) ex.step(copy, in(0), out(0));
         ref partial = in(0);
         for (int d = 1; d < n; d *= 2) {
-            if (r + d < n) ex.template step<send>(to(r + d), partial);
+            if (r + d < n) ex.step(send, to(r + d), partial);
             if (r - d < 0) continue;
             const ref sum = r < 2 * d ? out(0) : tmp(0);
-            ex.template step<recv | reduce | copy>(from(r - d), partial, sum);
+            ex.step(recv | reduce | copy, from(r - d), partial, sum);
             partial = sum;
         }
     }
@@ -102,15 +102,15 @@ struct doubling_exclusive_scan {
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r < n - 1) ex.template step<send>(to(r + 1), in(0));
+        if (r < n - 1) ex.step(send, to(r + 1), in(0));
         if (r == 0) return;
         ref partial = r == 1 ? out(0) : tmp(0);
-        ex.template step<recv | copy>(from(r - 1), partial);
+        ex.step(recv | copy, from(r - 1), partial);
         for (int d = 1; d < n - 1; d *= 2) {
-            if (r + d < n) ex.template step<send>(to(r + d), partial);
+            if (r + d < n) ex.step(send, to(r + d), partial);
             if (r - d < 1) continue;
             const ref sum = r <= 2 * d ? out(0) : tmp(0);
-            ex.template step<recv | reduce | copy>(from(r - d), partial, sum);
+            ex.step(recv | reduce | copy, from(r - d), partial, sum);
             partial = sum;
         }
     }

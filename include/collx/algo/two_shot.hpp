@@ -33,13 +33,13 @@ struct two_shot_all_reduce {
             ex.wait_all(1, depth); // everybody has reduced from the stage that is overwritten now
             // Left to itself nvcc repeats a step four times.
             COLLX_ROLLED
-            for (int i = 1; i < n; ++i) ex.template step<copy>(in((r + i) % n), window(0, (r + i) % n));
+            for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
             ex.signal(0);
         }
         if (ex.strand(1)) {
             ex.wait_all(2, depth); // everybody has taken the result that is overwritten now
             ex.wait_all(0);
-            ex.template step<fold | copy>(in(r), at_ranks(0, n, window(0, r)), out(r), place::window1);
+            ex.step(fold | copy, in(r), at_ranks(0, n, window(0, r)), out(r), place::window1);
             ex.signal(1);
         }
         if (ex.strand(2)) {
@@ -47,7 +47,7 @@ struct two_shot_all_reduce {
             for (int i = 1; i < n; ++i) {
                 const int k = (r + i) % n;
                 ex.wait(1, k);
-                ex.template step<get | copy>(at(k, window(1, k)), out(k));
+                ex.step(get | copy, at(k, window(1, k)), out(k));
             }
             ex.signal(2);
         }

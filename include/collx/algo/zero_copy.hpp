@@ -33,7 +33,7 @@ struct zero_copy_all_reduce {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         ex.signal(0);
         ex.wait_all(0);
-        ex.template step<fold | to_all>(at_ranks(0, n, in(r)), out(r));
+        ex.step(fold | to_all, at_ranks(0, n, in(r)), out(r));
         ex.signal(1);
         ex.wait_all(1);
     }
@@ -57,7 +57,7 @@ struct zero_copy_reduce_scatter {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         ex.signal(0);
         ex.wait_all(0);
-        ex.template step<fold | copy>(in(r), at_ranks(0, n, in(r)), out(r));
+        ex.step(fold | copy, in(r), at_ranks(0, n, in(r)), out(r));
         ex.signal(1);
         ex.wait_all(1);
     }
@@ -79,11 +79,11 @@ struct zero_copy_all_gather {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         ex.signal(0);
-        ex.template step<copy>(in(r), out(r));
+        ex.step(copy, in(r), out(r));
         for (int i = 1; i < n; ++i) {
             const int k = (r + i) % n;
             ex.wait(0, k);
-            ex.template step<get | copy>(at(k, in(k)), out(k));
+            ex.step(get | copy, at(k, in(k)), out(k));
         }
         ex.signal(1);
         ex.wait_all(1);
@@ -106,11 +106,11 @@ struct zero_copy_all_to_all {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         ex.signal(0);
-        ex.template step<copy>(in(r), out(r));
+        ex.step(copy, in(r), out(r));
         for (int i = 1; i < n; ++i) {
             const int k = (r + n - i) % n;
             ex.wait(0, k);
-            ex.template step<get | copy>(at(k, in(r)), out(k));
+            ex.step(get | copy, at(k, in(r)), out(k));
         }
         ex.signal(1);
         ex.wait_all(1);
@@ -136,11 +136,11 @@ struct zero_copy_gather {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         ex.signal(0);
         if (r == root) {
-            ex.template step<copy>(in(r), out(r));
+            ex.step(copy, in(r), out(r));
             for (int i = 1; i < n; ++i) {
                 const int k = (r + i) % n;
                 ex.wait(0, k);
-                ex.template step<get | copy>(at(k, in(k)), out(k));
+                ex.step(get | copy, at(k, in(k)), out(k));
             }
         }
         ex.signal(1);
@@ -166,10 +166,10 @@ struct zero_copy_scatter {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int) const {
         ex.signal(0);
         if (r == root) {
-            ex.template step<copy>(in(r), out(r));
+            ex.step(copy, in(r), out(r));
         } else {
             ex.wait(0, root);
-            ex.template step<get | copy>(at(root, in(r)), out(r));
+            ex.step(get | copy, at(root, in(r)), out(r));
         }
         ex.signal(1);
         if (r == root) ex.wait_all(1);
@@ -194,10 +194,10 @@ struct zero_copy_broadcast {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int) const {
         ex.signal(0);
         if (r == root) {
-            ex.template step<copy>(in(0), out(0));
+            ex.step(copy, in(0), out(0));
         } else {
             ex.wait(0, root);
-            ex.template step<get | copy>(at(root, in(0)), out(0));
+            ex.step(get | copy, at(root, in(0)), out(0));
         }
         ex.signal(1);
         if (r == root) ex.wait_all(1);
@@ -224,7 +224,7 @@ struct zero_copy_reduce {
         ex.signal(0);
         if (r == root) {
             ex.wait_all(0);
-            ex.template step<fold | copy>(in(0), at_ranks(0, n, in(0)), out(0));
+            ex.step(fold | copy, in(0), at_ranks(0, n, in(0)), out(0));
         }
         ex.signal(1);
         if (r != root) ex.wait(1, root);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The plainest reading of a schedule: each step is done on the spot, and a step that cannot be done yet is waited for.
-// No list, no cursor, no pieces; the action is a template argument, so what the compiler sees is the algorithm with its
+// No list, no cursor, no pieces; the action is known by its type, so what the compiler sees is the algorithm with its
 // loops and copies written out. For lessons, and as the reference that the tests hold the progress task against.
 //
 //   collx::inline_host ex(links, in, out, collx::plus{});

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The verbs in which algorithms are written. An algorithm is a function over an executor `ex`; each verb is one fused
-// action, its kind a template argument, its peers and chunks run-time values. A reading of the language derives from
-// verbs<Self> and supplies one member, `template <action What> void emit(const step&)`, and optionally `bool
+// action; the type of its kind says which, its peers and chunks are run-time values. A reading of the language derives
+// from verbs<Self> and supplies one member, `template <action What> void emit(const step&)`, and optionally `bool
 // strand(int)`.
 //
-//   ex.template step<send>(to(next), in(c));                            in[c] -> channel to next
-//   ex.template step<recv | copy>(from(prev), out(c));                  channel -> out[c]
-//   ex.template step<recv | copy | send>(from(p), to(q), out(c));       channel -> out[c] -> channel
-//   ex.template step<recv | send>(from(p), to(q), passing(c));          channel -> channel
-//   ex.template step<recv | reduce | send>(from(p), to(q), in(c));      received (op) in[c] -> channel
-//   ex.template step<recv | reduce | copy>(from(p), in(c), tmp(c));     received (op) in[c] -> tmp[c]
-//   ex.template step<recv | reduce | copy | send>(from(p), to(q), in(c), out(c));
-//   ex.template step<copy>(in(c), out(c));                              local copy; into window(s, c) it is a put
-//   ex.template step<get | copy>(at(k, window(0, c)), out(c));          rank k's window -> out[c]
-//   ex.template step<fold | copy>(in(c), at_ranks(0, n, window(0, c)), out(c), also);   rank-ordered reduction
-//   ex.template step<fold | to_all>(at_ranks(0, n, in(c)), out(c));     the same, stored to everybody's out[c]
+//   ex.step(send, to(next), in(c));                            in[c] -> channel to next
+//   ex.step(recv | copy, from(prev), out(c));                  channel -> out[c]
+//   ex.step(recv | copy | send, from(p), to(q), out(c));       channel -> out[c] -> channel
+//   ex.step(recv | send, from(p), to(q), passing(c));          channel -> channel
+//   ex.step(recv | reduce | send, from(p), to(q), in(c));      received (op) in[c] -> channel
+//   ex.step(recv | reduce | copy, from(p), in(c), tmp(c));     received (op) in[c] -> tmp[c]
+//   ex.step(recv | reduce | copy | send, from(p), to(q), in(c), out(c));
+//   ex.step(copy, in(c), out(c));                              local copy; into window(s, c) it is a put
+//   ex.step(get | copy, at(k, window(0, c)), out(c));          rank k's window -> out[c]
+//   ex.step(fold | copy, in(c), at_ranks(0, n, window(0, c)), out(c), also);   rank-ordered reduction
+//   ex.step(fold | to_all, at_ranks(0, n, in(c)), out(c));     the same, stored to everybody's out[c]
 //   ex.signal(s); ex.wait(s, k, lag); ex.wait_all(s, lag);
 //
 // Rules that make one run a proof (Kahn, "The semantics of a simple language for parallel programming", 1974): control
@@ -45,20 +45,20 @@ struct verbs {
     COLLX_HD constexpr bool strand(int) { return true; }
 
     template <action What>
-    COLLX_HD constexpr void step(to t, ref src) {
-        static_assert(What == send, "collx: step(to, src) is a plain send");
+    COLLX_HD constexpr void step(kind<What>, to t, ref src) {
+        static_assert(What == send, "collx: step(kind, to, src) is a plain send");
         put<What>({.what = What, .peer_to = t.rank, .src = src});
     }
     template <action What>
-    COLLX_HD constexpr void step(from f, ref dst) {
-        static_assert(What == (recv | copy), "collx: step(from, dst) is recv | copy");
+    COLLX_HD constexpr void step(kind<What>, from f, ref dst) {
+        static_assert(What == (recv | copy), "collx: step(kind, from, dst) is recv | copy");
         put<What>({.what = What, .peer_from = f.rank, .dst = dst});
     }
     template <action What>
-    COLLX_HD constexpr void step(from f, to t, ref local) {
+    COLLX_HD constexpr void step(kind<What>, from f, to t, ref local) {
         if constexpr ((What & (reduce | reduce_after)) != 0) {
             static_assert(What == (recv | reduce | send) || What == (recv | reduce_after | send),
-                          "collx: step(from, to, src) reduces and sends");
+                          "collx: step(kind, from, to, src) reduces and sends");
             put<What>({.what = What,
                        .peer_from = f.rank,
                        .peer_to = t.rank,
@@ -66,35 +66,35 @@ struct verbs {
                        .dst = {place::none, local.chunks}});
         } else {
             static_assert(What == (recv | copy | send) || What == (recv | send),
-                          "collx: step(from, to, dst) passes a message on");
+                          "collx: step(kind, from, to, dst) passes a message on");
             put<What>({.what = What, .peer_from = f.rank, .peer_to = t.rank, .dst = local});
         }
     }
     template <action What>
-    COLLX_HD constexpr void step(from f, ref src, ref dst) {
+    COLLX_HD constexpr void step(kind<What>, from f, ref src, ref dst) {
         static_assert(What == (recv | reduce | copy) || What == (recv | reduce_after | copy),
-                      "collx: step(from, src, dst) reduces and stores");
+                      "collx: step(kind, from, src, dst) reduces and stores");
         put<What>({.what = What, .peer_from = f.rank, .src = src, .dst = dst});
     }
     template <action What>
-    COLLX_HD constexpr void step(from f, to t, ref src, ref dst) {
+    COLLX_HD constexpr void step(kind<What>, from f, to t, ref src, ref dst) {
         static_assert(What == (recv | reduce | copy | send) || What == (recv | reduce_after | copy | send),
-                      "collx: step(from, to, src, dst) reduces, stores and sends");
+                      "collx: step(kind, from, to, src, dst) reduces, stores and sends");
         put<What>({.what = What, .peer_from = f.rank, .peer_to = t.rank, .src = src, .dst = dst});
     }
     template <action What>
-    COLLX_HD constexpr void step(ref src, ref dst) {
-        static_assert(What == copy, "collx: step(src, dst) is a local copy");
+    COLLX_HD constexpr void step(kind<What>, ref src, ref dst) {
+        static_assert(What == copy, "collx: step(kind, src, dst) is a local copy");
         put<What>({.what = What, .src = src, .dst = dst});
     }
     template <action What>
-    COLLX_HD constexpr void step(remote src, ref dst) {
-        static_assert(What == (get | copy), "collx: step(at(rank, src), dst) is get | copy");
+    COLLX_HD constexpr void step(kind<What>, remote src, ref dst) {
+        static_assert(What == (get | copy), "collx: step(kind, at(rank, src), dst) is get | copy");
         put<What>({.what = What, .peer_from = src.rank, .src = src.what, .dst = dst});
     }
     template <action What>
-    COLLX_HD constexpr void step(ref own, remote_range src, ref dst, place also = place::none) {
-        static_assert(What == (fold | copy), "collx: step(own, at_ranks(…), dst) is fold | copy");
+    COLLX_HD constexpr void step(kind<What>, ref own, remote_range src, ref dst, place also = place::none) {
+        static_assert(What == (fold | copy), "collx: step(kind, own, at_ranks(…), dst) is fold | copy");
         put<What>({.what = What,
                    .own = own.where,
                    .also = also,
@@ -104,8 +104,8 @@ struct verbs {
                    .dst = dst});
     }
     template <action What>
-    COLLX_HD constexpr void step(remote_range src, ref dst) {
-        static_assert(What == (fold | to_all), "collx: step(at_ranks(…), dst) is fold | to_all");
+    COLLX_HD constexpr void step(kind<What>, remote_range src, ref dst) {
+        static_assert(What == (fold | to_all), "collx: step(kind, at_ranks(…), dst) is fold | to_all");
         put<What>({.what = What,
                    .own = src.what.where,
                    .peer_from = src.first,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The words of the schedule language: where operands live, which chunks they name, and one fused action. Everything is
-// a plain value: peers and chunks are run-time numbers, the kind of action is a set of flags that algorithms pass as a
-// template argument. Knows no algorithm, no transport, no bytes.
+// a plain value: peers and chunks are run-time numbers, the kind of action is a set of flags that the type of the value
+// says. Knows no algorithm, no transport, no bytes.
 #pragma once
 
 #include <collx/core/config.hpp>
@@ -10,18 +10,30 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// Kinds of action. One step is the fused union of its flags, always in the order receive, reduce, copy, send.
+// Kinds of action. One step is the fused union of its flags, always in the order receive, reduce, copy, send. As
+// numbers they stand in recorded steps.
 using action = unsigned;
-inline constexpr action recv = 1u << 0;         // take the next message of the channel from a peer
-inline constexpr action reduce = 1u << 1;       // received (op) local: the received operand stands on the left
-inline constexpr action reduce_after = 1u << 2; // local (op) received: for operators that do not commute
-inline constexpr action copy = 1u << 3;         // store the value in a local buffer
-inline constexpr action send = 1u << 4;         // append the value to the channel to a peer
-inline constexpr action get = 1u << 5;          // read a peer's window instead of a channel
-inline constexpr action fold = 1u << 6;         // reduce the windows of a range of ranks, in rank order
-inline constexpr action to_all = 1u << 7;       // store the value in every rank's buffer
-inline constexpr action signal = 1u << 8;       // publish: everything this strand wrote so far may be read
-inline constexpr action wait = 1u << 9;         // block until a peer has signalled
+
+// A kind as a value whose type says which: step(recv | reduce | send, ...) is compiled for that kind alone.
+template <action What>
+struct kind {
+    COLLX_HD constexpr operator action() const { return What; }
+};
+template <action A, action B>
+COLLX_HD constexpr kind<A | B> operator|(kind<A>, kind<B>) {
+    return {};
+}
+
+inline constexpr kind<1u << 0> recv{};         // take the next message of the channel from a peer
+inline constexpr kind<1u << 1> reduce{};       // received (op) local: the received operand stands on the left
+inline constexpr kind<1u << 2> reduce_after{}; // local (op) received: for operators that do not commute
+inline constexpr kind<1u << 3> copy{};         // store the value in a local buffer
+inline constexpr kind<1u << 4> send{};         // append the value to the channel to a peer
+inline constexpr kind<1u << 5> get{};          // read a peer's window instead of a channel
+inline constexpr kind<1u << 6> fold{};         // reduce the windows of a range of ranks, in rank order
+inline constexpr kind<1u << 7> to_all{};       // store the value in every rank's buffer
+inline constexpr kind<1u << 8> signal{};       // publish: everything this strand wrote so far may be read
+inline constexpr kind<1u << 9> wait{};         // block until a peer has signalled
 
 // Where a local operand lives. A window segment is memory of this rank that the others may read once the signal of the
 // same number is given; `in` and `out` may be read by others only in zero-copy schedules.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The reading of an algorithm's text inside a kernel: one block runs it for one rank and one lane, and each step is a
-// loop over packs in which all threads of the block (or of one strand's group) take part. The kind of a step is a
-// template argument, so what is left after inlining is the algorithm with its waits, loads and stores: no table, no
+// loop over packs in which all threads of the block (or of one strand's group) take part. The kind of a step is
+// known by its type, so what is left after inlining is the algorithm with its waits, loads and stores: no table, no
 // dispatch. docs/design/device.md weighs that against a table of steps.
 //
 // It knows no CUDA: an environment supplies threads, barriers and words (cuda_env.cuh; twin_env.hpp on the host).
