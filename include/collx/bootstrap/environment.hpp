@@ -157,6 +157,31 @@ inline void check_agreement(const environment& env, const bootstrap_probe& found
     }
 }
 
+// A process that is about to be taken to be alone, though a launcher's variables say otherwise: two or more of them are
+// there, and others are missing. Batch scripts have some of Slurm's, and the pods of any indexed job have Kubernetes's
+// number, so rows without names for rank and size do not count.
+[[gnu::cold]] inline void refuse_half_launchers(const environment& env) {
+    for (const bootstrap_probe& p : bootstrap_probes) {
+        if (p.rank == nullptr) continue;
+        const char* size = env.get(p.size);
+        if (size != nullptr && std::strcmp(size, "1") == 0) continue; // it is alone
+        kept_text there, missing;
+        int count = 0;
+        const auto look_at = [&](const kept_text& name) {
+            const bool is_there = env.get(name.c_str()) != nullptr;
+            kept_text& names = is_there ? there : missing;
+            names = joined({names, names.empty() ? "" : ", ", name});
+            count += is_there;
+        };
+        each_wanted(p, look_at);
+        for (const char* name : {p.rank, p.size})
+            if (std::strstr(p.wanted, name) == nullptr) look_at(kept_text(name));
+        if (count < 2) continue;
+        fail(errc::environment, -1, -1, "set the missing ones too, or COLLX_BOOTSTRAP=single for a process alone",
+             "half of the variables of %s: %s set, %s not", p.found_by, there.c_str(), missing.c_str());
+    }
+}
+
 } // namespace detail
 
 // Errors: environment, with what is wrong and a remedy.
@@ -179,6 +204,7 @@ inline job_description describe_job(const environment& env = environment()) {
     const char* forced = env.get("COLLX_BOOTSTRAP");
     for (const bootstrap_probe& p : bootstrap_probes) {
         if ((forced != nullptr && std::strcmp(forced, p.name) != 0) || !p.recognises(env)) continue;
+        if (forced == nullptr && p.recognises == detail::is_any) detail::refuse_half_launchers(env);
         p.describe(env, d);
         if (forced == nullptr) detail::check_agreement(env, p, d);
         if (p.recognises != detail::is_any) detail::read_meeting(env, d);

@@ -40,14 +40,20 @@ inline void read_ranks(const environment& env, const char* launcher, const char*
         fail(errc::environment, -1, -1, "they are the launcher's: unset what was set by hand",
              "%s=%d is not below %s=%d", rank, d.rank, size, d.size);
 }
-// Place on the host; without these two variables all ranks are taken to be on one host.
+// Place on the host; without these two variables all ranks are taken to be on one host. One of them alone can still
+// tell that there are several hosts: the size when it is not that of the job, the rank when it is not that in the job.
 inline void read_locals(const environment& env, const char* launcher, const char* rank, const char* size,
                         job_description& d) {
     d.local_rank = d.rank;
     d.local_size = d.size;
-    if (!are_set(env, {rank, size})) return;
-    d.local_size = launcher_number(env, size, launcher, 1, d.size);
+    const bool has_rank = env.get(rank) != nullptr, has_size = env.get(size) != nullptr;
+    if (has_size) {
+        d.local_size = launcher_number(env, size, launcher, 1, d.size);
+        d.local_rank = d.rank % d.local_size; // ranks of a host follow each other
+    }
+    if (!has_rank) return;
     d.local_rank = launcher_number(env, rank, launcher, 0, d.local_size - 1);
+    if (!has_size && d.local_rank < d.rank) d.local_size = d.local_rank + 1; // at least: fewer than all
 }
 
 // A name for the ranks of one launch on one host, from what the launcher has told all of them alike. Not secret: who
@@ -124,7 +130,14 @@ inline void read_slurm_locals(const environment& env, job_description& d) {
     const char* list = env.get("SLURM_STEP_TASKS_PER_NODE");
     const bool is_one_node = env.get("SLURM_STEP_NUM_NODES") == nullptr ||
                              launcher_number(env, "SLURM_STEP_NUM_NODES", "Slurm", 1, most_ranks) == 1;
-    if (is_one_node || list == nullptr) return;
+    if (is_one_node) return;
+    if (list == nullptr) { // several nodes: here are at least those up to this rank, and not all
+        const bool has_place = env.get("SLURM_LOCALID") != nullptr;
+        d.local_rank = has_place ? launcher_number(env, "SLURM_LOCALID", "Slurm", 0, d.rank) : 0;
+        d.local_size = d.local_rank + 1 < d.size ? d.local_rank + 1 : 1;
+        if (d.local_rank >= d.local_size) d.local_rank = 0;
+        return;
+    }
     const int node = launcher_number(env, "SLURM_NODEID", "Slurm", 0, most_ranks - 1);
     d.local_size = tasks_on_node(list, node);
     if (d.local_size < 1 || d.local_size > d.size)

@@ -254,23 +254,41 @@ inline int edit_distance(const char* a, std::size_t a_length, const char* b) {
     return row[b_length];
 }
 
-[[noreturn, gnu::cold]] inline void fail_unknown(const char* name, std::size_t length) {
+// The known name that was probably meant, in capitals or not: at most two letters differ, and at most half of those
+// behind COLLX_. nullptr: none.
+[[gnu::cold]] inline const variable* resembled_by(const char* name, std::size_t length) {
+    char capitals[40];
+    if (length >= sizeof capitals) return nullptr;
+    for (std::size_t i = 0; i < length; ++i)
+        capitals[i] = static_cast<char>(name[i] >= 'a' && name[i] <= 'z' ? name[i] - 'a' + 'A' : name[i]);
+    const int most = length >= 10 ? 2 : static_cast<int>(length - 6) / 2;
     const variable* nearest = nullptr;
-    int least = 5;
+    int least = most + 1;
     for (const variable& v : variables) {
         if (v.type == variable::kind::foreign) continue;
-        const int d = edit_distance(name, length, v.name);
+        const int d = edit_distance(capitals, length, v.name);
         if (d < least) least = d, nearest = &v;
     }
-    char remedy[120];
-    if (nearest != nullptr) std::snprintf(remedy, sizeof remedy, "did you mean %s? Otherwise unset it", nearest->name);
-    else std::snprintf(remedy, sizeof remedy, "unset it: names that begin with COLLX_ are collx's own");
-    fail(errc::environment, -1, -1, remedy, "unknown variable %s", printable(name, length).text);
+    return nearest;
+}
+
+// A mistyped name is an error, since the setting would be lost without a word. Any other may belong to a script: the
+// first of them in a process is warned of.
+[[gnu::cold]] inline void refuse_unknown(const char* name, std::size_t length) {
+    const printable shown(name, length);
+    if (const variable* meant = resembled_by(name, length)) {
+        char remedy[120];
+        std::snprintf(remedy, sizeof remedy, "did you mean %s? Otherwise unset it", meant->name);
+        fail(errc::environment, -1, -1, remedy, "unknown variable %s", shown.text);
+    }
+    [[maybe_unused]] static const int warned =
+        std::fprintf(stderr, "collx: warning: unknown variable %s is ignored\n", shown.text);
 }
 
 } // namespace detail
 
-// Throws errc::environment for the first COLLX_* entry with an unknown name or a value that makes no sense.
+// Throws errc::environment for the first COLLX_* entry with a value that makes no sense, or with an unknown name that
+// resembles a known one. Warns once per process, on stderr, of another unknown name.
 inline void check_variables(const environment& env) {
     env.each([](const char* entry) {
         if (std::strncmp(entry, "COLLX_", 6) != 0) return;
@@ -280,7 +298,7 @@ inline void check_variables(const environment& env) {
         for (const variable& v : variables)
             if (std::strlen(v.name) == length && std::memcmp(v.name, entry, length) == 0)
                 return detail::check_value(v, equals + 1);
-        detail::fail_unknown(entry, length);
+        detail::refuse_unknown(entry, length);
     });
 }
 
