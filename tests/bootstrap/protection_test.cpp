@@ -84,6 +84,12 @@ TEST_CASE("a key without a component is refused with the remedy, an optional one
     CHECK(says(e, "collx/interop/sodium.hpp"));
     CHECK(!protection_from({"COLLX_KEY=optional:" + text}).key);
     CHECK(!protection_from({}).key);
+    const auto optional = error_of([] {
+        (void)protection_from({"COLLX_KEY=optional:" + text, "COLLX_SECURITY=encrypted"});
+    });
+    CHECK(optional.code == errc::unsupported);
+    CHECK(says(optional, "COLLX_KEY gives a key"));
+    CHECK(says(optional, "collx/interop/openssl.hpp"));
     const with_toy_macs toy;
     CHECK(protection_from({"COLLX_KEY=optional:" + text}).key);
     CHECK(protection_from({"COLLX_KEY=optional:" + text}).key.fingerprint("j") == job_key(text).fingerprint("j"));

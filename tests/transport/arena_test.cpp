@@ -9,9 +9,11 @@
 
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 
 #include <cstdio>
 #include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -54,6 +56,33 @@ errc code_of_take(arena& a, std::size_t bytes) {
 }
 
 } // namespace
+
+TEST_CASE("where the file size limit is in the way, the remedy says so and the reason is true") {
+    rlimit usual{};
+    ::getrlimit(RLIMIT_FSIZE, &usual);
+    const auto text_under = [&](std::size_t most_bytes, auto&& f) {
+        const rlimit low{most_bytes, usual.rlim_max};
+        ::setrlimit(RLIMIT_FSIZE, &low);
+        std::string text = "no error";
+        try {
+            f();
+        } catch (const error& e) {
+            text = e.what();
+        }
+        ::setrlimit(RLIMIT_FSIZE, &usual);
+        return text;
+    };
+    const std::string none = text_under(page_bytes, [] { (void)collx::detail::make_sealed_arena(1, small); });
+    const std::string full =
+        text_under(small, [] { (void)collx::detail::make_sealed_arena(1, 2 * small)->take(2 * small); });
+    CHECK(none.find("ulimit -f") != std::string::npos);
+    CHECK(none.find("Success") == std::string::npos);
+    CHECK(full.find("ulimit -f") != std::string::npos);
+    CHECK(full.find("COLLX_ARENA_BYTES") == std::string::npos);
+    const std::string usual_text =
+        text_under(usual.rlim_cur, [] { (void)make_memory_arena(1, small)->take(2 * small); });
+    if (usual.rlim_cur == RLIM_INFINITY) CHECK(usual_text.find("ulimit -f") == std::string::npos);
+}
 
 TEST_CASE("a fresh arena is one free range behind its header") {
     auto a = make_memory_arena(3, small);

@@ -107,10 +107,18 @@ inline constexpr name_view optional_key_prefix = "optional:";
         by.level = protection::auth_only;
     }
     if (wanted == nullptr) return by;
+    const auto level =
+        static_cast<protection>(1 + detail::read_choice(detail::variable_named("COLLX_SECURITY"), wanted));
+    if (!by.key && k.source[0] == 'C') // an optional one, which needs a component like any as soon as it is asked for
+        fail(errc::unsupported, -1, -1,
+             level > protection::auth_only
+                 ? "include <collx/interop/openssl.hpp> in one file and link collx::openssl"
+                 : "include <collx/interop/sodium.hpp> in one file and link collx::sodium (or openssl)",
+             "COLLX_SECURITY=%s, and %s gives a key, but the program cannot compute with it", wanted, k.source);
     if (!by.key)
         fail(errc::environment, -1, -1, "give the job a key, see docs/security.md, or unset it",
              "COLLX_SECURITY=%s needs a key", wanted);
-    by.level = static_cast<protection>(1 + detail::read_choice(detail::variable_named("COLLX_SECURITY"), wanted));
+    by.level = level;
     if (by.level > protection::auth_only && detail::seals == nullptr)
         fail(errc::unsupported, -1, -1, "include <collx/interop/openssl.hpp> in one file and link collx::openssl",
              "COLLX_SECURITY=%s, but the program cannot seal what it sends", wanted);

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -189,9 +190,17 @@ private:
         return ::mmap(at(offset), bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
     }
-    [[noreturn, gnu::cold]] static void fail_full(std::size_t bytes) {
-        fail(errc::resource, -1, -1, "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES",
-             "no %zu bytes of shared address space left", bytes);
+    [[noreturn, gnu::cold]] void fail_full(std::size_t bytes) const {
+        // Where a limit made the arena smaller than COLLX_ARENA_BYTES asks for, raising that cannot help.
+        rlimit space{}, file{};
+        const auto is_in_the_way = [&](int r, const rlimit& l) { return r == 0 && l.rlim_cur / 2 < bytes_; };
+        const char* remedy =
+            is_in_the_way(::getrlimit(RLIMIT_AS, &space), space)
+                ? "destroy communicators or shared buffers, or raise the address space limit (ulimit -v)"
+            : fd_ >= 0 && is_in_the_way(::getrlimit(RLIMIT_FSIZE, &file), file)
+                ? "destroy communicators or shared buffers, or raise the file size limit (ulimit -f)"
+                : "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES";
+        fail(errc::resource, -1, -1, remedy, "no %zu bytes of shared address space left", bytes);
     }
 
     // ------------------------------------------------------------------ the table, so that its holder may die anywhere

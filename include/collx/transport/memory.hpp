@@ -18,9 +18,11 @@ constexpr std::size_t arena_bytes_for(int ranks) {
 }
 
 inline counted_ptr<arena> make_memory_arena(int ranks, std::size_t bytes = default_arena_bytes) {
-    for (; bytes >= (std::size_t{64} << 20); bytes /= 2) { // a limited address space (ulimit -v) gets a smaller one
+    constexpr std::size_t least_bytes = std::size_t{64} << 20;
+    for (;; bytes /= 2) { // a limited address space (ulimit -v) gets a smaller one
         void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED) continue;
+        if (p == MAP_FAILED && bytes / 2 >= least_bytes) continue;
+        if (p == MAP_FAILED) break;
         auto a = make_counted<arena>(p, bytes, -1);
         a->format(ranks);
         return a;

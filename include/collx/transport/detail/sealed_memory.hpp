@@ -46,11 +46,23 @@ inline counted_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
     constexpr std::size_t least_bytes = round_up(sizeof(arena_header), page_bytes) + page_bytes;
     descriptor fd = make_memfd();
     bytes = round_up(bytes < least_bytes ? least_bytes : bytes, page_bytes);
-    if (const std::size_t limit = file_size_limit(); bytes > limit) bytes = limit;
+    const std::size_t limit = file_size_limit();
+    if (limit < least_bytes)
+        fail(errc::resource, 0, -1, "raise the file size limit (ulimit -f)",
+             "cannot make shared memory: files may have at most %zu bytes, and it needs %zu", limit, least_bytes);
+    if (bytes > limit) bytes = limit;
+    int trouble = 0; // of the last call that failed: later ones may change errno
+    bool is_mapping = false;
     for (; bytes >= least_bytes; bytes = bytes / 2 / page_bytes * page_bytes) {
-        if (without_eintr([&] { return ::ftruncate(fd.get(), static_cast<off_t>(bytes)); }) != 0) continue;
+        if (without_eintr([&] { return ::ftruncate(fd.get(), static_cast<off_t>(bytes)); }) != 0) {
+            trouble = errno, is_mapping = false;
+            continue;
+        }
         void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
-        if (base == MAP_FAILED) continue;
+        if (base == MAP_FAILED) {
+            trouble = errno, is_mapping = true;
+            continue;
+        }
         auto a = make_counted<arena>(base, bytes, fd.release());
         a->reserve(0, sizeof(arena_header));
         a->format(ranks);
@@ -59,8 +71,8 @@ inline counted_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
                  std::strerror(errno));
         return a;
     }
-    fail(errc::resource, 0, -1, "raise the address space or file size limit (ulimit -v, ulimit -f)",
-         "cannot map shared memory: %s", std::strerror(errno));
+    fail(errc::resource, 0, -1, is_mapping ? "raise the address space limit (ulimit -v)" : "free memory",
+         "cannot %s shared memory: %s", is_mapping ? "map" : "make", std::strerror(trouble));
 }
 
 // Maps what rank 0 sent, after comparing it with what rank 0 said about it.
