@@ -154,6 +154,31 @@ TEST_CASE("hundreds of silent connections do not keep clients out") {
     check_works(server.port());
 }
 
+TEST_CASE("silent connections hold a quarter of the descriptors, the oldest go first") {
+    rlimit usual{};
+    ::getrlimit(RLIMIT_NOFILE, &usual);
+    tcp_server server;
+    std::vector<descriptor> held; // before the limit counts, so that this end's descriptors stay
+    for (int i = 0; i < 400; ++i) held.push_back(descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+    const int before = open_files();
+    const rlimit low{static_cast<rlim_t>(before + 300), usual.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
+    const int most = static_cast<int>(low.rlim_cur / 4);
+    auto a = detail::numeric_address("127.0.0.1", server.port());
+    int knocked = 0, held_most = 0;
+    for (const descriptor& s : held) {
+        knocked += ::connect(s.get(), a.get(), a.bytes) == 0;
+        const int now = open_files() - before;
+        if (now > held_most) held_most = now;
+    }
+    const bool is_first_dropped = is_dropped(held.front(), 1'000);
+    ::setrlimit(RLIMIT_NOFILE, &usual);
+    CHECK(knocked == 400);
+    CHECK(is_first_dropped);
+    CHECK(held_most <= most + 1);
+    check_works(server.port());
+}
+
 TEST_CASE("a server without descriptors goes on with the clients it has, and takes more when it can") {
     tcp_server server;
     tcp_store known("127.0.0.1", server.port(), soon());

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <collx/bootstrap/detail/joined.hpp>
@@ -136,7 +137,18 @@ private:
         }
     }
 
+    // Who has proved nothing may hold a quarter of the files that this process may open; the rest is the job's.
+    static std::size_t most_strangers() {
+        rlimit files{};
+        const bool is_known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
+        const std::size_t quarter = is_known ? static_cast<std::size_t>(files.rlim_cur) / 4 : 1024;
+        return quarter < 8 ? 8 : quarter > 1024 ? 1024 : quarter;
+    }
+
     void accept_some() {
+        const std::size_t most = most_strangers();
+        std::size_t strangers = 0;
+        for (const connection& c : connections_) strangers += !c.is_known;
         for (int i = 0; i < 64; ++i) {
             connection c;
             c.socket = descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -146,7 +158,11 @@ private:
                 if (is_out_of_files && !drop_oldest_stranger()) accept_after_ns_ = now_ns() + 50'000'000;
                 return;
             }
-            if (connections_.size() >= most_connections && !drop_oldest_stranger()) return;
+            if (strangers >= most || connections_.size() >= most_connections) {
+                if (!drop_oldest_stranger()) return;
+                --strangers;
+            }
+            ++strangers;
             detail::send_at_once(c.socket.get());
             c.limit_ns = now_ns() + slow_limit_ns;
             connections_.push_back(static_cast<connection&&>(c));
