@@ -2,30 +2,30 @@
 #
 # The one table of libraries that collx can work with but never requires. It serves three callers: the `needs=` words
 # of tests, tools and examples; the component targets (collx::ranges, ...); and the installed package configuration.
-# A missing library is answered with a sentence that names the Debian package.
+# A missing library is answered with a sentence that names the Debian package. COLLX_HIDE names libraries that are taken
+# for missing although they are there: it shows what a machine without them gets (tests/scripts/hidden_libraries_test.py).
 #
-# name | how it is found | what to look for | target to link | Debian package
+# name | how it is found | what to look for | target to link | Debian package | how its headers' names begin
 set(COLLX_OPTIONAL_LIBRARIES
-    "any|config|collx|collx::any|nothing: it is collx's own"
-    "benchmark|config|benchmark|benchmark::benchmark|libbenchmark-dev"
-    "catch2|config|Catch2|Catch2::Catch2|catch2"
-    "cereal|config|cereal|cereal::cereal|libcereal-dev"
-    "cli11|config|CLI11|CLI11::CLI11|libcli11-dev"
-    "cuda|module|CUDAToolkit|CUDA::cudart|nvidia-cuda-toolkit, or NVIDIA's cuda-toolkit"
-    "eigen|config|Eigen3|Eigen3::Eigen|libeigen3-dev"
-    "fmt|config|fmt|fmt::fmt|libfmt-dev"
-    "gloo|config|Gloo|gloo|libgloo-dev"
-    "hwloc|pkgconfig|hwloc|PkgConfig::collx_hwloc|libhwloc-dev"
-    "json|config|nlohmann_json|nlohmann_json::nlohmann_json|nlohmann-json3-dev"
-    "mpi|module|MPI|MPI::MPI_CXX|libopenmpi-dev"
-    "openssl|module|OpenSSL|OpenSSL::Crypto|libssl-dev"
-    "pmix|pkgconfig|pmix|PkgConfig::collx_pmix|libpmix-dev"
-    "pugixml|config|pugixml|pugixml::pugixml|libpugixml-dev"
-    "ranges|config|range-v3|range-v3::range-v3|librange-v3-dev"
-    "rapidcheck|config|rapidcheck|rapidcheck|librapidcheck-dev"
-    "sodium|pkgconfig|libsodium|PkgConfig::collx_sodium|libsodium-dev"
-    "verbs|pkgconfig|libibverbs|PkgConfig::collx_verbs|libibverbs-dev"
-    "zlib|module|ZLIB|ZLIB::ZLIB|zlib1g-dev")
+    "any|config|collx|collx::any|nothing: it is collx's own|collx/"
+    "benchmark|config|benchmark|benchmark::benchmark|libbenchmark-dev|benchmark/"
+    "catch2|config|Catch2|Catch2::Catch2|catch2|catch2/"
+    "cereal|config|cereal|cereal::cereal|libcereal-dev|cereal/"
+    "cli11|config|CLI11|CLI11::CLI11|libcli11-dev|CLI/"
+    "cuda|module|CUDAToolkit|CUDA::cudart|nvidia-cuda-toolkit, or NVIDIA's cuda-toolkit|cuda"
+    "eigen|config|Eigen3|Eigen3::Eigen|libeigen3-dev|Eigen/"
+    "gloo|config|Gloo|gloo|libgloo-dev|gloo/"
+    "hwloc|pkgconfig|hwloc|PkgConfig::collx_hwloc|libhwloc-dev|hwloc"
+    "json|config|nlohmann_json|nlohmann_json::nlohmann_json|nlohmann-json3-dev|nlohmann/"
+    "mpi|module|MPI|MPI::MPI_CXX|libopenmpi-dev|mpi.h"
+    "openssl|module|OpenSSL|OpenSSL::Crypto|libssl-dev|openssl/"
+    "pmix|pkgconfig|pmix|PkgConfig::collx_pmix|libpmix-dev|pmix"
+    "pugixml|config|pugixml|pugixml::pugixml|libpugixml-dev|pugixml"
+    "ranges|config|range-v3|range-v3::range-v3|librange-v3-dev|range/"
+    "rapidcheck|config|rapidcheck|rapidcheck|librapidcheck-dev|rapidcheck"
+    "sodium|pkgconfig|libsodium|PkgConfig::collx_sodium|libsodium-dev|sodium"
+    "verbs|pkgconfig|libibverbs|PkgConfig::collx_verbs|libibverbs-dev|infiniband/"
+    "zlib|module|ZLIB|ZLIB::ZLIB|zlib1g-dev|zlib.h")
 
 # Sets <target_out> to the target of library <name>, or leaves it empty and sets <missing_out> to a sentence.
 function(collx_find_optional name target_out missing_out)
@@ -35,6 +35,10 @@ function(collx_find_optional name target_out missing_out)
   list(FILTER row INCLUDE REGEX "^${name}[|]")
   if(NOT row)
     set(${missing_out} "collx knows no library or component named '${name}'." PARENT_SCOPE)
+    return()
+  endif()
+  if(name IN_LIST COLLX_HIDE)
+    set(${missing_out} "'${name}' is hidden (COLLX_HIDE)." PARENT_SCOPE)
     return()
   endif()
   string(REPLACE "|" ";" row "${row}")

@@ -8,6 +8,7 @@
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/run_threads.hpp>
 #include <collx/core/clock.hpp>
+#include <collx/transport/verbs_device.hpp>
 #if COLLX_HAS_VERBS
 #include <collx/interop/libibverbs.hpp>
 #endif

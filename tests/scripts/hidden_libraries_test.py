@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every optional library may be missing: the tools, the examples and a program per header of interop/ are configured with
+none of them, with what scripts/install_deps installs for the demo, and without each of them alone.
+
+What a missing library changes is compiled (for its syntax only). What it does not change needs no compiler: it is the file
+that this build compiles, as long as it reaches no header of that library. The compiler comes from CXX (default: c++).
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOLS_NEED = {"cli11", "json"}
+
+
+def libraries():
+    """name -> (Debian package, how the names of its headers begin)"""
+    table = re.findall(r'^\s+"([^"]*\|[^"]*)"', (ROOT / "cmake/collx_optional.cmake").read_text(), re.M)
+    rows = [row.split("|") for row in table]
+    return {row[0]: (row[4], row[5]) for row in rows}
+
+
+def of_the_demo():
+    packages = re.search(r"^needed=\((.*)\)$", (ROOT / "scripts/install_deps").read_text(), re.M).group(1).split()
+    return {name for name, (package, _) in libraries().items() if package in packages}
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+class Hidden(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.room = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.room.cleanup)
+        cls.build = pathlib.Path(cls.room.name, "build")
+        cls.pool = concurrent.futures.ThreadPoolExecutor(2)
+        cls.addClassCleanup(cls.pool.shutdown)
+        cls.known = libraries()
+        done, cls.all = cls.configured(set())
+        assert done.returncode == 0, done.stdout + done.stderr
+        reached = cls.pool.map(lambda item: cls.headers_of(item, "-M"), cls.all.items())
+        cls.reached = dict(zip(cls.all, reached))
+
+    @classmethod
+    def configured(cls, hidden):
+        """CMake's answer, and file -> (object, its command)."""
+        settings = {"COLLX_HIDE": ";".join(sorted(hidden)), "COLLX_TESTS": "OFF" if "catch2" in hidden else "ON",
+                    "COLLX_TEST_ROOMS": "interop", "COLLX_CUDA": "OFF", "COLLX_WERROR": "ON", "COLLX_NATIVE": "OFF",
+                    "CMAKE_BUILD_TYPE": "Debug", "CMAKE_EXPORT_COMPILE_COMMANDS": "ON"}
+        done = run("cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(cls.build),
+                   *[f"-D{name}={value}" for name, value in settings.items()])
+        commands = {}
+        if done.returncode == 0:
+            for entry in json.loads((cls.build / "compile_commands.json").read_text()):
+                words = shlex.split(entry["command"])
+                if os.path.basename(words[0]) == "ccache":
+                    del words[0]
+                if "-o" in words:
+                    del words[words.index("-o"):words.index("-o") + 2]
+                commands[entry["file"]] = words
+        return done, commands
+
+    @classmethod
+    def headers_of(cls, item, *how):
+        """Of all that a command reads: those that are not collx's own. Raises when the compiler refuses the file."""
+        file, words = item
+        done = run(*words, *how, cwd=cls.build)
+        if done.returncode != 0:
+            raise AssertionError(f"{file} does not compile:\n{done.stderr[:3000]}")
+        text = done.stdout
+        if "-MF" in how:
+            text = pathlib.Path(how[how.index("-MF") + 1]).read_text()
+        paths = {os.path.normpath(p) for p in text.replace("\\\n", " ").split() if p.startswith("/")}
+        return {p for p in paths if not p.startswith(str(ROOT) + "/")}
+
+    def of_library(self, headers, name):
+        begin = self.known[name][1]
+        return [p for p in headers if re.search("/include/(.*/)?" + re.escape(begin), p)]
+
+    def holds_without(self, hidden):
+        done, commands = self.configured(hidden)
+        self.assertEqual(done.returncode, 0, f"without {sorted(hidden)}:\n{done.stdout}{done.stderr}")
+        if not hidden & TOOLS_NEED:
+            for tool in ("collx_run", "collx_perf", "collx_info", "collx_facts"):
+                self.assertIn(str(ROOT / f"tools/{tool}.cpp"), commands, f"not built without {sorted(hidden)}")
+        self.assertIn(str(ROOT / "examples/01_hello_all_reduce.cpp"), commands)
+        changed = {file: words for file, words in commands.items() if words != self.all.get(file)}
+        now = {file: self.reached[file] for file in commands if file not in changed}
+        with tempfile.TemporaryDirectory() as work:
+            def compiled(numbered):
+                number, item = numbered
+                return self.headers_of(item, "-fsyntax-only", "-MD", "-MF", f"{work}/{number}.d")
+            now.update(zip(changed, self.pool.map(compiled, enumerate(changed.items()))))
+        for file, headers in now.items():
+            for name in hidden:
+                self.assertEqual(self.of_library(headers, name), [], f"{file} reaches {name}, which is missing")
+        return changed
+
+    def test_the_libraries_are_seen_where_they_are_used(self):
+        """A wrong word in the table would make the tests below look for nothing."""
+        everything = set().union(*self.reached.values())
+        for name in sorted(of_the_demo() & (TOOLS_NEED | {"eigen", "zlib"})):
+            self.assertTrue(self.of_library(everything, name), name)
+        for file in (pathlib.Path(f) for f in self.all):
+            header = ROOT / "include/collx/interop" / f"{file.stem}.hpp"
+            if file.parent.name == "interop" and header.exists():
+                for name in re.search(r"^// collx-header: needs=(\S+)", header.read_text(), re.M).group(1).split(","):
+                    self.assertTrue(self.of_library(self.reached[str(file)], name), f"{file}: {name}")
+
+    def test_without_any(self):
+        self.holds_without(set(self.known))
+
+    def test_with_what_the_demo_installs(self):
+        kept = of_the_demo()
+        self.assertLessEqual(TOOLS_NEED, kept)
+        self.holds_without(set(self.known) - kept)
+
+    def test_without_each(self):
+        everything = set().union(*self.reached.values())
+        used = {name for name in self.known if self.of_library(everything, name)}
+        for name in sorted(used):
+            with self.subTest(name):
+                self.holds_without({name})
+        self.holds_without(set(self.known) - used - {"catch2"})
+
+    def test_tests_without_catch2(self):
+        done = run("cmake", "-DCOLLX_HIDE=catch2", "-DCOLLX_TESTS=ON", str(self.build))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("'catch2' is hidden", " ".join(done.stderr.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()
