@@ -50,7 +50,9 @@ output run(const std::string& line) {
                               "' HOME=/ TMPDIR='" + (folder != nullptr ? folder : "/tmp") +
                               "' OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                               "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none "
-                              "OMPI_MCA_plm=isolated COLLX_TIMEOUT=20 timeout -k 2 40 sh -c \"";
+                              "OMPI_MCA_plm=isolated COLLX_TIMEOUT=" +
+                              std::to_string(collx_test::patient_s(20)) + " timeout -k 2 " +
+                              std::to_string(collx_test::patient_s(40)) + " sh -c \"";
     std::string quoted;
     for (const char c : line) quoted += (std::strchr("\"$`\\", c) != nullptr ? "\\" : "") + std::string(1, c);
     output o;

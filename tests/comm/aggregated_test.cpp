@@ -188,7 +188,7 @@ TEST_CASE("random counts on random nodes arrive") {
         // One host or several, whatever the map says: nodes are what the program calls so.
         const spread hosts{*rc::gen::element(0, 0, 0, 1, 2)};
         run_spread(n, hosts, [&](collx::communicator& w) {
-            w.set_timeout(std::chrono::seconds(20));
+            w.set_timeout(collx_test::patient(std::chrono::seconds(20)));
             w.set_checked(checked);
             const node_map m(node);
             for (int k = 0; k < rounds; ++k) {

@@ -74,7 +74,7 @@ void fail_each_allocation(const char* what, const Call& call) {
             REQUIRE(k < 1000);
             std::atomic<int> done{0};
             collx::run_threads({0, is_one_host ? 0 : 1}, [&](collx::communicator& w) {
-                w.set_timeout(std::chrono::seconds(50));
+                w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
                 if (w.rank() == 1) has_failed = false;
                 std::string odd; // said when both are done
                 const auto look = [&](const std::exception& e, bool is_expected) {

@@ -36,7 +36,7 @@ template <class F>
 void on_checked_ranks(F&& f) {
     on_ranks(4, [&](collx::communicator& w) {
         w.set_checked(true);
-        w.set_timeout(std::chrono::seconds(50));
+        w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
         f(w);
     });
 }
@@ -238,7 +238,7 @@ void check_window(std::size_t elems, F&& f) {
         std::barrier together(3);
         on_ranks(3, [&](collx::communicator& w) {
             w.set_checked(false);
-            w.set_timeout(std::chrono::seconds(50));
+            w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
             std::vector<int> x(elems + (w.rank() == 2 ? 1 : 0), 1), y(3 * elems + 3);
             const auto call = [&](std::size_t n) { f(w, collx::view(x.data(), n), collx::view(y.data(), 3 * n)); };
             if (later) // stages and numbers that were in use before

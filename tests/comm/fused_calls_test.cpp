@@ -10,6 +10,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/patience.hpp"
+
 #include <collx/algo/leader.hpp>
 #include <collx/algo/multicast.hpp>
 #include <collx/algo/ring.hpp>
@@ -29,7 +31,8 @@ device::exchange_shape shape_of(int ranks) {
 
 int element(int rank, std::size_t i) { return rank * 10'000 + static_cast<int>(i); }
 constexpr int untouched = -7;
-const device::fused_options calm{.timeout_ns = 60'000'000'000}; // on a busy machine, under a sanitizer
+const device::fused_options calm{.timeout_ns =
+                                     collx_test::patient(60'000'000'000)}; // on a busy machine, under a sanitizer
 
 // One buffer per rank of the given sizes, each beginning `first` elements into its memory.
 class ranks_memory {

@@ -5,6 +5,7 @@
 // kernels are threads too. By both ways (kernels that reach every peer, staging through the host), with everything that
 // can go wrong. tests/comm/gpu_processes_test.cpp has ranks that are processes; tests/gpu what needs a device.
 #include "gpu_support.hpp"
+#include "support/patience.hpp"
 
 #include <collx/algo/ring.hpp>
 #include <collx/comm/device_group.hpp>
@@ -439,7 +440,8 @@ TEST_CASE("a proxy that waits hears that the program's communicator was aborted"
             return;
         }
         side.internals().heeded = &w.internals();
-        const auto e = thrown<error>(w, [&] { barrier(side, {.timeout = std::chrono::seconds(30)}); });
+        const auto e =
+            thrown<error>(w, [&] { barrier(side, {.timeout = collx_test::patient(std::chrono::seconds(30))}); });
         EXPECT(e.code() == errc::aborted);
     });
 }
@@ -461,7 +463,8 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                 EXPECT(again.peer() == 1);
                 checked = 1;
             } else {
-                for (const deadline limit = deadline::in_ns(60'000'000'000); checked.load() == 0 && !limit.passed();)
+                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
+                     checked.load() == 0 && !limit.passed();)
                     sched_yield();
                 EXPECT(x[0] == 1.0f);
             }
@@ -481,9 +484,9 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                 });
                 at("aborts, by_host=%d: %s", by_host, e.what());
                 EXPECT(e.code() == errc::aborted);
-                EXPECT(now_ns() - began < 40'000'000'000); // not the deadline of 50 s
+                EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // not the deadline of 50 s
             } else {
-                for (const deadline limit = deadline::in_ns(60'000'000'000);
+                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
                      checks_of_peers.load() == 0 && !limit.passed();)
                     sched_yield();
                 w.abort();

@@ -11,6 +11,7 @@
 
 #include <collx/algo/scan.hpp>
 
+#include "support/patience.hpp"
 #include "transport/verbs_fabric.hpp"
 
 namespace {
@@ -357,7 +358,8 @@ TEST_CASE("what did not come along a rail is no part of a scan or of anybody's p
             const counts sizes(4, 5000);
             memory x(g, w.rank(), scans ? 3000 : 20'000, 1), own(g, w.rank(), 5000);
             if (w.rank() == 3) { // does not come
-                for (const deadline limit = deadline::in_ns(60'000'000'000); done.load() < 3 && !limit.passed();)
+                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
+                     done.load() < 3 && !limit.passed();)
                     sched_yield();
                 EXPECT(done.load() == 3 && x[0] == 1);
                 return;

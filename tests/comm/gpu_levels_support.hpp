@@ -5,6 +5,7 @@
 #pragma once
 
 #include "gpu_support.hpp"
+#include "support/patience.hpp"
 
 namespace collx_test {
 
@@ -21,7 +22,7 @@ template <class F>
 void on_device_hosts(const hosts& at, fake_gpus& g, F&& f) {
     const long before = checks.load();
     run_threads(at, [&](communicator& w) {
-        w.set_timeout(std::chrono::seconds(50));
+        w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
         w.set_checked(false);
         fake_runtime r(g);
         r.use(w.rank());

@@ -5,6 +5,7 @@
 // ranks of one host, and proxies carry the rest over sockets. Every verb against what it should give, on even, uneven
 // and mixed hosts; how many bytes are staged; who hears of a rank that fails, aborts or does not come.
 #include "gpu_levels_support.hpp"
+#include "support/patience.hpp"
 
 #include <algorithm>
 
@@ -314,7 +315,8 @@ TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies o
             memory x(g, w.rank(), 100'000, 1);
             if (w.rank() == 3) {
                 if (root_cause == 0) w.abort();
-                for (const deadline limit = deadline::in_ns(60'000'000'000); done.load() < 3 && !limit.passed();)
+                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
+                     done.load() < 3 && !limit.passed();)
                     sched_yield();
                 EXPECT(done.load() == 3 && x[0] == 1);
                 return;
@@ -330,7 +332,7 @@ TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies o
             ++done;
             EXPECT(e.code() == (root_cause == 0 ? errc::aborted : errc::timeout));
             EXPECT(e.peer() == 3);
-            EXPECT(now_ns() - began < 40'000'000'000); // not the deadline of 50 s
+            EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // not the deadline of 50 s
             EXPECT(e.rank() == w.rank());
         });
     }
@@ -338,7 +340,7 @@ TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies o
         fake_gpus g;
         CHECK_THROWS_WITH(run_threads({0, 0, 1, 1},
                                       [&](communicator& w) {
-                                          w.set_timeout(std::chrono::seconds(50));
+                                          w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
                                           w.set_checked(false);
                                           fake_runtime r(g);
                                           r.use(w.rank());
@@ -351,7 +353,7 @@ TEST_CASE("a rank that fails, aborts or does not come ends kernels and proxies o
                                               all_reduce(c, x);
                                               synchronize(c);
                                           });
-                                          EXPECT(now_ns() - began < 40'000'000'000);
+                                          EXPECT(now_ns() - began < collx_test::patient(40'000'000'000));
                                       }),
                           Catch::Contains("this rank has failed"));
     }

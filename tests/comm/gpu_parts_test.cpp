@@ -5,6 +5,7 @@
 // the fake runtime, by kernels and by way of the host, with parts of no element and parts of many pieces, and what is
 // refused. tests/comm/gpu_calls_test.cpp has the other verbs and what can go wrong in all of them.
 #include "gpu_support.hpp"
+#include "support/patience.hpp"
 
 #include <dirent.h>
 #include <signal.h>
@@ -633,7 +634,7 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
         on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
             use_device(c, small());
-            w.set_timeout(std::chrono::seconds(40));
+            w.set_timeout(collx_test::patient(std::chrono::seconds(40)));
             const int me = w.rank();
             memory x(g, me, 6000, 1), y(g, me, 6000, 1), z(g, me, 18'000);
             struct drained { // before memory goes that kernels use
@@ -655,7 +656,7 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
             bool found = false;
             for (const char* t : texts) found = found || says(e, t);
             EXPECT(found);
-            EXPECT(e.peer() >= 0 && e.peer() < ranks && now_ns() - began < 30'000'000'000);
+            EXPECT(e.peer() >= 0 && e.peer() < ranks && now_ns() - began < collx_test::patient(30'000'000'000));
             EXPECT(thrown<mismatch>(w, [&] { all_reduce(c, x); }).peer() >= 0); // it stays ended
         });
     };
@@ -757,7 +758,8 @@ TEST_CASE("what a rank says too late for a call is compared in the next one") {
             memory x(g, me, 100, me), y(g, me, 100);
             const std::vector<std::size_t> none(3), from_all{5, 5, 0};
             if (me == 1)
-                for (const deadline limit = deadline::in_ns(40'000'000'000); !is_done && !limit.passed();)
+                for (const deadline limit = deadline::in_ns(collx_test::patient(40'000'000'000));
+                     !is_done && !limit.passed();)
                     sched_yield();
             all_to_all_v(c, x, me == 2 ? none : std::vector<std::size_t>{me == 1 ? odd : 0, 0, 5}, y,
                          me == 2 ? from_all : none);

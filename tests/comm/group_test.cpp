@@ -76,7 +76,7 @@ TEST_CASE("small collectives of a group cross hosts together") {
         collx::group g(w);
         for (auto& v : x) g.all_reduce(v);
         const std::uint64_t before = messages();
-        g.launch({.timeout = std::chrono::seconds(20)});
+        g.launch({.timeout = collx_test::patient(std::chrono::seconds(20))});
         const std::uint64_t together = messages() - before;
         for (auto& v : x) EXPECT(v[9] == 6);
         EXPECT(together > 0);
@@ -306,7 +306,7 @@ TEST_CASE("groups of two ranks that do not fit each other: an error that names t
 TEST_CASE("between hosts a group returns though another call, under way, has no room at its receiver") {
     std::atomic<int> returned{0};
     on_hosts(2, spread{1}, [&](collx::communicator& w) {
-        w.set_timeout(std::chrono::seconds(40));
+        w.set_timeout(collx_test::patient(std::chrono::seconds(40)));
         w.set_checked(false);
         auto x = samples(0, 16'000'000); // many times the slots of a channel
         if (w.rank() == 1) x.assign(x.size(), 0);

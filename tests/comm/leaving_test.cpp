@@ -31,7 +31,7 @@ void run_three(collx_test::processes& all, F body) {
     for (int r = 0; r < 3; ++r)
         all.start(r, [&, r] {
             collx::job_settings s;
-            s.timeout_ns = 40'000'000'000;
+            s.timeout_ns = collx_test::patient(40'000'000'000);
             s.waiting = {.spins = 0};
             auto memory = collx::join_shm(job.c_str(), r, 3, collx::deadline::in_ns(s.timeout_ns));
             collx::communicator world(collx::make_counted<collx::job>(std::move(memory), r, 3, s, false));
@@ -88,7 +88,7 @@ TEST_CASE("a rank that leaves without sending is named") {
     CHECK(all[2].is_ok());
     CHECK(all[1].code == collx::errc::peer_failed);
     CHECK(all[1].peer == 2);
-    CHECK(all[1].took_ns < 25'000'000'000);
+    CHECK(all[1].took_ns < collx_test::patient(25'000'000'000));
 }
 
 TEST_CASE("a program that only asks, and never waits, hears of a death and of time that has run out") {
@@ -105,7 +105,7 @@ TEST_CASE("a program that only asks, and never waits, hears of a death and of ti
             auto mine = collx::async::recv(third, collx::value(x), 2);
             const auto begin = collx::now_ns();
             try {
-                while (!mine.test() && collx::now_ns() - begin < 25'000'000'000) ::usleep(1000);
+                while (!mine.test() && collx::now_ns() - begin < collx_test::patient(25'000'000'000)) ::usleep(1000);
                 told(false);
             } catch (const collx::timed_out& e) {
                 told(e.peer() == 2 && collx::now_ns() - begin >= 200'000'000);
@@ -204,7 +204,7 @@ TEST_CASE("who lives and does not come to shrink is named, and may come later") 
         for (int tries = 0;; ++tries) {
             try {
                 auto next = world.shrink();
-                next.set_timeout(30s);
+                next.set_timeout(collx_test::patient(30s));
                 collx::barrier(next);
                 if (next.size() == 3 && (tries > 0) == (world.rank() != 2)) return;
                 throw collx::error(collx::errc::protocol, world.rank(), -1, "too early, or without a rank", "");
@@ -226,8 +226,9 @@ TEST_CASE("who gives up shrinking for a moment is not left out") {
         collx::communicator now = world.split(0);
         for (int i = 0; i < 30; ++i) {
             if (now.rank() == 0) now.abort();
-            now.set_timeout(now.rank() == 2 ? 30s
-                                            : 1ms); // two come and give up, again and again, until the third comes
+            now.set_timeout(now.rank() == 2 ? collx_test::patient(30s)
+                                            : std::chrono::nanoseconds(
+                                                  1ms)); // two come and give up, again and again, until the third comes
             if (now.rank() == 2) ::usleep(3'000);
             collx::communicator next = [&] {
                 for (int tries = 0;; ++tries) {
@@ -240,7 +241,7 @@ TEST_CASE("who gives up shrinking for a moment is not left out") {
             }();
             if (next.size() != 3)
                 throw collx::error(collx::errc::protocol, now.rank(), -1, "without one that lives", "");
-            next.set_timeout(30s);
+            next.set_timeout(collx_test::patient(30s));
             try {
                 collx::barrier(next);
             } catch (const collx::aborted&) {
@@ -302,6 +303,6 @@ TEST_CASE("a rank that is killed is named by those who wait for it, and by the o
         INFO(all[r].what);
         CHECK(all[r].code == collx::errc::peer_failed);
         CHECK(all[r].peer == 2);
-        CHECK(all[r].took_ns < 25'000'000'000);
+        CHECK(all[r].took_ns < collx_test::patient(25'000'000'000));
     }
 }

@@ -40,7 +40,7 @@ void on_processes(int n, lending lend, F&& f) {
     for (int r = 0; r < n; ++r)
         p.start(r, [&, r] {
             auto s = collx::detail::settings_for(n);
-            s.timeout_ns = 40'000 * ms;
+            s.timeout_ns = collx_test::patient(40'000 * ms);
             s.lend = lend;
             collx::communicator w(collx::make_counted<collx::job>(
                 collx::join_shm(name.c_str(), r, n, collx::deadline::in_ns(s.timeout_ns)), r, n, s, false));
@@ -243,7 +243,7 @@ TEST_CASE("a lender that dies while its message waits is named") {
         for (int r = 0; r < 2; ++r)
             p.start(r, [&, r] {
                 auto s = collx::detail::settings_for(2);
-                s.timeout_ns = 40'000 * ms;
+                s.timeout_ns = collx_test::patient(40'000 * ms);
                 s.lend = lend;
                 collx::communicator w(collx::make_counted<collx::job>(
                     collx::join_shm(name.c_str(), r, 2, collx::deadline::in_ns(s.timeout_ns)), r, 2, s, false));

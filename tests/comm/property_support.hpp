@@ -81,7 +81,7 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
         fabric net({.seed = calls.size(), .devices = have_devices ? n : 0, .most_delay_polls = n});
         const fabric_installed here(net);
         run_spread(n, hosts, [&](collx::communicator& w) {
-            w.set_timeout(std::chrono::seconds(50));
+            w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
             w.set_checked(checked);
             for (std::size_t k = 0; k < count; ++k) {
                 at("n=%d per host %d%s%s%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,

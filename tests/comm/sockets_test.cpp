@@ -112,7 +112,7 @@ TEST_CASE("groups of several hosts find together whatever calls have failed on o
     on_hosts(3, each_alone, [](collx::communicator& w) {
         w.set_checked(false);
         if (w.rank() == 1) w.internals().begin_collective(); // and something like no memory
-        w.set_timeout(std::chrono::seconds(20));
+        w.set_timeout(collx_test::patient(std::chrono::seconds(20)));
         auto c = w.split(0);
         int x = 1;
         collx::all_reduce(c.with(collx::algo::ring_all_reduce{}), collx::value(x));
@@ -233,7 +233,7 @@ TEST_CASE("large messages of sendrecv and of calls beside others are received wh
     const std::vector keys(2, collx::job_protection());
     collx::detail::run_thread_jobs(
         collx::detail::thread_jobs({0, 1}, watched_calls, keys.data(), "127.0.0.1", 1), [](collx::communicator& w) {
-            w.set_timeout(std::chrono::seconds(50));
+            w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
             const int me = w.rank(), other = 1 - me;
             for (const std::size_t m : {32'768u, 1'000'003u}) { // one message, several
                 const auto mine = samples(me, m), theirs = samples(other, m);
@@ -340,7 +340,8 @@ TEST_CASE("ranks that do not mean the same number of lanes say so at once") {
             h.lanes = r == 1 ? 2 : 4;
             try {
                 collx::communicator w(collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face),
-                                                                   30'000'000'000, h, collx::system_socket_calls));
+                                                                   collx_test::patient(30'000'000'000), h,
+                                                                   collx::system_socket_calls));
             } catch (const collx::error& e) {
                 const std::string text = e.what();
                 said += e.code() == errc::mismatch && text.find("COLLX_LANES=2") != text.npos &&
@@ -358,7 +359,7 @@ TEST_CASE("ranks that do not mean the same number of lanes say so at once") {
 // Ranks that are alone on their hosts, each with a protection of its own. Returns what each threw.
 std::vector<std::pair<errc, int>> with_keys(const std::vector<collx::job_protection>& of,
                                             const collx::socket_calls& calls, void (*body)(collx::communicator&),
-                                            std::int64_t limit_ns = 60'000'000'000) {
+                                            std::int64_t limit_ns = collx_test::patient(60'000'000'000)) {
     const auto n = static_cast<int>(of.size());
     std::vector<std::pair<errc, int>> seen(of.size(), {errc::forked, -1});
     std::vector<int> hosts;
@@ -380,7 +381,7 @@ std::vector<std::pair<errc, int>> with_keys(const std::vector<collx::job_protect
     return seen;
 }
 void sums(collx::communicator& w) {
-    w.set_timeout(std::chrono::seconds(20));
+    w.set_timeout(collx_test::patient(std::chrono::seconds(20)));
     std::vector<int> x(50'000, w.rank());
     for (int i = 0; i < 3; ++i) {
         collx::all_reduce(w, x);
@@ -410,7 +411,7 @@ TEST_CASE(
     for (const auto& keys : {std::vector{k, other}, {other, k}, {k, none}, {none, k}, {k, sealed}, {sealed, k}}) {
         const std::int64_t begin = collx::now_ns();
         const auto seen = with_keys(keys, collx::system_socket_calls, sums);
-        CHECK(collx::now_ns() - begin < 45'000'000'000); // of 60 s
+        CHECK(collx::now_ns() - begin < collx_test::patient(45'000'000'000)); // of 60 s
         for (std::size_t r = 0; r < 2; ++r) {
             INFO(r << " threw " << static_cast<int>(seen[r].first) << " about " << seen[r].second);
             CHECK(seen[r].first == errc::security);
@@ -445,7 +446,7 @@ TEST_CASE("where a process manager brings the ranks together all of them hear of
                 auto h = collx::describe_host();
                 h.id = "host" + std::to_string(r);
                 h.by = r == odd ? of_odd : k;
-                const auto until = collx::deadline::in_ns(60'000'000'000);
+                const auto until = collx::deadline::in_ns(collx_test::patient(60'000'000'000));
                 try {
                     collx::detail::door d(0, h.by);
                     (void)collx::meet_at(store, r, n, until, h, "version=1", d);
@@ -467,7 +468,7 @@ TEST_CASE("where a process manager brings the ranks together all of them hear of
         for (int odd = 0; odd < n; ++odd)
             jobs.emplace_back([&, kind, odd] { right[kind][odd] = right_in_job_with(kinds[kind], odd); });
     for (auto& job : jobs) job.join();
-    CHECK(collx::now_ns() - begin < 45'000'000'000); // of 60 s
+    CHECK(collx::now_ns() - begin < collx_test::patient(45'000'000'000)); // of 60 s
     for (int kind = 0; kind < 3; ++kind)
         for (int odd = 0; odd < n; ++odd) {
             INFO("kind " << kind << ", odd rank " << odd);
@@ -577,8 +578,9 @@ TEST_CASE("ranks on several machines need addresses") {
         for (int r = 0; r < n; ++r)
             threads.emplace_back([&, r] {
                 try {
-                    const auto a = collx::come_together(store, r, n, collx::deadline::in_ns(10'000'000'000),
-                                                        c.ranks[static_cast<std::size_t>(r)]);
+                    const auto a =
+                        collx::come_together(store, r, n, collx::deadline::in_ns(collx_test::patient(10'000'000'000)),
+                                             c.ranks[static_cast<std::size_t>(r)]);
                     right += c.guilty < 0 && a.is_one_host == c.is_one_host;
                 } catch (const collx::error& e) {
                     right += c.guilty >= 0 && e.code() == errc::environment && e.peer() == c.guilty &&
@@ -629,7 +631,8 @@ TEST_CASE("ranks of several hosts meet in a store and tell each other where they
             h.id = "host" + std::to_string(r);
             try {
                 collx::communicator w(collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face),
-                                                                   30'000'000'000, h, collx::system_socket_calls));
+                                                                   collx_test::patient(30'000'000'000), h,
+                                                                   collx::system_socket_calls));
                 int x = r;
                 collx::all_reduce(w, collx::value(x));
                 right += x == n * (n - 1) / 2 && !is_here(w);
@@ -669,7 +672,9 @@ TEST_CASE("a rank that has no descriptor for the others, or no way to them, says
                 auto h = collx::describe_host();
                 h.id = "host" + std::to_string(r);
                 is_full = full && r == 0, is_stuck = !full && r == 0;
-                const std::int64_t limit_ns = full ? 20'000'000'000 : r == 0 ? 3'000'000'000 : 6'000'000'000;
+                const std::int64_t limit_ns = full     ? collx_test::patient(20'000'000'000)
+                                              : r == 0 ? 3'000'000'000
+                                                       : 6'000'000'000;
                 try {
                     (void)collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face), limit_ns, h,
                                                        narrow_calls);
@@ -715,7 +720,8 @@ std::vector<std::string> join_at(const std::vector<std::string>& addresses, void
             h.has_address = h.address != "unix";
             try {
                 collx::communicator w(collx::detail::join_by_store(r, n, static_cast<collx::any_store&>(face),
-                                                                   30'000'000'000, h, collx::system_socket_calls));
+                                                                   collx_test::patient(30'000'000'000), h,
+                                                                   collx::system_socket_calls));
                 body(w);
             } catch (const collx::error& e) {
                 said[static_cast<std::size_t>(r)] = e.what();

@@ -97,7 +97,8 @@ collx::host_description alone_on_host(int rank) {
 }
 
 template <class Store>
-collx::counted_ptr<collx::job> join_alone(int rank, int n, Store& store, std::int64_t timeout_ns = 60'000'000'000) {
+collx::counted_ptr<collx::job> join_alone(int rank, int n, Store& store,
+                                          std::int64_t timeout_ns = collx_test::patient(60'000'000'000)) {
     collx::detail::plain_face<Store> face(store);
     return collx::detail::join_by_store(rank, n, static_cast<collx::any_store&>(face), timeout_ns, alone_on_host(rank),
                                         counted_calls);
@@ -134,7 +135,7 @@ double start_through_store(int n) {
     const stopwatch watch;
     std::atomic<int> right{0};
     const auto thrown = on_threads(n, [&](int r) {
-        collx::tcp_store store("127.0.0.1", server.port(), collx::deadline::in_ns(60'000'000'000));
+        collx::tcp_store store("127.0.0.1", server.port(), collx::deadline::in_ns(collx_test::patient(60'000'000'000)));
         collx::communicator world(join_alone(r, n, store));
         int one = 1;
         collx::all_reduce(world.with(collx::algo::binomial_all_reduce{}), collx::value(one)); // connections of the tree
@@ -231,7 +232,7 @@ TEST_CASE("settings that differ are named, with the ranks that differ") {
         collx::memory_store shared;
         const auto thrown = on_threads(n, [&](int r) {
             (void)collx::come_together(
-                shared, r, n, collx::deadline::in_ns(30'000'000'000),
+                shared, r, n, collx::deadline::in_ns(collx_test::patient(30'000'000'000)),
                 {r == 1 || r == n - 1 ? "version=1 checked=1" : "version=1 checked=0", "a", "b"});
         });
         for (const auto& t : thrown) {

@@ -19,6 +19,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/faulty_sockets.hpp"
+#include "support/patience.hpp"
 #include "support/toy_macs.hpp"
 
 namespace collx_test {
@@ -56,7 +57,8 @@ template <class F>
 void on_ranks(int n, F&& f) {
     const long before = checks.load();
     collx::run_threads(n, [&](collx::communicator& w) {
-        w.set_timeout(std::chrono::seconds(50)); // a rank that is not scheduled for a while is no failure
+        w.set_timeout(
+            collx_test::patient(std::chrono::seconds(50))); // a rank that is not scheduled for a while is no failure
         f(w);
     });
     CHECK(checks.load() - before >= n);
@@ -96,7 +98,7 @@ template <class F>
 void on_hosts(int n, const spread& s, F&& f) {
     const long before = checks.load();
     run_spread(n, s, [&](collx::communicator& w) {
-        w.set_timeout(std::chrono::seconds(50));
+        w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
         f(w);
     });
     CHECK(checks.load() - before >= n);

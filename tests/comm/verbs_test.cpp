@@ -208,7 +208,7 @@ namespace {
 // The rank that the error names that ends these calls, soon.
 int run_into_failure(collx::communicator& w, verb v, auto&& before_call) {
     caller calls(w, 700);
-    const std::int64_t until = collx::now_ns() + 20'000 * ms;
+    const std::int64_t until = collx::now_ns() + collx_test::patient(20'000 * ms);
     try {
         for (int salt = 1; collx::now_ns() < until; ++salt) before_call(salt), calls.call(v, salt);
     } catch (const wrong_data&) {
@@ -234,7 +234,7 @@ TEST_CASE("a queue pair that fails within any collective: who cannot be reached 
             if (h == harm::is_cut) f.net.inject(&fabric_options::cut_pair, fault);
             std::atomic<int> named[3] = {-1, -1, -1};
             on_hosts(3, spread{1}, [&](collx::communicator& w) {
-                w.set_timeout(std::chrono::seconds(20));
+                w.set_timeout(collx_test::patient(std::chrono::seconds(20)));
                 named[w.rank()] = run_into_failure(w, static_cast<verb>(v), [&](int salt) {
                     if (h == harm::breaks_at_rest && salt == 30 && w.rank() == 1) f.net.break_all(1);
                 });

@@ -293,7 +293,7 @@ TEST_CASE("calls that need scratch memory may overlap with larger ones") {
 TEST_CASE("a checked call carries on what is under way: another rank may wait for that first") {
     for (const int ranks_per_host : {0, 1})
         on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
-            w.set_timeout(40s);
+            w.set_timeout(collx_test::patient(40s));
             w.set_checked(true);
             for (int round = 0; round < 4; ++round) {
                 auto x = samples(w.rank(), 400'000);
@@ -311,7 +311,7 @@ TEST_CASE("a checked call carries on what is under way: another rank may wait fo
 TEST_CASE("making a communicator carries on what is under way in its parent") {
     for (const int ranks_per_host : {0, 1})
         on_hosts(3, {ranks_per_host}, [](collx::communicator& w) {
-            w.set_timeout(40s);
+            w.set_timeout(collx_test::patient(40s));
             auto x = samples(w.rank(), 400'000);
             auto work = collx::async::all_reduce(w, x);
             if (w.rank() == 0) work.wait();
@@ -325,7 +325,7 @@ TEST_CASE("making a communicator carries on what is under way in its parent") {
 TEST_CASE("between hosts a call returns though another one, under way, has no room at its receiver") {
     std::atomic<int> returned{0};
     on_hosts(2, {1}, [&](collx::communicator& w) {
-        w.set_timeout(40s);
+        w.set_timeout(collx_test::patient(40s));
         w.set_checked(false);
         auto x = samples(0, 16'000'000); // many times the slots of a channel
         if (w.rank() == 1) x.assign(x.size(), 0);

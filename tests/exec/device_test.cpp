@@ -12,6 +12,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/patience.hpp"
+
 #include <collx/algo/binomial.hpp>
 #include <collx/algo/direct.hpp>
 #include <collx/algo/linear.hpp>
@@ -120,7 +122,7 @@ void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads
             buffers<A> b(a, n, each, root);
             for (const std::size_t first : {0u, 1u}) {
                 b.fill(first);
-                run_once<Protocol, Groups>(t, a, b, {.timeout_ns = 60'000'000'000});
+                run_once<Protocol, Groups>(t, a, b, {.timeout_ns = collx_test::patient(60'000'000'000)});
                 INFO(A::name << ' ' << name_of(A::op) << " n=" << n << " each=" << each << " first=" << first);
                 REQUIRE_NOTHROW(t.check());
                 REQUIRE(b.wrong() == 0);
@@ -271,7 +273,7 @@ TEST_CASE("a window that is still read is not written over by the next call") {
                 return device::rank_operands<types>{
                     {in[call].data(), n}, {r == 1 ? out[call].data() : in[call].data(), n, r == 1}, {}};
             },
-            {.timeout_ns = 60'000'000'000, .piece_bytes = 128}); // six pieces
+            {.timeout_ns = collx_test::patient(60'000'000'000), .piece_bytes = 128}); // six pieces
     }
     machine.synchronize();
     REQUIRE_NOTHROW(t.check());
@@ -299,7 +301,7 @@ TEST_CASE("words with flags are not pushed over words that are still to be read"
             [&](int r) {
                 return device::rank_operands<types>{{in[r].data(), size}, {out[r].data(), size}, {}};
             },
-            {.timeout_ns = 60'000'000'000});
+            {.timeout_ns = collx_test::patient(60'000'000'000)});
         REQUIRE_NOTHROW(t.check());
         for (const auto& o : out)
             for (std::size_t i = 0; i < size; ++i) wrong += o[i] != element(i < longest ? 0 : 1, i);
@@ -344,7 +346,7 @@ void run_from(std::uint64_t first, int calls, const A& a, open_machine& machine,
                                                [&](int r) {
                                                    return device::rank_operands<types>{b.in_view(r), b.out_view(r), {}};
                                                },
-                                               {.timeout_ns = 60'000'000'000});
+                                               {.timeout_ns = collx_test::patient(60'000'000'000)});
         REQUIRE_NOTHROW(t.check());
         REQUIRE(b.wrong() == 0);
     }
@@ -407,7 +409,8 @@ TEST_CASE("while a kernel waits, the host can read for whom, and end it") {
     const algo::ring_all_reduce a{};
     buffers<algo::ring_all_reduce> b(a, 2, 50, 0);
     b.fill(0);
-    std::thread kernel([&] { run_once<simple_protocol, 1>(t, a, b, {.timeout_ns = 60'000'000'000}); });
+    std::thread kernel(
+        [&] { run_once<simple_protocol, 1>(t, a, b, {.timeout_ns = collx_test::patient(60'000'000'000)}); });
     device::wait_report seen;
     for (int i = 0; i < 20'000 && seen.state == device::wait_state::idle; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -428,7 +431,7 @@ TEST_CASE("an abort by the host ends the waits") {
     const algo::one_shot_all_reduce a{};
     buffers<algo::one_shot_all_reduce> b(a, 2, 50, 0);
     b.fill(0);
-    run_once<packet_protocol, 1>(t, a, b, {.timeout_ns = 60'000'000'000});
+    run_once<packet_protocol, 1>(t, a, b, {.timeout_ns = collx_test::patient(60'000'000'000)});
     CHECK(t.report(1, 0).state == device::wait_state::aborted);
     CHECK(t.report(1, 0).what == device::waits_for::packet);
     CHECK_THROWS_AS(t.check(), aborted);

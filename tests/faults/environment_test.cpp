@@ -18,6 +18,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/patience.hpp"
 #include "support/skip.hpp"
 
 namespace {
@@ -102,7 +103,8 @@ std::string self() {
 }
 // The program as one process, with these variables.
 result alone(const std::string& variables, const char* program = "sums") {
-    return shell("timeout 100 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " " + self());
+    return shell("timeout " + std::to_string(collx_test::patient_s(100)) +
+                 " env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " " + self());
 }
 bool have_launcher() {
     const char* path = std::getenv("RUN_BINARY");
@@ -112,8 +114,8 @@ bool have_launcher() {
 }
 result launched(const std::string& options, const std::string& variables, const char* program = "sums") {
     const std::string launcher = std::getenv("RUN_BINARY");
-    return shell("timeout 100 env FAULTS_PROGRAM=" + std::string(program) + " " + variables + " '" + launcher + "' " +
-                 options + " " + self());
+    return shell("timeout " + std::to_string(collx_test::patient_s(100)) + " env FAULTS_PROGRAM=" +
+                 std::string(program) + " " + variables + " '" + launcher + "' " + options + " " + self());
 }
 
 } // namespace
@@ -238,7 +240,7 @@ TEST_CASE("a program's list of transports holds for all its ranks") {
     CHECK((several.says("rank 2 is on another host") || several.says("rank 0 is on another host")));
     CHECK(several.says("add sockets{} to per_peer"));
     for (const char* how : {"-n 3", "-n 3 --hosts 3"}) {
-        const result torn = launched(how, "COLLX_TIMEOUT=20", "split-minded");
+        const result torn = launched(how, "COLLX_TIMEOUT=" + std::to_string(collx_test::patient_s(20)), "split-minded");
         INFO(torn.text);
         CHECK(torn.status == 3);
         CHECK(torn.says("per_peer=sockets"));

@@ -170,7 +170,8 @@ int start_often(page_of_ranks& page, int r, int store_port) {
         {
             collx::sole_ptr<collx::tcp_server> server;
             if (r == 0) server = collx::make_sole<collx::tcp_server>("127.0.0.1", store_port, key);
-            collx::tcp_store store("127.0.0.1", store_port, collx::deadline::in_ns(40'000 * ms), r, key);
+            collx::tcp_store store("127.0.0.1", store_port, collx::deadline::in_ns(collx_test::patient(40'000 * ms)), r,
+                                   key);
             auto job = collx::detail::join_by_store(r, ranks, store, 40'000 * ms, {});
             const auto& hub = *static_cast<collx::remote_door&>(*job->door).hub();
             for (std::size_t k = 0; k < 4; ++k) {
@@ -188,7 +189,7 @@ int start_often(page_of_ranks& page, int r, int store_port) {
             page.took_ns[r][i].store(collx::now_ns() - begin);
             ::usleep(20'000); // some of it meets a job that is under way
             collx::barrier(world);
-            if (r != 0) store.wait_for_end(collx::deadline::in_ns(20'000 * ms));
+            if (r != 0) store.wait_for_end(collx::deadline::in_ns(collx_test::patient(20'000 * ms)));
         }
         if (i == 0 || i == starts - 1) {
             page.descriptors[r][i != 0].store(open_descriptors());

@@ -40,7 +40,7 @@ belongings count(const collx::arena& a) {
 void live_and_fail(const collx::counted_ptr<collx::job>& home, int k) {
     collx::communicator world(home);
     const int r = world.rank(), n = world.size();
-    world.set_timeout(std::chrono::seconds(20));
+    world.set_timeout(collx_test::patient(std::chrono::seconds(20)));
     int x = 1;
     try { // from the start: others may already be where it fails
         collx::all_reduce(world, collx::value(x));
@@ -121,7 +121,8 @@ TEST_CASE("a thousand communicators, or as many as fit a minute, that were made,
         int go_on = 1;
         collx::broadcast(still, collx::value(go_on)); // what it takes, it keeps
         const belongings before = count_in_peace(still);
-        const std::int64_t until = collx::now_ns() + 60'000 * ms; // a busy machine makes some hundreds in that time
+        const std::int64_t until =
+            collx::now_ns() + collx_test::patient(60'000 * ms); // a busy machine makes some hundreds in that time
         for (int k = 0; k < 1000 && go_on != 0; ++k) {
             live_and_fail(home, k);
             if (k % 50 != 49) continue;

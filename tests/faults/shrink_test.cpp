@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "faults/hosts.hpp"
+#include "support/patience.hpp"
 #include "support/skip.hpp"
 
 using namespace collx_test;
@@ -22,7 +23,7 @@ namespace {
 void run_into_failure(collx::communicator& w, verb v = verb::all_reduce) {
     caller calls(w, 1000);
     try {
-        const std::int64_t until = collx::now_ns() + 15'000 * ms;
+        const std::int64_t until = collx::now_ns() + collx_test::patient(15'000 * ms);
         for (int salt = 1; collx::now_ns() < until; ++salt) calls.call(v, salt);
     } catch (const wrong_data&) {
         throw;
@@ -115,7 +116,7 @@ TEST_CASE("survivors of killed ranks and hosts go on, again and again") {
             }
             CHECK(all[me].is_ok());
             CHECK(page->bits[me] == (((1u << r.n) - 1) & ~dead));
-            CHECK(page->took_ns[me] < 15'000 * ms);
+            CHECK(page->took_ns[me] < collx_test::patient(15'000 * ms));
             watch.add(page->took_ns[me]);
         }
     }
@@ -197,7 +198,7 @@ TEST_CASE("the rank that runs the store dies") {
         all.start(me, [&, me] {
             collx::sole_ptr<collx::tcp_server> server;
             if (me == 0) server = collx::make_sole<collx::tcp_server>("127.0.0.1", port);
-            collx::tcp_store store("127.0.0.1", port, collx::deadline::in_ns(10'000 * ms));
+            collx::tcp_store store("127.0.0.1", port, collx::deadline::in_ns(collx_test::patient(10'000 * ms)));
             auto world = world_of(c, store, me);
             meet(world);
             if (me == 0) ::kill(::getpid(), SIGKILL);
@@ -241,7 +242,7 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
                 } else {
                     wait_until(page->gave_up, 3);
                 }
-                world.set_timeout(std::chrono::seconds(20));
+                world.set_timeout(collx_test::patient(std::chrono::seconds(20)));
                 world = world.shrink();
                 expect(world.size() == 4 && world.rank() == me, "size");
                 check_works(world, 10);
@@ -281,7 +282,7 @@ TEST_CASE("who may open no more files says so and takes nobody for dead, and may
                     } catch (const collx::error& e) {
                         expect(e.code() == errc::resource && std::strstr(e.what(), "ulimit -n") != nullptr, e.what());
                     }
-                    expect(collx::now_ns() - begun < 3'000 * ms, "at once");
+                    expect(collx::now_ns() - begun < collx_test::patient(3'000 * ms), "at once");
                     ::setrlimit(RLIMIT_NOFILE, &usual);
                 }
                 world = world.shrink();

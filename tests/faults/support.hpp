@@ -15,6 +15,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/patience.hpp"
 #include "support/processes.hpp"
 
 namespace collx_test {
@@ -41,7 +42,7 @@ inline std::string new_job() {
 
 // The job of one rank. As under collx_run, but several jobs may follow each other in one process.
 inline collx::counted_ptr<collx::job> join(const std::string& name, int rank, int n,
-                                           std::int64_t timeout_ns = 30'000 * ms) {
+                                           std::int64_t timeout_ns = collx_test::patient(30'000 * ms)) {
     auto s = collx::detail::settings_for(n);
     s.timeout_ns = timeout_ns;
     s.checked = false;
@@ -148,7 +149,7 @@ template <class F>
 void until_error(report& to, int rank, F&& call, int limit_ms = 30'000) {
     auto& mine = to.ranks[rank];
     mine.code = mine.second_code = -1;
-    const std::int64_t until = collx::now_ns() + limit_ms * ms;
+    const std::int64_t until = collx::now_ns() + patient(limit_ms * ms);
     try {
         for (int salt = 1; collx::now_ns() < until; ++salt, ++mine.calls) call(salt);
     } catch (const wrong_data&) {
@@ -209,7 +210,7 @@ inline void check_survivors(const processes& all, const report& seen, int n, int
         CHECK(s.second_code == static_cast<int>(code));
         CHECK(s.second_peer == guilty);
         const std::int64_t took = s.ended_ns - seen.struck_ns.load();
-        CHECK(took < 15'000 * ms);
+        CHECK(took < collx_test::patient(15'000 * ms));
         watch.add(took > 0 ? took : 0);
     }
 }

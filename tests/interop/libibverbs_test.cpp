@@ -18,6 +18,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/patience.hpp"
 #include "support/skip.hpp"
 #include "transport/verbs_contract.hpp"
 
@@ -84,7 +85,7 @@ struct end {
     }
     // The next completion of a kind; those of other kinds stay. `failed` after 20 s without one.
     verbs_completion wait(kind what) {
-        const std::int64_t deadline = now_ns() + 20'000'000'000;
+        const std::int64_t deadline = now_ns() + collx_test::patient(20'000'000'000);
         do {
             for (std::size_t i = 0; i < kept.size(); ++i) {
                 if (kept[i].what != what && kept[i].what != kind::failed) continue;
@@ -216,7 +217,7 @@ TEST_CASE("thousands of messages both ways within the limits, in their order") {
         std::uint32_t posted = 0, sent = 0, received = 0, credit = 8;
     } of[2];
     end* ends[] = {&two.a, &two.b};
-    const std::int64_t deadline = now_ns() + 60'000'000'000;
+    const std::int64_t deadline = now_ns() + collx_test::patient(60'000'000'000);
     while ((of[0].sent < messages || of[1].sent < messages || of[0].received < messages || of[1].received < messages) &&
            now_ns() < deadline)
         for (int me = 0; me < 2; ++me) {
@@ -250,7 +251,7 @@ TEST_CASE("writes without heads give their places back, and more than was agreed
     both two;
     fill(two.a, 0, 64, 9);
     int posted = 0, refused = 0;
-    const std::int64_t deadline = now_ns() + 20'000'000'000;
+    const std::int64_t deadline = now_ns() + collx_test::patient(20'000'000'000);
     while (posted < 1000 && now_ns() < deadline) {
         const verbs_write w[] = {two.a.write(two.b, 0, 0, 64), two.a.write(two.b, 0, 64, 64)};
         try {

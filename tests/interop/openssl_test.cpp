@@ -20,6 +20,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/faulty_sockets.hpp"
+#include "support/patience.hpp"
 
 using namespace collx;
 using detail::sealed_socket;
@@ -178,7 +179,7 @@ std::vector<std::pair<errc, int>> seen_by_ranks(int n, const job_protection& by,
             auto mine = std::move(jobs[static_cast<std::size_t>(r)]);
             try {
                 communicator w(mine);
-                w.set_timeout(std::chrono::seconds(20));
+                w.set_timeout(collx_test::patient(std::chrono::seconds(20)));
                 body(w);
             } catch (const error& e) {
                 seen[static_cast<std::size_t>(r)] = {e.code(), e.peer()};

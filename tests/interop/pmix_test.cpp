@@ -13,13 +13,14 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/patience.hpp"
 #include "support/skip.hpp"
 
 using namespace collx;
 
 namespace {
 
-deadline soon(std::int64_t ms = 30'000) { return deadline::in_ns(ms * 1'000'000); }
+deadline soon(std::int64_t ms = 30'000) { return deadline::in_ns(collx_test::patient(ms * 1'000'000)); }
 
 struct output {
     int status = -1;
@@ -30,8 +31,9 @@ output mpirun(int ranks, const char* what) {
     (void)!::readlink("/proc/self/exe", path, sizeof path - 1);
     const std::string line =
         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
-        "OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm=isolated timeout -k 2 30 mpirun.openmpi -n " +
-        std::to_string(ranks) + " '" + path + "' " + what + " 2>&1 </dev/null";
+        "OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm=isolated timeout -k 2 " +
+        std::to_string(collx_test::patient_s(30)) + " mpirun.openmpi -n " + std::to_string(ranks) + " '" + path + "' " +
+        what + " 2>&1 </dev/null";
     output o;
     std::FILE* pipe = ::popen(line.c_str(), "r");
     if (pipe == nullptr) return o;
@@ -94,7 +96,7 @@ TEST_CASE("late", "[.rank]") {
     if (store.rank == 0) {
         const std::int64_t begin = now_ns();
         CHECK(code_of([&] { store.barrier("nobody else comes", 2, soon(300)); }) == errc::timeout);
-        CHECK(now_ns() - begin < 15'000'000'000);
+        CHECK(now_ns() - begin < collx_test::patient(15'000'000'000));
     } else {
         detail::nap_ns(600'000'000);
     }

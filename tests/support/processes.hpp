@@ -21,6 +21,8 @@
 #include <collx/core/clock.hpp>
 #include <collx/core/error.hpp>
 
+#include "patience.hpp"
+
 namespace collx_test {
 
 // How one process ended.
@@ -78,9 +80,9 @@ public:
         ::_exit(code);
     }
 
-    // Waits for all; kills those still there after `limit_ms`, which is for hangs: longer than a busy machine takes.
+    // Waits for all; kills those still there after `limit_ms`, which is for hangs.
     void wait(int limit_ms = 45'000) {
-        const std::int64_t until = collx::now_ns() + std::int64_t{limit_ms} * 1'000'000;
+        const std::int64_t until = collx::now_ns() + patient(std::int64_t{limit_ms} * 1'000'000);
         for (int i = 0; i < most; ++i) {
             while (pids_[i] > 0) {
                 int status = 0;
@@ -127,7 +129,8 @@ private:
 
 // Events instead of sleeps: waits until `value` is there, for as long as no test should take.
 inline bool wait_until(const std::atomic<int>& value, int at_least) {
-    for (const std::int64_t until = collx::now_ns() + 30'000'000'000; value.load() < at_least; ::usleep(500))
+    for (const std::int64_t until = collx::now_ns() + collx_test::patient(30'000'000'000); value.load() < at_least;
+         ::usleep(500))
         if (collx::now_ns() > until) return false;
     return true;
 }

@@ -18,6 +18,7 @@
 #include "perf/csv.hpp"
 #include "perf/harness.hpp"
 #include "perf/sampling.hpp"
+#include "support/patience.hpp"
 #include "support/skip.hpp"
 
 using namespace collx::tools::perf;
@@ -151,7 +152,7 @@ TEST_CASE("each point has a look before it and one after it") {
             if (meeting.rank() == 0) {
                 found = t;
                 const bool is_whole = !std::isnan(t.line_at_start_ns) && !std::isnan(t.line_at_end_ns);
-                meeting.plan(7) = is_whole || monotonic_ns() - begun > 20'000'000'000 ? 1 : 0;
+                meeting.plan(7) = is_whole || monotonic_ns() - begun > collx_test::patient(20'000'000'000) ? 1 : 0;
             }
             meeting.barrier();
             const bool done = meeting.plan(7) == 1;

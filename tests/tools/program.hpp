@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "support/patience.hpp"
 #include "support/skip.hpp"
 
 namespace collx_test {
@@ -52,8 +53,8 @@ struct finished {
 // `before`: assignments such as COLLX_RANK=1, or ulimit commands ending in a semicolon.
 inline finished run_program(const std::string& path, const std::string& arguments, const std::string& before = "") {
     const temporary_file errors;
-    const std::string line =
-        before + " timeout -k 5 120 '" + path + "' " + arguments + " 2>'" + errors.path() + "' </dev/null";
+    const std::string line = before + " timeout -k 5 " + std::to_string(patient_s(120)) + " '" + path + "' " +
+                             arguments + " 2>'" + errors.path() + "' </dev/null";
     finished f;
     std::FILE* pipe = ::popen(line.c_str(), "r");
     if (pipe == nullptr) return f;

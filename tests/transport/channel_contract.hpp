@@ -13,6 +13,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/patience.hpp"
+
 namespace collx_test {
 
 inline constexpr std::size_t interesting_sizes[] = {0, 1, 63, 64, 65, 111, 112, 113, 4095, 4096, 4097, 65535, 65536};
@@ -33,7 +35,7 @@ inline bool is_message(const std::byte* from, std::uint64_t message, std::size_t
 // Both ends wait with a deadline, so that a lost message is a failed test and not a hang.
 template <class Look>
 bool wait_until(Look&& look) {
-    const auto until = collx::deadline::in_ns(60'000'000'000);
+    const auto until = collx::deadline::in_ns(collx_test::patient(60'000'000'000));
     // Naps soon: where other programs keep the cores busy, a yield waits for the turns of all of them.
     for (collx::backoff b(collx::wait_policy{.spins = 100, .nap_after_ns = 200'000}); !look();)
         if (b.pause() && until.passed()) return false;

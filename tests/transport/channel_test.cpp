@@ -56,7 +56,7 @@ struct process_world {
     std::pair<int, int> run(Send send, Receive receive) {
         const std::string job = fresh_job();
         const auto as_rank = [&](int rank, auto&& work) {
-            auto memory = join_shm(job.c_str(), rank, 2, deadline::in_ns(10'000'000'000), small);
+            auto memory = join_shm(job.c_str(), rank, 2, deadline::in_ns(collx_test::patient(10'000'000'000)), small);
             return work(memory->at(round_up(sizeof(arena_header), page_bytes)));
         };
         processes p;

@@ -16,6 +16,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/faulty_sockets.hpp"
+#include "support/patience.hpp"
 #include "support/toy_macs.hpp"
 
 using namespace collx;
@@ -81,7 +82,7 @@ struct world {
     }
     // The door moves on while a stranger waits, for as long as a busy machine may take.
     void look_until_heard(const descriptor& s) {
-        for (const deadline until = deadline::in_ns(20'000'000'000); !until.passed(); look())
+        for (const deadline until = deadline::in_ns(collx_test::patient(20'000'000'000)); !until.passed(); look())
             if (detail::wait_for_event(s.get(), POLLIN, deadline::in_ns(1'000'000))) return;
     }
     template <class T>

@@ -80,7 +80,7 @@ void join_under(const char* what, Attack attack) {
     INFO(what);
     std::int64_t took = INT64_MAX;
     for (int tries = 0; tries < 5 && took >= 1'500'000'000; ++tries) took = join_once(attack);
-    CHECK(took < 1'500'000'000);
+    CHECK(took < collx_test::patient(1'500'000'000));
 }
 
 } // namespace
@@ -176,7 +176,7 @@ TEST_CASE("descriptors sent by strangers do not pile up at rank 0") {
     processes p;
     p.start(0, [&] {
         const counts before = count_mine();
-        (void)join_shm(job.c_str(), 0, 2, deadline::in_ns(10'000'000'000));
+        (void)join_shm(job.c_str(), 0, 2, deadline::in_ns(collx_test::patient(10'000'000'000)));
         return count_mine() == before ? 0 : 2;
     });
     p.start(1, [&] {
@@ -216,7 +216,8 @@ TEST_CASE("a rank does not take just any memory from whoever says it is rank 0")
             arena there(base, bytes, -1);
             if (gift != no_header) there.format(2); // nothing is wrong but the one thing
             if (gift != not_sealed) ::fcntl(memory.get(), F_ADD_SEALS, detail::size_seals);
-            for (const auto until = deadline::in_ns(30'000'000'000); *is_over == 0 && !until.passed();) {
+            for (const auto until = deadline::in_ns(collx_test::patient(30'000'000'000));
+                 *is_over == 0 && !until.passed();) {
                 if (!detail::wait_for_event(listener.get(), POLLIN, deadline::in_ns(20'000'000))) continue;
                 const descriptor guest(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
                 detail::join_packet welcome;
@@ -293,7 +294,8 @@ TEST_CASE("processes of another user are not let in") {
             return 9;
         listens->store(1);
         int heard = 0;
-        for (const auto until = deadline::in_ns(30'000'000'000); *is_over == 0 && !until.passed();) {
+        for (const auto until = deadline::in_ns(collx_test::patient(30'000'000'000));
+             *is_over == 0 && !until.passed();) {
             if (!detail::wait_for_event(listener.get(), POLLIN, deadline::in_ns(20'000'000))) continue;
             const descriptor guest(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
             char byte;
@@ -345,7 +347,8 @@ TEST_CASE("nothing is left when all ranks are killed, in whatever phase") {
         processes p;
         for (int r = 0; r < 3; ++r)
             p.start(r, [&] {
-                auto a = join_shm(job.c_str(), r, round % 5 == 4 ? 4 : 3, deadline::in_ns(20'000'000'000));
+                auto a = join_shm(job.c_str(), r, round % 5 == 4 ? 4 : 3,
+                                  deadline::in_ns(collx_test::patient(20'000'000'000)));
                 ::usleep(20'000'000);
                 return 0;
             });
@@ -434,7 +437,7 @@ TEST_CASE("a rank whose process numbers are not those of the others watches nobo
     const std::string job = fresh_job();
     shared_page<std::atomic<int>> looked;
     const auto as_rank = [&](int r, std::size_t peers, std::initializer_list<int> unknown) {
-        auto a = join_shm(job.c_str(), r, 3, deadline::in_ns(20'000'000'000));
+        auto a = join_shm(job.c_str(), r, 3, deadline::in_ns(collx_test::patient(20'000'000'000)));
         peer_watch watch(*a, r, 3);
         const int dead = watch.find_dead();
         looked->fetch_add(1);
@@ -492,7 +495,7 @@ TEST_CASE("a limit of address space gives a smaller arena, and an error on all r
     for (int i = 2; i < 5; ++i) {
         INFO(p[i].what);
         CHECK(p[i].code == errc::resource);
-        CHECK(p[i].took_ns < 15'000'000'000);
+        CHECK(p[i].took_ns < collx_test::patient(15'000'000'000));
         CHECK(p[i].says("cannot map"));
         if (i < 4) CHECK(p[i].peer == 2);
     }
@@ -509,7 +512,8 @@ TEST_CASE("joining succeeds under a storm of signals") {
             ::sigaction(SIGALRM, &act, nullptr);
             const itimerval every{{0, 500}, {0, 500}};
             ::setitimer(ITIMER_REAL, &every, nullptr);
-            for (int i = 0; i < 50; ++i) (void)join_shm(job.c_str(), r, 3, deadline::in_ns(10'000'000'000));
+            for (int i = 0; i < 50; ++i)
+                (void)join_shm(job.c_str(), r, 3, deadline::in_ns(collx_test::patient(10'000'000'000)));
             return 0;
         });
     p.wait();
@@ -525,7 +529,7 @@ TEST_CASE("a dead rank is found, the right one, and only then") {
     for (const bool has_pidfds : {true, false}) {
         processes p;
         const auto as_rank = [&](int r) {
-            auto a = join_shm(job.c_str(), r, ranks, deadline::in_ns(10'000'000'000));
+            auto a = join_shm(job.c_str(), r, ranks, deadline::in_ns(collx_test::patient(10'000'000'000)));
             if (r != 0) {
                 ::usleep(20'000'000);
                 return 0;
@@ -547,7 +551,7 @@ TEST_CASE("a dead rank is found, the right one, and only then") {
             ::kill(a->header().pid[2].load(), SIGKILL);
             const std::int64_t begin = now_ns();
             while (watch.find_dead() == -1)
-                if (now_ns() - begin > 10'000'000'000) return 4;
+                if (now_ns() - begin > collx_test::patient(10'000'000'000)) return 4;
             ::setrlimit(RLIMIT_NOFILE, &usual); // UndefinedBehaviorSanitizer looks at objects through a pipe
             if (watch.find_dead() != 2) return 6;
             peer_watch moved(static_cast<peer_watch&&>(watch));
@@ -561,7 +565,7 @@ TEST_CASE("a dead rank is found, the right one, and only then") {
             if (::waitpid(p.pid(2), &status, WNOHANG) != 0) break;
             ::usleep(1000);
         }
-        const std::int64_t until = now_ns() + 15'000'000'000;
+        const std::int64_t until = now_ns() + collx_test::patient(15'000'000'000);
         while (p[0].took_ns == 0 && now_ns() < until) ::usleep(1000);
         for (const int r : {1, 3}) ::kill(p.pid(r), SIGKILL);
         p.wait();

@@ -12,6 +12,8 @@
 
 #include <collx/transport/shm.hpp>
 
+#include "support/patience.hpp"
+
 namespace collx_test {
 
 inline std::string fresh_job() {
@@ -21,7 +23,8 @@ inline std::string fresh_job() {
 }
 
 inline int join_and_leave(const std::string& job, int rank, int ranks, int limit_ms) {
-    (void)collx::join_shm(job.c_str(), rank, ranks, collx::deadline::in_ns(std::int64_t{limit_ms} * 1'000'000));
+    (void)collx::join_shm(job.c_str(), rank, ranks,
+                          collx::deadline::in_ns(collx_test::patient(std::int64_t{limit_ms} * 1'000'000)));
     return 0;
 }
 
@@ -40,7 +43,8 @@ inline int unix_sockets_of(const std::string& job) {
 }
 // Until rank 0 listens and `guests` others have knocked.
 inline bool wait_for_guests(const std::string& job, int guests) {
-    for (const auto until = collx::deadline::in_ns(20'000'000'000); unix_sockets_of(job) < 1 + guests; ::usleep(1000))
+    for (const auto until = collx::deadline::in_ns(collx_test::patient(20'000'000'000));
+         unix_sockets_of(job) < 1 + guests; ::usleep(1000))
         if (until.passed()) return false;
     return true;
 }

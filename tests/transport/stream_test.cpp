@@ -270,7 +270,8 @@ TEST_CASE("news of a failure is said again over the connection that replaces one
     left.close();
     left.open(std::move(second.first), nullptr, false);
     right.open(std::move(second.second), nullptr, false);
-    for (const deadline until = deadline::in_ns(30'000'000'000); right.heard_failure() == 0 && !until.passed();) {
+    for (const deadline until = deadline::in_ns(collx_test::patient(30'000'000'000));
+         right.heard_failure() == 0 && !until.passed();) {
         (void)left.move();
         (void)right.move();
     }
@@ -287,7 +288,8 @@ TEST_CASE("a rank whose door is closed is found gone, however early its system s
         hub, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = {.depth = 2, .slot_bytes = page_bytes}, .ports = 1});
     links.begin(failed);
     (void)links.tx(0, 0);
-    for (const deadline until = deadline::in_ns(30'000'000'000); links.find_gone(0, now_ns()) != 0 && !until.passed();)
+    for (const deadline until = deadline::in_ns(collx_test::patient(30'000'000'000));
+         links.find_gone(0, now_ns()) != 0 && !until.passed();)
         (void)links.move();
     CHECK(links.find_gone(0, now_ns()) == 0);
     links.say_bye();
@@ -416,7 +418,7 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         int came = 0;
         // Until `expected` have come, and a little longer. (What was sent may take a while on a busy machine.)
         const auto look = [&](std::uint64_t id, int expected) {
-            const deadline until = deadline::in_ns(20'000'000'000);
+            const deadline until = deadline::in_ns(collx_test::patient(20'000'000'000));
             for (int i = 0; i < 20 || (came < expected && !until.passed()); ++i) {
                 hub.look(id, [&](const detail::stream_hello& heard, descriptor, const detail::secret&) {
                     came += heard.from == 1;
@@ -904,7 +906,7 @@ bool as_another_user(F&& f) {
     const pid_t child = ::fork();
     if (child == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::alarm(20);
+        ::alarm(static_cast<unsigned>(collx_test::patient_s(20)));
         if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
         ::_exit(f() ? 0 : 2);
     }
@@ -975,7 +977,8 @@ TEST_CASE("a child that fork() made ends without a word to others and leaves the
     const char* const file = reinterpret_cast<const sockaddr_un&>(at.address).sun_path;
     descriptor door = socket_hub::listen_on(at);
     {
-        auto hub = make_counted<socket_hub>(std::move(door), a_token, std::vector{at}, 20'000'000'000);
+        auto hub =
+            make_counted<socket_hub>(std::move(door), a_token, std::vector{at}, collx_test::patient(20'000'000'000));
         auto [here, there] = connection(AF_UNIX);
         auto left = make_sole<stream>(system_socket_calls, small_shape, 1);
         left->open(std::move(here), nullptr, false);
@@ -996,7 +999,7 @@ TEST_CASE("a child that fork() made ends without a word to others and leaves the
         });
         p.wait();
         CHECK(p[0].exit_code == 0);
-        CHECK(p[0].took_ns < 10'000'000'000);
+        CHECK(p[0].took_ns < collx_test::patient(10'000'000'000));
         CHECK(::access(file, F_OK) == 0);
         hub->shorten_linger(0);
     }
@@ -1192,7 +1195,7 @@ TEST_CASE("a process of another user neither comes in through a unix door nor is
     const pid_t squatter = ::fork();
     if (squatter == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::alarm(20);
+        ::alarm(static_cast<unsigned>(collx_test::patient_s(20)));
         if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
         socket_address a = theirs;
         const descriptor d = socket_hub::listen_on(a);

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "support/patience.hpp"
 #include "transport/channel_contract.hpp"
 #include "transport/verbs_ends.hpp"
 
@@ -95,7 +96,7 @@ void check_limits() {
     constexpr std::uint64_t sends = 7, writes = 21, receives = 5, rounds = 30;
     verbs_ends e(world, {.sends = sends, .writes = writes, .receives = receives, .head_bytes = 32}, 64 * writes);
     std::uint64_t posted = 0, sent = 0, offered = 0, received = 0;
-    const auto until = collx::deadline::in_ns(60'000'000'000);
+    const auto until = collx::deadline::in_ns(collx_test::patient(60'000'000'000));
     while (sent < rounds * sends || received < rounds * sends) {
         for (; offered < rounds * sends && offered - received < receives; ++offered) e.right.post_receive(offered);
         for (; posted < offered && posted - sent < sends; ++posted) {
@@ -132,7 +133,7 @@ void check_both_directions() {
     // may be further ahead than its depth less what is not known there yet.
     const auto run = [&](verbs_end& me, verbs_end& peer) -> int {
         std::uint64_t posted = 0, sent = 0, got = 0, taken_there = 0;
-        const auto until = collx::deadline::in_ns(60'000'000'000);
+        const auto until = collx::deadline::in_ns(collx_test::patient(60'000'000'000));
         while (sent < messages || got < messages) {
             if (posted < messages && posted - sent < depth && posted - taken_there < depth && posted < got + 2) {
                 const std::size_t at = posted % depth * slot, bytes = posted * 37 % slot + 1;

@@ -136,7 +136,7 @@ inline ended run_alone(const std::string& test_case, const std::string& environm
     char self[4096] = {};
     ended e;
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return e;
-    const std::string command = environment + " timeout 60 '" + self + "' '" + test_case + "' 2>&1";
+    const std::string command = environment + " timeout 1800 '" + self + "' '" + test_case + "' 2>&1";
     std::FILE* const out = popen(command.c_str(), "r");
     if (out == nullptr) return e;
     char line[512];
