@@ -49,7 +49,7 @@ class Gpu(unittest.TestCase):
         env = dict(os.environ, PATH=f"{self.folder}:/usr/bin:/bin", PROGRAM=str(self.folder / "program"), FAILS=fails,
                    BROKEN=broken, TOOLS=str(self.folder / "tools"))
         return subprocess.run([str(ROOT / "scripts/gpu"), "--build", str(self.folder / "build"), "--out",
-                               str(self.folder / "out"), *args], env=env, capture_output=True, text=True, timeout=50)
+                               str(self.folder / "out"), *args], env=env, capture_output=True, text=True)
 
     def with_gpu(self):
         for name, text in (("nvidia-smi", SMI), ("nvcc", NVCC), ("program", PROGRAM), ("compute-sanitizer", SANITIZER)):

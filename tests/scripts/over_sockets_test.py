@@ -69,7 +69,7 @@ class OverSockets(unittest.TestCase):
         path = f"{self.folder}/bin:{os.environ['PATH']}"
         return subprocess.run([sys.executable, SCRIPT, "--no-build", "--build", self.folder, "--out",
                                self.folder / "out.csv", "-r", "1", "-n", str(ranks), "--ops", "alltoall", "--sizes",
-                               "8192,1048576", "--peers", "openmpi", *words], capture_output=True, text=True, timeout=120,
+                               "8192,1048576", "--peers", "openmpi", *words], capture_output=True, text=True,
                               env={**os.environ, "PATH": path}, check=False)
 
     def test_loopback(self):
