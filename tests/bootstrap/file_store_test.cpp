@@ -49,7 +49,7 @@ void put_file(const std::string& path, const std::string& content) {
     const descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     REQUIRE(::write(fd.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()));
 }
-deadline soon(int ms = 30'000) { return deadline::in_ns(collx_test::patient(std::int64_t{ms} * 1'000'000)); }
+deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::in_ns(ms * 1'000'000); }
 
 } // namespace
 

@@ -23,7 +23,7 @@ job_description describe(int rank, int size, const std::string& more) {
     const char* entries[] = {r.c_str(), s.c_str(), more.c_str(), nullptr};
     return describe_job(environment(entries));
 }
-deadline soon(int ms = 30'000) { return deadline::in_ns(collx_test::patient(std::int64_t{ms} * 1'000'000)); }
+deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::in_ns(ms * 1'000'000); }
 
 // A port that was free a moment ago.
 int some_port() { return tcp_server().port(); }

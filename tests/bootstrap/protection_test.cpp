@@ -24,7 +24,7 @@ using namespace collx_test;
 
 namespace {
 
-deadline soon(int ms = 30'000) { return deadline::in_ns(collx_test::patient(std::int64_t{ms} * 1'000'000)); }
+deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::in_ns(ms * 1'000'000); }
 const std::string text(64, 'k'), another(64, 'a');
 
 struct caught {
@@ -281,7 +281,7 @@ TEST_CASE("at a TCP store every rank hears which one has another key, long befor
         auto server = make_sole<tcp_server>("127.0.0.1", 0, k);
         std::thread late([&, port = server->port()] {
             const std::int64_t begin = now_ns();
-            gone = error_of([&] { tcp_store("127.0.0.1", port, soon(60'000), 1, other); });
+            gone = error_of([&] { tcp_store("127.0.0.1", port, soon(collx_test::patient(60'000)), 1, other); });
             gone_took_ns = now_ns() - begin;
         });
         ::usleep(1'000'000);
@@ -297,7 +297,7 @@ TEST_CASE("at a TCP store every rank hears which one has another key, long befor
                 ranks.emplace_back([&, r] {
                     job_description d;
                     d.rank = r, d.size = 4, d.store = "tcp:127.0.0.1:" + std::to_string(port);
-                    seen[t][r] = error_of([&] { meet(d, soon(60'000), table[t].keys[r]); });
+                    seen[t][r] = error_of([&] { meet(d, soon(collx_test::patient(60'000)), table[t].keys[r]); });
                 });
             for (auto& rank : ranks) rank.join();
             took_ns[t] = now_ns() - begin;
@@ -325,7 +325,7 @@ TEST_CASE("a stranger that claims to be a rank which is there ends nothing, and 
     tcp_server server("127.0.0.1", 0, key);
     tcp_store zero("127.0.0.1", server.port(), soon(), 0, key), one("127.0.0.1", server.port(), soon(), 1, key);
     std::string heard;
-    std::thread waits([&] { heard = zero.get("late", soon(20'000)); });
+    std::thread waits([&] { heard = zero.get("late", soon(collx_test::patient(20'000))); });
     const auto e = error_of([&] { tcp_store("127.0.0.1", server.port(), soon(), 1, job_key(another)); });
     CHECK(e.code == errc::security); // after two seconds
     one.set("late", "came");

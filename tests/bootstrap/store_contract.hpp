@@ -18,8 +18,8 @@
 
 namespace collx_test {
 
-inline collx::deadline soon(std::int64_t ms = 30'000) {
-    return collx::deadline::in_ns(collx_test::patient(ms * 1'000'000));
+inline collx::deadline soon(std::int64_t ms = collx_test::patient(30'000)) {
+    return collx::deadline::in_ns(ms * 1'000'000);
 }
 
 template <class F>

@@ -23,7 +23,7 @@ using namespace collx;
 
 namespace {
 
-deadline soon(int ms = 30'000) { return deadline::in_ns(collx_test::patient(std::int64_t{ms} * 1'000'000)); }
+deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::in_ns(ms * 1'000'000); }
 
 descriptor knock(int port) {
     auto a = detail::numeric_address("127.0.0.1", port);

@@ -20,7 +20,7 @@ using namespace collx;
 
 namespace {
 
-deadline soon(std::int64_t ms = 30'000) { return deadline::in_ns(collx_test::patient(ms * 1'000'000)); }
+deadline soon(std::int64_t ms = collx_test::patient(30'000)) { return deadline::in_ns(ms * 1'000'000); }
 
 struct output {
     int status = -1;
