@@ -25,7 +25,9 @@ namespace {
 using clock_type = std::chrono::steady_clock;
 
 struct process {
-    int pid, parent;
+    int pid = 0, parent = 0;
+    char state = '?';
+    long long used_ticks = 0;
     std::string name;
 };
 
@@ -40,15 +42,20 @@ void for_each_number(const std::string& folder, F&& f) {
 }
 
 // Reads "pid (name) state parent ..." of a process or thread that may be gone.
-bool read_stat(const std::string& folder, char& state, process& p) {
+bool read_stat(const std::string& folder, process& p) {
     std::FILE* file = std::fopen((folder + "/stat").c_str(), "re");
     if (file == nullptr) return false;
-    char line[256] = "";
+    char line[512] = "";
     (void)!std::fgets(line, sizeof line, file);
     std::fclose(file);
     const char *open = std::strchr(line, '('), *close = std::strrchr(line, ')');
-    if (open == nullptr || close == nullptr || std::sscanf(close + 1, " %c %d", &state, &p.parent) != 2) return false;
+    long long used[4] = {}; // by its threads, and by children it has waited for
+    if (open == nullptr || close == nullptr ||
+        std::sscanf(close + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld", &p.state, &p.parent,
+                    &used[0], &used[1], &used[2], &used[3]) != 6)
+        return false;
     p.name.assign(open + 1, close);
+    p.used_ticks = used[0] + used[1] + used[2] + used[3];
     return true;
 }
 
@@ -56,9 +63,9 @@ bool read_stat(const std::string& folder, char& state, process& p) {
 std::vector<process> family_of(int root) {
     std::vector<process> all, family;
     for_each_number("/proc", [&](int pid) {
-        char state;
-        process p{pid, 0, {}};
-        if (read_stat("/proc/" + std::to_string(pid), state, p)) all.push_back(std::move(p));
+        process p;
+        p.pid = pid;
+        if (read_stat("/proc/" + std::to_string(pid), p)) all.push_back(std::move(p));
     });
     std::vector<int> known{root};
     for (std::size_t i = 0; i < known.size(); ++i)
@@ -74,22 +81,31 @@ int runnable_threads_of(const std::vector<process>& family) {
     for (const process& p : family) {
         const std::string folder = "/proc/" + std::to_string(p.pid) + "/task";
         for_each_number(folder, [&](int thread) {
-            char state;
-            process ignored;
-            if (read_stat(folder + "/" + std::to_string(thread), state, ignored)) running += state == 'R';
+            process t;
+            if (read_stat(folder + "/" + std::to_string(thread), t)) running += t.state == 'R';
         });
     }
     return running;
 }
 
-// By how much less than its due the test gets now.
-double shortage(int child) {
-    const int all = collx_test::runnable_threads() - 1; // this program reads
-    if (all <= collx_test::cores()) return 1;
-    const int own = runnable_threads_of(family_of(child));
-    if (own == 0) return 1;
-    return static_cast<double>(std::max(all, own)) / std::max(own, collx_test::cores());
-}
+// How much of the cores that the test's threads could have used they got since the last time, from 0 to 1.
+class share_of_cores {
+public:
+    explicit share_of_cores(int child) : child_(child) {}
+    double since_last_time(double passed_s) {
+        const std::vector<process> family = family_of(child_);
+        long long used = 0;
+        for (const process& p : family) used += p.used_ticks;
+        const double got_s = static_cast<double>(used - used_before_) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+        used_before_ = used;
+        const int wanted = std::min(runnable_threads_of(family), collx_test::cores());
+        return wanted == 0 ? 1 : std::clamp(got_s / (wanted * passed_s), 0.0, 1.0);
+    }
+
+private:
+    int child_;
+    long long used_before_ = 0;
+};
 
 int end_as(int status) {
     if (WIFEXITED(status)) return WEXITSTATUS(status);
@@ -132,14 +148,16 @@ int main(int argc, char** argv) {
         ::_exit(127);
     }
     double counted_s = 0;
+    share_of_cores share(child);
     const auto begun = clock_type::now();
     for (auto last = begun;;) {
-        const timespec look{0, 250'000'000};
+        const timespec look{1, 0};
         ::sigtimedwait(&ended, nullptr, &look);
         int status = 0;
         if (::waitpid(child, &status, WNOHANG) == child) return end_as(status);
         const auto now = clock_type::now();
-        counted_s += std::chrono::duration<double>(now - last).count() / shortage(child);
+        const double passed_s = std::chrono::duration<double>(now - last).count();
+        counted_s += passed_s * share.since_last_time(passed_s);
         last = now;
         if (counted_s >= limit_s) return give_up(child, limit_s, std::chrono::duration<double>(now - begun).count());
     }
