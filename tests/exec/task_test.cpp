@@ -146,10 +146,10 @@ TEST_CASE("pieces of any size go round a window's ring, wherever its end falls")
                 w.memory = all.net[static_cast<std::size_t>(r)]->make_window(shape);
                 windows.push_back(&w);
             }
-            ring_model model{windows[0]->memory.shape().ring_bytes()};
-            REQUIRE(model.ring_bytes == static_cast<std::size_t>(depth + 1) * stage_bytes);
             const auto chunks = static_cast<std::size_t>(a.chunks(n)),
                        most = stage_bytes / chunks / 64 * 64 / sizeof(int);
+            ring_model model{windows[0]->memory.chunk_ring_bytes()}; // of each chunk
+            REQUIRE(model.ring_bytes == static_cast<std::size_t>(depth + 1) * stage_bytes / chunks / 64 * 64);
             for (int round = 0; round < 150; ++round) {
                 // One piece in most rounds, or exactly as many as fill the ring, or many.
                 const std::size_t piece = round % 5 == 0 ? most : 1 + random() % most;
@@ -158,9 +158,9 @@ TEST_CASE("pieces of any size go round a window's ring, wherever its end falls")
                                                           : round % 3 == 1 ? 3
                                                                            : 20));
                 call c(all, a, size, piece, 0);
-                const std::size_t longest = (size + chunks - 1) / chunks, bytes = piece * sizeof(int) * chunks;
-                if (bytes > collx::signal_line::inline_bytes)
-                    model.add_call((longest + piece - 1) / piece, collx::spaced_bytes(bytes, stage_bytes));
+                const std::size_t longest = (size + chunks - 1) / chunks, bytes = piece * sizeof(int);
+                if (bytes * chunks > collx::signal_line::inline_bytes)
+                    model.add_call((longest + piece - 1) / piece, windows[0]->memory.shape().step_bytes(bytes));
                 for (const auto* w : windows) REQUIRE(w->position == model.position);
                 std::vector<int> left;
                 for (int r = 0; r < n; ++r) left.push_back(r);

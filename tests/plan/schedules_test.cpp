@@ -127,8 +127,8 @@ TEST_CASE("two depths of one algorithm have a window each, of that depth, and no
     CHECK(three->memory.shape().depth == 3);
     CHECK(five->memory.shape().depth == 5);
     CHECK(bound(3) == three);
-    const std::byte* const one = three->memory.segment(0, 0, 0);
-    const std::byte* const other = five->memory.segment(0, 0, 0);
+    const std::byte* const one = three->memory.at(0, 0, 0, 0);
+    const std::byte* const other = five->memory.at(0, 0, 0, 0);
     const auto bytes = [](const auto& w) { return 3 * w->memory.shape().bytes_per_rank(); };
     CHECK((one + bytes(three) <= other || other + bytes(five) <= one));
 }

@@ -14,7 +14,8 @@ import textwrap
 import unittest
 
 root = pathlib.Path(__file__).resolve().parents[2]
-pages = [root / "README.md", root / "CONTRIBUTING.md"] + sorted((root / "docs").rglob("*.md"))
+pages = ([root / "README.md", root / "CONTRIBUTING.md", root / "bench/README.md"] + sorted((root / "docs").rglob("*.md")) +
+         sorted((root / "bench/log").glob("*.md")))
 
 
 def region(path, name):

@@ -6,6 +6,7 @@
 #include <collx/transport/window.hpp>
 
 #include <map>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -24,7 +25,9 @@ TEST_CASE("lines and segments of all ranks and stages lie apart and inside") {
     for (const window_shape shape : {window_shape{.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0},
                                      window_shape{.signals = 1, .segments = 1, .depth = 2, .stage_bytes = 4096},
                                      window_shape{.signals = 65, .segments = 3, .depth = 3, .stage_bytes = 192},
-                                     window_shape{.signals = 4, .segments = 7, .depth = 1, .stage_bytes = 64}}) {
+                                     window_shape{.signals = 4, .segments = 7, .depth = 1, .stage_bytes = 64},
+                                     window_shape{.segments = 2, .depth = 4, .stage_bytes = 8192, .chunks = 7},
+                                     window_shape{.segments = 1, .depth = 2, .stage_bytes = 4096, .chunks = 64}}) {
         constexpr int ranks = 3;
         auto memory = make_memory_arena(ranks, small);
         const std::size_t bytes = shape.bytes_per_rank() * ranks;
@@ -46,7 +49,8 @@ TEST_CASE("lines and segments of all ranks and stages lie apart and inside") {
                     REQUIRE(&w.line(r, s, static_cast<std::uint64_t>(i + 5 * shape.depth)) == &line);
                 }
                 for (int s = 0; s < shape.segments; ++s)
-                    use(w.segment(r, s, static_cast<std::size_t>(i) * shape.stage_bytes), shape.stage_bytes);
+                    for (int c = 0; c < shape.chunks; ++c)
+                        use(w.at(r, s, c, static_cast<std::size_t>(i) * shape.piece_bytes()), shape.piece_bytes());
             }
         std::size_t last = 0;
         for (const auto& [at, end] : used) {
@@ -56,11 +60,29 @@ TEST_CASE("lines and segments of all ranks and stages lie apart and inside") {
     }
 }
 
+TEST_CASE("a rank that reads one chunk of each of its peers meets the pages of that chunk only") {
+    for (const int ranks : {2, 7, 32, 64}) {
+        const window_shape shape{.segments = 2, .depth = 4, .stage_bytes = std::size_t{1} << 18, .chunks = ranks};
+        auto memory = make_memory_arena(2, small);
+        std::byte* base = memory->at(memory->take(shape.bytes_per_rank() * 2));
+        const window_memory w(base, shape);
+        std::set<std::size_t> pages;
+        for (std::size_t at = 0; at + 64 <= shape.chunk_ring_bytes(); at += 64) // pieces, wherever they lie
+            pages.insert(static_cast<std::size_t>(w.at(1, 0, ranks - 1, at) - base) / page_bytes);
+        INFO(ranks << " ranks: " << pages.size() << " pages");
+        CHECK(pages.size() <= shape.ring_bytes() / static_cast<std::size_t>(ranks) / page_bytes + 2);
+        CHECK(shape.chunk_ring_bytes() >= 5 * shape.piece_bytes());
+    }
+}
+
 TEST_CASE("what goes round a ring keeps a gap wherever it fits with one") {
     for (const std::size_t most : {64u, 1024u, 4096u, 1u << 20})
         for (std::size_t bytes = 1; bytes <= most; bytes += bytes < 5000 ? 1 : 977) {
             const std::size_t takes = spaced_bytes(bytes, most), lines = (bytes + 63) / 64 * 64;
             REQUIRE(takes == (lines + 1024 <= most ? lines + 1024 : lines));
+            const std::size_t gap = bytes < 8192 ? 1024 : 4096,
+                              step = window_shape{.stage_bytes = most}.step_bytes(bytes);
+            REQUIRE(step == (lines + gap <= most ? lines + gap : lines));
         }
 }
 
@@ -79,7 +101,7 @@ TEST_CASE("what a line publishes is seen whole by all ranks") {
             int& mine = complaint[static_cast<std::size_t>(me)];
             for (std::uint64_t i = 0; i < iterations && mine == 0; ++i) {
                 const std::size_t bytes = 1 + i * 11 % 4096;
-                fill_message(w.segment(me, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(me), bytes);
+                fill_message(w.at(me, 0, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(me), bytes);
                 auto& line = w.line(me, 0, i);
                 fill_message(line.payload, i + static_cast<std::uint64_t>(me), signal_line::inline_bytes);
                 line.word.store(i + 1, memory_order::release);
@@ -88,8 +110,7 @@ TEST_CASE("what a line publishes is seen whole by all ranks") {
                     if (!wait_until([&] { return other.word.load(memory_order::acquire) >= i + 1; })) mine = 1;
                     else if (!is_message(other.payload, i + static_cast<std::uint64_t>(r), signal_line::inline_bytes))
                         mine = 2;
-                    else if (!is_message(w.segment(r, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(r),
-                                         bytes))
+                    else if (!is_message(w.at(r, 0, 0, i % 2 * 4096), i * ranks + static_cast<std::uint64_t>(r), bytes))
                         mine = 3;
                 }
             }

@@ -18,7 +18,7 @@ COLLX_BEGIN_NAMESPACE
 struct bound_window {
     window_memory memory;
     std::uint64_t iteration = 0;
-    std::size_t position = 0; // in the rings: the same on all ranks
+    std::size_t position = 0; // in the chunks' rings: the same in all, and on all ranks
     // By this rank so far, in windows and, where nothing is copied, in the buffers of all ranks.
     std::uint64_t bytes_written = 0, bytes_read = 0;
 
@@ -26,15 +26,20 @@ struct bound_window {
     struct share {
         std::uint64_t first = 0, tag = 0; // tag: of the call, see signal_word
         bool is_inline = false;
-        std::size_t position = 0, iteration_bytes = 0; // 0: no data
+        std::size_t position = 0, step_bytes = 0; // from piece to piece of a chunk; 0: no data
     };
-    // Takes `count` iterations of `bytes` and their ring space; later calls go on behind it.
-    share take(std::size_t count, std::size_t bytes, bool fits_lines, std::uint64_t tag) {
-        share s{.first = iteration, .tag = tag, .is_inline = fits_lines && bytes <= signal_line::inline_bytes};
+    // Takes `count` iterations with a piece of so many bytes of each chunk, and their ring space; later calls go on
+    // behind it.
+    share take(std::size_t count, std::size_t piece_bytes, bool fits_lines, std::uint64_t tag) {
+        const window_shape& shape = memory.shape();
+        share s{.first = iteration,
+                .tag = tag,
+                .is_inline =
+                    fits_lines && piece_bytes * static_cast<std::size_t>(shape.chunks) <= signal_line::inline_bytes};
         iteration += count;
-        const std::size_t ring = memory.ring_bytes();
-        if (s.is_inline || bytes == 0 || ring == 0) return s;
-        const std::size_t each = s.iteration_bytes = spaced_bytes(bytes, memory.shape().stage_bytes);
+        const std::size_t ring = memory.chunk_ring_bytes();
+        if (s.is_inline || piece_bytes == 0 || ring == 0) return s;
+        const std::size_t each = s.step_bytes = shape.step_bytes(piece_bytes);
         s.position = position + each > ring ? 0 : position;
         const std::size_t end = s.position + each;
         if (count == 1 || end + (count - 1) * each <= ring) {

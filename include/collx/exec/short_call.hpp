@@ -53,13 +53,12 @@ void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Awa
     const window_memory& memory = plan.window->memory;
     const std::size_t stride_bytes = c.bytes_of(c.chunk_elems);
     const bound_window::share share =
-        plan.window->take(1, stride_bytes * static_cast<std::size_t>(plan.chunks), c.elements.is.align <= 8,
+        plan.window->take(1, stride_bytes, c.elements.is.align <= 8,
                           call_tag(plan.parameters, c.in_layout, c.out_layout, c.elements.is.kind));
     const std::uint64_t now = share.first;
     const auto staged = [&](int rank, int chunk) {
-        std::byte* const at =
-            share.is_inline ? memory.line(rank, 0, now).payload : memory.segment(rank, 0, share.position);
-        return at + static_cast<std::size_t>(chunk) * stride_bytes;
+        return share.is_inline ? memory.line(rank, 0, now).payload + static_cast<std::size_t>(chunk) * stride_bytes
+                               : memory.at(rank, 0, chunk, share.position);
     };
     const auto move = [](std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0 && to != from) std::memcpy(to, from, bytes);

@@ -21,8 +21,8 @@ public:
     std::size_t first_position() const { return share_.position; }
     // Where the iteration after the one at `position` lies in the window's rings.
     std::size_t next_position(std::size_t position) const {
-        position += share_.iteration_bytes;
-        return position + share_.iteration_bytes > window_.ring_bytes() ? 0 : position;
+        position += share_.step_bytes;
+        return position + share_.step_bytes > window_.chunk_ring_bytes() ? 0 : position;
     }
 
 private:
@@ -35,9 +35,9 @@ private:
     bool copy(const sched::step& s, const strand_cursor& st);
 
     std::byte* window_at(int rank, int segment, const strand_cursor& st, int chunk) const {
-        std::byte* at = share_.is_inline ? window_.line(rank, segment, share_.first + st.piece).payload
-                                         : window_.segment(rank, segment, st.position);
-        return at + static_cast<std::size_t>(chunk) * stride_bytes_;
+        if (!share_.is_inline) return window_.at(rank, segment, chunk, st.position);
+        return window_.line(rank, segment, share_.first + st.piece).payload +
+               static_cast<std::size_t>(chunk) * stride_bytes_;
     }
     void count_moved(int writes, int reads, std::size_t elems) {
         call_.plan.window->bytes_written += static_cast<std::size_t>(writes) * call_.bytes_of(elems);
@@ -52,7 +52,7 @@ private:
     void fold_into_all(const std::byte** sources, int count, int chunk, const strand_cursor& st, pieces::part to);
 
     call_state& call_;
-    std::size_t stride_bytes_;
+    std::size_t stride_bytes_; // of a piece
     window_memory window_;
     bound_window::share share_;
     bool attached_;

@@ -16,9 +16,8 @@ COLLX_ONCE window_steps::window_steps(call_state& call, bool attached)
     bound_schedule& plan = call.plan;
     if (plan.window == nullptr) return;
     window_ = plan.window->memory;
-    share_ = plan.window->take(
-        call.cuts.count, plan.zero_copy ? 0 : stride_bytes_ * static_cast<std::size_t>(plan.chunks),
-        call.elements.is.align <= 8, call_tag(plan.parameters, call.cuts.in, call.cuts.out, call.elements.is.kind));
+    share_ = plan.window->take(call.cuts.count, plan.zero_copy ? 0 : stride_bytes_, call.elements.is.align <= 8,
+                               call_tag(plan.parameters, call.cuts.in, call.cuts.out, call.elements.is.kind));
 }
 
 COLLX_ONCE bool window_steps::run(const sched::step& s, strand_cursor& st) {

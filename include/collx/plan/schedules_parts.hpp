@@ -115,9 +115,9 @@ inline void own_orders(bound_schedule& b) {
 inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     if (b.zero_copy) return SIZE_MAX;
     if (b.window == nullptr) return slot_bytes / static_cast<std::size_t>(b.max_message_chunks);
-    const std::size_t stage = b.window->memory.shape().stage_bytes;
-    if (stage == 0) return SIZE_MAX; // signals only
-    return stage / static_cast<std::size_t>(b.chunks > 0 ? b.chunks : 1) / 64 * 64;
+    const window_shape& shape = b.window->memory.shape();
+    if (shape.stage_bytes == 0) return SIZE_MAX; // signals only
+    return shape.piece_bytes() / cache_line_bytes * cache_line_bytes;
 }
 
 } // namespace detail
@@ -228,7 +228,8 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
                                 {.signals = a.declared.declared_signals,
                                  .segments = f.segments,
                                  .depth = a.window_depth,
-                                 .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.window_depth) : 0});
+                                 .stage_bytes = f.segments > 0 ? stage_bytes(b->chunks, a.window_depth) : 0,
+                                 .chunks = b->chunks > 0 ? b->chunks : 1});
     b->most_bytes = detail::most_bytes(*b, links_.slot_bytes());
     return b;
 }

@@ -9,9 +9,10 @@
 // When a stage may be filled again is the schedule's business (sched/races.hpp proves it for `depth` stages); numbers
 // never reset. Data does not sit in fixed stages but goes round a ring of depth + 1 stages, so that memory is reused as
 // late as possible: writing to lines that the reader still has in its cache costs three to four times as much as
-// writing to lines it has lost (docs/performance.md). Parts of at most stage_bytes are laid down one after the other,
-// from the start again where the end is too near. Any depth of them in a row lie apart: together with what is wasted at
-// one end they are shorter than the ring.
+// writing to lines it has lost (docs/performance.md). Each chunk has a ring of its own, one behind the other: a rank
+// that needs one chunk of each of its peers meets the pages of these only, however many ranks there are. Pieces of a
+// chunk are laid down one after the other, from the start again where the end is too near. Any depth of them in a row
+// lie apart: together with what is wasted at one end they are shorter than the ring.
 #pragma once
 
 #include <cstddef>
@@ -43,45 +44,60 @@ struct signal_line {
 };
 static_assert(sizeof(signal_line) == 2 * cache_line_bytes); // a pair that processors fetch together
 
+// How much of a ring something of `bytes` takes, of which at most `most` bytes fit. A reader's processor fetches the
+// lines behind what it reads, too; it should not take away those that the writer is about to fill. (2 ranks, near:
+// all_reduce of 512 bytes 237 ns without the gap, 171 with it; of 2 KiB 435 and 256.)
+constexpr std::size_t spaced_bytes(std::size_t bytes, std::size_t most, std::size_t gap = 1024) {
+    const std::size_t lines = round_up(bytes, cache_line_bytes);
+    return lines + gap <= most ? lines + gap : lines;
+}
+
 struct window_shape {
     int signals = 1;
     int segments = 1;
     int depth = 2;
-    std::size_t stage_bytes = 0; // most bytes of one iteration in one segment
+    std::size_t stage_bytes = 0; // most bytes of one iteration in one segment, all chunks
+    int chunks = 1;
     constexpr std::size_t line_bytes() const {
         return round_up(static_cast<std::size_t>(signals * depth) * sizeof(signal_line), page_bytes);
     }
     constexpr std::size_t bytes_per_rank() const {
         return line_bytes() + static_cast<std::size_t>(segments) * ring_bytes();
     }
+    // Of all chunks of a segment together.
     constexpr std::size_t ring_bytes() const { return static_cast<std::size_t>(depth + 1) * stage_bytes; }
+    // Of one chunk: the most bytes of a piece, and its ring. With one chunk they may be of any size.
+    constexpr std::size_t piece_bytes() const { return part_of(stage_bytes); }
+    constexpr std::size_t chunk_ring_bytes() const { return part_of(ring_bytes()); }
+    // From one piece of a chunk to the next: a page between long ones, which processors do not fetch ahead across.
+    constexpr std::size_t step_bytes(std::size_t piece) const {
+        return spaced_bytes(piece, piece_bytes(), piece < 8 * 1024 ? 1024 : page_bytes);
+    }
     constexpr bool operator==(const window_shape&) const = default;
-};
 
-// How much of a ring something of `bytes` takes, of which at most `most` bytes fit. A reader's processor fetches the
-// lines behind what it reads, too; it should not take away those that the writer is about to fill. (2 ranks, near:
-// all_reduce of 512 bytes 237 ns without the gap, 171 with it; of 2 KiB 435 and 256.)
-constexpr std::size_t spaced_bytes(std::size_t bytes, std::size_t most) {
-    constexpr std::size_t gap = 1024;
-    const std::size_t lines = round_up(bytes, cache_line_bytes);
-    return lines + gap <= most ? lines + gap : lines;
-}
+private:
+    constexpr std::size_t part_of(std::size_t bytes) const {
+        return chunks <= 1 ? bytes : bytes / static_cast<std::size_t>(chunks) / cache_line_bytes * cache_line_bytes;
+    }
+};
 
 class window_memory {
 public:
     window_memory() = default;
     window_memory(std::byte* base, window_shape shape)
         : base_(base), shape_(shape), rank_bytes_(shape.bytes_per_rank()), line_bytes_(shape.line_bytes()),
-          ring_bytes_(shape.ring_bytes()) {}
+          ring_bytes_(shape.ring_bytes()), chunk_ring_bytes_(shape.chunk_ring_bytes()) {}
 
     signal_line& line(int rank, int signal, std::uint64_t iteration) const {
         return reinterpret_cast<signal_line*>(block(rank))[signal * shape_.depth + stage(iteration)];
     }
-    std::byte* segment(int rank, int segment, std::size_t position) const {
-        return block(rank) + line_bytes_ + static_cast<std::size_t>(segment) * ring_bytes_ + position;
+    // `position` in the ring of a chunk.
+    std::byte* at(int rank, int segment, int chunk, std::size_t position) const {
+        return block(rank) + line_bytes_ + static_cast<std::size_t>(segment) * ring_bytes_ +
+               static_cast<std::size_t>(chunk) * chunk_ring_bytes_ + position;
     }
     const window_shape& shape() const { return shape_; }
-    std::size_t ring_bytes() const { return ring_bytes_; }
+    std::size_t chunk_ring_bytes() const { return chunk_ring_bytes_; }
 
 private:
     std::byte* block(int rank) const { return base_ + static_cast<std::size_t>(rank) * rank_bytes_; }
@@ -93,7 +109,8 @@ private:
 
     std::byte* base_ = nullptr;
     window_shape shape_{};
-    std::size_t rank_bytes_ = 0, line_bytes_ = 0, ring_bytes_ = 0; // of the shape, worked out once
+    // Of the shape, worked out once.
+    std::size_t rank_bytes_ = 0, line_bytes_ = 0, ring_bytes_ = 0, chunk_ring_bytes_ = 0;
 };
 
 COLLX_END_NAMESPACE

@@ -27,14 +27,17 @@ public:
         : by_reference_(when == lending::always), now_(when == lending::automatic ? phase::kept : phase::settled) {}
 
     // How the next message goes, which is so long. From time to time a MiB of messages is measured, at least four of
-    // them, and as much of the other way.
+    // them, and as much of the other way: seldom while the answer stays the same, and soon where what the way in use
+    // costs is no longer what it was, because the cores have moved.
     way next(std::size_t bytes) {
-        if (left_bytes_ == 0 && left_messages_ == 0 && now_ != phase::settled) turn();
+        if (((left_bytes_ == 0 && left_messages_ == 0) || has_changed()) && now_ != phase::settled) turn();
         bytes_ = bytes;
         left_bytes_ -= bytes < left_bytes_ ? bytes : left_bytes_;
         left_messages_ -= left_messages_ != 0;
-        const bool by_reference = by_reference_ != (now_ == phase::other);
-        return {by_reference, by_reference || now_ == phase::own || now_ == phase::other};
+        const bool by_reference = by_reference_ != (now_ == phase::other), is_looked_at = unseen_bytes_ >= unseen_limit;
+        unseen_bytes_ = is_looked_at ? 0 : unseen_bytes_ + bytes;
+        return {by_reference,
+                by_reference || now_ == phase::own || now_ == phase::other || (now_ == phase::kept && is_looked_at)};
     }
     // How long it took from the sending of so many bytes, or from the answer before, to the answer.
     void add_cost(bool by_reference, std::int64_t ns, std::size_t bytes) {
@@ -45,12 +48,25 @@ private:
     enum class phase : unsigned char { kept, own, other, settled }; // settled: by who asked for it
     static constexpr std::size_t measured_bytes = std::size_t{1} << 20, least_kept_bytes = std::size_t{16} << 20,
                                  most_kept_bytes = std::size_t{256} << 20;
+    // Of messages by copy one in so many bytes is asked for, so that a change is seen.
+    static constexpr std::size_t unseen_limit = std::size_t{8} << 20;
     // By copy nobody has to wait for the answer, which takes about so long.
     static constexpr std::uint64_t answer_ns = 8'000;
 
+    std::uint64_t own_ns() const { return (by_reference_ ? referring_ : copying_).ns_per_mib; }
+    // Twice or half of what it was when it was chosen: more than one answer that came late can make of the mean.
+    bool has_changed() const {
+        const std::uint64_t now = own_ns();
+        return now_ == phase::kept && chosen_ns_ != 0 && (now > 2 * chosen_ns_ || 2 * now < chosen_ns_) &&
+               kept_bytes_ - left_bytes_ >= least_kept_bytes;
+    }
     void turn() {
+        const bool has_moved = has_changed();
         left_bytes_ = measured_bytes, left_messages_ = 4;
-        if (now_ == phase::kept) return now_ = phase::own, void();
+        if (now_ == phase::kept) {
+            if (has_moved) kept_bytes_ = least_kept_bytes; // what held so long no longer does
+            return now_ = phase::own, void();
+        }
         if (now_ == phase::own) return now_ = phase::other, void();
         const std::uint64_t copying = copying_.ns_per_mib,
                             referring = referring_.ns_per_mib + answer_ns * (1 << 20) / bytes_;
@@ -63,13 +79,15 @@ private:
                       : kept_bytes_ < most_kept_bytes ? kept_bytes_ * 2
                                                       : most_kept_bytes;
         by_reference_ = pays;
+        chosen_ns_ = own_ns();
         left_bytes_ = kept_bytes_, left_messages_ = 64;
         now_ = phase::kept;
     }
 
     piece_cost copying_, referring_;
     std::size_t left_bytes_ = measured_bytes, kept_bytes_ = least_kept_bytes;
-    std::size_t left_messages_ = 0;
+    std::size_t left_messages_ = 0, unseen_bytes_ = 0;
+    std::uint64_t chosen_ns_ = 0;     // what a MiB of the chosen way took when it was chosen; 0: never measured
     std::size_t bytes_ = least_bytes; // of the last message
     bool by_reference_;
     phase now_;
