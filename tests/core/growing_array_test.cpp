@@ -170,6 +170,22 @@ constexpr int sum_while_compiling(int n) {
 }
 } // namespace
 
+TEST_CASE("what is appended makes room for itself behind what was there, and arrays are equal element by element") {
+    const growing_array<char> part(std::size_t{8} << 20,
+                                   'x'); // what is written outside an array of this size is not mapped
+    growing_array<char> all;
+    for (int i = 0; i < 4; ++i) all.append(part.data(), part.size());
+    CHECK(all.size() == 4 * part.size());
+    CHECK((all.front() == 'x' && all.back() == 'x'));
+    const growing_array<int> a{1, 2, 3}, b{1, 2, 4}, c{1, 2}, d{1, 2, 3}, none;
+    CHECK(a == d);
+    CHECK(none == growing_array<int>());
+    CHECK_FALSE(a == b);
+    CHECK_FALSE(a == c);
+    CHECK_FALSE(c == a);
+    CHECK_FALSE(growing_array<int>{0, 2, 3} == a);
+}
+
 TEST_CASE("a growing array works where constants are evaluated") {
     STATIC_REQUIRE(sum_while_compiling(5) == 3 + 6 + 10);
     CHECK(sum_while_compiling(5) == 19);

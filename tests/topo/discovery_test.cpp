@@ -124,6 +124,16 @@ TEST_CASE("a route through what was found crosses between the sockets as seldom 
     CHECK(over.width > 0);
 }
 
+TEST_CASE("cards that are down, and those of unknown speed, are no way") {
+    discovered d;
+    d.nodes = {{0, {0}, 0, {10}}};
+    d.cards = {{"up", 0, 8000, true}, {"down", 0, 8000, false}, {"unknown", 0, -1, true}};
+    const machine m = machine_of(d);
+    REQUIRE(m.size() == 2);
+    CHECK(m.name(1) == "up");
+    CHECK(m.width(1, 0) == 1.0);
+}
+
 TEST_CASE("what is missing or makes no sense is left out") {
     CHECK(discover("/no-such-tree").nodes.empty());
     CHECK(machine_of(discover("/no-such-tree")).size() == 0);

@@ -156,6 +156,7 @@ void check_messages_lie_apart() {
         while (received < 3000) {
             const std::size_t bytes = random() % 3 == 0 ? slot_bytes - random() % 2 : random() % (slot_bytes + 1);
             if (std::byte* to = tx.try_acquire(bytes)) {
+                REQUIRE((to >= world.base && to + bytes <= world.base + world.shape.bytes())); // and in the channel
                 fill_message(to, sent++, bytes);
                 tx.commit(bytes);
                 on_the_way.push_back(bytes);

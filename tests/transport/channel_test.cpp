@@ -138,6 +138,30 @@ TEST_CASE("two directions between two ranks do not disturb each other") {
     CHECK(tx.messages == rounds);
 }
 
+TEST_CASE("what is lent is back when the receiver has taken it, and not before") {
+    thread_world world({.depth = 4, .slot_bytes = 4096});
+    auto tx = world.sender();
+    auto rx = world.receiver();
+    const int there[4] = {1, 2, 3, 4};
+    CHECK(tx.has_all_back()); // nothing was lent
+    REQUIRE(tx.has_room());
+    tx.lend(there, sizeof there, 7);
+    CHECK_FALSE(tx.has_all_back());
+    REQUIRE(tx.try_acquire(8) != nullptr);
+    tx.commit(8); // sent, not lent
+    REQUIRE(rx.has_message());
+    CHECK((rx.is_lent() && rx.is_expected(sizeof there, 7) && !rx.is_expected(sizeof there, 8)));
+    CHECK(rx.lent_at() == reinterpret_cast<std::uint64_t>(there));
+    CHECK_FALSE(tx.has_all_back());
+    rx.release_lent();
+    CHECK(tx.has_all_back());
+    CHECK_FALSE(tx.is_drained());
+    REQUIRE(rx.has_message());
+    CHECK_FALSE(rx.is_lent());
+    rx.release(8);
+    CHECK(tx.is_drained());
+}
+
 TEST_CASE("a cost comes down quickly and goes up slowly") {
     piece_cost c;
     CHECK(c.ns_per_mib == 0);

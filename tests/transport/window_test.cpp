@@ -75,6 +75,16 @@ TEST_CASE("a rank that reads one chunk of each of its peers meets the pages of t
     }
 }
 
+TEST_CASE("a signal's word holds a number and a tag, and fits the call that it is of, or an earlier one") {
+    constexpr std::uint64_t one = signal_word::tag(0x123ull << 52), other = signal_word::tag(0x124ull << 52);
+    STATIC_REQUIRE((one != 0 && one != other));
+    STATIC_REQUIRE(signal_word::number(77 | one) == 77);
+    STATIC_REQUIRE((signal_word::tag(~std::uint64_t{0}) | signal_word::number(~std::uint64_t{0})) == ~std::uint64_t{0});
+    CHECK(signal_word::fits(77 | one, 77, one));
+    CHECK_FALSE(signal_word::fits(77 | other, 77, one)); // another call's
+    CHECK(signal_word::fits(78 | other, 77, one));       // a later call: this one has been
+}
+
 TEST_CASE("what goes round a ring keeps a gap wherever it fits with one") {
     for (const std::size_t most : {64u, 1024u, 4096u, 1u << 20})
         for (std::size_t bytes = 1; bytes <= most; bytes += bytes < 5000 ? 1 : 977) {
