@@ -97,6 +97,13 @@ TEST_CASE("a narrower wire rounds the own operand and the result as the peers wi
     const collx::bf16* sources[2] = {wire.data(), nullptr};
     m.fold_ranks(sources, 2, 1, place::in, 0, place::out, 0, nullptr, 1);
     CHECK(out[0] == 2.0f);
+    in[0] = 1.0f / 256; // both operands are exact on the wire, their sum is not
+    m.combine(wire.data(), true, place::in, 0, place::out, 0, forward.data(), 1);
+    CHECK((out[0] == 1.0f && float(forward[0]) == 1.0f));
+    m.combine(wire.data(), false, place::in, 0, place::out, 0, nullptr, 1);
+    CHECK(out[0] == 1.0f);
+    m.fold_ranks(sources, 2, 1, place::in, 0, place::out, 0, nullptr, 1);
+    CHECK(out[0] == 1.0f);
 }
 
 TEST_CASE("long operands of mixed types go through in blocks") {
