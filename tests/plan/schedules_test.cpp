@@ -142,9 +142,15 @@ TEST_CASE("scratch grows, is aligned, and stays where outstanding calls use it")
     first[99] = std::byte{42};
     me.cache.provide_scratch(b, 50);
     CHECK(b.scratch == first);
-    me.cache.provide_scratch(b, 100'000);
-    CHECK((b.scratch != first && reinterpret_cast<std::uintptr_t>(b.scratch) % 64 == 0 && b.scratch_bytes >= 100'000));
+    const std::size_t large = std::size_t{8} << 20; // freed, it would not be mapped any more
+    me.cache.provide_scratch(b, large);
+    std::byte* const second = b.scratch;
+    CHECK((second != first && reinterpret_cast<std::uintptr_t>(second) % 64 == 0 && b.scratch_bytes >= large));
     CHECK(first[99] == std::byte{42}); // a fault under AddressSanitizer if it was freed
+    second[large - 1] = std::byte{43};
+    me.cache.provide_scratch(b, 3 * large);
+    CHECK(b.scratch != second);
+    CHECK(second[large - 1] == std::byte{43});
 }
 
 TEST_CASE("too many windows are an error that says what to do") {
