@@ -100,6 +100,33 @@ TEST_CASE("the component computes HMAC-SHA256 as others do") {
     CHECK(detail::macs != nullptr);
 }
 
+TEST_CASE("tags are equal in all bytes or not at all") {
+    unsigned char tag[32] = {1, 2, 3}, other[32] = {1, 2, 3};
+    const auto is_equal = collx::detail::macs_of_openssl.is_equal;
+    CHECK(is_equal(tag, other, 32));
+    for (unsigned char& c : other) {
+        c ^= 0x80;
+        CHECK_FALSE(is_equal(tag, other, 32));
+        c ^= 0x80;
+    }
+}
+
+TEST_CASE("each direction of each protection has a key and a first nonce of its own") {
+    collx::detail::secret session, another;
+    another.bytes[31] = 1;
+    std::vector<std::string> seen;
+    for (const auto* of : {&session, &another})
+        for (const bool from_connecting : {false, true})
+            for (const bool hides : {false, true}) {
+                const collx::detail::direction_secret d(*of, from_connecting, hides);
+                seen.emplace_back(reinterpret_cast<const char*>(d.key), sizeof d.key);
+                seen.emplace_back(reinterpret_cast<const char*>(d.nonce), sizeof d.nonce);
+            }
+    std::sort(seen.begin(), seen.end());
+    CHECK(std::unique(seen.begin(), seen.end()) == seen.end());
+    CHECK(seen.size() == 16);
+}
+
 TEST_CASE("records come out as they went in, and no others") {
     for (const protection level : {protection::integrity, protection::encrypted}) {
         INFO(name_of(level));
