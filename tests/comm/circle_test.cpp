@@ -34,16 +34,19 @@ void check_circle(const std::vector<int>& host_of) {
     const long before = checks.load();
     collx::run_threads(host_of, [&](collx::communicator& w) {
         at("%d ranks on %d hosts", n, host_of.back() + 1);
-        const auto limit = std::chrono::milliseconds(1500);
+        // Between hosts who waits is said every 1/64 of it, and must be heard on a busy machine.
+        const bool is_one_host = host_of.back() == 0;
+        const auto limit = std::chrono::milliseconds(is_one_host ? 1500 : 8000);
         const auto e = thrown<timed_out>(w, [&] { send_first(w, limit); });
         EXPECT(e.peer() != w.rank() && e.peer() >= 0);
-        // Of four hosts or more a rank may not have heard of each hop.
-        const bool hears_all = says(e, (circle(n) + ": each sends before it receives").c_str());
-        if (!hears_all) std::fprintf(stderr, "%s\n", e.what());
-        EXPECT(hears_all);
+        // Across hosts a rank may not have heard of each hop, where it is not connected to all.
+        const bool knows_all = says(e, (circle(n) + ": each sends before it receives").c_str());
+        const bool knows_part = !is_one_host && n > 3 && says(e, ": ranks ") && says(e, " wait for each other");
+        if (!knows_all) std::fprintf(stderr, "%s\n", e.what());
+        EXPECT(knows_all || knows_part);
         EXPECT(e.sequence() == 2 && says(e, "call 2: ")); // the barrier, and the message
         const auto again = thrown<timed_out>(w, [&] { collx::barrier(w); });
-        EXPECT(again.peer() != w.rank() && says(again, circle(n).c_str()));
+        EXPECT(again.peer() != w.rank() && says(again, " wait for each other"));
     });
     CHECK(checks.load() - before >= 6L * n);
 }
@@ -91,8 +94,8 @@ TEST_CASE("ranks that wait for messages in a circle, and one that waits for them
             int x = 0;
             collx::barrier(w);
             const int from = w.rank() == 3 ? 0 : (w.rank() + 1) % 3;
-            const auto e = thrown<timed_out>(
-                w, [&] { collx::recv(w, collx::value(x), from, {.timeout = std::chrono::milliseconds(1500)}); });
+            const auto limit = std::chrono::milliseconds(host_of.back() == 0 ? 1500 : 8000);
+            const auto e = thrown<timed_out>(w, [&] { collx::recv(w, collx::value(x), from, {.timeout = limit}); });
             EXPECT(e.peer() != w.rank() && e.peer() >= 0);
             if (w.rank() < 3) EXPECT(says(e, circle(3).c_str()));
             else EXPECT(says(e, "wait for each other"));
