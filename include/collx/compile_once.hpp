@@ -14,8 +14,8 @@
 #include <collx/comm/job_parts.hpp>
 #include <collx/comm/prepared_call_once.hpp>
 #include <collx/comm/short_calls_once.hpp>
-#include <collx/comm/shrink_far.hpp>
 #include <collx/comm/start.hpp>
+#include <collx/net.hpp>
 #include <collx/exec/relayed_task_once.hpp>
 #include <collx/exec/task_once.hpp>
 #include <collx/plan/instances.hpp>

@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Joining a job whose ranks are known: over shared memory where they are on one host, and a door for the others.
+// Joining a job whose ranks are known and all on one host: over shared memory.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <exception>
 #include <utility>
 
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/detail/joined.hpp>
-#include <collx/bootstrap/host.hpp>
-#include <collx/comm/core.hpp>
-#include <collx/comm/door.hpp>
 #include <collx/comm/job.hpp>
-#include <collx/comm/open_verbs.hpp>
-#include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/memory.hpp>
-#include <collx/transport/remote_door.hpp>
 #include <collx/transport/shm.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -32,6 +24,23 @@ inline job_settings settings_for(int local_ranks) {
     s.share_among(cores); // as far as this rank knows, see job::settle_cores()
     s.waiting = wait_policy::for_ranks(local_ranks, cores);
     return s;
+}
+
+// What the environment says of all communicators.
+inline void settings_from(const job_description& d, job_settings& s) {
+    s.timeout_ns = d.timeout_ns;
+    if (d.checked >= 0) s.checked = d.checked == 1;
+    s.lend = static_cast<lending>(d.lending);
+}
+// How waits go, once it is known how many ranks share this machine's cores.
+inline void settle_waiting(const job_description& d, int local_ranks, job_settings& s) {
+    const job_settings here = settings_for(local_ranks);
+    s.waiting = here.waiting;
+    s.ranks_per_core = here.ranks_per_core;
+    s.sharing = here.sharing;
+    s.waits_as_told = d.waiting != wait_choice::automatic;
+    if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
+    if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
 }
 
 // What must be the same on all ranks, lest they wait for each other in different calls: compared when they meet.
@@ -59,102 +68,6 @@ inline job_settings settings_for(int local_ranks) {
     j->start_until = until;
     j->found_by = found_by;
     return j;
-}
-
-// The ranks of this one's host. host_of: by rank.
-[[gnu::cold]] inline host_map map_of_host(const detail::growing_array<int>& host_of, int rank) {
-    host_map m;
-    m.host_of = host_of;
-    for (std::size_t r = 0; r < host_of.size(); ++r) {
-        const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
-        m.place_of.push_back(is_here ? static_cast<int>(m.rank_at.size()) : -1);
-        if (is_here) m.rank_at.push_back(static_cast<int>(r));
-    }
-    return m;
-}
-
-inline job_settings settings_across_hosts(job_settings s) {
-    s.waiting = s.waiting.across_hosts();
-    return s;
-}
-
-[[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
-                                                 std::size_t arena_bytes, const char* found_by, const deadline& until) {
-    host_map here = map_of_host(m.host_of, rank);
-    const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
-    const kept_text name = joined({m.token, "-", m.host_of[static_cast<std::size_t>(rank)]});
-    if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
-    auto memory = n == 1 ? make_memory_arena(1, arena_bytes) : join_shm(name.c_str(), place, n, until, arena_bytes);
-    d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank));
-    auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
-                               make_counted<remote_door>(std::move(d.hub)));
-    j->start_until = until;
-    j->found_by = found_by;
-    return j;
-}
-
-// Where shared memory is not wanted, each rank is a host of its own.
-inline host_description keep_apart(host_description h, const transports& over, int rank) {
-    if (!over.use_memory) h.id = joined({h.id, "#", rank});
-    return h;
-}
-// The hosts are known to all ranks, so all come to the same verdict.
-[[gnu::cold]] inline void require_transport(const meeting& m, const transports& over, int rank) {
-    if (over.cross_hosts || m.is_one_host()) return;
-    for (std::size_t r = 0; r < m.host_of.size(); ++r)
-        if (m.host_of[r] != m.host_of[static_cast<std::size_t>(rank)])
-            fail(errc::unsupported, rank, static_cast<int>(r),
-                 "add sockets{} to per_peer, or start all ranks on one host",
-                 "rank %zu is on another host, and this program's per_peer has no transport that goes there", r);
-}
-
-// Ranks of one job on one host that shall not use its memory: they use it once, to tell each other where they listen.
-[[gnu::cold]] inline counted_ptr<job> join_apart(const counted_ptr<job>& near, const host_description& h, door&& d) {
-    struct {
-        char token[32] = {}, address[120] = {};
-        bool has_failed = false;
-    } mine;
-    std::exception_ptr trouble;
-    const int rank = near->rank, size = near->size;
-    try {
-        const kept_text token = random_token(), at = d.open(h);
-        if (at.size() >= sizeof mine.address)
-            fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
-                 at.c_str());
-        std::memcpy(mine.token, token.data(), sizeof mine.token);
-        std::memcpy(mine.address, at.data(), at.size());
-    } catch (...) { // the others wait
-        trouble = std::current_exception();
-        mine.has_failed = true;
-    }
-    meeting m;
-    detail::growing_array<kept_text> addresses;
-    int failed = -1;
-    {
-        communicator_core all(near);
-        exchange_over_tree(
-            all, &mine, sizeof mine,
-            [&](int r, const std::byte* line) {
-                auto theirs = mine;
-                std::memcpy(&theirs, line, sizeof theirs);
-                if (r == 0) m.token = {theirs.token, sizeof theirs.token};
-                if (theirs.has_failed && failed < 0) failed = r;
-                addresses.emplace_back(theirs.address);
-                m.host_of.push_back(r);
-            },
-            near->settings.timeout_ns);
-    }
-    if (trouble) std::rethrow_exception(trouble);
-    if (failed >= 0) fail(errc::peer_failed, rank, failed, "see its output", "rank %d cannot listen", failed);
-    d.learn(m.token, addresses);
-    return join_hosts(m, std::move(d), rank, size, near->settings, 0, near->found_by, near->start_until);
-}
-
-// Without a store hosts cannot exchange addresses.
-inline void require_one_host(const job_description& d) {
-    if (d.local_size < d.size && d.store.empty())
-        fail(errc::unsupported, d.rank, -1, "name a store in COLLX_STORE, so that hosts can exchange their addresses",
-             "%s says that only %d of %d ranks are on this host", d.found_by, d.local_size, d.size);
 }
 
 } // namespace detail

@@ -13,11 +13,6 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Who goes on, a bit per rank, where they are on several hosts; and what answers those who come late, to be kept. Done
-// in shrink_far.hpp.
-COLLX_ONCE detail::growing_array<std::uint64_t> agree_on_survivors(communicator_core& c, std::uint32_t round,
-                                                                   sole_ptr<kept>& answers);
-
 [[noreturn, gnu::cold]] inline void fail_left_out(int rank) {
     fail(errc::peer_failed, rank, rank, "start again: this rank came too late", "the others went on without this rank");
 }
@@ -128,7 +123,8 @@ inline detail::growing_array<int> chosen_members(const communicator_core& c, con
 [[gnu::cold]] inline sole_ptr<communicator_core> shrink_across_hosts(communicator_core& c) {
     const std::uint32_t round = c.shrinks + 1;
     sole_ptr<kept> answers;
-    const auto bits = agree_on_survivors(c, round, answers);
+    // Who goes on, a bit per rank; and what answers those who come late, to be kept.
+    const auto bits = require_net(c.net.rank(), "a shrink across hosts").survivors(c, round, answers);
     c.home->late_answers.push_back(std::move(answers));
     c.accepted_ballot = 0;
     c.shrinks = round;
@@ -167,8 +163,3 @@ inline communicator communicator::shrink() {
 }
 
 COLLX_END_NAMESPACE
-
-#if !defined(COLLX_ONLY_DECLARED)
-#include <collx/comm/shrink_far.hpp>
-#include <collx/core/growing_array.hpp>
-#endif

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What world.hpp declares: finding the job of this process and joining it. Part of every program, or compiled once in
-// collx::collx.
+// What world.hpp declares: finding the job of this process and joining it, where its launcher gave it a name and all
+// ranks share memory. What needs more is net_start.hpp's. Part of every program, or compiled once in collx::collx.
 #pragma once
 
-#include <cstdint>
-#include <utility>
-
 #include <collx/bootstrap/environment.hpp>
-#include <collx/bootstrap/id_server.hpp>
-#include <collx/bootstrap/meet.hpp>
-#include <collx/bootstrap/names.hpp>
-#include <collx/bootstrap/rendezvous.hpp>
+#include <collx/bootstrap/host.hpp>
 #include <collx/comm/join.hpp>
 #include <collx/comm/world.hpp>
 #include <collx/core/growing_array.hpp>
@@ -30,6 +24,20 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     return j;
 }
 
+// The process's job in a program that has no net component.
+[[gnu::cold]] inline counted_ptr<job> join_near(const job_description& d, const transports* over) {
+    job_settings s;
+    if (over != nullptr) s.over = *over;
+    if (d.size > 1 && (d.job.empty() || d.local_size < d.size))
+        fail_for_net(d.rank,
+                     joined({d.found_by, " says that ", d.size, " ranks meet through a store or a process manager"}));
+    if (d.size > 1 && !s.over.use_memory) fail_for_net(d.rank, joined({"per_peer{", s.over.text, "} has no shm"}));
+    settings_from(d, s);
+    settle_waiting(d, d.local_size, s);
+    return join_processes(d.job.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, deadline::in_ns(d.timeout_ns),
+                          connection_words({})); // a rank of the job may be a program that has the component
+}
+
 [[gnu::cold]] COLLX_ONCE counted_ptr<job> this_job(const transports* over) {
     if (thread_job) return require_same(thread_job, over);
     static counted_ptr<job> process_job;
@@ -38,91 +46,9 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
              "this process is a fork() of a rank");
     if (process_job) return require_same(process_job, over);
     job_description d = describe_job();
-    require_one_host(d);
-    const deadline until = deadline::in_ns(d.timeout_ns);
-    look_up_store(d, until);
-    job_settings s;
-    if (over != nullptr) s.over = *over;
-    const host_description near = describe_host(environment(), d.size > 1 ? process_protection() : job_protection(),
-                                                address_of_store(d.store)),
-                           h = d.job.empty() ? keep_apart(near, s.over, d.rank) : near;
-    if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
-    s.timeout_ns = d.timeout_ns;
-    if (d.checked >= 0) s.checked = d.checked == 1;
-    s.lend = static_cast<lending>(d.lending);
-    door to_others(d.timeout_ns, h.by, system_socket_calls, h.lanes);
-    const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
-    require_transport(m, s.over, d.rank);
-    // Now it is known how many are here. Hosts that can be reached by loopback or unix sockets share this machine's
-    // cores.
-    const bool is_elsewhere = h.has_address && !is_unix_address(h.address);
-    const job_settings here = settings_for(m.is_one_host() || is_elsewhere ? d.local_size : d.size);
-    s.waiting = here.waiting;
-    s.ranks_per_core = here.ranks_per_core;
-    s.sharing = here.sharing;
-    s.waits_as_told = d.waiting != wait_choice::automatic;
-    if (d.waiting == wait_choice::spin) s.waiting.spins = UINT32_MAX;
-    if (d.waiting == wait_choice::yield) s.waiting.spins = 0;
-    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until,
-                                              connection_words(h))
-                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, until);
-    if (!s.over.use_memory && m.is_one_host() && d.size > 1) j = join_apart(j, near, std::move(to_others));
+    auto j = net != nullptr ? net->join(d, over) : join_near(d, over);
     process_job = j;
     return j;
-}
-
-[[gnu::cold]] inline host_description describe_protected_host(int size, const kept_text& root = {}) {
-    return describe_host(environment(), size > 1 ? process_protection() : job_protection(), root);
-}
-
-template <class Store>
-counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_ns, const host_description& near,
-                         const socket_calls& calls = system_socket_calls, const transports& over = {}) {
-    job_settings s = settings_for(size);
-    s.timeout_ns = timeout_ns;
-    s.over = over;
-    const host_description h = keep_apart(near, over, rank);
-    const deadline until = deadline::in_ns(timeout_ns);
-    door to_others(timeout_ns, h.by, calls, h.lanes);
-    const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others);
-    require_transport(m, over, rank);
-    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until, connection_words(h))
-                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until);
-}
-[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
-                                                        const transports& over) {
-    return join_at(rank, size, store, timeout_ns, describe_protected_host(size), system_socket_calls, over);
-}
-[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store,
-                                                        std::int64_t timeout_ns, const transports& over) {
-    return join_at(rank, size, store, timeout_ns, describe_protected_host(size), system_socket_calls, over);
-}
-
-[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
-                                                        const host_description& h, const socket_calls& calls) {
-    return join_at(rank, size, store, timeout_ns, h, calls);
-}
-
-[[gnu::cold]] COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
-                                                     const transports& over) {
-    if (size < 1 || rank < 0 || rank >= size)
-        fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
-    if (const kept_text address(id.address()); !address.empty()) {
-        const host_description h = describe_protected_host(size, address);
-        tcp_store store(address, id.port(), deadline::in_ns(timeout_ns), rank, h.by.key);
-        plain_face<tcp_store> face(store);
-        auto j = join_at(rank, size, static_cast<any_store&>(face), timeout_ns, h, system_socket_calls, over);
-        j->found_by = "unique id";
-        return j;
-    }
-    job_settings s = settings_for(size);
-    s.timeout_ns = timeout_ns;
-    s.over = over;
-    const kept_text name(id.job(rank));
-    auto j = join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
-    if (over.use_memory || size == 1) return j;
-    const host_description h = describe_protected_host(size);
-    return join_apart(j, h, door(timeout_ns, h.by));
 }
 
 [[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(int n) {
@@ -130,40 +56,6 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     const job_settings s = settings_for(n);
     growing_array<counted_ptr<job>> jobs;
     for (int r = 0; r < n; ++r) jobs.push_back(make_counted<job>(memory, r, n, s, true));
-    return jobs;
-}
-
-[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
-                                                                     const transports& over) {
-    return thread_jobs(host_of, system_socket_calls, nullptr, "127.0.0.1", 1, over);
-}
-[[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
-                                                                     const socket_calls& calls,
-                                                                     const job_protection* by, const char* at,
-                                                                     int lanes, const transports& over) {
-    const int n = static_cast<int>(host_of.size());
-    job_settings s = settings_across_hosts(settings_for(n));
-    s.over = over;
-    growing_array<descriptor> doors;
-    growing_array<socket_address> addresses;
-    for (int r = 0; r < n; ++r) {
-        addresses.push_back(door::address_to_listen(at));
-        doors.push_back(socket_hub::listen_on(addresses.back()));
-    }
-    const kept_text token = random_token();
-    growing_array<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
-    growing_array<counted_ptr<job>> jobs;
-    for (int r = 0; r < n; ++r) {
-        host_map here = map_of_host(host_of, r);
-        auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
-        if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
-        auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
-                                            s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
-        hub->set_lanes(lanes);
-        hub->use_verbs(open_verbs(over, hub->protected_by().level, hub->own_address(), r));
-        jobs.push_back(
-            make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));
-    }
     return jobs;
 }
 

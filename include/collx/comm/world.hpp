@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How a program comes to its job: the one of run_threads in its threads, else the one of this process, joined at first
-// use from what the launcher left in the environment. Done in start.hpp, which a program that links collx::collx
-// does not compile again.
+// use from what the launcher left in the environment. Done in start.hpp and, for jobs that need sockets, in
+// net_start.hpp (collx/net.hpp); a program that links collx::collx does not compile either.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,10 @@
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/job.hpp>
 #include <collx/core/config.hpp>
+#include <collx/core/error.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
+#include <collx/core/pointers.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -18,8 +21,36 @@ class any_collective_store;
 struct socket_calls;
 struct host_description;
 struct job_protection;
+struct job_description;
+struct communicator_core;
 
 namespace detail {
+
+// What a program needs for jobs beyond threads and the processes that one launcher started on one host: stores, process
+// managers, sockets, RDMA.
+struct net_component {
+    counted_ptr<job> (*join)(job_description&, const transports* over);
+    counted_ptr<job> (*by_store)(int rank, int size, any_store&, std::int64_t timeout_ns, const transports&);
+    counted_ptr<job> (*by_collective_store)(int rank, int size, any_collective_store&, std::int64_t timeout_ns,
+                                            const transports&);
+    counted_ptr<job> (*by_id)(const unique_id&, int rank, int size, std::int64_t timeout_ns, const transports&);
+    growing_array<counted_ptr<job>> (*threads_apart)(const growing_array<int>& host_of, const transports&);
+    growing_array<std::uint64_t> (*survivors)(communicator_core&, std::uint32_t round, sole_ptr<kept>& answers);
+};
+// Written by: the initialisation of a program that includes collx/net.hpp or links collx::collx; read by: start-up.
+inline const net_component* net = nullptr;
+
+// Errors: unsupported in a program without that component.
+[[noreturn, gnu::cold]] inline void fail_for_net(int rank, const kept_text& why) {
+    fail(errc::unsupported, rank, -1,
+         "include <collx/net.hpp> in one source of the program, or link CMake's collx::collx",
+         "%s, and this program was compiled for threads and for processes that collx_run starts on one host",
+         why.c_str());
+}
+inline const net_component& require_net(int rank, const char* why) {
+    if (net == nullptr) fail_for_net(rank, why);
+    return *net;
+}
 
 template <class S>
 struct face_of; // of a Store: in bootstrap/store.hpp, which a program with a store includes
@@ -29,10 +60,14 @@ struct face_of; // of a Store: in bootstrap/store.hpp, which a program with a st
 // Errors: invalid_argument when it was joined over others.
 COLLX_ONCE counted_ptr<job> this_job(const transports* over = nullptr);
 
-COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
-                                          const transports& over);
-COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store, std::int64_t timeout_ns,
-                                          const transports& over);
+inline counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
+                                      const transports& over) {
+    return require_net(rank, "a store brings ranks together").by_store(rank, size, store, timeout_ns, over);
+}
+inline counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store, std::int64_t timeout_ns,
+                                      const transports& over) {
+    return require_net(rank, "a store brings ranks together").by_collective_store(rank, size, store, timeout_ns, over);
+}
 template <class Store>
 counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns, const transports& over) {
     using face = typename face_of<Store>::type;
@@ -40,19 +75,22 @@ counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t ti
     return join_by_store(rank, size, static_cast<typename face::base&>(all), timeout_ns, over);
 }
 
-// As a rank of that host, whatever the environment says, and with system calls of one's own: for tests.
+// As a rank of that host, whatever the environment says, and with system calls of one's own: for tests. (net_start.hpp)
 COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
                                           const host_description& h, const socket_calls& calls);
 
-COLLX_ONCE counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
-                                       const transports& over);
+inline counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
+                                   const transports& over) {
+    return require_net(rank, "a unique id brings ranks together").by_id(id, rank, size, timeout_ns, over);
+}
 
 // Jobs of n threads that share memory.
 COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(int n);
 // Jobs of threads of which only some share memory, as if they were on several hosts. They listen on loopback.
-COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
-                                                       const transports& over = {});
-// by: for each rank, or null. at: an address to listen on, see host_description.
+inline growing_array<counted_ptr<job>> thread_jobs(const growing_array<int>& host_of, const transports& over = {}) {
+    return require_net(-1, "these threads do not all share memory").threads_apart(host_of, over);
+}
+// by: for each rank, or null. at: an address to listen on, see host_description. (net_start.hpp)
 COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
                                                        const socket_calls& calls, const job_protection* by = nullptr,
                                                        const char* at = "127.0.0.1", int lanes = 1,

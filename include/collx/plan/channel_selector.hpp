@@ -35,7 +35,7 @@ constexpr bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 } // namespace detail
 
 template <collective C>
-bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
+[[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
     if (p.hosts != nullptr)
         if (bound_schedule* among = detail::select_among_hosts<C>(cache, p)) return *among;
     [[maybe_unused]] const bool is_long = p.bytes > detail::long_message_bytes;
@@ -87,5 +87,13 @@ bound_schedule& select_over_channels(schedule_cache& cache, const problem& p) {
         return cache.bind(algo::dissemination_barrier{}, p.at_port);
     }
 }
+
+namespace detail {
+template <int... Cs>
+inline constexpr selection all_over_channels[] = {select_over_channels<static_cast<collective>(Cs)>...};
+inline constexpr const selection* over_channels =
+    all_over_channels<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, static_cast<int>(collective::barrier)>;
+inline const bool selects_over_channels = (selections_over_channels = over_channels, true);
+} // namespace detail
 
 COLLX_END_NAMESPACE

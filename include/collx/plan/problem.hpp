@@ -37,6 +37,11 @@ constexpr int most_led_bytes(const node_view& hosts, bool sizes_are_known) {
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p);
 
+// The choice where ranks do not all share memory, by collective. Written by: the initialisation of a program that may
+// have ranks on several hosts (channel_selector.hpp, which collx/net.hpp includes); others need not compile it.
+using selection = bound_schedule& (*)(schedule_cache&, const problem&);
+inline const selection* selections_over_channels = nullptr;
+
 // How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
 // cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
 inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, bool oversubscribed,

@@ -39,11 +39,8 @@ constexpr bool prefers_channels(const problem& p) { return p.ranks == 2 && !p.ze
 } // namespace detail
 
 template <collective C>
-[[gnu::cold]] bound_schedule& select_over_channels(schedule_cache& cache, const problem& p);
-
-template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
-    if (!p.windows) return select_over_channels<C>(cache, p);
+    if (!p.windows) return selections_over_channels[static_cast<int>(C)](cache, p);
     if constexpr (C == collective::all_reduce) {
         if (p.bytes <= detail::one_shot_limit(p)) return cache.bind(algo::one_shot_all_reduce{}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_all_reduce{}, p.at_port);
@@ -86,5 +83,3 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
 }
 
 COLLX_END_NAMESPACE
-
-#include <collx/plan/channel_selector.hpp> // select_over_channels
