@@ -12,10 +12,10 @@
 #include <collx/comm/compare_signatures.hpp>
 #include <collx/comm/core_parts.hpp>
 #include <collx/comm/job_parts.hpp>
+#include <collx/comm/net_start.hpp>
 #include <collx/comm/prepared_call_once.hpp>
 #include <collx/comm/short_calls_once.hpp>
 #include <collx/comm/start.hpp>
-#include <collx/net.hpp>
 #include <collx/exec/relayed_task_once.hpp>
 #include <collx/exec/task_once.hpp>
 #include <collx/plan/instances.hpp>

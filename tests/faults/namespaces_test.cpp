@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <collx/algo/pairwise.hpp>
+#include <collx/transport/remote_door.hpp>
 
 #include "faults/hosts.hpp"
 #include "support/patience.hpp"

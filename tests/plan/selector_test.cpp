@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <collx/plan/channel_selector.hpp>
 #include <collx/transport/memory.hpp>
 
 namespace {
