@@ -5,4 +5,8 @@
 // header.
 #pragma once
 
+#include <collx/core/config.hpp>
+
+#if !defined(COLLX_ONLY_DECLARED)
 #include <collx/comm/net_start.hpp>
+#endif

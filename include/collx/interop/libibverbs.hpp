@@ -8,6 +8,7 @@
 #include <cstdarg>
 
 #include <collx/interop/libibverbs_queue_pair.hpp>
+#include <collx/net.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -15,7 +15,8 @@
 
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/communicator.hpp>
-#include <collx/comm/join.hpp>
+#include <collx/comm/join_hosts.hpp>
+#include <collx/net.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -16,6 +16,7 @@
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/net.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
