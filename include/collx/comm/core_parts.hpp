@@ -57,7 +57,7 @@ COLLX_ONCE void communicator_core::leave() {
         if (const int r = rank_of(world_rank); r >= 0) (void)net.give_up_share(r);
         return false;
     });
-    if (net.give_up_share(net.rank())) home->memory->give_back(offset, net.layout().bytes());
+    if (net.give_up_share(net.rank())) net.give_back_memory();
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::look_around(std::int64_t now, std::int64_t limit,

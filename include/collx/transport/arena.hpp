@@ -33,8 +33,8 @@ constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (valu
 // Start of the mapping. A free list of ranges under one lock: ranges are taken when communicators and shared buffers
 // are made, never in a call.
 struct arena_header {
-    static constexpr std::uint64_t magic_value = 0x3178'6c6c'6f63'0001; // "collx1", layout 1
-    static constexpr int max_free = 1000;
+    static constexpr std::uint64_t magic_value = 0x3178'6c6c'6f63'0002; // "collx1", layout 2
+    static constexpr int max_free = 8000;
     struct range {
         std::uint64_t offset, bytes;
     };
@@ -50,6 +50,24 @@ struct arena_header {
                                                            // end; read by: all
     alignas(64) atomic<std::uint64_t> cores[16]; // that any rank may run on; each adds its own before it attaches
     alignas(64) std::byte board[page_bytes];     // for those who build on the arena: a page at a known place
+};
+
+// What a communicator has taken of the arena since it was made, in its own shared memory: ranges, each at least as long
+// as all before it together, so there are few of them however many pieces are cut off. Under the arena's lock.
+struct arena_room {
+    static constexpr int max_ranges = 100;
+    static constexpr std::uint64_t first_bytes = std::uint64_t{1} << 20;
+    struct range {
+        std::uint64_t offset, bytes, used;
+    };
+    std::int32_t count;
+    range at[max_ranges];
+
+    std::uint64_t bytes() const {
+        std::uint64_t sum = 0;
+        for (int i = 0; i < count; ++i) sum += at[i].bytes;
+        return sum;
+    }
 };
 
 // A mapped arena. The mapping lives as long as somebody shares this object; the memory goes when the last process
@@ -99,23 +117,37 @@ public:
     // Takes `bytes` of address space (page aligned). Nothing is touched.
     std::uint64_t take(std::size_t bytes) {
         auto& h = header();
-        if (bytes > bytes_) fail_full(bytes); // before rounding, which could wrap
+        if (bytes > bytes_) fail_full(bytes, {}); // before rounding, which could wrap
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
-        if (!acquire(h))
-            fail(errc::timeout, -1, -1, "is a rank stopped?", "the table of shared address space stays locked");
-        for (int i = 0; i < h.free_count; ++i) {
-            auto& f = h.free[i];
-            if (f.bytes < bytes) continue;
-            const std::uint64_t offset = f.offset;
-            f.bytes -= bytes;
-            in_order();
-            f.offset += bytes;
-            if (f.bytes == 0) remove(h, i);
-            release(h);
-            return offset;
-        }
+        if (!acquire(h)) fail_locked();
+        const std::uint64_t offset = cut(h, bytes);
+        const auto left = offset == none ? free_now(h) : free_bytes{};
         release(h);
-        fail_full(bytes);
+        if (offset == none) fail_full(bytes, left);
+        return offset;
+    }
+
+    // The piece of `bytes` that `word` names, the same for all ranks: taken by whoever asks for it first. Its pages are
+    // zero.
+    std::uint64_t take_once(atomic<std::uint64_t>& word, arena_room& room, std::size_t bytes) {
+        if (const std::uint64_t there = word.load(memory_order::acquire); there != none) return there;
+        auto& h = header();
+        if (bytes > bytes_) fail_full(bytes, {});
+        if (!acquire(h)) fail_locked();
+        std::uint64_t offset = word.load(memory_order::acquire);
+        if (offset == none) {
+            offset = cut(h, room, round_up(bytes > 0 ? bytes : 1, page_bytes));
+            if (offset != none) word.store(offset, memory_order::release);
+        }
+        const auto left = offset == none ? free_now(h) : free_bytes{};
+        release(h);
+        if (offset == none) fail_full(bytes, left);
+        return offset;
+    }
+
+    // Gives back what a communicator has taken. By the last of its ranks.
+    void give_back(const arena_room& room) noexcept {
+        for (int i = 0; i < room.count; ++i) give_back(room.at[i].offset, room.at[i].bytes);
     }
 
     // Gives a range back, its pages too.
@@ -190,7 +222,18 @@ private:
         return ::mmap(at(offset), bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
     }
-    [[noreturn, gnu::cold]] void fail_full(std::size_t bytes) const {
+    struct free_bytes {
+        std::uint64_t all = 0, in_a_row = 0;
+    };
+    static free_bytes free_now(const arena_header& h) {
+        free_bytes f;
+        for (int i = 0; i < h.free_count; ++i) {
+            f.all += h.free[i].bytes;
+            if (h.free[i].bytes > f.in_a_row) f.in_a_row = h.free[i].bytes;
+        }
+        return f;
+    }
+    [[noreturn, gnu::cold]] void fail_full(std::size_t bytes, free_bytes left) const {
         // Where a limit made the arena smaller than COLLX_ARENA_BYTES asks for, raising that cannot help.
         rlimit space{}, file{};
         const auto is_in_the_way = [&](int r, const rlimit& l) { return r == 0 && l.rlim_cur / 2 < bytes_; };
@@ -200,7 +243,48 @@ private:
             : fd_ >= 0 && is_in_the_way(::getrlimit(RLIMIT_FSIZE, &file), file)
                 ? "destroy communicators or shared buffers, or raise the file size limit (ulimit -f)"
                 : "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES";
-        fail(errc::resource, -1, -1, remedy, "no %zu bytes of shared address space left", bytes);
+        fail(errc::resource, -1, -1, remedy,
+             "no %zu bytes of shared address space left: of %zu bytes %llu are free, at most %llu in a row", bytes,
+             bytes_, static_cast<unsigned long long>(left.all), static_cast<unsigned long long>(left.in_a_row));
+    }
+    [[noreturn, gnu::cold]] static void fail_locked() {
+        fail(errc::timeout, -1, -1, "is a rank stopped?", "the table of shared address space stays locked");
+    }
+
+    static constexpr std::uint64_t none = 0; // the header lies there
+    // The first range that is long enough, shortened. `none` if there is no such range.
+    static std::uint64_t cut(arena_header& h, std::uint64_t bytes) {
+        for (int i = 0; i < h.free_count; ++i) {
+            auto& f = h.free[i];
+            if (f.bytes < bytes) continue;
+            const std::uint64_t offset = f.offset;
+            f.bytes -= bytes;
+            in_order();
+            f.offset += bytes;
+            if (f.bytes == 0) remove(h, i);
+            return offset;
+        }
+        return none;
+    }
+    // The same from what a communicator has, which grows where that is too little. Who dies in here leaves address
+    // space unused: each piece counts as used before its offset is given away.
+    static std::uint64_t cut(arena_header& h, arena_room& room, std::uint64_t bytes) {
+        arena_room::range* last = room.count > 0 ? &room.at[room.count - 1] : nullptr;
+        if (last == nullptr || last->bytes - last->used < bytes) {
+            if (room.count == arena_room::max_ranges) return none;
+            std::uint64_t more = room.bytes() > arena_room::first_bytes ? room.bytes() : arena_room::first_bytes;
+            if (more < bytes) more = bytes;
+            std::uint64_t offset = cut(h, more);
+            if (offset == none) offset = cut(h, more = bytes); // nearly full
+            if (offset == none) return none;
+            last = &room.at[room.count];
+            *last = {offset, more, 0};
+            in_order();
+            ++room.count;
+        }
+        last->used += bytes;
+        in_order();
+        return last->offset + last->used - bytes;
     }
 
     // ------------------------------------------------------------------ the table, so that its holder may die anywhere

@@ -43,12 +43,12 @@ struct alignas(cache_line_bytes) survival_note {
     std::uint64_t members[max_local_ranks / 64];
 };
 
-// Address map of one communicator inside the arena, the same on all its ranks by construction.
+// What one communicator takes of the arena when it is made: words by which its ranks find each other, and how its
+// channels look. Channels and windows are taken on first use (links_places), so a communicator costs what it uses.
 struct links_layout {
     int ranks = 1; // that share the arena
     int all = 1;   // of the communicator
     channel_shape channel{};
-    bool has_windows = true;
 
     static constexpr links_layout for_ranks(int n) {
         links_layout l;
@@ -67,33 +67,25 @@ struct links_layout {
     // is_crowded: some host has several of the ranks, whose channels are rings of this shape in shared memory.
     static constexpr links_layout across_hosts(int here, int n, bool is_crowded) {
         const std::size_t slot_bytes = std::size_t{is_crowded ? 512u : 1024u} * 1024;
-        links_layout l{
-            .ranks = here, .all = n, .channel = {.depth = 4, .slot_bytes = slot_bytes}, .has_windows = false};
+        links_layout l{.ranks = here, .all = n, .channel = {.depth = 4, .slot_bytes = slot_bytes}};
         while (l.channel.slot_bytes > 64 * 1024 &&
                l.channel.ring_bytes() * static_cast<std::size_t>(n - 1) > (std::size_t{64} << 20))
             l.channel.slot_bytes /= 2;
         return l;
     }
-    constexpr std::size_t control_bytes() const {
-        return page_bytes +
+    constexpr std::size_t bytes() const {
+        return fixed_bytes() +
                round_up(notes_offset() + static_cast<std::size_t>(ranks) * sizeof(survival_note), page_bytes);
     }
-    // Behind the first page: a word per rank of the communicator that says whom it waits for, then the notes.
+    static constexpr std::size_t fixed_bytes();
+    // Behind the fixed part: a word per rank of the communicator that says whom it waits for, then the notes.
     constexpr std::size_t notes_offset() const {
         return round_up(static_cast<std::size_t>(all) * sizeof(std::uint64_t), cache_line_bytes);
     }
-    constexpr std::size_t channels_bytes() const {
-        return static_cast<std::size_t>(port::count) * static_cast<std::size_t>(ranks) *
-               static_cast<std::size_t>(ranks) * channel.bytes();
-    }
-    // Room for a window of each collective on each port, up to 256 ranks.
-    constexpr std::size_t windows_bytes() const {
-        if (!has_windows) return 0;
-        return static_cast<std::size_t>(ranks > 8 ? ranks : 8) * (std::size_t{128} << 20);
-    }
-    constexpr std::size_t bytes() const { return control_bytes() + channels_bytes() + windows_bytes(); }
-    constexpr std::size_t channel_offset(int at_port, int from, int to) const {
-        return control_bytes() + static_cast<std::size_t>((at_port * ranks + from) * ranks + to) * channel.bytes();
+    // The table of channels: a word for each.
+    constexpr std::size_t table_bytes() const { return place_in_table(port::count, 0, 0); }
+    constexpr std::size_t place_in_table(int at_port, int from, int to) const {
+        return static_cast<std::size_t>((at_port * ranks + from) * ranks + to) * sizeof(std::uint64_t);
     }
 };
 
@@ -104,6 +96,22 @@ struct links_control {
     atomic<std::uint64_t> decided;             // round of shrinking << 32 | rank whose proposal holds + 1; once a round
 };
 
+// Where the parts of a communicator lie that have been used: offsets in the arena, 0 for those that have not. Each is
+// taken by the rank that asks first. The table of channels is a piece of its own, of which only the pages exist that
+// name a channel.
+struct links_places {
+    static constexpr int max_windows = 512;
+    atomic<std::uint64_t> table;
+    arena_room room;
+    atomic<std::uint64_t> windows[max_windows]; // in the order in which all ranks make them
+};
+
+struct links_fixed {
+    alignas(page_bytes) links_control control;
+    alignas(cache_line_bytes) links_places places;
+};
+constexpr std::size_t links_layout::fixed_bytes() { return round_up(sizeof(links_fixed), page_bytes); }
+
 class links {
 public:
     links(arena& a, std::uint64_t offset, int rank, int n)
@@ -113,12 +121,8 @@ public:
     links(arena& a, std::uint64_t offset, int rank, int n, const links_layout& layout,
           detail::growing_array<int> places, node_map hosts, sole_ptr<far_links> remote)
         : arena_(&a), base_(a.at(offset)), layout_(layout), rank_(rank), size_(n), places_(std::move(places)),
-          hosts_(std::move(hosts)), next_window_(layout_.control_bytes() + layout_.channels_bytes()),
-          remote_(std::move(remote)) {
-        const auto ends = static_cast<std::size_t>(port::count) * static_cast<std::size_t>(n);
-        sending_.resize(ends);
-        receiving_.resize(ends);
-        reserve(0, layout_.control_bytes());
+          hosts_(std::move(hosts)), remote_(std::move(remote)) {
+        reserve(arena_->offset_of(base_), layout_.bytes());
         if (remote_) remote_->begin(control().failed, waits());
     }
 
@@ -138,12 +142,18 @@ public:
 
     // The channel to a peer. Its memory is taken, and the way to it chosen, at first use.
     sending_end& tx(int at_port, int peer) {
-        auto& end = sending_[static_cast<std::size_t>(at_port * size() + peer)];
+        auto& ends = sending_[at_port];
+        if (ends.empty()) [[unlikely]]
+            ends.resize(static_cast<std::size_t>(size_));
+        auto& end = ends[static_cast<std::size_t>(peer)];
         if (!end.is_open()) end = open_tx(at_port, peer);
         return end;
     }
     receiving_end& rx(int at_port, int peer) {
-        auto& end = receiving_[static_cast<std::size_t>(at_port * size() + peer)];
+        auto& ends = receiving_[at_port];
+        if (ends.empty()) [[unlikely]]
+            ends.resize(static_cast<std::size_t>(size_));
+        auto& end = ends[static_cast<std::size_t>(peer)];
         if (!end.is_open()) end = open_rx(at_port, peer);
         return end;
     }
@@ -164,14 +174,14 @@ public:
             fail(errc::unsupported, rank_, -1,
                  "bind an algorithm over channels (ring, recursive_doubling, binomial, ...) or let the library choose",
                  "the bound algorithm needs a window, and the ranks are on several hosts");
-        const std::size_t bytes = shape.bytes_per_rank() * static_cast<std::size_t>(size());
-        if (next_window_ + bytes > layout_.bytes())
+        if (windows_made_ == links_places::max_windows)
             fail(errc::resource, rank_, -1, "use fewer different policies on one communicator",
-                 "no room for another window of %zu bytes", bytes);
-        const std::size_t at = next_window_;
-        next_window_ += bytes;
+                 "a communicator has %d windows at most", links_places::max_windows);
+        const std::size_t bytes = shape.bytes_per_rank() * static_cast<std::size_t>(size());
+        const std::uint64_t at = take_once(places().windows[windows_made_], bytes);
+        ++windows_made_;
         reserve(at + static_cast<std::size_t>(rank_) * shape.bytes_per_rank(), shape.bytes_per_rank(), true);
-        return window_memory(base_ + at, shape);
+        return window_memory(arena_->at(at), shape);
     }
 
     // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no
@@ -204,10 +214,12 @@ public:
             if (proof == detail::proof_of_reading) rx.say_can_borrow();
     }
 
-    links_control& control() const { return *reinterpret_cast<links_control*>(base_); }
+    links_control& control() const { return fixed().control; }
     failure failed() const { return failure(control().failed.load(memory_order::acquire)); }
     // What all ranks last said of their waiting; of those on other hosts, what this host has heard of it.
-    waiting_words waits() const { return {reinterpret_cast<atomic<std::uint64_t>*>(base_ + page_bytes), size_}; }
+    waiting_words waits() const {
+        return {reinterpret_cast<atomic<std::uint64_t>*>(base_ + links_layout::fixed_bytes()), size_};
+    }
     void say_waiting(std::int64_t now, std::int64_t limit_ns, awaited a) {
         waits().say(rank_, waiting_word(now, a));
         if (remote_ == nullptr || now - told_at_ns_ < waiting_word::pause_ns(limit_ns)) return;
@@ -228,7 +240,8 @@ public:
     }
 
     survival_note& note(int of_rank) const {
-        return reinterpret_cast<survival_note*>(base_ + page_bytes + layout_.notes_offset())[place_of(of_rank)];
+        return reinterpret_cast<survival_note*>(base_ + links_layout::fixed_bytes() +
+                                                layout_.notes_offset())[place_of(of_rank)];
     }
     // Gives up one rank's share of this memory: its own at the end, or that of a dead rank while the own is still held.
     // True for the last share: nobody uses the memory any more.
@@ -237,6 +250,14 @@ public:
         return control().users.fetch_sub(1, memory_order::acq_rel) == 1;
     }
 
+    // Gives all memory of the communicator back to the arena. By whoever gave up the last share.
+    void give_back_memory() noexcept {
+        arena_->give_back(places().room);
+        arena_->give_back(arena_->offset_of(base_), layout_.bytes());
+    }
+    // Address space that the communicator holds at present.
+    std::size_t arena_bytes() const { return layout_.bytes() + places().room.bytes(); }
+
     struct traffic {
         std::uint64_t messages = 0, bytes = 0;                         // through channels
         std::uint64_t window_bytes_written = 0, window_bytes_read = 0; // in windows and in other ranks' buffers
@@ -244,14 +265,18 @@ public:
     // What this rank has sent through channels so far.
     traffic sent() const {
         traffic t;
-        for (const auto& end : sending_) t.messages += end.messages, t.bytes += end.payload_bytes;
+        for (const auto& ends : sending_)
+            for (const auto& end : ends) t.messages += end.messages, t.bytes += end.payload_bytes;
         return t;
     }
     // The same, to one peer.
     traffic sent_to(int peer) const {
         traffic t;
-        for (auto i = static_cast<std::size_t>(peer); i < sending_.size(); i += static_cast<std::size_t>(size_))
-            t.messages += sending_[i].messages, t.bytes += sending_[i].payload_bytes;
+        for (const auto& ends : sending_) {
+            if (ends.empty()) continue;
+            const sending_end& end = ends[static_cast<std::size_t>(peer)];
+            t.messages += end.messages, t.bytes += end.payload_bytes;
+        }
         return t;
     }
 
@@ -259,26 +284,43 @@ private:
     int place_of(int peer) const { return places_.empty() ? peer : places_[static_cast<std::size_t>(peer)]; }
     [[gnu::cold, gnu::noinline]] sending_end open_tx(int at_port, int peer) {
         if (!is_here(peer)) return remote_->tx(at_port, peer);
-        const auto at = layout_.channel_offset(at_port, place_of(rank_), place_of(peer));
+        const std::uint64_t at = channel_at(at_port, place_of(rank_), place_of(peer));
         reserve(at, layout_.channel.bytes(), true);
-        sending_end end(base_ + at, layout_.channel);
+        sending_end end(arena_->at(at), layout_.channel);
         if (may_lend()) end.offer_to_lend(lending_);
         return end;
     }
     [[gnu::cold, gnu::noinline]] receiving_end open_rx(int at_port, int peer) {
         if (!is_here(peer)) return remote_->rx(at_port, peer);
-        return receiving_end(base_ + layout_.channel_offset(at_port, place_of(peer), place_of(rank_)), layout_.channel);
+        return receiving_end(arena_->at(channel_at(at_port, place_of(peer), place_of(rank_))), layout_.channel);
+    }
+    std::uint64_t channel_at(int at_port, int from, int to) {
+        const std::uint64_t word =
+            take_once(places().table, layout_.table_bytes()) + layout_.place_in_table(at_port, from, to);
+        reserve(word / page_bytes * page_bytes, page_bytes);
+        return take_once(*reinterpret_cast<atomic<std::uint64_t>*>(arena_->at(word)), layout_.channel.bytes());
     }
     // The others wait for what this rank would have done with the memory: they must hear that it has none.
-    void reserve(std::size_t at, std::size_t bytes, bool for_calls = false) {
+    template <class F>
+    auto or_report(F&& f) {
         try {
-            arena_->reserve(arena_->offset_of(base_) + at, bytes);
-            if (for_calls) arena_->populate(arena_->offset_of(base_) + at, bytes);
+            return f();
         } catch (const error& e) {
             report(failure(e.code(), rank_));
             throw;
         }
     }
+    std::uint64_t take_once(atomic<std::uint64_t>& word, std::size_t bytes) {
+        return or_report([&] { return arena_->take_once(word, places().room, bytes); });
+    }
+    void reserve(std::uint64_t at, std::size_t bytes, bool for_calls = false) {
+        or_report([&] {
+            arena_->reserve(at, bytes);
+            if (for_calls) arena_->populate(at, bytes);
+        });
+    }
+    links_fixed& fixed() const { return *reinterpret_cast<links_fixed*>(base_); }
+    links_places& places() const { return fixed().places; }
 
     arena* arena_;
     std::byte* base_;
@@ -286,9 +328,9 @@ private:
     int rank_, size_;
     detail::growing_array<int> places_; // empty: all are here
     node_map hosts_;                    // of no ranks: all are here
-    std::size_t next_window_;
-    detail::growing_array<sending_end> sending_;
-    detail::growing_array<receiving_end> receiving_;
+    int windows_made_ = 0;
+    detail::growing_array<sending_end> sending_[port::count]; // by peer; of a port that was not used: empty
+    detail::growing_array<receiving_end> receiving_[port::count];
     detail::growing_array<int> pids_; // empty: threads
     std::int64_t told_at_ns_ = 0;
     lending lending_ = lending::automatic;
