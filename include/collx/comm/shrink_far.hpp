@@ -39,7 +39,7 @@ public:
     }
     far_survivors(const far_survivors&) = delete;
     ~far_survivors() override {
-        if (is_decided_) hub_->leave(*this);
+        if (is_decided_) hub_->helpers().leave(name_);
     }
 
     // Those who go on. Errors: timeout naming a rank that lives and does not come · peer_failed when the others went on
@@ -50,7 +50,7 @@ public:
         if (!is_decided_) coordinate(), is_decided_ = true;
         core_ = nullptr;
         part_all();
-        hub_->enter(*this); // those who did not hear the end from the coordinator may hear it from us
+        name_ = hub_->helpers().enter(*this); // those who did not hear the end from the coordinator may hear it from us
         return decided_;
     }
     static bool is_in(const members& m, int r) {
@@ -380,6 +380,7 @@ private:
     std::int64_t limit_ns_, begun_ns_, told_ns_ = 0;
     int missing_ = -1; // for whom the coordinator waits, as far as it has said so
     members decided_;
+    std::uint64_t name_ = 0; // as a helper
     bool is_decided_ = false;
     turn turn_;
 };

@@ -30,11 +30,11 @@ public:
           ports_(m.ports), lend_(m.lend), peers_(members_.size()) {}
     remote_links(const remote_links&) = delete;
     ~remote_links() override {
-        if (failed_ != nullptr) hub_->leave(*this);
+        if (failed_ != nullptr) hub_->helpers().leave(name_);
     }
     void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) override {
         failed_ = &failed, waits_ = waits;
-        hub_->enter(*this);
+        name_ = hub_->helpers().enter(*this);
     }
 
     [[gnu::cold]] sending_end tx(int port, int peer) override {
@@ -48,11 +48,9 @@ public:
 
     bool move() override {
         bool moved = false, helps = false;
-        if (const detail::turn_tried here(turn_); here && failed_ != nullptr) {
-            moved = move_all();
-            helps = !moved && (++idle_turns_ & 7) == 0;
-        }
-        if (helps) hub_->help_others(*this);
+        if (const detail::turn_tried here(turn_); here && failed_ != nullptr)
+            moved = move_all(), helps = !moved && (++idle_turns_ & 7) == 0;
+        if (helps) hub_->helpers().help_others(*this);
         return moved;
     }
     void push(int peer) override {
@@ -95,7 +93,8 @@ public:
         if (failed_ == nullptr) return; // not begun, ended, or a fork()'s copy: nothing under way here
         try { // who lives mostly says soon that it has received what went by reference, and need not be cut off
             const deadline until = deadline::in_ns(20'000'000);
-            for (; is_exposed() && !until.passed(); detail::nap_ns(50'000)) (void)move_all();
+            const auto is_exposed = [](stream& s) { return s.is_exposed(); };
+            for (; any(is_exposed) && !until.passed(); detail::nap_ns(50'000)) (void)move_all();
         } catch (const std::bad_alloc&) {
         }
         settle_all();
@@ -103,14 +102,17 @@ public:
     // Nobody helps from here on: the failure's word may become another communicator's, connections are the hub's.
     [[gnu::cold]] void say_bye() override {
         if (failed_ == nullptr) return;
-        hub_->leave(*this);
+        hub_->helpers().leave(name_);
         const detail::turn_taken here(turn_);
         const bool has_failed = static_cast<bool>(failed());
         if (has_failed) settle_all();
         for (const int p : active_) stream_to(p).say_bye();
         (void)move_all();
         if (has_failed) hub_->shorten_linger(500'000'000);
-        for (const int p : active_) hub_->linger(std::move(peers_[static_cast<std::size_t>(p)].connection));
+        for (const int p : active_) {
+            hub_->helpers().stop_watching(stream_to(p).fd());
+            hub_->linger(std::move(peers_[static_cast<std::size_t>(p)].connection));
+        }
         active_.clear();
         wanted_.clear();
         for (const int p : greeting_) peers_[static_cast<std::size_t>(p)].greeting = nullptr;
@@ -150,6 +152,10 @@ private:
     void help() override {
         if (const detail::turn_tried here(turn_); here) (void)move_all();
     }
+    void be_watched() override {
+        const detail::turn_taken here(turn_);
+        for (const int p : active_) hub_->helpers().watch(stream_to(p).fd(), name_);
+    }
     [[gnu::cold]] void settle_all() {
         for (auto& p : peers_)
             if (p.connection) p.connection->settle();
@@ -159,12 +165,6 @@ private:
         for (const int p : active_)
             if (is(stream_to(p))) return true;
         return false;
-    }
-    bool is_exposed() {
-        return any([](stream& s) { return s.is_exposed(); });
-    }
-    bool all_by_verbs() {
-        return !any([](stream& s) { return !s.receives_by_verbs(); });
     }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
@@ -248,8 +248,7 @@ private:
         peers_[static_cast<std::size_t>(p)].greeting = nullptr;
         detail::remove_rank(greeting_, p);
     }
-    // Carries on the proofs of connections that are not open yet.
-    [[gnu::cold]] bool greet() {
+    [[gnu::cold]] bool greet() { // carries on the proofs of connections that are not open yet
         bool moved = false;
         for (std::size_t i = 0; i < greeting_.size(); ++i) {
             const int p = greeting_[i];
@@ -278,10 +277,11 @@ private:
     }
     [[gnu::cold]] void activate(int p) {
         active_.push_back(p);
-        if (poll_.is_open()) return poll_.add(stream_to(p).fd(), p);
+        hub_->helpers().watch(stream_to(p).fd(), name_);
+        if (poll_.is_open()) return poll_.add(stream_to(p).fd(), static_cast<std::uint64_t>(p));
         if (active_.size() <= few_streams) return;
         poll_.open();
-        for (const int other : active_) poll_.add(stream_to(other).fd(), other);
+        for (const int other : active_) poll_.add(stream_to(other).fd(), static_cast<std::uint64_t>(other));
     }
 
     // ------------------------------------------------------------------ moving
@@ -300,8 +300,10 @@ private:
                 report(f);
         bool moved = !greeting_.empty() && greet();
         const bool asks_first = poll_.is_open() && !is_thorough; // at times each one: whatever it has become
-        if (asks_first && ((looks_ & 15) == 0 || !all_by_verbs()))
-            moved = poll_.visit_readable(hub_->calls(), [&](int p) { return move_one(p, true); }) || moved;
+        if (asks_first && ((looks_ & 15) == 0 || any([](stream& s) { return !s.receives_by_verbs(); })))
+            moved = poll_.visit_readable(hub_->calls(), [&](std::uint64_t p) {
+                return move_one(static_cast<int>(p), true);
+            }) || moved;
         for (std::size_t i = 0; i < active_.size(); ++i) {
             const int p = active_[i];
             if (known) stream_to(p).say_failure(known.word);
@@ -353,8 +355,8 @@ private:
         peers_[static_cast<std::size_t>(p)].lost_at_ns = now_ns();
         if (!detail::is_in(lost_, p)) lost_.push_back(p);
     }
-    // What another host says is checked like everything from outside.
     [[gnu::cold]] void hear(int p, failure f) {
+        // What another host says is checked like everything from outside.
         const bool is_sound = f.code_word() != 0 && f.code_word() <= static_cast<std::uint64_t>(last_errc) + 1 &&
                               f.rank() >= -1 && f.rank() < static_cast<int>(peers_.size());
         report(is_sound ? f : failure(errc::protocol, p));
@@ -371,7 +373,7 @@ private:
     }
 
     counted_ptr<socket_hub> hub_;
-    std::uint64_t id_;
+    std::uint64_t id_, name_ = 0; // the second among those of this rank
     int rank_;
     detail::growing_array<int> members_;
     channel_shape shape_;

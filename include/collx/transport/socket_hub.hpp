@@ -17,60 +17,13 @@
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/detail/greeting.hpp>
+#include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 #include <collx/transport/detail/unix_door.hpp>
 #include <collx/transport/stream.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-namespace detail {
-
-// Held for microseconds, by the thread that calls or by one that helps.
-class turn {
-public:
-    bool try_take() { return !held_.test_and_set(memory_order::acquire); }
-    void take() {
-        while (!try_take()) ::sched_yield();
-    }
-    void give() { held_.clear(memory_order::release); }
-
-private:
-    atomic_flag held_;
-};
-class turn_taken {
-public:
-    explicit turn_taken(turn& t) : turn_(t) { t.take(); }
-    turn_taken(const turn_taken&) = delete;
-    ~turn_taken() { turn_.give(); }
-
-private:
-    turn& turn_;
-};
-// The same for who has something better to do than to wait. Given back also when what is done in it throws.
-class turn_tried {
-public:
-    explicit turn_tried(turn& t) : turn_(t), is_taken_(t.try_take()) {}
-    turn_tried(const turn_tried&) = delete;
-    ~turn_tried() {
-        if (is_taken_) turn_.give();
-    }
-    explicit operator bool() const { return is_taken_; }
-
-private:
-    turn& turn_;
-    bool is_taken_;
-};
-
-// What the hub moves on for others while one of them waits.
-struct helped {
-    virtual void help() = 0;
-
-protected:
-    ~helped() = default;
-};
-
-} // namespace detail
 
 class socket_hub {
 public:
@@ -226,23 +179,8 @@ public:
         drain();
     }
 
-    // Communicators of this rank. Whoever waits in one moves the others on: a peer may wait for what they have to say.
-    [[gnu::cold]] void enter(detail::helped& h) {
-        const detail::turn_taken here(helping_);
-        helped_.push_back(&h);
-    }
-    [[gnu::cold]] void leave(detail::helped& h) {
-        const detail::turn_taken here(helping_);
-        for (std::size_t i = 0; i < helped_.size(); ++i)
-            if (helped_[i] == &h) return void(helped_.erase(helped_.begin() + static_cast<std::ptrdiff_t>(i)));
-    }
-    void help_others(const detail::helped& but) {
-        if (helped_count() < 2) return;
-        const detail::turn_tried here(helping_);
-        if (!here) return;
-        for (detail::helped* h : helped_)
-            if (h != &but) h->help();
-    }
+    // The communicators of this rank that move each other on.
+    detail::mutual_help& helpers() { return helpers_; }
 
 private:
     struct leaver {
@@ -253,10 +191,6 @@ private:
     static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
     static constexpr std::int64_t told_limit_ns = 500'000'000;
 
-    std::size_t helped_count() {
-        const detail::turn_taken here(helping_);
-        return helped_.size();
-    }
     // Half-open guests are few, so that strangers cannot use up the descriptors.
     std::size_t most_guests() const { return 64 + peers_.size(); }
 
@@ -349,13 +283,13 @@ private:
     std::int64_t linger_ns_;
     const socket_calls* calls_;
     char token_[detail::stream_hello::token_bytes];
-    detail::turn turn_, helping_;
+    detail::turn turn_;
     job_protection protection_;
     detail::growing_array<detail::guest> guests_, parked_;
     bool is_starting_ = true;
     detail::growing_array<std::pair<std::uint64_t, int>> odd_; // communicator, rank there
     detail::growing_array<leaver> lingering_;
-    detail::growing_array<detail::helped*> helped_;
+    detail::mutual_help helpers_{*calls_};
 };
 
 COLLX_END_NAMESPACE

@@ -19,11 +19,14 @@ public:
     // Without a descriptor for it, it stays closed.
     void open() { poll_ = descriptor(::epoll_create1(EPOLL_CLOEXEC)); }
     void close() { poll_.close(); }
-    void add(int fd, int name) {
+    void add(int fd, std::uint64_t name) {
         epoll_event e{};
         e.events = EPOLLIN;
-        e.data.u32 = static_cast<std::uint32_t>(name);
+        e.data.u64 = name;
         if (is_open()) (void)::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd, &e);
+    }
+    void remove(int fd) {
+        if (is_open()) (void)::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     }
     // Without waiting: each that can be read, by the name it was added with. True if visit() was, for any.
     template <class Visit>
@@ -31,7 +34,7 @@ public:
         epoll_event ready[64];
         const int count = calls.epoll_wait(poll_.get(), ready, 64, 0);
         bool any = false;
-        for (int i = 0; i < count; ++i) any = visit(static_cast<int>(ready[i].data.u32)) || any;
+        for (int i = 0; i < count; ++i) any = visit(ready[i].data.u64) || any;
         return any;
     }
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How a rank that waits in one communicator moves its others on, for a peer may wait for what they have to say: all of
+// a few; of many those that have something to read, and one more in turn, for what is not read. So a look takes as long
+// with a thousand communicators as with ten. Knows no socket but by its descriptor.
+#pragma once
+
+#include <sched.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/transport/detail/poll_set.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// Held for microseconds, by the thread that calls or by one that helps.
+class turn {
+public:
+    bool try_take() { return !held_.test_and_set(memory_order::acquire); }
+    void take() {
+        while (!try_take()) ::sched_yield();
+    }
+    void give() { held_.clear(memory_order::release); }
+
+private:
+    atomic_flag held_;
+};
+class turn_taken {
+public:
+    explicit turn_taken(turn& t) : turn_(t) { t.take(); }
+    turn_taken(const turn_taken&) = delete;
+    ~turn_taken() { turn_.give(); }
+
+private:
+    turn& turn_;
+};
+// The same for who has something better to do than to wait. Given back also when what is done in it throws.
+class turn_tried {
+public:
+    explicit turn_tried(turn& t) : turn_(t), is_taken_(t.try_take()) {}
+    turn_tried(const turn_tried&) = delete;
+    ~turn_tried() {
+        if (is_taken_) turn_.give();
+    }
+    explicit operator bool() const { return is_taken_; }
+
+private:
+    turn& turn_;
+    bool is_taken_;
+};
+
+// A communicator's connections.
+struct helped {
+    virtual void help() = 0;
+    // Gives each of its connections to mutual_help::watch(). One that does not has its turn only.
+    virtual void be_watched() {}
+
+protected:
+    ~helped() = default;
+};
+
+class mutual_help {
+public:
+    explicit mutual_help(const socket_calls& calls) : calls_(&calls) {}
+
+    // The name by which h is known here until it leaves.
+    [[gnu::cold]] std::uint64_t enter(helped& h) {
+        const turn_taken here(turn_);
+        if (free_.empty()) free_.push_back(places_.size()), places_.emplace_back();
+        const std::size_t at = free_.back();
+        places_[at].who = &h;
+        free_.pop_back();
+        if (count() > few && !poll_.is_open()) {
+            poll_.open();
+            is_watching_.store(poll_.is_open(), memory_order::release);
+            for (const place& p : places_)
+                if (p.who != nullptr) p.who->be_watched();
+        }
+        return std::uint64_t{places_[at].uses} << 32 | at;
+    }
+    [[gnu::cold]] void leave(std::uint64_t name) {
+        const turn_taken here(turn_);
+        place& p = places_[index(name)];
+        p.who = nullptr;
+        ++p.uses;
+        free_.push_back(index(name));
+    }
+    // A connection of the communicator of this name has come, or will soon be another's.
+    void watch(int fd, std::uint64_t name) {
+        if (is_watching_.load(memory_order::acquire)) poll_.add(fd, name);
+    }
+    void stop_watching(int fd) {
+        if (is_watching_.load(memory_order::acquire)) poll_.remove(fd);
+    }
+    void help_others(const helped& but) {
+        const turn_tried here(turn_);
+        if (!here || count() < 2) return;
+        const auto help = [&](const place& p) {
+            if (p.who != nullptr && p.who != &but) p.who->help();
+        };
+        if (!poll_.is_open()) {
+            for (const place& p : places_) help(p);
+            return;
+        }
+        (void)poll_.visit_readable(*calls_, [&](std::uint64_t name) {
+            const place& p = places_[index(name)];
+            if (p.uses == name >> 32) help(p); // else of one that has gone
+            return true;
+        });
+        next_ = (next_ + 1) % places_.size();
+        help(places_[next_]);
+    }
+
+private:
+    struct place {
+        helped* who = nullptr;
+        std::uint32_t uses = 0; // so that no name comes twice
+    };
+    static constexpr std::size_t few = 8;
+    static constexpr std::size_t index(std::uint64_t name) { return static_cast<std::size_t>(name & 0xffff'ffff); }
+    std::size_t count() const { return places_.size() - free_.size(); }
+
+    const socket_calls* calls_;
+    turn turn_; // for all of these but the next two
+    poll_set poll_;
+    atomic<bool> is_watching_{false};
+    growing_array<place> places_;
+    growing_array<std::size_t> free_;
+    std::size_t next_ = 0;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
