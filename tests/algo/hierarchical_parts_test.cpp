@@ -4,6 +4,8 @@
 #include <collx/algo/hierarchical_parts.hpp>
 #include <collx/algo/hierarchical_rooted.hpp>
 
+#include <collx/sched/algorithm.hpp>
+
 #include "checks.hpp"
 
 using namespace checks;
@@ -24,8 +26,8 @@ TEST_CASE("parts: depths, orders, scratch and chunks of several algorithms toget
     STATIC_REQUIRE(!parts::need_commutative<binomial_broadcast>());
     STATIC_REQUIRE(parts::keep_nothing<binomial_broadcast, chain_broadcast>);
     STATIC_REQUIRE(!parts::keep_nothing<binomial_broadcast, binomial_reduce>);
-    STATIC_REQUIRE(parts::tmp_chunks(ring_all_reduce{}, 5) == 0);
-    STATIC_REQUIRE(parts::tmp_chunks(binomial_reduce{}, 5) == 1);
+    STATIC_REQUIRE(collx::sched::tmp_chunks_of(ring_all_reduce{}, 5) == 0);
+    STATIC_REQUIRE(collx::sched::tmp_chunks_of(binomial_reduce{}, 5) == 1);
     STATIC_REQUIRE(parts::common_multiple(4, 6) == 12);
     STATIC_REQUIRE(parts::common_multiple(1, 7) == 7);
     STATIC_REQUIRE(parts::common_multiple(0, 0) == 1);
