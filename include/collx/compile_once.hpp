@@ -18,6 +18,7 @@
 #include <collx/comm/start.hpp>
 #include <collx/exec/relayed_task_once.hpp>
 #include <collx/exec/task_once.hpp>
+#include <collx/plan/channel_selector.hpp>
 #include <collx/plan/instances.hpp>
 #include <collx/plan/schedules_parts.hpp>
 #include <collx/plan/selector.hpp>
@@ -25,5 +26,9 @@
 #if defined(COLLX_COMPILED)
 COLLX_BEGIN_NAMESPACE
 COLLX_CHOICES(/* defined */)
+constinit const selection* const selections_over_channels = detail::over_channels;
+namespace detail {
+constinit const net_component* const net = &net_of_sockets;
+} // namespace detail
 COLLX_END_NAMESPACE
 #endif

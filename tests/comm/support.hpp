@@ -57,7 +57,8 @@ inline void expect(bool holds, const char* file, int line, const char* text, int
 // A rank's body, which must check something on this rank: the checks of one rank say nothing of the others.
 template <class F>
 void run_checked(collx::communicator& w, F&& f) {
-    w.set_timeout(collx_test::patient(std::chrono::seconds(50))); // a rank that is not scheduled for a while is no failure
+    w.set_timeout(
+        collx_test::patient(std::chrono::seconds(50))); // a rank that is not scheduled for a while is no failure
     const long before = own_checks;
     const int rank = w.rank();
     f(w);

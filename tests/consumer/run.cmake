@@ -47,6 +47,7 @@ else()
     # Two ranks that meet in a folder; commands of one call run side by side.
     set(env ${CMAKE_COMMAND} -E env COLLX_SIZE=2 COLLX_STORE=file:${work}/store COLLX_TIMEOUT=60)
     file(MAKE_DIRECTORY "${work}/store")
+    file(CHMOD "${work}/store" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE) # not for other users
     must(${env} COLLX_RANK=0 ${work}/build/consumer_net COMMAND ${env} COLLX_RANK=1 ${work}/build/consumer_net)
     execute_process(COMMAND ${env} COLLX_RANK=0 ${work}/build/consumer_near RESULT_VARIABLE code OUTPUT_VARIABLE text)
     if(NOT code EQUAL 2 OR NOT text MATCHES "include <collx/net.hpp> in one source")

@@ -140,7 +140,9 @@ inline constexpr net_component net_of_sockets{join_far,
                                                                      1, over);
                                               },
                                               agree_on_survivors};
+#if !defined(COLLX_COMPILED)
 inline const bool has_net = (net = &net_of_sockets, true);
+#endif
 
 } // namespace detail
 

@@ -37,8 +37,12 @@ struct net_component {
     growing_array<counted_ptr<job>> (*threads_apart)(const growing_array<int>& host_of, const transports&);
     growing_array<std::uint64_t> (*survivors)(communicator_core&, std::uint32_t round, sole_ptr<kept>& answers);
 };
-// Written by: the initialisation of a program that includes collx/net.hpp or links collx::collx; read by: start-up.
+#if defined(COLLX_COMPILED)
+extern const net_component* const net; // a constant: communicators may be made before main()
+#else
+// Written by: the initialisation of a program that includes collx/net.hpp; read by: start-up.
 inline const net_component* net = nullptr;
+#endif
 
 // Errors: unsupported in a program without that component.
 [[noreturn, gnu::cold]] inline void fail_for_net(int rank, const kept_text& why) {

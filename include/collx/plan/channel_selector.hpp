@@ -93,7 +93,9 @@ template <int... Cs>
 inline constexpr selection all_over_channels[] = {select_over_channels<static_cast<collective>(Cs)>...};
 inline constexpr const selection* over_channels =
     all_over_channels<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, static_cast<int>(collective::barrier)>;
+#if !defined(COLLX_COMPILED)
 inline const bool selects_over_channels = (selections_over_channels = over_channels, true);
+#endif
 } // namespace detail
 
 COLLX_END_NAMESPACE

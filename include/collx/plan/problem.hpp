@@ -37,10 +37,15 @@ constexpr int most_led_bytes(const node_view& hosts, bool sizes_are_known) {
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p);
 
-// The choice where ranks do not all share memory, by collective. Written by: the initialisation of a program that may
-// have ranks on several hosts (channel_selector.hpp, which collx/net.hpp includes); others need not compile it.
+// The choice where ranks do not all share memory, by collective. Programs whose ranks share memory need not compile it.
 using selection = bound_schedule& (*)(schedule_cache&, const problem&);
+#if defined(COLLX_COMPILED)
+extern const selection* const selections_over_channels;
+#else
+// Written by: the initialisation of a program that may have ranks on several hosts (channel_selector.hpp, which
+// collx/net.hpp includes); read by: select().
 inline const selection* selections_over_channels = nullptr;
+#endif
 
 // How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
 // cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
