@@ -39,7 +39,7 @@ struct bound_window {
         iteration += count;
         const std::size_t ring = memory.chunk_ring_bytes();
         if (s.is_inline || piece_bytes == 0 || ring == 0) return s;
-        const std::size_t each = s.step_bytes = shape.step_bytes(piece_bytes);
+        const std::size_t each = s.step_bytes = memory.step_bytes(piece_bytes);
         s.position = position + each > ring ? 0 : position;
         const std::size_t end = s.position + each;
         if (count == 1 || end + (count - 1) * each <= ring) {

@@ -69,9 +69,12 @@ struct window_shape {
     // Of one chunk: the most bytes of a piece, and its ring. With one chunk they may be of any size.
     constexpr std::size_t piece_bytes() const { return part_of(stage_bytes); }
     constexpr std::size_t chunk_ring_bytes() const { return part_of(ring_bytes()); }
-    // From one piece of a chunk to the next: a page between long ones, which processors do not fetch ahead across.
-    constexpr std::size_t step_bytes(std::size_t piece) const {
-        return spaced_bytes(piece, piece_bytes(), piece < 8 * 1024 ? 1024 : page_bytes);
+    // From one piece of a chunk to the next.
+    constexpr std::size_t step_bytes(std::size_t piece) const { return step_bytes(piece, piece_bytes()); }
+    // The same where the most bytes of a piece are known. A page lies between long ones: processors do not fetch ahead
+    // across it.
+    static constexpr std::size_t step_bytes(std::size_t piece, std::size_t most) {
+        return spaced_bytes(piece, most, piece < 8 * 1024 ? 1024 : page_bytes);
     }
     constexpr bool operator==(const window_shape&) const = default;
 
@@ -86,7 +89,8 @@ public:
     window_memory() = default;
     window_memory(std::byte* base, window_shape shape)
         : base_(base), shape_(shape), rank_bytes_(shape.bytes_per_rank()), line_bytes_(shape.line_bytes()),
-          ring_bytes_(shape.ring_bytes()), chunk_ring_bytes_(shape.chunk_ring_bytes()) {}
+          ring_bytes_(shape.ring_bytes()), chunk_ring_bytes_(shape.chunk_ring_bytes()),
+          piece_bytes_(shape.piece_bytes()) {}
 
     signal_line& line(int rank, int signal, std::uint64_t iteration) const {
         return reinterpret_cast<signal_line*>(block(rank))[signal * shape_.depth + stage(iteration)];
@@ -98,6 +102,7 @@ public:
     }
     const window_shape& shape() const { return shape_; }
     std::size_t chunk_ring_bytes() const { return chunk_ring_bytes_; }
+    std::size_t step_bytes(std::size_t piece) const { return window_shape::step_bytes(piece, piece_bytes_); }
 
 private:
     std::byte* block(int rank) const { return base_ + static_cast<std::size_t>(rank) * rank_bytes_; }
@@ -109,8 +114,8 @@ private:
 
     std::byte* base_ = nullptr;
     window_shape shape_{};
-    // Of the shape, worked out once.
-    std::size_t rank_bytes_ = 0, line_bytes_ = 0, ring_bytes_ = 0, chunk_ring_bytes_ = 0;
+    // Of the shape, worked out once: calls divide by nothing.
+    std::size_t rank_bytes_ = 0, line_bytes_ = 0, ring_bytes_ = 0, chunk_ring_bytes_ = 0, piece_bytes_ = 0;
 };
 
 COLLX_END_NAMESPACE
