@@ -10,8 +10,8 @@
 #pragma once
 
 #include <collx/comm/compare_signatures.hpp>
-#include <collx/comm/core_parts.hpp>
-#include <collx/comm/job_parts.hpp>
+#include <collx/comm/core_once.hpp>
+#include <collx/comm/job_once.hpp>
 #include <collx/comm/net_start.hpp>
 #include <collx/comm/prepared_call_once.hpp>
 #include <collx/comm/short_calls_once.hpp>
@@ -20,7 +20,7 @@
 #include <collx/exec/task_once.hpp>
 #include <collx/plan/channel_selector.hpp>
 #include <collx/plan/instances.hpp>
-#include <collx/plan/schedules_parts.hpp>
+#include <collx/plan/schedules_once.hpp>
 #include <collx/plan/selector.hpp>
 
 #if defined(COLLX_COMPILED)

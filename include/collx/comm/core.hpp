@@ -354,5 +354,5 @@ struct communicator_core {
 COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
-#include <collx/comm/core_parts.hpp>
+#include <collx/comm/core_once.hpp>
 #endif

@@ -192,5 +192,5 @@ inline thread_local counted_ptr<job> thread_job;
 COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
-#include <collx/comm/job_parts.hpp>
+#include <collx/comm/job_once.hpp>
 #endif

@@ -207,5 +207,5 @@ private:
 COLLX_END_NAMESPACE
 
 #if !defined(COLLX_ONLY_DECLARED)
-#include <collx/plan/schedules_parts.hpp>
+#include <collx/plan/schedules_once.hpp>
 #endif
