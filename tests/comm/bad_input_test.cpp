@@ -315,6 +315,26 @@ TEST_CASE("a time limit that every wait would be past") {
     on_ranks(2, [](collx::communicator& w) {
         for (const std::int64_t ns : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN})
             check(w, "every wait would be past", [&] { w.set_timeout(collx::duration::from_ns(ns)); });
+        std::vector<int> x(2), y(2), z(4);
+        const int other = 1 - w.rank();
+        for (const std::int64_t ns : {std::int64_t{-1}, INT64_MIN}) {
+            const auto limit = collx::duration::from_ns(ns);
+            const auto past = [&](auto&& call) { check(w, "every wait would be past", call); };
+            past([&] { collx::all_reduce(w, x, collx::plus{}, {.timeout = limit}); });
+            past([&] { collx::broadcast(w, x, {.timeout = limit}); });
+            past([&] { collx::all_gather(w, x, z, {.timeout = limit}); });
+            past([&] { collx::barrier(w, {.timeout = limit}); });
+            past([&] { (void)collx::async::all_reduce(w, x, collx::plus{}, {.timeout = limit}); });
+            past([&] { collx::send(w, x, other, {.timeout = limit}); });
+            past([&] { (void)collx::async::recv(w, x, other, {.timeout = limit}); });
+            past([&] { collx::sendrecv(w, x, other, y, other, {.timeout = limit}); });
+            past([&] {
+                collx::group g(w);
+                g.all_reduce(x);
+                g.launch({.timeout = limit});
+            });
+        }
+        collx::barrier(w); // the communicator goes on
     });
 }
 

@@ -218,6 +218,7 @@ auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& 
     const auto& policies = policies_of(comm);
     using call = typed_call<C, OwnCounts, In, Out, Op, std::remove_cvref_t<decltype(policies)>>;
     constexpr bool may_relay = OwnCounts && C == collective::all_to_all;
+    c.require_time_limit(f.timeout_ns);
     c.begin_collective();
     typed_elements elements(typename call::mover_type(in, out, op, c.net.size()));
     if constexpr (std::is_same_v<Mode, nonblocking>) {

@@ -133,6 +133,13 @@ struct communicator_core {
         if (until > 0 && timeout_ns <= 0) until = counts_again;
     }
     static constexpr std::int64_t counts_again = -1;
+    // Of one call; 0: none of its own.
+    void require_time_limit(std::int64_t ns) const {
+        if (ns < 0) [[unlikely]]
+            fail(errc::invalid_argument, net.rank(), -1,
+                 "leave .timeout out for the communicator's limit, or say nanoseconds::max() for ever",
+                 "a time limit of %lld ns, which every wait would be past", static_cast<long long>(ns));
+    }
     // However long that is: nanoseconds::max() means for ever.
     static constexpr std::int64_t later(std::int64_t now, std::int64_t ns) {
         return ns < INT64_MAX - now ? now + ns : INT64_MAX;

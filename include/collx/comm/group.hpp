@@ -235,6 +235,7 @@ public:
 private:
     template <class Options>
     void launch_all(const Options& o) {
+        comm_->internals().require_time_limit(o.timeout.count());
         auto calls = std::move(calls_);
         calls_.clear();
         auto transfers = std::move(transfers_);

@@ -88,6 +88,7 @@ struct message_fn : refusals<true> {
             }();
             auto& c = base_of(comm).internals();
             c.require_alive();
+            c.require_time_limit(o.timeout.count());
             require_message(c, v, peer, Outgoing);
             ++c.messages;
             const int queue = message_queue(peer, Outgoing);
@@ -156,6 +157,7 @@ private:
                     const call_options& o) {
         auto& c = base_of(comm).internals();
         c.require_alive();
+        c.require_time_limit(o.timeout.count());
         require_message(c, sent, to_rank, true); // of both before anything leaves
         require_message(c, received, from_rank, false);
         require_apart(c, sent, received, SIZE_MAX);
