@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // clang-format off
-// expect: collx::buffer: the elements cannot travel between ranks as bytes. Make the element type trivially copyable, or say that its bytes suffice with collx::enable_wire<T> = true.
+// expect: collx: this element type cannot travel between ranks as bytes. Make it trivially copyable, or say that its bytes suffice with collx::enable_wire<T> = true.
 // clang-format on
 #include <collx/core/buffer.hpp>
 

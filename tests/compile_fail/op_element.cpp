@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // clang-format off
-// expect: collx: this element type cannot travel between ranks as bytes. Make it trivially copyable, or say that its bytes suffice with collx::enable_wire<T> = true.
+// expect: collx: elements travel between ranks as bytes, and this type has a destructor: what it owns lies elsewhere. Send its parts as buffers of their own, or objects by collx/interop/cereal.hpp.
 // clang-format on
 #include <collx/core/op.hpp>
 

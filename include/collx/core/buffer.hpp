@@ -151,9 +151,7 @@ struct buffer_fn {
     constexpr auto operator()(X&& x) const {
         using view = seen_t<std::remove_reference_t<X>>;
         if constexpr (requires { typename view::value_type; })
-            static_assert(Element<typename view::value_type>,
-                          "collx::buffer: the elements cannot travel between ranks as bytes. Make the element type "
-                          "trivially copyable, or say that its bytes suffice with collx::enable_wire<T> = true.");
+            require_element<typename view::value_type>();
         else
             static_assert(BufferView<view>,
                           "collx::buffer: the view that was made is no collx::BufferView. Return "

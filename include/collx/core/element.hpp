@@ -71,6 +71,19 @@ inline constexpr bool enable_wire<std::tuple<Ts...>> = (is_wire_v<Ts> && ...);
 template <class T>
 concept Element = std::is_same_v<T, std::remove_cv_t<T>> && is_wire_v<T>;
 
+// Refuses, with a sentence, a type that is no element. To a type with a destructor of its own the advice to send its
+// bytes would be wrong: what it owns is elsewhere.
+template <class T>
+constexpr void require_element() {
+    constexpr bool owns = std::is_object_v<T> && !std::is_trivially_destructible_v<T>;
+    static_assert(Element<T> || !owns,
+                  "collx: elements travel between ranks as bytes, and this type has a destructor: what it owns lies "
+                  "elsewhere. Send its parts as buffers of their own, or objects by collx/interop/cereal.hpp.");
+    static_assert(Element<T> || owns,
+                  "collx: this element type cannot travel between ranks as bytes. Make it trivially copyable, or say "
+                  "that its bytes suffice with collx::enable_wire<T> = true.");
+}
+
 // The type sums are kept in while they are computed; specialise `accumulator` for your own narrow types.
 template <class T>
 struct accumulator {

@@ -181,9 +181,7 @@ concept ReduceOp = std::is_invocable_r_v < T,
 // Refuses, with a sentence, a callable that cannot reduce T. Verbs call it before they use the operator.
 template <class Op, class T>
 constexpr void require_reduce_op() {
-    static_assert(Element<T>,
-                  "collx: this element type cannot travel between ranks as bytes. Make it trivially copyable, "
-                  "or say that its bytes suffice with collx::enable_wire<T> = true.");
+    require_element<T>();
     static_assert(ReduceOp<Op, T>,
                   "collx: this reduction operator cannot combine two elements. It must be callable on a const operator "
                   "object as op(const T&, const T&) and return something that converts to T. An operator of arrays is "

@@ -258,10 +258,7 @@ inline constexpr bool is_in_place_v<in_place_view<V>> = true;
 // `n` elements from p on.
 template <class T>
 constexpr contiguous_view<T> view(T* p, std::size_t n) {
-    static_assert(
-        Element<std::remove_cv_t<T>>,
-        "collx::view: the elements cannot travel between ranks as bytes. Make the type trivially copyable, or "
-        "say that its bytes suffice with collx::enable_wire<T> = true.");
+    require_element<std::remove_cv_t<T>>();
     return {p, n};
 }
 
