@@ -4,7 +4,7 @@
 // expect: collx::buffer: a pointer does not say how many elements it points to. Use collx::view(pointer, count).
 // expect: collx::buffer: this is a single element, not a range. Use collx::value(x) to send it alone, or specialise collx::buffer_traits if it is a tensor of your own.
 // expect: collx::buffer: std::vector<bool> packs its elements into bits
-// expect: collx::buffer: the elements cannot travel between ranks as bytes.
+// expect: collx: elements travel between ranks as bytes, and this type has a destructor
 // expect: collx::buffer: the elements of this range have no numbers
 // expect: collx: a bare number cannot stand here. Options go by name: {.root = 1}
 // expect: collx: the first argument is the communicator, not const, then come the buffers
