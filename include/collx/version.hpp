@@ -7,8 +7,9 @@
 // .cpp that calls it must agree on the names of the types they share. It changes when layouts or wire formats do.
 #pragma once
 
-// What the library cannot do without ends the compilation here, with one sentence instead of a thousand errors: a header
-// that does not exist is the one mistake after which compilers read no further. (nvcc's passes define other macros.)
+// What the library cannot do without ends the compilation here, with one sentence instead of a thousand errors: a
+// header that does not exist is the one mistake after which compilers read no further. (nvcc's passes define other
+// macros.)
 #if !defined(__CUDACC__)
 #if __cplusplus < 202002L
 #error "collx: this is a C++20 library. Compile with -std=c++20 or later."

@@ -150,8 +150,7 @@ struct buffer_fn {
     template <class X>
     constexpr auto operator()(X&& x) const {
         using view = seen_t<std::remove_reference_t<X>>;
-        if constexpr (requires { typename view::value_type; })
-            require_element<typename view::value_type>();
+        if constexpr (requires { typename view::value_type; }) require_element<typename view::value_type>();
         else
             static_assert(BufferView<view>,
                           "collx::buffer: the view that was made is no collx::BufferView. Return "
