@@ -63,6 +63,20 @@ void poll_while_working(collx::communicator& world, std::size_t n) {
     }
 }
 
+// The same call in every step: all that can be done once is done before the loop.
+void same_sum_each_step(collx::communicator& world) {
+    // [doc:persistent]
+    std::vector<float> g(1000);
+    auto sum = collx::persistent::all_reduce(world, g); // checked, chosen and bound, once
+    for (int step = 0; step < 10; ++step) {
+        std::fill(g.begin(), g.end(), static_cast<float>(world.rank() + step));
+        sum(); // or sum.start(), something else, sum.wait()
+    }
+    // [doc:end]
+    const int n = world.size();
+    example::expect(g.back() == static_cast<float>(n * 9 + n * (n - 1) / 2), "the sum of the last step");
+}
+
 // Biases, norms, scales: dozens of tensors of a few numbers.
 void many_small(collx::communicator& world) {
     std::vector<std::vector<float>> small;
@@ -100,6 +114,7 @@ int main() {
         const std::size_t n = example::is_short() ? 50'000 : 1'000'000;
         backward_pass(world, n);
         poll_while_working(world, n);
+        same_sum_each_step(world);
         many_small(world);
     });
     return example::result();

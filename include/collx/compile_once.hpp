@@ -13,7 +13,9 @@
 #include <collx/comm/core_once.hpp>
 #include <collx/comm/job_once.hpp>
 #include <collx/comm/net_start.hpp>
+#include <collx/comm/persistent_once.hpp>
 #include <collx/comm/prepared_call_once.hpp>
+#include <collx/comm/ready_call_once.hpp>
 #include <collx/comm/short_calls_once.hpp>
 #include <collx/comm/start.hpp>
 #include <collx/exec/relayed_task_once.hpp>

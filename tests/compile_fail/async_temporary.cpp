@@ -3,6 +3,7 @@
 // expect: collx: this call goes on after its line, until launch(), and one of its buffers is a temporary that is gone by then. Keep it in a variable, or pass a view of memory that stays.
 // expect: group::broadcast(X&&
 // expect: collx: this call goes on after its line, until wait(), and one of its buffers is a temporary that can neither be moved nor copied into the call. Keep it in a variable.
+// expect: collx: this call is made again and again, and its output is a temporary that the program cannot read. Keep it in a variable, or pass a view of memory that stays.
 // clang-format on
 #include <collx/collx.hpp>
 
@@ -30,6 +31,9 @@ void views(collx::communicator& world, std::vector<float>& x, std::vector<float>
     collx::all_gather(world, std::vector<float>(1), y);
     const std::vector<float> sum = async::all_reduce(world, std::vector<float>(10)).wait();
     (void)sum;
+    // A persistent call's output is the program's; an input may be handed over.
+    collx::persistent::all_reduce(world, std::span(x))();
+    collx::persistent::all_gather(world, std::vector<float>(1), y)();
 }
 
 #ifdef COLLX_FAIL
@@ -44,6 +48,7 @@ void owners(collx::communicator& world) {
     collx::group g(world);
     g.broadcast(std::vector<float>(1), 0);
     async::all_reduce(world, fixed()).wait();
+    collx::persistent::all_reduce(world, std::vector<float>(10))();
 }
 #endif
 

@@ -32,7 +32,7 @@ struct all_gather_fn : refusals<> {
                     const auto l = chunk_layout::blocks(part, chunks);
                     return std::pair(l, l);
                 },
-                kept.held);
+                kept);
         });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out>
@@ -54,7 +54,7 @@ struct all_gather_fn : refusals<> {
                     const auto l = chunk_layout::blocks(part, chunks);
                     return std::pair(l.packed(), l);
                 },
-                kept.held);
+                kept);
         });
     }
     template <Communicates Comm, DeviceBuffer X>
@@ -111,7 +111,7 @@ struct all_gather_v_fn : refusals<> {
             return run_call<Mode, collective::all_gather>(
                 comm, a, b, no_op{},
                 {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
-                [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, kept.held);
+                [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, kept);
         });
     }
 };
@@ -131,6 +131,9 @@ inline constexpr detail::all_gather_fn<detail::nonblocking> all_gather{};
 namespace try_ {
 inline constexpr detail::all_gather_fn<detail::tried> all_gather{};
 }
+namespace persistent {
+inline constexpr detail::all_gather_fn<detail::repeated> all_gather{};
+}
 
 // The same with parts of different sizes.
 // Shape: rank r contributes counts[r] elements (the same table on every rank); they land at offsets[r], by default one
@@ -143,6 +146,9 @@ inline constexpr detail::all_gather_v_fn<detail::nonblocking> all_gather_v{};
 }
 namespace try_ {
 inline constexpr detail::all_gather_v_fn<detail::tried> all_gather_v{};
+}
+namespace persistent {
+inline constexpr detail::all_gather_v_fn<detail::repeated> all_gather_v{};
 }
 
 COLLX_END_NAMESPACE

@@ -20,7 +20,7 @@ struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, X>(x);
             const auto v = buffer(*kept.out);
-            return run(comm, v, v, op, o, kept.held);
+            return run(comm, v, v, op, o, kept);
         });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
@@ -34,7 +34,7 @@ struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
             if (a.size() != b.size())
                 fail(errc::invalid_argument, base_of(comm).rank(), -1, "give both the same number of elements",
                      "input has %zu elements, output %zu", a.size(), b.size());
-            return run(comm, a, b, op, o, kept.held);
+            return run(comm, a, b, op, o, kept);
         });
     }
     template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
@@ -58,8 +58,8 @@ struct all_reduce_fn : sums_by_default<all_reduce_fn<Mode>> {
     }
 
 private:
-    template <class Comm, class In, class Out, class Op, class Held>
-    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Held& held) {
+    template <class Comm, class In, class Out, class Op, class Kept>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept) {
         require_reduce_op<Op, element_of<In>>();
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
@@ -71,7 +71,7 @@ private:
                 const auto l = chunk_layout::even(n, chunks, 16);
                 return std::pair(l, l);
             },
-            held);
+            kept);
     }
 };
 
@@ -92,6 +92,9 @@ inline constexpr detail::all_reduce_fn<detail::nonblocking> all_reduce{};
 }
 namespace try_ {
 inline constexpr detail::all_reduce_fn<detail::tried> all_reduce{};
+}
+namespace persistent {
+inline constexpr detail::all_reduce_fn<detail::repeated> all_reduce{};
 }
 
 COLLX_END_NAMESPACE

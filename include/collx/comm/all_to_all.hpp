@@ -54,7 +54,7 @@ struct all_to_all_fn : refusals<> {
             require_memory(c, a, "input");
             require_memory(c, b, "output");
             require_apart(c, a, b, SIZE_MAX);
-            return run(comm, a, b, o, kept.held);
+            return run(comm, a, b, o, kept);
         });
     }
     // In place.
@@ -67,7 +67,8 @@ struct all_to_all_fn : refusals<> {
             auto& c = base_of(comm).internals();
             require_memory(c, v, "all_to_all");
             (void)part_of(c, v.size()); // before anything is copied
-            return run(comm, copy_of(v, v.size(), kept.tables(c).copied), v, o, kept.held);
+            auto& copied = kept.tables(c).copied;
+            return run(comm, copy_of(v, v.size(), copied), v, o, kept, [v, &copied] { copy_of(v, v.size(), copied); });
         });
     }
     template <Communicates Comm, DeviceBuffer X>
@@ -76,8 +77,9 @@ struct all_to_all_fn : refusals<> {
     }
 
 private:
-    template <class Comm, class In, class Out, class Held>
-    static auto run(Comm& comm, const In& in, const Out& out, const call_options& o, const Held& held) {
+    template <class Comm, class In, class Out, class Kept, class Refresh = no_refresh>
+    static auto run(Comm& comm, const In& in, const Out& out, const call_options& o, const Kept& kept,
+                    const Refresh& refresh = {}) {
         auto& c = base_of(comm).internals();
         const std::size_t part = part_of(c, in.size());
         require_size(c, "output", out.size(), in.size());
@@ -87,7 +89,7 @@ private:
                 const auto l = chunk_layout::blocks(part, chunks);
                 return std::pair(l, l);
             },
-            held);
+            kept, refresh);
     }
 };
 
@@ -159,7 +161,7 @@ struct all_to_all_v_fn : refusals<> {
             require_memory(c, a, "input");
             require_memory(c, b, "output");
             require_apart(c, a, b, SIZE_MAX);
-            return run(comm, a, b, tables, o, kept.held);
+            return run(comm, a, b, tables, o, kept);
         });
     }
     // In place.
@@ -180,7 +182,8 @@ struct all_to_all_v_fn : refusals<> {
             tables.second.assign(c.net.rank(), c.net.size(), counts, offsets, "all_to_all_v");
             require_at_least(c, "only", v.size(), tables.first.end());
             require_memory(c, v, "only");
-            return run(comm, copy_of(v, tables.first.end(), tables.copied), v, tables, o, kept.held);
+            return run(comm, copy_of(v, tables.first.end(), tables.copied), v, tables, o, kept,
+                       [v, &tables] { copy_of(v, tables.first.end(), tables.copied); });
         });
     }
     template <Communicates Comm, DeviceBuffer X, CountList Counts = count_list>
@@ -189,9 +192,9 @@ struct all_to_all_v_fn : refusals<> {
     }
 
 private:
-    template <class Comm, class In, class Out, class Held>
+    template <class Comm, class In, class Out, class Kept, class Refresh = no_refresh>
     static auto run(Comm& comm, const In& in, const Out& out, count_tables& tables, const call_options& o,
-                    const Held& held) {
+                    const Kept& kept, const Refresh& refresh = {}) {
         auto& c = base_of(comm).internals();
         const count_table &s = tables.first, &r = tables.second;
         const int me = c.net.rank();
@@ -201,7 +204,7 @@ private:
         if (c.settings.checked != 0) compare_counts(base_of(comm), tables, o);
         return run_call<Mode, collective::all_to_all, true>(
             comm, in, out, no_op{}, {.timeout_ns = o.timeout.count(), .private_counts = true, .tables = &tables},
-            [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, held);
+            [&s, &r](int) { return std::pair(s.layout(), r.layout()); }, kept, refresh);
     }
 };
 
@@ -223,6 +226,9 @@ inline constexpr detail::all_to_all_fn<detail::nonblocking> all_to_all{};
 namespace try_ {
 inline constexpr detail::all_to_all_fn<detail::tried> all_to_all{};
 }
+namespace persistent {
+inline constexpr detail::all_to_all_fn<detail::repeated> all_to_all{};
+}
 
 // The same with parts of different sizes.
 // Shape: send_counts[d] elements go to rank d, recv_counts[k] come from rank k. A rank knows only its own counts; zero
@@ -240,6 +246,9 @@ inline constexpr detail::all_to_all_v_fn<detail::nonblocking> all_to_all_v{};
 }
 namespace try_ {
 inline constexpr detail::all_to_all_v_fn<detail::tried> all_to_all_v{};
+}
+namespace persistent {
+inline constexpr detail::all_to_all_v_fn<detail::repeated> all_to_all_v{};
 }
 
 COLLX_END_NAMESPACE

@@ -40,5 +40,8 @@ inline constexpr detail::barrier_fn<detail::nonblocking> barrier{};
 namespace try_ {
 inline constexpr detail::barrier_fn<detail::tried> barrier{};
 }
+namespace persistent {
+inline constexpr detail::barrier_fn<detail::repeated> barrier{};
+}
 
 COLLX_END_NAMESPACE

@@ -41,7 +41,7 @@ struct broadcast_fn : refusals<> {
                     const auto l = chunk_layout::even(n, chunks, 16);
                     return std::pair(l, l);
                 },
-                kept.held);
+                kept);
         });
     }
 };
@@ -59,6 +59,9 @@ inline constexpr detail::broadcast_fn<detail::nonblocking> broadcast{};
 }
 namespace try_ {
 inline constexpr detail::broadcast_fn<detail::tried> broadcast{};
+}
+namespace persistent {
+inline constexpr detail::broadcast_fn<detail::repeated> broadcast{};
 }
 
 COLLX_END_NAMESPACE

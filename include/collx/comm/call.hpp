@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What all verbs share: policies of a bound communicator, the checks of one call, the choice of a schedule, and the
-// three ways to run it (blocking, async, try_). A verb only says which views, which chunks and which collective.
+// ways to run it (blocking, async, try_, persistent). A verb only says which views, which chunks and which collective.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,9 @@
 #include <collx/comm/checks.hpp>
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/options.hpp>
+#include <collx/comm/persistent.hpp>
 #include <collx/comm/prepared_call.hpp>
+#include <collx/comm/typed_ready_call.hpp>
 #include <collx/comm/work.hpp>
 #include <collx/core/buffer.hpp>
 #include <collx/core/op.hpp>
@@ -115,6 +117,7 @@ struct typed_call {
                 .attaches = attaches,
                 .ordered = ordered,
                 .serial = serial,
+                .is_persistent = false,
                 .piece_bytes = p.piece_bytes,
                 .type_hash = type_says,
                 .op_hash = op_says,
@@ -210,23 +213,40 @@ counted_ptr<operation> start_prepared(communicator_core& c, const call_request& 
     return t;
 }
 
-// Runs a call the way Mode says. `held` is what an async call keeps alive.
+struct no_refresh {
+    void operator()() const {}
+};
+// An async port; all ranks name the same, in the order of their calls.
+inline int next_async_port(communicator_core& c) {
+    return port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
+}
+
+// Runs a call the way Mode says. `kept` is what an async or persistent call keeps alive, `refresh` what a persistent
+// one does before each run.
 template <class Mode, collective C, bool OwnCounts = false, class Comm, class In, class Out, class Op, class Layouts,
-          class Held = counted_ptr<held_operation<void>>>
-auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& layouts, const Held& held = Held()) {
+          class Kept = kept_buffers<>, class Refresh = no_refresh>
+auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& layouts, const Kept& kept = Kept(),
+              const Refresh& refresh = {}) {
     communicator_core& c = base_of(comm).internals();
     const auto& policies = policies_of(comm);
     using call = typed_call<C, OwnCounts, In, Out, Op, std::remove_cvref_t<decltype(policies)>>;
     constexpr bool may_relay = OwnCounts && C == collective::all_to_all;
     c.require_time_limit(f.timeout_ns);
     c.begin_collective();
-    typed_elements elements(typename call::mover_type(in, out, op, c.net.size()));
-    if constexpr (std::is_same_v<Mode, nonblocking>) {
-        const int at_port = port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
+    using mover_type = typename call::mover_type;
+    if constexpr (std::is_same_v<Mode, repeated>) {
+        using ready = ready_collective<call, may_relay, std::remove_cvref_t<decltype(policies)>,
+                                       std::remove_cvref_t<Layouts>, Kept, Refresh>;
+        return persistent_call(c, make_sole<ready>(c, policies, mover_type(in, out, op, c.net.size()), f, layouts, kept,
+                                                   refresh, next_async_port(c)));
+    } else if constexpr (std::is_same_v<Mode, nonblocking>) {
+        typed_elements elements(mover_type(in, out, op, c.net.size()));
+        const int at_port = next_async_port(c);
         const call_request r = call::request(c, policies, elements, f, layouts, at_port);
-        return work<decltype(result_of(held))>(
-            c, start_prepared<may_relay>(c, r, prepare(c, r), elements.mover(), at_port), held, f.timeout_ns);
+        return work<decltype(result_of(kept.held))>(
+            c, start_prepared<may_relay>(c, r, prepare(c, r), elements.mover(), at_port), kept.held, f.timeout_ns);
     } else {
+        typed_elements elements(mover_type(in, out, op, c.net.size()));
         const call_request r = call::request(c, policies, elements, f, layouts, port::blocking);
         const prepared_call p = prepare(c, r);
         if constexpr (may_relay)

@@ -16,6 +16,8 @@ inline const char* called(const signature& s) {
     return s.made_by == signature::split ? "split" : s.made_by == signature::group ? "group" : name_of(s.what);
 }
 
+inline const char* kind_of_call(const signature& s) { return s.made_by == signature::persistent ? "persistent " : ""; }
+
 // The first field in which two calls differ, in words; nullptr if none. `a` and `b` receive the two values.
 inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
     const auto numbers = [&](long long p, long long q) {
@@ -23,8 +25,8 @@ inline const char* difference(const signature& x, const signature& y, char (&a)[
         std::snprintf(b, sizeof b, "%lld", q);
     };
     if (x.what != y.what || x.made_by != y.made_by) {
-        std::snprintf(a, sizeof a, "%s", called(x));
-        std::snprintf(b, sizeof b, "%s", called(y));
+        std::snprintf(a, sizeof a, "%s%s", kind_of_call(x), called(x));
+        std::snprintf(b, sizeof b, "%s%s", kind_of_call(y), called(y));
         return "collective";
     }
     if (x.root != y.root) return numbers(x.root, y.root), "root";

@@ -24,6 +24,10 @@ struct device_part {
     // Throws if p is memory that only a device can read.
     virtual void require_host_memory(const void*, const char*) {}
 };
+// Shared by a communicator and what may outlive it (persistent calls).
+struct communicator_end {
+    bool has_come = false;
+};
 } // namespace detail
 
 struct communicator_core {
@@ -341,7 +345,8 @@ struct communicator_core {
     schedule_cache schedules;
     detail::growing_array<int> members; // rank here -> rank of the job
     detail::growing_array<outstanding> pending;
-    detail::count_tables tables; // of blocking v-variants
+    counted_ptr<detail::communicator_end> end; // made by the first that asks for it
+    detail::count_tables tables;               // of blocking v-variants
     window_memory exchange_window;
     std::uint32_t shrinks = 0;
     // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).

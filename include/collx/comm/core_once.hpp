@@ -42,6 +42,7 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
 }
 
 COLLX_ONCE communicator_core::~communicator_core() {
+    if (end) end->has_come = true;
     if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
     device = sole_ptr<detail::device_part>();          // it uses what follows
     for (auto& p : pending)                            // their handles may live on

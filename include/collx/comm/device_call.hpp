@@ -53,6 +53,8 @@ template <class Mode, class Comm, class F>
 auto with_device_calls(Comm& comm, F&& f) {
     static_assert(!std::is_same_v<Mode, nonblocking>,
                   "collx: a call on device memory returns at once and is done when its stream is. Drop async::.");
+    static_assert(!std::is_same_v<Mode, repeated>,
+                  "collx: persistent calls are for the host's memory. Capture this call in a graph of the device.");
     using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
     using runtime = typename runtime_of<policies>::type;
     if constexpr (std::is_void_v<runtime>) {

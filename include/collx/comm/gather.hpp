@@ -45,7 +45,7 @@ struct gather_fn : refusals<> {
                     const auto l = chunk_layout::blocks(part, chunks);
                     return std::pair(l.packed(), l);
                 },
-                kept.held);
+                kept);
         });
     }
 };
@@ -90,7 +90,7 @@ struct gather_v_fn : refusals<> {
             const count_table& t = tables.first;
             return run_call<Mode, collective::gather>(
                 comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count(), .private_counts = true},
-                [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, kept.held);
+                [&t](int) { return std::pair(t.layout().packed(), t.layout()); }, kept);
         });
     }
 };
@@ -111,6 +111,9 @@ inline constexpr detail::gather_fn<detail::nonblocking> gather{};
 namespace try_ {
 inline constexpr detail::gather_fn<detail::tried> gather{};
 }
+namespace persistent {
+inline constexpr detail::gather_fn<detail::repeated> gather{};
+}
 
 // The same with parts of different sizes.
 // Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other. The
@@ -122,6 +125,9 @@ inline constexpr detail::gather_v_fn<detail::nonblocking> gather_v{};
 }
 namespace try_ {
 inline constexpr detail::gather_v_fn<detail::tried> gather_v{};
+}
+namespace persistent {
+inline constexpr detail::gather_v_fn<detail::repeated> gather_v{};
 }
 
 COLLX_END_NAMESPACE

@@ -22,10 +22,15 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// How a verb runs: at once, as work, or with errors as values.
+// How a verb runs: at once, as work, with errors as values, or any number of times (persistent.hpp).
 struct blocking {};
 struct nonblocking {};
 struct tried {};
+struct repeated {};
+
+// Calls that go on after the line that makes them.
+template <class Mode>
+inline constexpr bool outlasts_line_v = std::is_same_v<Mode, nonblocking> || std::is_same_v<Mode, repeated>;
 
 // Whether what is seen of an X goes with the X. X: as deduced for X&&. Of types with traits or members of their own
 // that cannot be known; `unknown` says what then.
@@ -58,7 +63,7 @@ struct held_with_input : held_operation<R> {
 };
 
 template <class Mode, class X>
-inline constexpr bool is_moved_in_v = std::is_same_v<Mode, nonblocking>&& owns_elements<X>(true);
+inline constexpr bool is_moved_in_v = outlasts_line_v<Mode>&& owns_elements<X>(true);
 
 template <class X>
 constexpr void require_movable() {
@@ -68,12 +73,20 @@ constexpr void require_movable() {
         "neither be moved nor copied into the call. Keep it in a variable.");
 }
 
+// The result of a persistent call goes where the program finds it.
+template <class Mode, class Out>
+constexpr void require_reachable() {
+    static_assert(!std::is_same_v<Mode, repeated> || !owns_elements<Out>(false),
+                  "collx: this call is made again and again, and its output is a temporary that the program cannot "
+                  "read. Keep it in a variable, or pass a view of memory that stays.");
+}
+
 // The buffers of one call, where they lie while it runs: in the program's variables or, if moved in, in `held`.
-template <class R, class Out, class In>
+template <class R = void, class Out = nothing, class In = nothing>
 struct kept_buffers {
     counted_ptr<held_operation<R>> held; // null: nothing is held
-    Out* out;
-    In* in;
+    Out* out = nullptr;
+    In* in = nullptr;
     // The tables of a v-variant: an outstanding call has its own, blocking ones reuse the communicator's, so that they
     // allocate nothing.
     template <class Core>
@@ -82,8 +95,9 @@ struct kept_buffers {
     }
 };
 
-// Temporaries that own their elements are moved into an async call: the output comes back from wait(), the input lives
-// as long as the handle. All else stays where it is. In, Out: as deduced for In&&, Out&&. Tables: of a v-variant.
+// Temporaries that own their elements are moved into an async or persistent call: the output comes back from wait(),
+// the input lives as long as the handle. All else stays where it is. In, Out: as deduced for In&&, Out&&. Tables: of a
+// v-variant.
 template <class Mode, class In, class Out, bool Tables = false>
 auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
     constexpr bool holds_in = is_moved_in_v<Mode, In>, holds_out = is_moved_in_v<Mode, Out>;
@@ -91,6 +105,7 @@ auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
     using plain_out = std::remove_cv_t<std::remove_reference_t<Out>>;
     using result = std::conditional_t<holds_out, plain_out, void>;
     using kept = kept_buffers<result, std::remove_reference_t<Out>, std::remove_reference_t<In>>;
+    require_reachable<Mode, Out>();
     if constexpr (holds_in) {
         require_movable<plain_in>();
         if constexpr (holds_out) {
@@ -107,7 +122,7 @@ auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
         require_movable<plain_out>();
         auto all = make_counted<held_operation<result>>(held_operation<result>{std::move(out), {}});
         return kept{all, &all->held, &in};
-    } else if constexpr (Tables && std::is_same_v<Mode, nonblocking>) {
+    } else if constexpr (Tables && outlasts_line_v<Mode>) {
         return kept{make_counted<held_operation<void>>(), &out, &in};
     } else {
         return kept{nullptr, &out, &in};

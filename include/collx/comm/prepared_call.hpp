@@ -40,6 +40,7 @@ struct call_request {
     bool in_windows;                                           // both buffers lie in windows
     bool attaches;                                             // the policy asks for reading the buffers of peers
     bool ordered, serial;                                      // see problem
+    bool is_persistent;                                        // prepared once, for any number of runs
     std::size_t piece_bytes;                                   // that a policy fixes; 0: none does
     std::uint32_t type_hash = 0, op_hash = 0, policy_hash = 0; // for checked calls
     // The algorithm that the policies bind, or the default one.

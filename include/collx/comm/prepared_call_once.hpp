@@ -27,7 +27,8 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                         .root = r.facts.root,
                         .policy_hash = r.policy_hash,
                         .what = r.what,
-                        .zero_copy = zero_copy},
+                        .zero_copy = zero_copy,
+                        .made_by = r.is_persistent ? signature::persistent : signature::call},
                        r.facts.timeout_ns);
 }
 

@@ -21,7 +21,7 @@ struct reduce_fn : sums_by_default<reduce_fn<Mode>> {
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, X>(x);
             const auto v = buffer(*kept.out);
-            return run(comm, v, v, op, o, kept.held);
+            return run(comm, v, v, op, o, kept);
         });
     }
     // All ranks of a fused team at once.
@@ -52,13 +52,13 @@ struct reduce_fn : sums_by_default<reduce_fn<Mode>> {
                 require_size(c, "output", b.size(), a.size());
                 require_memory(c, b, "output");
             }
-            return run(comm, a, b, op, o, kept.held);
+            return run(comm, a, b, op, o, kept);
         });
     }
 
 private:
-    template <class Comm, class In, class Out, class Op, class Held>
-    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Held& held) {
+    template <class Comm, class In, class Out, class Op, class Kept>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept) {
         require_reduce_op<Op, element_of<In>>();
         auto& c = base_of(comm).internals();
         require_root(c, o.root);
@@ -70,7 +70,7 @@ private:
                 const auto l = chunk_layout::even(n, chunks, 16);
                 return std::pair(l, l);
             },
-            held);
+            kept);
     }
 };
 
@@ -88,6 +88,9 @@ inline constexpr detail::reduce_fn<detail::nonblocking> reduce{};
 }
 namespace try_ {
 inline constexpr detail::reduce_fn<detail::tried> reduce{};
+}
+namespace persistent {
+inline constexpr detail::reduce_fn<detail::repeated> reduce{};
 }
 
 COLLX_END_NAMESPACE

@@ -23,7 +23,7 @@ struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, X>(x);
             const auto v = buffer(*kept.out);
-            return run(comm, v, v, op, o, false, kept.held);
+            return run(comm, v, v, op, o, false, kept);
         });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
@@ -38,7 +38,7 @@ struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
             require_size(c, "output", b.size(), part);
             require_memory(c, b, "output");
             require_apart(c, a, b, part * static_cast<std::size_t>(c.net.rank()));
-            return run(comm, a, b, op, o, true, kept.held);
+            return run(comm, a, b, op, o, true, kept);
         });
     }
 
@@ -59,9 +59,9 @@ struct reduce_scatter_fn : sums_by_default<reduce_scatter_fn<Mode>> {
     }
 
 private:
-    template <class Comm, class In, class Out, class Op, class Held>
+    template <class Comm, class In, class Out, class Op, class Kept>
     static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, bool packed,
-                    const Held& held) {
+                    const Kept& kept) {
         require_reduce_op<Op, element_of<In>>();
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
@@ -72,7 +72,7 @@ private:
                 const auto l = chunk_layout::blocks(part, chunks);
                 return std::pair(l, packed ? l.packed() : l);
             },
-            held);
+            kept);
     }
 };
 
@@ -94,7 +94,7 @@ struct reduce_scatter_v_fn : refusals<> {
             const auto kept = keep<Mode, X, true>(x);
             const auto v = buffer(*kept.out);
             count_table& t = kept.tables(base_of(comm).internals()).first;
-            return run(comm, v, v, counts, t, op, o, false, kept.held);
+            return run(comm, v, v, counts, t, op, o, false, kept);
         });
     }
     template <Communicates Comm, DeviceBuffer X, CountList Counts = count_list, OpArgument Op = plus>
@@ -108,14 +108,14 @@ struct reduce_scatter_v_fn : refusals<> {
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, In, Out, true>(in, out);
             count_table& t = kept.tables(base_of(comm).internals()).first;
-            return run(comm, buffer(*kept.in), buffer(*kept.out), counts, t, op, o, true, kept.held);
+            return run(comm, buffer(*kept.in), buffer(*kept.out), counts, t, op, o, true, kept);
         });
     }
 
 private:
-    template <class Comm, class In, class Out, class Counts, class Op, class Held>
+    template <class Comm, class In, class Out, class Counts, class Op, class Kept>
     static auto run(Comm& comm, const In& in, const Out& out, const Counts& counts, count_table& t, const Op& op,
-                    const call_options& o, bool packed, const Held& held) {
+                    const call_options& o, bool packed, const Kept& kept) {
         require_reduce_op<Op, element_of<In>>();
         auto& c = base_of(comm).internals();
         t.assign(c.net.rank(), c.net.size(), counts, "reduce_scatter_v");
@@ -128,7 +128,7 @@ private:
         }
         return run_call<Mode, collective::reduce_scatter>(
             comm, in, out, op, {.total_elems = t.total(), .counts_hash = t.hash(), .timeout_ns = o.timeout.count()},
-            [&t, packed](int) { return std::pair(t.layout(), packed ? t.layout().packed() : t.layout()); }, held);
+            [&t, packed](int) { return std::pair(t.layout(), packed ? t.layout().packed() : t.layout()); }, kept);
     }
 };
 
@@ -148,6 +148,9 @@ inline constexpr detail::reduce_scatter_fn<detail::nonblocking> reduce_scatter{}
 namespace try_ {
 inline constexpr detail::reduce_scatter_fn<detail::tried> reduce_scatter{};
 }
+namespace persistent {
+inline constexpr detail::reduce_scatter_fn<detail::repeated> reduce_scatter{};
+}
 
 // The same with parts of different sizes.
 // Shape: rank r receives counts[r] elements of the reduction (the same table on every rank); parts lie one after the
@@ -160,6 +163,9 @@ inline constexpr detail::reduce_scatter_v_fn<detail::nonblocking> reduce_scatter
 }
 namespace try_ {
 inline constexpr detail::reduce_scatter_v_fn<detail::tried> reduce_scatter_v{};
+}
+namespace persistent {
+inline constexpr detail::reduce_scatter_v_fn<detail::repeated> reduce_scatter_v{};
 }
 
 COLLX_END_NAMESPACE

@@ -29,7 +29,7 @@ struct scan_fn : sums_by_default<scan_fn<Mode, Kind>> {
         return in_mode<Mode>(comm, [&] {
             const auto kept = keep<Mode, X>(x);
             const auto v = buffer(*kept.out);
-            return run(comm, v, v, op, o, kept.held);
+            return run(comm, v, v, op, o, kept);
         });
     }
     template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
@@ -43,13 +43,13 @@ struct scan_fn : sums_by_default<scan_fn<Mode, Kind>> {
             require_apart(c, a, b);
             require_size(c, "output", b.size(), a.size());
             require_memory(c, b, "output");
-            return run(comm, a, b, op, o, kept.held);
+            return run(comm, a, b, op, o, kept);
         });
     }
 
 private:
-    template <class Comm, class In, class Out, class Op, class Held>
-    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Held& held) {
+    template <class Comm, class In, class Out, class Op, class Kept>
+    static auto run(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept) {
         require_reduce_op<Op, element_of<In>>();
         auto& c = base_of(comm).internals();
         require_memory(c, in, "input");
@@ -60,7 +60,7 @@ private:
                 const auto l = chunk_layout::even(n, chunks, 16);
                 return std::pair(l, l);
             },
-            held);
+            kept);
     }
 };
 
@@ -78,6 +78,9 @@ inline constexpr detail::scan_fn<detail::nonblocking, collective::scan> scan{};
 namespace try_ {
 inline constexpr detail::scan_fn<detail::tried, collective::scan> scan{};
 }
+namespace persistent {
+inline constexpr detail::scan_fn<detail::repeated, collective::scan> scan{};
+}
 
 // As scan, without the rank's own operand. Rank 0 has nobody before it: its output keeps what it held.
 // Example: collx::exclusive_scan(world, collx::value(count), collx::value(offset)); // where my part begins
@@ -87,6 +90,9 @@ inline constexpr detail::scan_fn<detail::nonblocking, collective::exclusive_scan
 }
 namespace try_ {
 inline constexpr detail::scan_fn<detail::tried, collective::exclusive_scan> exclusive_scan{};
+}
+namespace persistent {
+inline constexpr detail::scan_fn<detail::repeated, collective::exclusive_scan> exclusive_scan{};
 }
 
 COLLX_END_NAMESPACE

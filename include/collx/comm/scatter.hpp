@@ -45,7 +45,7 @@ struct scatter_fn : refusals<> {
                     const auto l = chunk_layout::blocks(part, chunks);
                     return std::pair(l, l.packed());
                 },
-                kept.held);
+                kept);
         });
     }
 };
@@ -90,7 +90,7 @@ struct scatter_v_fn : refusals<> {
             const count_table& t = tables.first;
             return run_call<Mode, collective::scatter>(
                 comm, a, b, no_op{}, {.root = o.root, .timeout_ns = o.timeout.count(), .private_counts = true},
-                [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, kept.held);
+                [&t](int) { return std::pair(t.layout(), t.layout().packed()); }, kept);
         });
     }
 };
@@ -109,6 +109,9 @@ inline constexpr detail::scatter_fn<detail::nonblocking> scatter{};
 namespace try_ {
 inline constexpr detail::scatter_fn<detail::tried> scatter{};
 }
+namespace persistent {
+inline constexpr detail::scatter_fn<detail::repeated> scatter{};
+}
 
 // The same with parts of different sizes.
 // Shape: rank r's part has counts[r] elements at offsets[r] of the root's buffer, by default one after the other. The
@@ -120,6 +123,9 @@ inline constexpr detail::scatter_v_fn<detail::nonblocking> scatter_v{};
 }
 namespace try_ {
 inline constexpr detail::scatter_v_fn<detail::tried> scatter_v{};
+}
+namespace persistent {
+inline constexpr detail::scatter_v_fn<detail::repeated> scatter_v{};
 }
 
 COLLX_END_NAMESPACE

@@ -8,6 +8,7 @@
 #include <collx/comm/layouts.hpp>
 #include <collx/comm/refusals.hpp>
 #include <collx/comm/short_calls.hpp>
+#include <collx/comm/typed_ready_call.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -61,6 +62,44 @@ decltype(auto) make_message(communicator_core& c, const Algorithm& a, std::size_
     return make(plan, chunk_layout::even(elems, 1), bytes / elem_bytes);
 }
 
+// A message to be sent or received any number of times.
+template <bool Outgoing, class View, class Kept>
+class ready_message final : public ready_operation {
+public:
+    template <class Algorithm>
+    ready_message(communicator_core& c, const View& v, const Algorithm& a, std::int64_t timeout_ns, const Kept& kept,
+                  bool until_taken)
+        : ready_operation(c, message_queue(a.peer, Outgoing), timeout_ns), view_(v), elements_(mover_of(c, v)),
+          buffers_(kept), peer_(a.peer), is_short_(is_short_message(c, v)) {
+        make_message(c, a, v.size(), elements_.is.bytes,
+                     [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
+                         bind(elements_, {&plan, l, l, piece_elems, false, false});
+                     });
+        if (until_taken) wait_for_readers();
+    }
+    void require_unmoved() const override {
+        buffers_.look([&](const char*, std::size_t then, std::size_t now) {
+            refuse_moved(Outgoing ? "send" : "receive", then, now);
+        });
+    }
+
+private:
+    void begin() override {
+        core_.require_alive();
+        ++core_.messages;
+    }
+    void run_now() override {
+        if (is_short_) run_short_message<Outgoing>(core_, view_, peer_, timeout_ns_);
+        else ready_operation::run_now();
+    }
+
+    const View view_;
+    typed_elements<message_mover<View>> elements_;
+    const watched_buffers<Kept> buffers_;
+    const int peer_;
+    const bool is_short_;
+};
+
 template <class Mode, bool Outgoing, bool UntilTaken = Outgoing>
 struct message_fn : refusals<true> {
     using refusals<true>::operator();
@@ -90,29 +129,36 @@ struct message_fn : refusals<true> {
             c.require_alive();
             c.require_time_limit(o.timeout.count());
             require_message(c, v, peer, Outgoing);
-            ++c.messages;
-            const int queue = message_queue(peer, Outgoing);
             using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
-            if constexpr (std::is_same_v<Mode, nonblocking>) {
-                return work<decltype(result_of(kept.held))>(c, enqueue(c, v, algorithm{.peer = peer}, queue), kept.held,
-                                                            o.timeout.count());
-            } else if (c.is_queued(queue)) { // whose handle ends the call with its wait, however that ends
-                work<void>(c, enqueue(c, v, algorithm{.peer = peer}, queue), nullptr, o.timeout.count()).wait();
-            } else if (is_short_message(c, v)) {
-                run_short_message<Outgoing>(c, v, peer, o.timeout.count());
-            } else {
-                typed_elements<message_mover<buffer_t<X>>> elements(mover_of(c, v));
-                make_message(c, algorithm{.peer = peer}, v.size(), elements.is.bytes,
-                             [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
-                                 task t(c.net, plan, elements, l, l, piece_elems);
-                                 if (UntilTaken) t.wait_for_readers();
-                                 c.run(t, o.timeout.count());
-                             });
-            }
+            if constexpr (std::is_same_v<Mode, repeated>)
+                return persistent_call(
+                    c, make_sole<ready_message<Outgoing, buffer_t<X>, std::remove_cv_t<decltype(kept)>>>(
+                           c, v, algorithm{.peer = peer}, o.timeout.count(), kept, UntilTaken));
+            else return run(c, v, algorithm{.peer = peer}, kept, o);
         });
     }
 
 private:
+    template <class View, class Algorithm, class Kept>
+    static auto run(communicator_core& c, const View& v, const Algorithm& a, const Kept& kept, const call_options& o) {
+        ++c.messages;
+        const int peer = a.peer, queue = message_queue(peer, Outgoing);
+        if constexpr (std::is_same_v<Mode, nonblocking>) {
+            return work<decltype(result_of(kept.held))>(c, enqueue(c, v, a, queue), kept.held, o.timeout.count());
+        } else if (c.is_queued(queue)) { // whose handle ends the call with its wait, however that ends
+            work<void>(c, enqueue(c, v, a, queue), nullptr, o.timeout.count()).wait();
+        } else if (is_short_message(c, v)) {
+            run_short_message<Outgoing>(c, v, peer, o.timeout.count());
+        } else {
+            typed_elements<message_mover<View>> elements(mover_of(c, v));
+            make_message(c, a, v.size(), elements.is.bytes,
+                         [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
+                             task t(c.net, plan, elements, l, l, piece_elems);
+                             if (UntilTaken) t.wait_for_readers();
+                             c.run(t, o.timeout.count());
+                         });
+        }
+    }
     template <class View, class Algorithm>
     static counted_ptr<operation> enqueue(communicator_core& c, const View& v, const Algorithm& a, int queue) {
         return make_message(c, a, v.size(), sizeof(element_of<View>),
@@ -146,21 +192,39 @@ struct sendrecv_fn : refusals<true> {
     auto operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,
                     const call_options& o = {}) const {
         require_output<In>();
-        const auto sent = buffer(outgoing);
-        const auto received = buffer(incoming);
-        return in_mode<Mode>(comm, [&] { run(comm, sent, to_rank, received, from_rank, o); });
+        if constexpr (std::is_same_v<Mode, repeated>) {
+            return in_mode<Mode>(comm, [&] {
+                auto& c = base_of(comm).internals();
+                check(c, buffer(outgoing), to_rank, buffer(incoming), from_rank, o);
+                // Both are under way at once, the receive first: see is_wanted_first().
+                message_fn<repeated, false> receive;
+                message_fn<repeated, true, false> send;
+                auto both = make_sole<ready_sequence>();
+                both->add(receive(comm, std::forward<In>(incoming), from_rank, o).release());
+                both->add(send(comm, std::forward<Out>(outgoing), to_rank, o).release());
+                return persistent_call(c, std::move(both));
+            });
+        } else {
+            const auto sent = buffer(outgoing);
+            const auto received = buffer(incoming);
+            return in_mode<Mode>(comm, [&] { run(comm, sent, to_rank, received, from_rank, o); });
+        }
     }
 
 private:
-    template <class Comm, class Out, class In>
-    static void run(Comm& comm, const Out& sent, int to_rank, const In& received, int from_rank,
-                    const call_options& o) {
-        auto& c = base_of(comm).internals();
+    static void check(communicator_core& c, const auto& sent, int to_rank, const auto& received, int from_rank,
+                      const call_options& o) {
         c.require_alive();
         c.require_time_limit(o.timeout.count());
         require_message(c, sent, to_rank, true); // of both before anything leaves
         require_message(c, received, from_rank, false);
         require_apart(c, sent, received, SIZE_MAX);
+    }
+    template <class Comm, class Out, class In>
+    static void run(Comm& comm, const Out& sent, int to_rank, const In& received, int from_rank,
+                    const call_options& o) {
+        auto& c = base_of(comm).internals();
+        check(c, sent, to_rank, received, from_rank, o);
         message_fn<blocking, true> send;
         message_fn<blocking, false> receive;
         // A short message that finds room is on its way at once.
@@ -206,5 +270,10 @@ inline constexpr detail::message_fn<detail::tried, true> send{};
 inline constexpr detail::message_fn<detail::tried, false> recv{};
 inline constexpr detail::sendrecv_fn<detail::tried> sendrecv{};
 } // namespace try_
+namespace persistent {
+inline constexpr detail::message_fn<detail::repeated, true> send{};
+inline constexpr detail::message_fn<detail::repeated, false> recv{};
+inline constexpr detail::sendrecv_fn<detail::repeated> sendrecv{};
+} // namespace persistent
 
 COLLX_END_NAMESPACE

@@ -12,7 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 
 struct signature {
-    enum form : std::uint8_t { call, group, split };
+    enum form : std::uint8_t { call, group, split, persistent };
     std::uint64_t count = 0;       // elements per rank, as the collective counts them
     std::uint64_t counts_hash = 0; // of the table of a v-variant that all ranks must share
     std::uint32_t sequence = 0;

@@ -78,6 +78,11 @@ public:
     counted_ptr(const counted_ptr<U>& o) : p_(o.get()), count_(o.count()) {
         join();
     }
+    // Shares `whole`, and points to a part of it.
+    template <class U>
+    counted_ptr(const counted_ptr<U>& whole, T* part) : p_(part), count_(whole.count()) {
+        join();
+    }
     counted_ptr& operator=(counted_ptr o) noexcept {
         swap(o);
         return *this;

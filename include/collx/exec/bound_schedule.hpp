@@ -75,12 +75,13 @@ struct bound_schedule {
     int max_message_chunks = 1;
     int tmp_chunks = 0;
     int at_port = 0;
-    std::uint64_t parameters = 0; // of the algorithm, its root among them: the same bits on all ranks
-    std::size_t most_bytes = 0;   // of one chunk that a slot or a window stage takes at once
-    bool zero_copy = false;       // peers read and write the user's own buffers
-    bool lends = false;           // all messages go straight to an output: they may be read where they lie
-    bool is_short_form = false;   // can be run by run_short (exec/short_call.hpp)
-    bool is_proved = false;       // checked calls have verified the algorithm for these ranks
+    const void* algorithm = nullptr; // its identity in this process: the address of detail::algorithm_id<...>
+    std::uint64_t parameters = 0;    // of the algorithm, its root among them: the same bits on all ranks
+    std::size_t most_bytes = 0;      // of one chunk that a slot or a window stage takes at once
+    bool zero_copy = false;          // peers read and write the user's own buffers
+    bool lends = false;              // all messages go straight to an output: they may be read where they lie
+    bool is_short_form = false;      // can be run by run_short (exec/short_call.hpp)
+    bool is_proved = false;          // checked calls have verified the algorithm for these ranks
     // Where ranks relay parts whose counts they do not know, what runs first: brings them their neighbours' counts,
     // and, where they pass on to these too, what those expect. Null: none do.
     bound_schedule *counts = nullptr, *expected_counts = nullptr;

@@ -219,6 +219,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     b->max_message_chunks = f.max_message_chunks;
     b->tmp_chunks = a.declared.scratch;
     b->at_port = at_port;
+    b->algorithm = a.id;
     b->sources.resize(static_cast<std::size_t>(n));
     if (!links_.is_one_host()) detail::find_far(*b);
     b->zero_copy = f.zero_copy;
