@@ -14,6 +14,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/transport/arena.hpp>
+#include <collx/transport/channel_concept.hpp>
 #include <collx/transport/lending.hpp>
 #include <collx/transport/window.hpp>
 
@@ -259,8 +260,11 @@ public:
     std::uint64_t next_number() const { return next_ + 1; }
     // Whether it is the one that this end's schedule expects. Requires has_message().
     bool is_expected(std::size_t bytes, std::uint32_t tag = 0) const {
-        const auto& slot = memory_.slot(next_);
-        return (slot.bytes & ~(slot_header::lent_bit | slot_header::landed_bit)) == bytes && slot.tag == tag;
+        return message_bytes() == bytes && memory_.slot(next_).tag == tag;
+    }
+    // How long it is, as its sender says. Requires has_message().
+    std::size_t message_bytes() const {
+        return memory_.slot(next_).bytes & ~(slot_header::lent_bit | slot_header::landed_bit);
     }
     // Where the expected message lies.
     const std::byte* peek(std::size_t bytes) const {
@@ -328,5 +332,7 @@ private:
     bool was_lent_ = false, is_far_ = false;
     piece_cost from_ring_, from_lender_;
 };
+
+static_assert(LendingEnd<sending_end> && BorrowingEnd<receiving_end> && PrePostingEnd<receiving_end>);
 
 COLLX_END_NAMESPACE

@@ -20,6 +20,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/transport/arena.hpp>
+#include <collx/transport/window_concept.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -117,5 +118,7 @@ private:
     // Of the shape, worked out once: calls divide by nothing.
     std::size_t rank_bytes_ = 0, line_bytes_ = 0, ring_bytes_ = 0, chunk_ring_bytes_ = 0, piece_bytes_ = 0;
 };
+
+static_assert(Window<window_memory>);
 
 COLLX_END_NAMESPACE
