@@ -65,6 +65,32 @@ TEST_CASE("tables that make no sense are refused by name") {
     CHECK(says(e, "overflow at rank 1"));
     e = refusal([&] { t.assign(1, 1, std::array{std::size_t{1}}, std::array{SIZE_MAX}, "send"); });
     CHECK(says(e, "overflow at rank 0"));
+    e = refusal([&] {
+        t.assign(1, 3, std::array{SIZE_MAX / 4, SIZE_MAX / 4, SIZE_MAX / 4}, std::array{0, 0, 0}, "send");
+    });
+    CHECK((e.peer() == 2 && says(e, "the sum of the send counts overflows at rank 2")));
+}
+
+TEST_CASE("parts that a call writes may lie in any order, but not overlap") {
+    count_table t;
+    const auto disjoint = [&](auto counts, auto offsets) {
+        t.assign(0, static_cast<int>(counts.size()), counts, offsets, "receive");
+        t.require_disjoint(0, "receive");
+        return true;
+    };
+    CHECK(disjoint(std::array{3, 2, 4}, std::vector<int>()));
+    CHECK(disjoint(std::array{3, 2, 4}, std::array{6, 4, 0}));
+    CHECK(disjoint(std::array{3, 0, 4}, std::array{4, 5, 0})); // a part without elements is nowhere
+    auto e = refusal([&] { disjoint(std::array{3, 2, 4}, std::array{0, 2, 5}); });
+    CHECK((e.code() == errc::invalid_argument && e.peer() == 1 &&
+           says(e, "receive parts overlap: rank 0's ends before element 3, and rank 1's begins with element 2")));
+    e = refusal([&] { disjoint(std::array{3, 2, 4}, std::array{6, 4, 1}); });
+    CHECK((e.peer() == 1 && says(e, "rank 2's ends before element 5, and rank 1's begins with element 4")));
+    std::vector<std::size_t> counts(100, 2), offsets;
+    for (std::size_t i = 0; i < 100; ++i) offsets.push_back(2 * (i * 37 % 100));
+    CHECK(disjoint(counts, offsets));
+    ++offsets[50];
+    CHECK_THROWS_AS(disjoint(counts, offsets), collx::error);
 }
 
 TEST_CASE("the first field in which calls differ, with both values and all odd ranks, on every rank") {

@@ -143,7 +143,7 @@ TEST_CASE("checked: calls that are under way, and groups") {
         std::vector<int> x(10), y(10);
         check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"},
               [&](bool odd) { collx::async::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)).wait(); });
-        check(w, {1}, {"count"}, [&](bool odd) {
+        check(w, {1}, {"number of collectives is 1 on rank 0 and 2 on rank 1"}, [&](bool odd) {
             collx::group g(w);
             g.all_reduce(x);
             if (odd) g.all_reduce(y);
@@ -330,4 +330,111 @@ TEST_CASE("unchecked: private counts that disagree name the peer") {
         });
         EXPECT(e.peer() == 2);
     });
+}
+
+namespace {
+
+// One call that the last rank makes otherwise, and correct ones after it: what is received is right, and within a few
+// calls every rank hears of it.
+template <class F>
+void check_noticed(const char* what, const spread& hosts, F&& call) {
+    on_hosts(3, hosts, [&](collx::communicator& w) {
+        w.set_checked(false);
+        w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
+        at("%s, %d hosts", what, hosts.ranks_per_host == 0 ? 1 : 3);
+        const auto e = thrown<mismatch>(w, [&] {
+            call(w, w.rank() == 2);
+            for (int i = 0; i < 40; ++i) {
+                std::array x{w.rank() == 0 ? i : -1, 7};
+                collx::broadcast(w, x);
+                EXPECT_AT(i, x[0] == i);
+            }
+        });
+        EXPECT(says(e, "is of another call") || e.peer() == w.rank());
+    });
+}
+// The same of calls with buffers of `n` elements, and of three times as many.
+template <class F>
+void check_buffers(const char* what, std::size_t n, const spread& hosts, F&& call) {
+    check_noticed(what, hosts, [&](collx::communicator& w, bool odd) {
+        std::vector<int> x(n, 3), y(3 * n);
+        call(w, x, y, odd);
+    });
+}
+
+} // namespace
+
+TEST_CASE("unchecked: what ranks disagreed on once is noticed in the next calls, and no call gets old data") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        for (const std::size_t n : {12u, 30'000u}) {
+            check_buffers("broadcast, root", n, hosts,
+                          [](auto& w, auto& x, auto&, bool odd) { collx::broadcast(w, x, {.root = odd ? 2 : 1}); });
+            check_buffers("async broadcast, root", n, hosts, [](auto& w, auto& x, auto&, bool odd) {
+                collx::async::broadcast(w, x, {.root = odd ? 2 : 1}).wait();
+            });
+            check_buffers("scatter, root", n, hosts,
+                          [](auto& w, auto& x, auto& y, bool odd) { collx::scatter(w, y, x, {.root = odd ? 2 : 0}); });
+        }
+}
+
+TEST_CASE("unchecked: another number of calls, and tables and groups that differ where no message shows it") {
+    for (const spread& hosts : {spread{}, spread{1}}) {
+        check_buffers("broadcast, one more", 12, hosts, [](auto& w, auto& x, auto&, bool) {
+            if (w.rank() == 0) collx::broadcast(w, x);
+        });
+        check_buffers(
+            "all_gather_v, counts that have the same sum", 12, hosts, [](auto& w, auto& x, auto& y, bool odd) {
+                const std::size_t m = x.size(), d = odd ? 1 : 0;
+                const std::array counts{m - 1 + d, m - 1 - d, m - 2};
+                collx::all_gather_v(w, collx::view(x.data(), counts[static_cast<std::size_t>(w.rank())]), y, counts);
+            });
+        check_buffers("a group of fewer calls", 12, hosts, [](auto& w, auto& x, auto& y, bool odd) {
+            collx::group g(w);
+            g.broadcast(collx::view(x.data(), 5u), 0);
+            if (!odd) g.broadcast(collx::view(y.data(), 5u), 0);
+            g.launch();
+        });
+    }
+}
+
+TEST_CASE("unchecked: where a rank waits for what no other rank sends it, the time limit ends it") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        for (const int how : {0, 1, 2})
+            on_hosts(3, hosts, [&](collx::communicator& w) {
+                w.set_checked(false);
+                w.set_timeout(std::chrono::milliseconds(300));
+                std::vector<int> x(10, 1), y(30), z(30);
+                const collx::call_options o{.root = w.rank() == 2 ? 1 : 0};
+                const auto e = thrown<collx::error>(w, [&] {
+                    if (how == 0) collx::reduce(w, x, collx::plus{}, o);
+                    else if (how == 1) collx::gather(w, x, y, o);
+                    else if (w.rank() == 2) collx::all_to_all(w, y, z);
+                    else collx::all_gather(w, x, z);
+                    collx::barrier(w);
+                });
+                EXPECT(e.code() == collx::errc::timeout || e.code() == collx::errc::mismatch);
+            });
+}
+
+TEST_CASE("unchecked: a rank that takes itself for the root of each call is noticed though it waits for no data") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
+        std::array x{w.rank()};
+        (void)thrown<mismatch>(w, [&] {
+            for (int i = 0; i < 40; ++i) collx::broadcast(w, x, {.root = w.rank()});
+        });
+    });
+}
+
+TEST_CASE("an error of one rank's own that nothing was sent for is no part of what ranks agree on") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        on_hosts(3, hosts, [](collx::communicator& w) {
+            w.set_checked(false);
+            std::array x{w.rank() == 0 ? 5 : 0};
+            if (w.rank() == 1) (void)thrown<collx::error>(w, [&] { collx::broadcast(w, x, {.root = 9}); });
+            collx::broadcast(w, x);
+            EXPECT(x[0] == 5);
+            collx::barrier(w);
+        });
 }

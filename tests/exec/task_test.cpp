@@ -23,6 +23,7 @@ namespace {
 using view = collx::contiguous_view<int>;
 using sum_mover = collx::mover<view, view, collx::plus, int>;
 using sum_task = collx::typed_operation<collx::task, sum_mover>;
+constexpr std::uint64_t agreed = 7; // by the ranks of a call
 
 // n ranks that share an arena, each with its links and schedules.
 struct ranks {
@@ -55,7 +56,8 @@ struct call {
                     plan, static_cast<std::size_t>(plan.tmp_chunks) * piece_elems * sizeof(int));
             const view v(x.data(), x.size());
             tasks.push_back(std::make_unique<sum_task>(*all.net[static_cast<std::size_t>(r)], plan,
-                                                       sum_mover(v, v, collx::plus{}, all.size()), l, l, piece_elems));
+                                                       sum_mover(v, v, collx::plus{}, all.size()), l, l, piece_elems,
+                                                       agreed));
         }
     }
     bool is_right() const {
@@ -234,7 +236,8 @@ TEST_CASE("a message of another size fails the task and names the sender") {
     const auto make = [&](int r, std::vector<int>& v) {
         const auto l = collx::chunk_layout::even(v.size(), 2);
         return sum_task(*all.net[static_cast<std::size_t>(r)], plan(r),
-                        sum_mover(view(v.data(), v.size()), view(v.data(), v.size()), collx::plus{}, 2), l, l, 1000);
+                        sum_mover(view(v.data(), v.size()), view(v.data(), v.size()), collx::plus{}, 2), l, l, 1000,
+                        agreed);
     };
     auto a = make(0, x), b = make(1, y);
     bool failed = false;

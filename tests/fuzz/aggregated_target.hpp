@@ -42,7 +42,7 @@ struct relaying_rank {
         const view from(in.data(), in.size()), to(out.data(), out.size());
         task = std::make_unique<int_task>(
             net, plan, int_mover(from, to, no_op{}, n), chunk_layout::table(sends.data(), send_at.data(), n),
-            chunk_layout::table(receives.data(), receive_at.data(), n), piece,
+            chunk_layout::table(receives.data(), receive_at.data(), n), piece, std::uint64_t{7},
             relayed_numbers{sends.data(), send_at.data(), receives.data(), receive_at.data(), room.data(), piece});
         heard.resize(static_cast<std::size_t>(n));
     }

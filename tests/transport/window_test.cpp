@@ -76,13 +76,27 @@ TEST_CASE("a rank that reads one chunk of each of its peers meets the pages of t
 }
 
 TEST_CASE("a signal's word holds a number and a tag, and fits the call that it is of, or an earlier one") {
-    constexpr std::uint64_t one = signal_word::tag(0x123ull << 52), other = signal_word::tag(0x124ull << 52);
+    constexpr std::uint64_t one = signal_word::tag(0x123ull << 48), other = signal_word::tag(0x124ull << 48);
     STATIC_REQUIRE((one != 0 && one != other));
     STATIC_REQUIRE(signal_word::number(77 | one) == 77);
     STATIC_REQUIRE((signal_word::tag(~std::uint64_t{0}) | signal_word::number(~std::uint64_t{0})) == ~std::uint64_t{0});
     CHECK(signal_word::fits(77 | one, 77, one));
     CHECK_FALSE(signal_word::fits(77 | other, 77, one)); // another call's
     CHECK(signal_word::fits(78 | other, 77, one));       // a later call: this one has been
+}
+
+TEST_CASE("numbers of signals may start again") {
+    constexpr std::uint64_t last = (std::uint64_t{1} << 48) - 1, tag = signal_word::tag(~std::uint64_t{0});
+    CHECK(signal_word::has_reached(signal_word::of(5, tag), 5));
+    CHECK_FALSE(signal_word::has_reached(signal_word::of(5, tag), 6));
+    CHECK_FALSE(signal_word::has_reached(0, 1)); // a line without news
+    for (const std::uint64_t least : {last, last + 1, last + 2}) {
+        CHECK(signal_word::has_reached(signal_word::of(least, tag), least));
+        CHECK(signal_word::has_reached(signal_word::of(least + 3, tag), least));
+        CHECK_FALSE(signal_word::has_reached(signal_word::of(least - 1, tag), least));
+        CHECK(signal_word::fits(signal_word::of(least, tag), least, tag));
+        CHECK_FALSE(signal_word::fits(signal_word::of(least, 0), least, tag));
+    }
 }
 
 TEST_CASE("what goes round a ring keeps a gap wherever it fits with one") {

@@ -102,6 +102,7 @@ struct all_gather_v_fn : refusals<> {
             auto& c = base_of(comm).internals();
             count_tables& tables = kept.tables(c);
             tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "all_gather_v");
+            tables.first.require_disjoint(c.net.rank(), "all_gather_v");
             const count_table& t = tables.first;
             require_size(c, "input", a.size(), t.sizes()[c.net.rank()]);
             require_at_least(c, "output", b.size(), t.end());

@@ -156,6 +156,7 @@ struct all_to_all_v_fn : refusals<> {
             count_tables& tables = kept.tables(c);
             tables.first.assign(c.net.rank(), c.net.size(), send_counts, send_offsets, "send");
             tables.second.assign(c.net.rank(), c.net.size(), recv_counts, recv_offsets, "receive");
+            tables.second.require_disjoint(c.net.rank(), "receive");
             require_at_least(c, "input", a.size(), tables.first.end());
             require_at_least(c, "output", b.size(), tables.second.end());
             require_memory(c, a, "input");
@@ -180,6 +181,7 @@ struct all_to_all_v_fn : refusals<> {
             count_tables& tables = kept.tables(c);
             tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "all_to_all_v");
             tables.second.assign(c.net.rank(), c.net.size(), counts, offsets, "all_to_all_v");
+            tables.second.require_disjoint(c.net.rank(), "all_to_all_v");
             require_at_least(c, "only", v.size(), tables.first.end());
             require_memory(c, v, "only");
             return run(comm, copy_of(v, tables.first.end(), tables.copied), v, tables, o, kept,

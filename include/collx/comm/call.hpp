@@ -204,11 +204,14 @@ template <bool MayRelay, class Mover>
 counted_ptr<operation> start_prepared(communicator_core& c, const call_request& r, const prepared_call& p,
                                       const Mover& m, int queue) {
     counted_ptr<operation> t;
+    const std::uint64_t agreed = c.agree(p.says);
     if constexpr (MayRelay)
         if (is_relayed(r, p))
             t = make_counted<typed_operation<relayed_task, Mover>>(c.net, *p.plan, m, p.in, p.out, p.piece_elems,
-                                                                   numbers_of_relayed(c, r, p));
-    if (!t) t = make_counted<typed_operation<task, Mover>>(c.net, *p.plan, m, p.in, p.out, p.piece_elems, p.attached);
+                                                                   agreed, numbers_of_relayed(c, r, p));
+    if (!t)
+        t = make_counted<typed_operation<task, Mover>>(c.net, *p.plan, m, p.in, p.out, p.piece_elems, agreed,
+                                                       p.attached);
     c.start(t, queue);
     return t;
 }

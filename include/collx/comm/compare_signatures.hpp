@@ -30,7 +30,9 @@ inline const char* difference(const signature& x, const signature& y, char (&a)[
         return "collective";
     }
     if (x.root != y.root) return numbers(x.root, y.root), "root";
-    if (x.count != y.count) return numbers(static_cast<long long>(x.count), static_cast<long long>(y.count)), "count";
+    if (x.count != y.count)
+        return numbers(static_cast<long long>(x.count), static_cast<long long>(y.count)),
+               x.made_by == signature::group ? "number of collectives" : "count";
     if (x.counts_hash != y.counts_hash)
         return numbers(static_cast<long long>(x.counts_hash % 10000), static_cast<long long>(y.counts_hash % 10000)),
                "table of counts";

@@ -204,6 +204,15 @@ struct communicator_core {
         if (const failure f = net.failed(); f) give_up(f, -1);
     }
 
+    // All ranks make the same collective calls with the same arguments in the same order. Each call adds a number that
+    // stands for it; what comes out depends on all calls so far, and is what messages and signals carry bits of. Ranks
+    // that have disagreed once do so from then on: they notice at the first message or signal that one has of the
+    // other.
+    std::uint64_t agree(std::uint64_t call) {
+        const std::uint64_t mixed = (agreed ^ call) * 0x9e37'79b9'7f4a'7c15;
+        return agreed = mixed << 29 | mixed >> 35;
+    }
+
     // Every rank shows the others up to 120 bytes. The same window and argument as one_shot: seeing all signals of one
     // exchange proves that the one before has been read.
     template <class Visit>
@@ -212,18 +221,22 @@ struct communicator_core {
     }
     template <class Visit>
     void show_all(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns) {
+        (void)agree(bytes);
         if (!net.is_one_host()) return detail::exchange_over_tree(*this, mine, bytes, visit, timeout_ns);
-        const std::uint64_t i = exchanges++;
+        const std::uint64_t i = exchanges++, tag = signal_word::tag(agreed);
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);
-        line.word.store(i + 1, memory_order::release);
+        line.word.store(signal_word::of(i + 1, tag), memory_order::release);
         std::int64_t until = 0;
         for (int r = 0; r < net.size(); ++r) {
             auto& other = exchange_window.line(r, 0, i);
-            for (backoff b(settings.waiting); other.word.load(memory_order::acquire) <= i;) {
+            std::uint64_t word;
+            for (backoff b(settings.waiting);
+                 !signal_word::has_reached(word = other.word.load(memory_order::acquire), i + 1);) {
                 if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
                 if (b.pause()) check(until, timeout_ns, r);
             }
+            if (!signal_word::fits(word, i + 1, tag)) give_up(failure(errc::mismatch, r), r);
             visit(r, other.payload);
         }
     }
@@ -356,8 +369,9 @@ struct communicator_core {
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;
-    bool carried = false;    // whether the last look moved anything from or to other hosts
-    std::uint64_t moves = 0; // times that an outstanding operation got further
+    std::uint64_t agreed = 0; // see agree()
+    bool carried = false;     // whether the last look moved anything from or to other hosts
+    std::uint64_t moves = 0;  // times that an outstanding operation got further
     looking progress_look;
     std::int64_t next_watch_ns = 0, died_since_ns = 0;
     int suspect = -1; // found dead at the last look

@@ -139,7 +139,8 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
                  "call %llu: rank %d aborted the communicator", call, who);
         case errc::mismatch:
             fail(errc::mismatch, me, who,
-                 "give both sides the same counts, types and order of calls; set_checked(true) says more",
+                 "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
+                 "set_checked(true) names the first that does",
                  "call %llu: the part of rank %d has another size than this call expects, or is of another call", call,
                  who < 0 ? waiting_for : who);
         case errc::resource:
@@ -174,7 +175,9 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
             break;
         case errc::mismatch:
             what = "report that the part of this rank has another size than this call expects, or is of another call";
-            remedy = "give all ranks the same counts, types and order of calls; set_checked(true) says more";
+            remedy =
+                "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
+                "set_checked(true) names the first that does";
             break;
         case errc::security:
             what = "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";

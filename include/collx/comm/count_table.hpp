@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <collx/core/error.hpp>
 #include <collx/core/growing_array.hpp>
@@ -57,7 +58,20 @@ public:
             numbers_.push_back(at);
             next = at + numbers_[i];
             end_ = next > end_ ? next : end_;
+            if (total_ > SIZE_MAX / 2 - numbers_[i])
+                fail(errc::invalid_argument, me, static_cast<int>(i), "is a count wrong?",
+                     "the sum of the %s counts overflows at rank %zu", which, i);
             total_ += numbers_[i];
+        }
+    }
+    // Throws if two parts overlap. For parts that a call writes; those it reads may. Cost: one look at each part where
+    // they lie in rank order, else a sort.
+    void require_disjoint(int me, const char* which) const {
+        std::size_t end = 0;
+        for (std::size_t i = 0, n = numbers_.size() / 2; i < n; ++i) {
+            if (sizes()[i] == 0) continue;
+            if (offsets()[i] < end) return require_disjoint_unordered(me, which);
+            end = offsets()[i] + sizes()[i];
         }
     }
 
@@ -92,6 +106,24 @@ private:
     template <class Offsets>
     static std::size_t offset(const Offsets& o, std::size_t i, std::size_t next) {
         return o.size() == 0 ? next : static_cast<std::size_t>(o.data()[i]);
+    }
+    // Shell's sort of the ranks by where their parts begin, the longest gaps first.
+    [[gnu::cold, gnu::noinline]] void require_disjoint_unordered(int me, const char* which) const {
+        growing_array<std::size_t> by_place;
+        const std::size_t n = numbers_.size() / 2;
+        for (std::size_t i = 0; i < n; ++i)
+            if (sizes()[i] != 0) by_place.push_back(i);
+        for (std::size_t gap = by_place.size() / 2; gap > 0; gap /= 2)
+            for (std::size_t i = gap; i < by_place.size(); ++i)
+                for (std::size_t j = i; j >= gap && offsets()[by_place[j - gap]] > offsets()[by_place[j]]; j -= gap)
+                    std::swap(by_place[j - gap], by_place[j]);
+        for (std::size_t i = 1; i < by_place.size(); ++i) {
+            const std::size_t a = by_place[i - 1], b = by_place[i], end = offsets()[a] + sizes()[a];
+            if (end > offsets()[b])
+                fail(errc::invalid_argument, me, static_cast<int>(b), "give each rank's part a place of its own",
+                     "%s parts overlap: rank %zu's ends before element %zu, and rank %zu's begins with element %zu",
+                     which, a, end, b, offsets()[b]);
+        }
     }
     detail::growing_array<std::size_t> numbers_;
     std::size_t end_ = 0, total_ = 0;

@@ -54,6 +54,7 @@ public:
         detail::growing_array<std::pair<int, receiving_end>> receiving;
     };
     ends net;
+    static constexpr std::uint64_t agreed = 0; // no call yet
 
     template <class Condition>
     void wait_until(Condition&& holds, std::int64_t, awaited peer, door_meeting* = nullptr) {

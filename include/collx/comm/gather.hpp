@@ -77,6 +77,7 @@ struct gather_v_fn : refusals<> {
             count_tables& tables = kept.tables(c);
             if (is_root) {
                 tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, "gather_v");
+                tables.first.require_disjoint(c.net.rank(), "gather_v");
                 require_at_least(c, "output", b.size(), tables.first.end());
                 require_size(c, "input", a.size(), tables.first.sizes()[me]);
                 require_memory(c, b, "output");

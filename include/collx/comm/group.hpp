@@ -25,6 +25,12 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
+// What ranks must have alike in a group: compared in words by checked calls, as a number by all.
+struct group_signature {
+    signature shown{.what = collective::all_reduce, .made_by = signature::group};
+    std::uint64_t says = 0;
+};
+
 // One call of a group. Operands are laid out 8-byte aligned, one after the other, the same on all ranks.
 struct grouped_call {
     virtual ~grouped_call() = default;
@@ -32,19 +38,24 @@ struct grouped_call {
     virtual void publish(std::byte* to) = 0;
     virtual void finish(const std::byte* const* ranks, std::size_t at, int n, int me) = 0;
     virtual void run_alone(const call_options&) = 0;
-    virtual void sign(signature&) const = 0;
+    virtual void sign(group_signature&) const = 0;
 };
 
 // Adds one call to what ranks must agree on: all of them, in order.
 template <class Element, class Op>
-void sign_call(signature& s, collective what, std::size_t bytes, int root = -1) {
+void sign_call(group_signature& g, collective what, std::size_t bytes, int root = -1) {
     constexpr std::uint32_t odd = 0x9e37'79b9;
+    signature& s = g.shown;
+    ++s.count;
     s.counts_hash = (s.counts_hash ^ bytes) * odd + 1;
     s.type_hash =
         (s.type_hash ^ static_cast<std::uint32_t>(type_hash<Element>()) ^ static_cast<std::uint32_t>(what)) * odd;
     s.op_hash = (s.op_hash ^ static_cast<std::uint32_t>(op_hash<Op>())) * odd;
     if (root >= 0)
         s.root = static_cast<std::int32_t>(static_cast<std::uint32_t>(s.root) * 31 + static_cast<unsigned>(root));
+    constexpr std::uint64_t wide = 0x9e37'79b9'7f4a'7c15;
+    g.says = (g.says ^ kind_hash<Element, Op>() ^ bytes * 0xd6e8'feb8'6659'fd93) * wide +
+             static_cast<std::uint64_t>(what) * 1009 + static_cast<std::uint64_t>(root);
 }
 
 // What one_shot moves when it moves a group: bytes.
@@ -103,7 +114,7 @@ struct grouped_all_reduce final : grouped_call {
         if (root >= 0) detail::reduce_fn<blocking>{}(*comm, view, op, {.timeout = o.timeout, .root = root});
         else detail::all_reduce_fn<blocking>{}(*comm, view, op, o);
     }
-    void sign(signature& s) const override {
+    void sign(group_signature& s) const override {
         sign_call<element, Op>(s, root >= 0 ? collective::reduce : collective::all_reduce, bytes(), root);
     }
     communicator* comm;
@@ -129,7 +140,7 @@ struct grouped_broadcast final : grouped_call {
     void run_alone(const call_options& o) override {
         detail::broadcast_fn<blocking>{}(*comm, view, {.timeout = o.timeout, .root = root});
     }
-    void sign(signature& s) const override { sign_call<element, no_op>(s, collective::broadcast, bytes(), root); }
+    void sign(group_signature& s) const override { sign_call<element, no_op>(s, collective::broadcast, bytes(), root); }
     communicator* comm;
     View view;
     int root;
@@ -148,7 +159,7 @@ struct grouped_all_gather final : grouped_call {
                        reinterpret_cast<const element*>(ranks[k] + at), in.size());
     }
     void run_alone(const call_options& o) override { detail::all_gather_fn<blocking>{}(*comm, in, out, o); }
-    void sign(signature& s) const override { sign_call<element, no_op>(s, collective::all_gather, bytes()); }
+    void sign(group_signature& s) const override { sign_call<element, no_op>(s, collective::all_gather, bytes()); }
     communicator* comm;
     In in;
     Out out;
@@ -241,6 +252,7 @@ private:
         auto transfers = std::move(transfers_);
         transfers_.clear();
         auto under_way = detail::transfer_packer(*comm_, o).start(std::move(transfers));
+        if (calls.size() != 0) agree_on(calls, o);
         const bool is_one_host = comm_->internals().net.is_one_host();
         const std::size_t room = is_one_host
                                      ? comm_->internals().schedules.stage_bytes(1, algo::one_shot_all_reduce{}.depth)
@@ -276,23 +288,21 @@ private:
     void exchange(typename Mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
                   const call_options& o) {
         auto& c = comm_->internals();
-        c.begin_collective();
-        compare(calls, first, last, bytes, o);
         auto& plan = c.schedules.bind(algo::one_shot_all_reduce{}, port::blocking);
         const auto l = chunk_layout::even(bytes, 1);
         typed_elements<Mover> elements(Mover(calls, first, last));
-        task t(c.net, plan, elements, l, l, bytes);
+        task t(c.net, plan, elements, l, l, bytes, c.agree(bytes));
         c.run(t, o.timeout.count());
     }
 
-    void compare(const detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
-                 const call_options& o) {
+    // The whole group at once: how it is cut follows from it.
+    void agree_on(const detail::group_mover::calls& calls, const call_options& o) {
         auto& c = comm_->internals();
-        if (c.settings.checked == 0) return;
-        signature s{
-            .count = bytes, .counts_hash = last - first, .what = collective::all_reduce, .made_by = signature::group};
-        for (std::size_t i = first; i < last; ++i) calls[i]->sign(s);
-        detail::compare_signatures(c, s, o.timeout.count());
+        c.begin_collective();
+        detail::group_signature all;
+        for (const auto& call : calls) call->sign(all);
+        if (c.settings.checked != 0) detail::compare_signatures(c, all.shown, o.timeout.count());
+        (void)c.agree(all.says);
     }
 
     // Everybody sends what it has to everybody: worth it while a call costs its messages and not its bytes.
@@ -304,7 +314,6 @@ private:
     void gather(detail::group_mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
                 const call_options& o) {
         const auto n = static_cast<std::size_t>(comm_->size()), me = static_cast<std::size_t>(comm_->rank());
-        compare(calls, first, last, bytes, o);
         detail::growing_array<std::byte> all(n * bytes);
         detail::group_mover operands(calls, first, last);
         const contiguous_view<std::byte> mine(all.data() + me * bytes, bytes);

@@ -67,6 +67,17 @@ inline std::size_t piece_elems_of(const communicator_core& c, const call_request
     return bytes / elem_bytes != 0 ? bytes / elem_bytes : 1;
 }
 
+// What ranks must have alike in this call, as far as all compilers spell it alike.
+inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) {
+    std::uint64_t says = r.elements.is.kind + static_cast<std::uint64_t>(r.what) * 0xd6e8'feb8'6659'fd93 +
+                         static_cast<std::uint64_t>(r.facts.root) * 0xff51'afd7'ed55'8ccd +
+                         plan.parameters * 0xc4ce'b9fe'1a85'ec53;
+    if (!r.facts.private_counts)
+        says += (r.facts.count + r.facts.total_elems * 0x2545'f491'4f6c'dd1d) * 0x9fb2'1c65'1e98'df25 +
+                r.facts.counts_hash * 0xa24b'aed4'963e'e407;
+    return says;
+}
+
 COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
     const bool attached = r.attaches && !r.in_windows, zero_copy = may_use_zero_copy(c, r, attached);
     if (c.settings.checked != 0) compare_requests(c, r, zero_copy);
@@ -76,16 +87,18 @@ COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
     const std::size_t chunk_bytes = (in.largest() > out.largest() ? in.largest() : out.largest()) * elem_bytes;
     const bool is_short = r.elements.is.plain && plan.is_short_form && !r.facts.private_counts && r.piece_bytes == 0 &&
                           chunk_bytes <= most_short_bytes && chunk_bytes <= plan.most_bytes;
-    if (is_short) return {&plan, in, out, chunk_bytes != 0 ? chunk_bytes / elem_bytes : 1, attached, true};
+    const std::uint64_t says = said_by(r, plan);
+    if (is_short) return {&plan, in, out, chunk_bytes != 0 ? chunk_bytes / elem_bytes : 1, attached, true, says};
     const std::size_t piece = piece_elems_of(c, r, plan, chunk_bytes);
     if (plan.tmp_chunks != 0)
         c.schedules.provide_scratch(plan, static_cast<std::size_t>(plan.tmp_chunks) * piece * r.kept_bytes);
-    return {&plan, in, out, piece, attached, false};
+    return {&plan, in, out, piece, attached, false, says};
 }
 
 COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p) {
-    if (p.is_short) return run_short(c, *p.plan, {r.elements, p.in, p.out, p.piece_elems}, r.facts.timeout_ns);
-    task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, p.attached);
+    const std::uint64_t agreed = c.agree(p.says);
+    if (p.is_short) return run_short(c, *p.plan, {r.elements, p.in, p.out, p.piece_elems, agreed}, r.facts.timeout_ns);
+    task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, agreed, p.attached);
     c.run(t, r.facts.timeout_ns);
 }
 
@@ -101,7 +114,8 @@ COLLX_ONCE relayed_numbers numbers_of_relayed(communicator_core& c, const call_r
 }
 
 COLLX_ONCE void run_relayed(communicator_core& c, const call_request& r, const prepared_call& p) {
-    relayed_task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, numbers_of_relayed(c, r, p));
+    const relayed_numbers numbers = numbers_of_relayed(c, r, p);
+    relayed_task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, c.agree(p.says), numbers);
     c.run(t, r.facts.timeout_ns);
 }
 

@@ -53,6 +53,8 @@ protected:
     virtual void refresh() {}
     virtual counted_ptr<operation> arm();
     virtual void begin() { core_.begin_collective(); }
+    // Of one start; see call_state.
+    virtual std::uint64_t agreed() { return core_.agree(call_.says); }
     virtual void run_now();
     [[noreturn, gnu::cold]] void refuse_moved(const char* which, std::size_t elems, std::size_t now) const;
 

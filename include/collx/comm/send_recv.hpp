@@ -88,6 +88,7 @@ private:
         core_.require_alive();
         ++core_.messages;
     }
+    std::uint64_t agreed() override { return elements_.is.kind; }
     void run_now() override {
         if (is_short_) run_short_message<Outgoing>(core_, view_, peer_, timeout_ns_);
         else ready_operation::run_now();
@@ -153,7 +154,7 @@ private:
             typed_elements<message_mover<View>> elements(mover_of(c, v));
             make_message(c, a, v.size(), elements.is.bytes,
                          [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
-                             task t(c.net, plan, elements, l, l, piece_elems);
+                             task t(c.net, plan, elements, l, l, piece_elems, elements.is.kind);
                              if (UntilTaken) t.wait_for_readers();
                              c.run(t, o.timeout.count());
                          });
@@ -164,7 +165,7 @@ private:
         return make_message(c, a, v.size(), sizeof(element_of<View>),
                             [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
                                 auto t = make_counted<typed_operation<task, message_mover<View>>>(
-                                    c.net, plan, mover_of(c, v), l, l, piece_elems);
+                                    c.net, plan, mover_of(c, v), l, l, piece_elems, message_mover<View>::kind);
                                 if (UntilTaken) t->wait_for_readers();
                                 c.start(t, queue);
                                 return counted_ptr<operation>(std::move(t));

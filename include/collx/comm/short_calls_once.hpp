@@ -16,11 +16,11 @@ public:
     short_wait(communicator_core& c, std::int64_t timeout_ns, awaited::why what = awaited::why::message)
         : core_(c), timeout_ns_(timeout_ns), what_(what) {}
 
-    // Returns the word once its number >= least, which `peer` will bring about. Throws what ended the wait. The first
-    // looks follow each other closely: a pause takes as long as a line takes from core to core.
+    // Returns the word once it has reached `least`, which `peer` will bring about. Throws what ended the wait. The
+    // first looks follow each other closely: a pause takes as long as a line takes from core to core.
     std::uint64_t operator()(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
         for (int i = core_.settings.waiting.spins != 0 ? close_looks : 1; i > 0; --i)
-            if (const std::uint64_t seen = word.load(memory_order::acquire); signal_word::number(seen) >= least)
+            if (const std::uint64_t seen = word.load(memory_order::acquire); signal_word::has_reached(seen, least))
                 return seen;
         return wait_long(word, least, peer);
     }
@@ -31,7 +31,7 @@ private:
     [[gnu::noinline]] std::uint64_t wait_long(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
         std::uint64_t seen;
         for (backoff wait(core_.settings.waiting);
-             signal_word::number(seen = word.load(memory_order::acquire)) < least;) {
+             !signal_word::has_reached(seen = word.load(memory_order::acquire), least);) {
             if (!core_.pending.empty()) core_.progress_pending();
             if (wait.pause()) core_.check(until_, timeout_ns_, awaited(peer, what_));
         }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include <collx/core/growing_array.hpp>
+#include <collx/exec/bound_schedule.hpp>
 #include <collx/transport/links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -32,7 +33,7 @@ public:
             core_.wait_until([&] { return (slot = tx.try_acquire(here)) != nullptr; }, timeout_ns_,
                              awaited(peer, awaited::why::room), parent_);
             std::memcpy(slot, from + done, here);
-            tx.commit(here, exchange_tag);
+            tx.commit(here, tag());
             done += here;
         }
     }
@@ -47,7 +48,7 @@ public:
             const std::size_t here = part(bytes - done);
             core_.wait_until([&] { return rx.has_message(); }, timeout_ns_, awaited(peer, awaited::why::message),
                              parent_);
-            if (!rx.is_expected(here, exchange_tag)) core_.give_up(failure(errc::mismatch, peer), peer);
+            if (!rx.is_expected(here, tag())) core_.give_up(failure(errc::mismatch, peer), peer);
             std::memcpy(to + done, rx.peek(here), here);
             rx.release(here);
             done += here;
@@ -55,6 +56,7 @@ public:
     }
 
 private:
+    std::uint32_t tag() const { return exchange_tag ^ folded(core_.agreed); }
     std::size_t part(std::size_t left) const {
         const std::size_t most = core_.net.slot_bytes();
         return left < most ? left : most;

@@ -64,7 +64,7 @@ private:
             if (is_relayed(request_, call_)) {
                 if (!relayed_) relayed_ = make_counted<maybe<relayed_task>>();
                 auto& t = relayed_->emplace(core_.net, *call_.plan, elements_, call_.in, call_.out, call_.piece_elems,
-                                            numbers_of_relayed(core_, request_, call_));
+                                            agreed(), numbers_of_relayed(core_, request_, call_));
                 return counted_ptr<operation>(relayed_, &t);
             }
         return ready_operation::arm();

@@ -24,18 +24,20 @@ struct bound_window {
 
     // What one call takes: iterations from `first` on, their data in the lines or in the rings from `position` on.
     struct share {
-        std::uint64_t first = 0, tag = 0; // tag: of the call, see signal_word
+        std::uint64_t first = 0, tag = 0; // tag: see signal_word
         bool is_inline = false;
         std::size_t position = 0, step_bytes = 0; // from piece to piece of a chunk; 0: no data
     };
     // Takes `count` iterations with a piece of so many bytes of each chunk, and their ring space; later calls go on
-    // behind it.
-    share take(std::size_t count, std::size_t piece_bytes, bool fits_lines, std::uint64_t tag) {
+    // behind it. agreed: see call_state.
+    share take(std::size_t count, std::size_t piece_bytes, bool fits_lines, std::uint64_t agreed) {
         const window_shape& shape = memory.shape();
         share s{.first = iteration,
-                .tag = tag,
+                .tag = signal_word::tag(agreed),
                 .is_inline =
                     fits_lines && piece_bytes * static_cast<std::size_t>(shape.chunks) <= signal_line::inline_bytes};
+        for (std::uint64_t i = count < past_tags ? 0 : count - past_tags; i < count; ++i)
+            past[(iteration + i) % past_tags] = {iteration + i, s.tag};
         iteration += count;
         const std::size_t ring = memory.chunk_ring_bytes();
         if (s.is_inline || piece_bytes == 0 || ring == 0) return s;
@@ -50,17 +52,23 @@ struct bound_window {
         }
         return s;
     }
+    // Whether the word in which a peer says that it has reached iteration `at`, of this call or of an earlier one, is
+    // of the call that this rank has made there. An iteration so long ago that its tag has been forgotten passes.
+    bool agrees(const share& s, std::uint64_t word, std::uint64_t at) const {
+        if (at >= s.first) return signal_word::fits(word, at + 1, s.tag);
+        const past_call& then = past[at % past_tags];
+        return then.iteration != at || signal_word::fits(word, at + 1, then.tag);
+    }
+
+    struct past_call {
+        std::uint64_t iteration = ~std::uint64_t{0}, tag = 0;
+    };
+    static constexpr std::size_t past_tags = 16; // more than most schedules look back
+    past_call past[past_tags];
 };
 
-constexpr std::uint32_t folded(std::uint64_t kind) { return static_cast<std::uint32_t>(kind ^ kind >> 32); }
-
-// The tag of a call with these parameters of the algorithm and elements of this kind. Equal on all ranks: who knows its
-// own counts only uses no window.
-constexpr std::uint64_t call_tag(std::uint64_t parameters, const chunk_layout& in, const chunk_layout& out,
-                                 std::uint64_t kind) {
-    constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15;
-    return signal_word::tag(((parameters ^ in.cut_bits()) * odd ^ out.cut_bits() ^ kind) * odd);
-}
+// A number for a message's tag.
+constexpr std::uint32_t folded(std::uint64_t bits) { return static_cast<std::uint32_t>(bits ^ bits >> 32); }
 
 // Where a rank's own buffers are: offsets in the arena, or addresses in its process where ranks attach to each other.
 struct user_buffers {

@@ -32,6 +32,9 @@ struct call_state {
     element_ops& elements;
     pieces cuts;
     operation& op; // that these are the parts of: it says whom it waits for, and what went wrong
+    // A number that the ranks of this call have alike, and those of other calls otherwise (communicator_core::agree; of
+    // a message between two ranks the kind of its elements). Messages and signals carry bits of it.
+    std::uint64_t agreed;
 
     std::size_t bytes_of(std::size_t elems) const { return elems * elements.is.bytes; }
     bool blocked_on(int peer, awaited::why what = awaited::why::message) const {

@@ -40,9 +40,7 @@ private:
         std::byte* out = nullptr;
     };
 
-    std::uint32_t tag_of(const sched::ref& r) const {
-        return call_.cuts.transfer_tag(r) ^ folded(call_.elements.is.kind);
-    }
+    std::uint32_t tag_of(const sched::ref& r) const { return call_.cuts.transfer_tag(r) ^ folded(call_.agreed); }
     bool move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape, message& m, bool measures);
     std::size_t touch(const sched::step& s, const strand_cursor& st, int i, const std::byte* in, std::byte* out);
 

@@ -31,8 +31,8 @@ class relayed_task : public operation {
 public:
     // Refers to the elements, as task does.
     relayed_task(links& net, bound_schedule& plan, element_ops& elements, chunk_layout in, chunk_layout out,
-                 std::size_t piece_elems, const relayed_numbers& numbers)
-        : links_(net), plan_(plan), elements_(elements), in_(in), out_(out), piece_elems_(piece_elems),
+                 std::size_t piece_elems, std::uint64_t agreed, const relayed_numbers& numbers)
+        : links_(net), plan_(plan), elements_(elements), in_(in), out_(out), piece_elems_(piece_elems), agreed_(agreed),
           numbers_(numbers) {
         at_port = plan.at_port;
     }
@@ -73,6 +73,7 @@ private:
     element_ops& elements_;
     chunk_layout in_, out_, relayed_, short_relayed_;
     std::size_t piece_elems_;
+    std::uint64_t agreed_;
     relayed_numbers numbers_;
     phase phase_ = begins, last_ = sending_directly;
     int gathered_ = 0;

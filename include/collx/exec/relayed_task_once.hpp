@@ -37,7 +37,7 @@ COLLX_ONCE void relayed_task::gather(bound_schedule& b, bool sends) {
     const counts_view own{const_cast<std::size_t*>(sends ? numbers_.sends : numbers_.receives),
                           static_cast<std::size_t>(plan_.chunks)};
     const auto each = chunk_layout::blocks(1, plan_.chunks);
-    counts_.emplace(links_, b, counts_mover(own, own, no_op{}, links_.size()), each, each, std::size_t{1});
+    counts_.emplace(links_, b, counts_mover(own, own, no_op{}, links_.size()), each, each, std::size_t{1}, agreed_);
 }
 
 // Each lies where the data itself will lie, the other cells are 0.
@@ -60,20 +60,20 @@ COLLX_ONCE void relayed_task::relay() {
     relayed_ = chunk_layout::table(numbers_.room, numbers_.room, plan_.tmp_chunks);
     if (plan_.directly == nullptr) {
         last_ = relaying;
-        data_.emplace(links_, plan_, elements_, in_, out_, piece_elems_, false, &relayed_);
+        data_.emplace(links_, plan_, elements_, in_, out_, piece_elems_, agreed_, false, &relayed_);
         return;
     }
     whole_.emplace(in_, out_, plan_.chunks, piece_elems_, &relayed_);
     std::size_t* const at = numbers_.room + kept();
     short_relayed_ = chosen(numbers_.room, numbers_.room, at, plan_.tmp_chunks, false);
-    data_.emplace(links_, plan_, elements_, own_part(true, false), own_part(false, false), piece_elems_, false,
+    data_.emplace(links_, plan_, elements_, own_part(true, false), own_part(false, false), piece_elems_, agreed_, false,
                   &short_relayed_, &*whole_);
 }
 
 COLLX_ONCE void relayed_task::send_directly() {
     phase_ = last_;
     data_.emplace(links_, *plan_.directly, elements_, own_part(true, true), own_part(false, true),
-                  numbers_.direct_piece_elems);
+                  numbers_.direct_piece_elems, agreed_);
     data_->skip_empty();
 }
 

@@ -24,6 +24,7 @@ struct short_call {
     const element_ops& elements;
     const chunk_layout &in_layout, &out_layout;
     std::size_t chunk_elems; // of the largest chunk, at least 1
+    std::uint64_t agreed;    // see call_state
 
     std::size_t bytes_of(std::size_t elems) const { return elems * elements.is.bytes; }
     const std::byte* input(int chunk) const { return elements.is.in + bytes_of(in_layout.offset(chunk)); }
@@ -47,14 +48,12 @@ inline bool is_short_form(const sched::program& p) {
     return true;
 }
 
-// await(word, least, peer) returns the word once its number >= least, or throws; await.disagree(peer) throws.
+// await(word, least, peer) returns the word once it has reached `least`, or throws; await.disagree(peer) throws.
 template <class Await>
 void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Await&& await) {
     const window_memory& memory = plan.window->memory;
     const std::size_t stride_bytes = c.bytes_of(c.chunk_elems);
-    const bound_window::share share =
-        plan.window->take(1, stride_bytes, c.elements.is.align <= 8,
-                          call_tag(plan.parameters, c.in_layout, c.out_layout, c.elements.is.kind));
+    const bound_window::share share = plan.window->take(1, stride_bytes, c.elements.is.align <= 8, c.agreed);
     const std::uint64_t now = share.first;
     const auto staged = [&](int rank, int chunk) {
         return share.is_inline ? memory.line(rank, 0, now).payload + static_cast<std::size_t>(chunk) * stride_bytes
@@ -65,13 +64,13 @@ void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Awa
     };
     for (const sched::step& s : plan.steps.strands[0]) {
         if (s.what == sched::signal) {
-            memory.line(me, s.index, now).word.store((now + 1) | share.tag, memory_order::release);
+            memory.line(me, s.index, now).word.store(signal_word::of(now + 1, share.tag), memory_order::release);
         } else if (s.what == sched::wait) {
             if (now < s.lag) continue;
             const std::uint64_t then = now - s.lag;
             const auto hear = [&](int peer) {
                 const std::uint64_t word = await(memory.line(peer, s.index, then).word, then + 1, peer);
-                if (s.lag == 0 && !signal_word::fits(word, then + 1, share.tag)) await.disagree(peer);
+                if (!plan.window->agrees(share, word, then)) await.disagree(peer);
             };
             if (s.peer_from != sched::all_ranks) hear(s.peer_from);
             else

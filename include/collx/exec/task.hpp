@@ -19,10 +19,11 @@ public:
 
     // Refers to the elements: see typed_operation for calls that outlive them.
     // piece_elems: elements of one chunk that travel at once; the same number on all ranks.
+    // agreed: see call_state.
     // attached: a zero-copy schedule on private buffers, read through the kernel.
     // relayed: the chunks kept in scratch, where they are not of the input's sizes. whole: see pieces.
     task(links& net, bound_schedule& plan, element_ops& elements, chunk_layout in, chunk_layout out,
-         std::size_t piece_elems, bool attached = false, const chunk_layout* relayed = nullptr,
+         std::size_t piece_elems, std::uint64_t agreed, bool attached = false, const chunk_layout* relayed = nullptr,
          const pieces* whole = nullptr);
     task(const task&) = delete; // its parts refer to each other
 

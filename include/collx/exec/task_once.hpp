@@ -10,8 +10,9 @@
 COLLX_BEGIN_NAMESPACE
 
 COLLX_ONCE task::task(links& net, bound_schedule& plan, element_ops& elements, chunk_layout in, chunk_layout out,
-                      std::size_t piece_elems, bool attached, const chunk_layout* relayed, const pieces* whole)
-    : call_{net, plan, elements, pieces(in, out, plan.chunks, piece_elems, relayed), *this}, channels_(call_),
+                      std::size_t piece_elems, std::uint64_t agreed, bool attached, const chunk_layout* relayed,
+                      const pieces* whole)
+    : call_{net, plan, elements, pieces(in, out, plan.chunks, piece_elems, relayed), *this, agreed}, channels_(call_),
       windows_(call_, attached) {
     call_.cuts.whole = whole;
     at_port = plan.at_port;

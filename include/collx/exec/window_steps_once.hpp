@@ -17,7 +17,7 @@ COLLX_ONCE window_steps::window_steps(call_state& call, bool attached)
     if (plan.window == nullptr) return;
     window_ = plan.window->memory;
     share_ = plan.window->take(call.cuts.count, plan.zero_copy ? 0 : stride_bytes_, call.elements.is.align <= 8,
-                               call_tag(plan.parameters, call.cuts.in, call.cuts.out, call.elements.is.kind));
+                               call.agreed);
 }
 
 COLLX_ONCE bool window_steps::run(const sched::step& s, strand_cursor& st) {
@@ -31,7 +31,7 @@ COLLX_ONCE bool window_steps::run(const sched::step& s, strand_cursor& st) {
 COLLX_ONCE bool window_steps::signal(const sched::step& s, const strand_cursor& st) {
     auto& line = window_.line(call_.net.rank(), s.index, share_.first + st.piece);
     if (call_.plan.zero_copy) publish_buffers(line);
-    line.word.store((share_.first + st.piece + 1) | share_.tag, memory_order::release);
+    line.word.store(signal_word::of(share_.first + st.piece + 1, share_.tag), memory_order::release);
     return true;
 }
 
@@ -47,9 +47,8 @@ COLLX_ONCE bool window_steps::wait(const sched::step& s, strand_cursor& st) {
 
 COLLX_ONCE bool window_steps::is_signalled(const sched::step& s, int peer, std::uint64_t at) {
     const std::uint64_t word = window_.line(peer, s.index, at).word.load(memory_order::acquire);
-    if (signal_word::number(word) <= at) return call_.blocked_on(peer);
-    // An earlier iteration may be another call's.
-    return s.lag != 0 || signal_word::fits(word, at + 1, share_.tag) || call_.broken(errc::mismatch, peer);
+    if (!signal_word::has_reached(word, at + 1)) return call_.blocked_on(peer);
+    return call_.plan.window->agrees(share_, word, at) || call_.broken(errc::mismatch, peer);
 }
 
 COLLX_ONCE bool window_steps::get(const sched::step& s, const strand_cursor& st) {

@@ -4,7 +4,7 @@
 // it travel together, in one cache-line transfer up to 56 bytes.
 //
 //   writer: fill iteration i's part of segment s → line(s, i).word = i + 1 and the call's tag (release)
-//   reader: number of line(s, i).word >= i + 1 (acquire), and the same tag as its own call's → read
+//   reader: line(s, i).word has reached i + 1 (acquire), and has the same tag as its own call → read
 //
 // When a stage may be filled again is the schedule's business (sched/races.hpp proves it for `depth` stages); numbers
 // never reset. Data does not sit in fixed stages but goes round a ring of depth + 1 stages, so that memory is reused as
@@ -24,17 +24,24 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// What a line says: how many iterations there have been, and in the uppermost bits of which call this one is, so that
-// ranks whose calls differ notice instead of reading what is not there. (Numbers last for 20 years of the shortest
-// calls.)
+// What a line says: how many iterations there have been, and in the uppermost bits a tag of the call that this one
+// belongs to, so that ranks whose calls differ notice instead of reading what is not there. Numbers start again after
+// 2^48, so only their distance counts.
 struct signal_word {
-    static constexpr int tag_bits = 12;
+    static constexpr int tag_bits = 16;
     static constexpr std::uint64_t number(std::uint64_t word) { return word << tag_bits >> tag_bits; }
     // The uppermost bits of anything, as a tag.
     static constexpr std::uint64_t tag(std::uint64_t bits) { return bits >> (64 - tag_bits) << (64 - tag_bits); }
+    static constexpr std::uint64_t of(std::uint64_t number, std::uint64_t tag) {
+        return signal_word::number(number) | tag;
+    }
+    // Whether a word says `least` or a later number.
+    static constexpr bool has_reached(std::uint64_t word, std::uint64_t least) {
+        return static_cast<std::int64_t>((word - least) << tag_bits) >= 0;
+    }
     // Whether a word may be what a peer says of iteration `number` of a call with this tag: it is, or of a later one.
     static constexpr bool fits(std::uint64_t word, std::uint64_t number, std::uint64_t tag) {
-        return word == (number | tag) || signal_word::number(word) != number;
+        return word == of(number, tag) || signal_word::number(word ^ number) != 0;
     }
 };
 

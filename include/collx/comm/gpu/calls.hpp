@@ -50,6 +50,7 @@ struct device_calls {
                 (C == collective::gather ? t.second : t.first)
                     .assign(o.root, call.g.size(), parts.counts, parts.offsets,
                             C == collective::gather ? "gather_v" : "scatter_v");
+            if (C == collective::gather && o.root == call.g.rank()) t.second.require_disjoint(o.root, "gather_v");
             rooted<C>(call, in, out, true);
         }
     }
@@ -63,6 +64,7 @@ struct device_calls {
         const int me = call.g.rank(), n = call.g.size();
         t.first.assign(me, n, send.counts, send.offsets, "send");
         t.second.assign(me, n, receive.counts, receive.offsets, "receive");
+        t.second.require_disjoint(me, "receive");
         require_parts(call, in, out);
         require_apart(call.core(), in, out, SIZE_MAX);
         if (t.first.sizes()[me] != t.second.sizes()[me])
@@ -210,6 +212,7 @@ private:
         const int n = call.g.size();
         const auto me = static_cast<std::size_t>(call.g.rank());
         t.assign(call.g.rank(), n, parts.counts, parts.offsets, "all_gather_v");
+        t.require_disjoint(call.g.rank(), "all_gather_v");
         require_size(core, "input", in.size(), t.sizes()[me]);
         require_apart(core, in, out, t.offsets()[me]);
         if constexpr (policies::template has_algorithm<collective::all_gather>)
