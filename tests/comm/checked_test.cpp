@@ -394,6 +394,12 @@ TEST_CASE("unchecked: another number of calls, and tables and groups that differ
             if (!odd) g.broadcast(collx::view(y.data(), 5u), 0);
             g.launch();
         });
+        check_buffers("a group with another root", 12, hosts, [](auto& w, auto& x, auto& y, bool odd) {
+            collx::group g(w);
+            g.broadcast(collx::view(x.data(), 5u), odd ? 1 : 0);
+            g.broadcast(collx::view(y.data(), 5u), 0);
+            g.launch();
+        });
     }
 }
 

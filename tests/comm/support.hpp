@@ -15,6 +15,7 @@
 
 #include <collx/algo/algorithms.hpp>
 #include <collx/collx.hpp>
+#include <collx/net.hpp>
 
 #include <catch2/catch.hpp>
 

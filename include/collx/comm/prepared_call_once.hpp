@@ -67,10 +67,10 @@ inline std::size_t piece_elems_of(const communicator_core& c, const call_request
     return bytes / elem_bytes != 0 ? bytes / elem_bytes : 1;
 }
 
-// What ranks must have alike in this call, as far as all compilers spell it alike.
+// What ranks must have alike in this call, as far as all compilers spell it alike. (A root is a parameter of the
+// algorithm.)
 inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) {
     std::uint64_t says = r.elements.is.kind + static_cast<std::uint64_t>(r.what) * 0xd6e8'feb8'6659'fd93 +
-                         static_cast<std::uint64_t>(r.facts.root) * 0xff51'afd7'ed55'8ccd +
                          plan.parameters * 0xc4ce'b9fe'1a85'ec53;
     if (!r.facts.private_counts)
         says += (r.facts.count + r.facts.total_elems * 0x2545'f491'4f6c'dd1d) * 0x9fb2'1c65'1e98'df25 +
