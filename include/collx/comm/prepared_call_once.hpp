@@ -73,8 +73,7 @@ inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) 
     std::uint64_t says = r.elements.is.kind + static_cast<std::uint64_t>(r.what) * 0xd6e8'feb8'6659'fd93 +
                          plan.parameters * 0xc4ce'b9fe'1a85'ec53;
     if (!r.facts.private_counts)
-        says += (r.facts.count + r.facts.total_elems * 0x2545'f491'4f6c'dd1d) * 0x9fb2'1c65'1e98'df25 +
-                r.facts.counts_hash * 0xa24b'aed4'963e'e407;
+        says += r.facts.count * 0x9fb2'1c65'1e98'df25 + r.facts.counts_hash * 0xa24b'aed4'963e'e407;
     return says;
 }
 

@@ -36,9 +36,9 @@ struct bound_window {
                 .tag = signal_word::tag(agreed),
                 .is_inline =
                     fits_lines && piece_bytes * static_cast<std::size_t>(shape.chunks) <= signal_line::inline_bytes};
-        for (std::uint64_t i = count < past_tags ? 0 : count - past_tags; i < count; ++i)
-            past[(iteration + i) % past_tags] = {iteration + i, s.tag};
         iteration += count;
+        past[(iteration - 1) % past_tags] = {iteration - 1, s.tag};
+        if (count > 1) note_pieces(count, s.tag);
         const std::size_t ring = memory.chunk_ring_bytes();
         if (s.is_inline || piece_bytes == 0 || ring == 0) return s;
         const std::size_t each = s.step_bytes = memory.step_bytes(piece_bytes);
@@ -58,6 +58,12 @@ struct bound_window {
         if (at >= s.first) return signal_word::fits(word, at + 1, s.tag);
         const past_call& then = past[at % past_tags];
         return then.iteration != at || signal_word::fits(word, at + 1, then.tag);
+    }
+
+    // Of a call's last iterations but one.
+    void note_pieces(std::size_t count, std::uint64_t tag) {
+        for (std::uint64_t back = 2; back <= count && back <= past_tags; ++back)
+            past[(iteration - back) % past_tags] = {iteration - back, tag};
     }
 
     struct past_call {
