@@ -56,8 +56,8 @@ struct prepared_call {
     bound_schedule* plan;
     chunk_layout in, out;
     std::size_t piece_elems;
-    bool attached;      // a zero-copy schedule on private buffers
-    bool is_short;      // see run_short
+    bool attached;          // a zero-copy schedule on private buffers
+    bool is_short;          // see run_short
     std::uint64_t says = 0; // what ranks must have alike, as a number: for communicator_core::agree
 };
 

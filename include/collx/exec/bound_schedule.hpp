@@ -70,7 +70,7 @@ struct bound_window {
         std::uint64_t iteration = ~std::uint64_t{0}, tag = 0;
     };
     static constexpr std::size_t past_tags = 16; // more than most schedules look back
-    past_call past[past_tags];
+    past_call past[past_tags] = {};
 };
 
 // A number for a message's tag.
