@@ -197,6 +197,114 @@ TEST_CASE("bound algorithms, types on the wire and pieces are those of the call'
     });
 }
 
+// ------------------------------------------------------------------ the composed reading
+namespace {
+
+// Rank and round decide who runs the call straight and who as a task: peers cannot tell the difference.
+template <class Call>
+void run_mixed(collx::communicator& w, Call& call, int round) {
+    if ((w.rank() + round) % 2 == 0) return call();
+    call.start();
+    call.wait();
+}
+
+template <class List>
+void sum_by_all(collx::communicator& w, List& x, List& y) {
+    const int n = w.size();
+    const auto try_call = [&](collx::persistent_call call, const char* name) {
+        for (int t = 0; t < 4; ++t) {
+            at("%s, %d ranks, %zu elements", name, n, x.size());
+            for (std::size_t i = 0; i < x.size(); ++i) x[i] = sample(w.rank() + t, i);
+            std::fill(y.begin(), y.end(), -1);
+            const auto before = w.sent();
+            run_mixed(w, call, t);
+            EXPECT_AT(t, is_sum(y.data(), 0, y.size(), n, t));
+            const auto after = w.sent();
+            const std::uint64_t wrote = after.window_bytes_written - before.window_bytes_written;
+            run_mixed(w, call, t + 1); // the other way
+            EXPECT_AT(t, is_sum(y.data(), 0, y.size(), n, t));
+            EXPECT_AT(t, w.sent().window_bytes_written - after.window_bytes_written == wrote);
+        }
+    };
+    collx::algo::algorithms<collx::collective::all_reduce>::for_each([&](auto a) {
+        if constexpr (std::is_same_v<List, list>)
+            if (is_zero_copy(decltype(a)::name)) return;
+        try_call(per::all_reduce(w.with(a), x, y), decltype(a)::name);
+    });
+    try_call(per::all_reduce(w, x, y), "default");
+}
+
+} // namespace
+
+TEST_CASE("runs by the composed reading and by a task give the same, whichever rank takes which") {
+    for (const int n : {1, 2, 3})
+        on_ranks(n, [](collx::communicator& w) {
+            for (const std::size_t size : {1u, 40u, 1000u, 30'000u}) {
+                list x(size), y(size);
+                sum_by_all(w, x, y);
+                auto a = collx::make_shared_vector<int>(w, size), b = collx::make_shared_vector<int>(w, size);
+                sum_by_all(w, a, b);
+            }
+        });
+}
+
+TEST_CASE("composed: moves, roots, conversions and hooks") {
+    on_ranks(3, [](collx::communicator& w) {
+        const int me = w.rank();
+        list x(12), all(36), part(12);
+        std::vector<double> d(12);
+        for (int root = 0; root < 3; ++root) {
+            auto there = per::broadcast(w, x, {.root = root});
+            auto reduced = per::reduce(w, all, collx::plus{}, {.root = root});
+            for (int t = 0; t < 4; ++t) {
+                fill(x, me, t), fill(all, me, t);
+                run_mixed(w, there, t), run_mixed(w, reduced, t);
+                EXPECT_AT(t, is_sample(x.data(), 0, 12, root, t));
+                EXPECT_AT(t, me != root || is_sum(all.data(), 0, 36, 3, t));
+            }
+        }
+        auto gathered = per::all_gather(w, part, all);
+        auto scattered = per::reduce_scatter(w, all, x);
+        auto narrow = per::all_reduce(w.with(collx::wire<float>{}, collx::algo::one_shot_all_reduce{}), d);
+        auto averaged = per::all_reduce(w, d, collx::average{});
+        auto here = per::barrier(w);
+        for (int t = 0; t < 4; ++t) {
+            fill(part, me, t);
+            run_mixed(w, gathered, t);
+            for (int r = 0; r < 3; ++r) EXPECT_AT(t, is_sample(all.data() + r * 12, 0, 12, r, t));
+            fill(all, me, t);
+            run_mixed(w, scattered, t);
+            EXPECT_AT(t, is_sum(x.data(), static_cast<std::size_t>(me) * 12, 12, 3, t));
+            std::fill(d.begin(), d.end(), me + t);
+            run_mixed(w, narrow, t);
+            EXPECT_AT(t, d[0] == 3 + 3 * t && d[11] == 3 + 3 * t);
+            std::fill(d.begin(), d.end(), me + t);
+            run_mixed(w, averaged, t);
+            EXPECT_AT(t, d[0] == 1 + t && d[11] == 1 + t);
+            run_mixed(w, here, t);
+        }
+    });
+}
+
+TEST_CASE("composed: ranks with other counts notice, and one that does not come is named") {
+    on_ranks(2, [](collx::communicator& w) {
+        auto own = w.dup();
+        own.set_checked(false);
+        list x(10u + static_cast<unsigned>(w.rank()));
+        auto sum = per::all_reduce(own.with(collx::algo::one_shot_all_reduce{}), x);
+        const auto e = thrown<collx::error>(w, [&] {
+            for (int i = 0; i < 100; ++i) sum();
+        });
+        EXPECT(e.code() == collx::errc::mismatch);
+        auto late = w.dup();
+        late.set_checked(false);
+        auto alone =
+            per::all_reduce(late.with(collx::algo::one_shot_all_reduce{}), x, collx::plus{}, {.timeout = 50ms});
+        if (w.rank() == 0) EXPECT(thrown<collx::timed_out>(w, [&] { alone(); }).peer() == 1);
+        collx::barrier(w);
+    });
+}
+
 TEST_CASE("many persistent calls are under way at once, beside async and blocking ones") {
     for (const int ranks_per_host : {0, 2})
         on_hosts(4, {ranks_per_host}, [](collx::communicator& w) {

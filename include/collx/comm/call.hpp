@@ -238,7 +238,7 @@ auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& 
     c.begin_collective();
     using mover_type = typename call::mover_type;
     if constexpr (std::is_same_v<Mode, repeated>) {
-        using ready = ready_collective<call, may_relay, std::remove_cvref_t<decltype(policies)>,
+        using ready = ready_collective<C, call, may_relay, std::remove_cvref_t<decltype(policies)>,
                                        std::remove_cvref_t<Layouts>, Kept, Refresh>;
         return persistent_call(c, make_sole<ready>(c, policies, mover_type(in, out, op, c.net.size()), f, layouts, kept,
                                                    refresh, next_async_port(c)));

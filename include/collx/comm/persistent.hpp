@@ -62,7 +62,6 @@ private:
     void require_startable() const {
         if (call_ == nullptr || end_->has_come || state_ == under_way || core_->net.failed()) [[unlikely]]
             refuse();
-        call_->require_unmoved();
     }
     void refuse() const;
     [[noreturn]] void refuse_idle() const;

@@ -22,6 +22,7 @@ public:
     virtual ~ready_call() = default;
     // Throws if a buffer is not where it was, or has another size, as far as that can be seen.
     virtual void require_unmoved() const = 0;
+    // This and run() throw that, too, and nothing is begun then.
     virtual void start() = 0;
     virtual bool test() = 0;
     virtual void wait() = 0;
@@ -37,12 +38,7 @@ public:
     void wait() final {
         if (under_way_) under_way_->wait();
     }
-    void run() final {
-        if (!core_.pending.empty() && core_.is_queued(queue_)) return start(), wait();
-        begin();
-        refresh();
-        run_now();
-    }
+    void run() override;
 
 protected:
     ready_operation(communicator_core& c, int queue, std::int64_t timeout_ns)
@@ -56,6 +52,8 @@ protected:
     // Of one start; see call_state.
     virtual std::uint64_t agreed() { return core_.agree(call_.says); }
     virtual void run_now();
+    // Whether others of its queue go first.
+    bool has_to_queue() const { return !core_.pending.empty() && core_.is_queued(queue_); }
     [[noreturn, gnu::cold]] void refuse_moved(const char* which, std::size_t elems, std::size_t now) const;
 
     communicator_core& core_;
@@ -78,6 +76,7 @@ public:
         for (const auto& c : calls_) c->require_unmoved();
     }
     void start() override {
+        require_unmoved(); // of all before any begins
         for (const auto& c : calls_) c->start();
     }
     bool test() override {

@@ -8,7 +8,19 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
+COLLX_ONCE void ready_operation::run() {
+    if (has_to_queue()) {
+        start();
+        return wait();
+    }
+    require_unmoved();
+    begin();
+    refresh();
+    run_now();
+}
+
 COLLX_ONCE void ready_operation::start() {
+    require_unmoved();
     begin();
     refresh();
     under_way_.reset();

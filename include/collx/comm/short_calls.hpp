@@ -9,11 +9,37 @@
 #include <cstdint>
 
 #include <collx/comm/core.hpp>
+#include <collx/core/atomic.hpp>
 #include <collx/exec/lending.hpp>
 #include <collx/exec/short_call.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
+
+// The waits of one call.
+class short_wait {
+public:
+    short_wait(communicator_core& c, std::int64_t timeout_ns, awaited::why what = awaited::why::message)
+        : core_(c), timeout_ns_(timeout_ns), what_(what) {}
+
+    // Returns the word once it has reached `least`, which `peer` will bring about. Throws what ended the wait. The
+    // first looks follow each other closely: a pause takes as long as a line takes from core to core.
+    std::uint64_t operator()(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
+        for (int i = core_.settings.waiting.spins != 0 ? close_looks : 1; i > 0; --i)
+            if (const std::uint64_t seen = word.load(memory_order::acquire); signal_word::has_reached(seen, least))
+                return seen;
+        return wait_long(word, least, peer);
+    }
+    [[noreturn]] void disagree(int peer);
+
+private:
+    static constexpr int close_looks = 64;
+    std::uint64_t wait_long(const atomic<std::uint64_t>& word, std::uint64_t least, int peer);
+
+    communicator_core& core_;
+    std::int64_t timeout_ns_, until_ = 0;
+    awaited::why what_;
+};
 
 // Messages of one piece that are never lent. `tag`: see channel_steps::tag_of.
 inline bool is_short_message(const communicator_core& c, std::size_t bytes) {

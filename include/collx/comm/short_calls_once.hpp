@@ -10,38 +10,18 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// The waits of one call.
-class short_wait {
-public:
-    short_wait(communicator_core& c, std::int64_t timeout_ns, awaited::why what = awaited::why::message)
-        : core_(c), timeout_ns_(timeout_ns), what_(what) {}
-
-    // Returns the word once it has reached `least`, which `peer` will bring about. Throws what ended the wait. The
-    // first looks follow each other closely: a pause takes as long as a line takes from core to core.
-    std::uint64_t operator()(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
-        for (int i = core_.settings.waiting.spins != 0 ? close_looks : 1; i > 0; --i)
-            if (const std::uint64_t seen = word.load(memory_order::acquire); signal_word::has_reached(seen, least))
-                return seen;
-        return wait_long(word, least, peer);
+[[gnu::cold]] COLLX_ONCE void short_wait::disagree(int peer) { core_.give_up(failure(errc::mismatch, peer), peer); }
+[[gnu::noinline]] COLLX_ONCE std::uint64_t short_wait::wait_long(const atomic<std::uint64_t>& word, std::uint64_t least,
+                                                                 int peer) {
+    std::uint64_t seen;
+    for (backoff wait(core_.settings.waiting);
+         !signal_word::has_reached(seen = word.load(memory_order::acquire), least);) {
+        if (!core_.pending.empty()) core_.progress_pending();
+        if (wait.pause()) core_.check(until_, timeout_ns_, awaited(peer, what_));
     }
-    [[noreturn, gnu::cold]] void disagree(int peer) { core_.give_up(failure(errc::mismatch, peer), peer); }
-
-private:
-    static constexpr int close_looks = 64;
-    [[gnu::noinline]] std::uint64_t wait_long(const atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
-        std::uint64_t seen;
-        for (backoff wait(core_.settings.waiting);
-             !signal_word::has_reached(seen = word.load(memory_order::acquire), least);) {
-            if (!core_.pending.empty()) core_.progress_pending();
-            if (wait.pause()) core_.check(until_, timeout_ns_, awaited(peer, what_));
-        }
-        communicator_core::note_progress(until_, timeout_ns_);
-        return seen;
-    }
-    communicator_core& core_;
-    std::int64_t timeout_ns_, until_ = 0;
-    awaited::why what_;
-};
+    communicator_core::note_progress(until_, timeout_ns_);
+    return seen;
+}
 
 [[gnu::noinline]] COLLX_ONCE void run_short(communicator_core& c, bound_schedule& plan, const short_call& call,
                                             std::int64_t timeout_ns) {

@@ -28,20 +28,31 @@ struct bound_window {
         bool is_inline = false;
         std::size_t position = 0, step_bytes = 0; // from piece to piece of a chunk; 0: no data
     };
+    // How the pieces of one call lie: the same in each of its iterations, and each time it is made.
+    struct cut {
+        bool is_inline;                     // in the lines
+        std::size_t step_bytes, ring_bytes; // of a chunk
+    };
+    cut cut_for(std::size_t piece_bytes, bool fits_lines) const {
+        const window_shape& shape = memory.shape();
+        const bool is_inline =
+            fits_lines && piece_bytes * static_cast<std::size_t>(shape.chunks) <= signal_line::inline_bytes;
+        const std::size_t ring = memory.chunk_ring_bytes();
+        const bool has_data = !is_inline && piece_bytes != 0 && ring != 0;
+        return {is_inline, has_data ? memory.step_bytes(piece_bytes) : 0, ring};
+    }
     // Takes `count` iterations with a piece of so many bytes of each chunk, and their ring space; later calls go on
     // behind it. agreed: see call_state.
     share take(std::size_t count, std::size_t piece_bytes, bool fits_lines, std::uint64_t agreed) {
-        const window_shape& shape = memory.shape();
-        share s{.first = iteration,
-                .tag = signal_word::tag(agreed),
-                .is_inline =
-                    fits_lines && piece_bytes * static_cast<std::size_t>(shape.chunks) <= signal_line::inline_bytes};
+        return take(count, cut_for(piece_bytes, fits_lines), agreed);
+    }
+    share take(std::size_t count, const cut& c, std::uint64_t agreed) {
+        share s{.first = iteration, .tag = signal_word::tag(agreed), .is_inline = c.is_inline};
         iteration += count;
         past[(iteration - 1) % past_tags] = {iteration - 1, s.tag};
         if (count > 1) note_pieces(count, s.tag);
-        const std::size_t ring = memory.chunk_ring_bytes();
-        if (s.is_inline || piece_bytes == 0 || ring == 0) return s;
-        const std::size_t each = s.step_bytes = memory.step_bytes(piece_bytes);
+        const std::size_t each = s.step_bytes = c.step_bytes, ring = c.ring_bytes;
+        if (each == 0) return s;
         s.position = position + each > ring ? 0 : position;
         const std::size_t end = s.position + each;
         if (count == 1 || end + (count - 1) * each <= ring) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include <collx/core/config.hpp>
 #include <collx/core/op.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -72,7 +73,7 @@ void fold_fixed(const Op& op, T* first, T* second, const T* const* s, std::size_
 }
 
 template <bool Two, class Op, class T>
-void fold_dispatch(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
+[[gnu::noinline]] void fold_dispatch(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
     switch (sources) {
         case 1: return fold_fixed<1, Two>(op, first, second, s, n);
         case 2: return fold_fixed<2, Two>(op, first, second, s, n);
@@ -144,8 +145,9 @@ void combine_into_left(const Op& op, T* left, T* right, std::size_t n) {
 
 // first[i] = s[0][i] op … op s[sources - 1][i], and second[i] too unless it is null.
 template <class Op, class T>
-void fold_arrays(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
+COLLX_ALWAYS_INLINE void fold_arrays(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
     if constexpr (ArrayOp<Op, T>) detail::fold_runs(op, first, second, s, sources, n);
+    else if (sources == 2 && second == nullptr) detail::fold_fixed<2, false>(op, first, second, s, n);
     else if (second != nullptr) detail::fold_dispatch<true>(op, first, second, s, sources, n);
     else detail::fold_dispatch<false>(op, first, second, s, sources, n);
 }

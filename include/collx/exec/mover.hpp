@@ -55,6 +55,13 @@ public:
     const Out& output() const { return out_; }
     const Op& op() const { return op_; }
 
+    // The array of a local operand.
+    in_type* local(sched::place p) const requires plain {
+        if (p == sched::place::out) return const_cast<in_type*>(out_.data());
+        if (p == sched::place::tmp) return tmp_;
+        return const_cast<in_type*>(in_.data());
+    }
+
     // A local operand as wire elements: what send and put do.
     void load(Wire* to, sched::place from, std::size_t at, std::size_t n) const {
         if constexpr (plain) {
@@ -170,12 +177,6 @@ public:
 
 private:
     static constexpr std::size_t block = sizeof(acc_type) >= 64 ? 8 : 512 / sizeof(acc_type);
-
-    in_type* local(sched::place p) const requires plain {
-        if (p == sched::place::out) return const_cast<in_type*>(out_.data());
-        if (p == sched::place::tmp) return tmp_;
-        return const_cast<in_type*>(in_.data());
-    }
 
     // Results from this size on go past the caches. What counts is what all ranks of the host together would keep in
     // the cache they share; with many there are more caches. In place results replace what is still there and will be

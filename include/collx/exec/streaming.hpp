@@ -65,8 +65,8 @@ inline void copy_past_caches(void* to, const void* from, std::size_t n) {
 // to[0][i] = to[1][i] = … = s[0][i] op s[1][i] op …, all destinations past the caches, and `also` (if not null) as
 // usual.
 template <class Op, class T>
-void fold_past_caches(const Op& op, T* const* to, int destinations, T* also, const T* const* s, int sources,
-                      std::size_t n) {
+[[gnu::noinline]] void fold_past_caches(const Op& op, T* const* to, int destinations, T* also, const T* const* s,
+                                        int sources, std::size_t n) {
     constexpr std::size_t block = 4096 / sizeof(T) != 0 ? 4096 / sizeof(T) : 1;
     constexpr int most = 64;
     alignas(64) std::byte room[block * sizeof(T)];

@@ -101,7 +101,15 @@ public:
           piece_bytes_(shape.piece_bytes()) {}
 
     signal_line& line(int rank, int signal, std::uint64_t iteration) const {
-        return reinterpret_cast<signal_line*>(block(rank))[signal * shape_.depth + stage(iteration)];
+        return line_at(rank, signal, stage(iteration));
+    }
+    signal_line& line_at(int rank, int signal, int stage) const {
+        return reinterpret_cast<signal_line*>(block(rank))[signal * shape_.depth + stage];
+    }
+    // Depths are powers of two but for those that somebody chose otherwise; a division would take longer than the rest.
+    int stage(std::uint64_t iteration) const {
+        const auto depth = static_cast<std::uint64_t>(shape_.depth);
+        return static_cast<int>((depth & (depth - 1)) == 0 ? iteration & (depth - 1) : iteration % depth);
     }
     // `position` in the ring of a chunk.
     std::byte* at(int rank, int segment, int chunk, std::size_t position) const {
@@ -114,11 +122,6 @@ public:
 
 private:
     std::byte* block(int rank) const { return base_ + static_cast<std::size_t>(rank) * rank_bytes_; }
-    // Depths are powers of two but for those that somebody chose otherwise; a division would take longer than the rest.
-    int stage(std::uint64_t iteration) const {
-        const auto depth = static_cast<std::uint64_t>(shape_.depth);
-        return static_cast<int>((depth & (depth - 1)) == 0 ? iteration & (depth - 1) : iteration % depth);
-    }
 
     std::byte* base_ = nullptr;
     window_shape shape_{};
