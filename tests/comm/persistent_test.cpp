@@ -359,6 +359,44 @@ TEST_CASE("inputs that are temporaries live as long as the call") {
     });
 }
 
+TEST_CASE("a persistent group: small and large collectives and messages, again and again") {
+    for (const int ranks_per_host : {0, 2})
+        for (const int n : {1, 3, 4}) {
+            if (ranks_per_host >= n) continue;
+            on_hosts(n, {ranks_per_host}, [&](collx::communicator& w) {
+                const int me = w.rank(), next = (me + 1) % n, last = (me + n - 1) % n;
+                const auto u = static_cast<std::size_t>(n);
+                list a(10), b(1000), large(400'000), mine(5), all(5 * u), rooted(33), out(50), in(50),
+                    large_out(40'000), large_in(40'000);
+                per::group g(w);
+                g.all_reduce(a);
+                g.broadcast(b, n - 1);
+                g.all_gather(mine, all);
+                g.all_reduce(large);
+                g.reduce(rooted, 0);
+                for (list* v : {&out, &large_out}) g.send(*v, next);
+                for (list* v : {&in, &large_in}) g.recv(*v, last);
+                auto call = g.launch();
+                EXPECT(g.size() == 0);
+                for (int t = 0; t < rounds; ++t) {
+                    for (list* v : {&a, &b, &large, &mine, &rooted, &out, &large_out}) fill(*v, me, t);
+                    run(call, t);
+                    EXPECT_AT(t, is_sum(a.data(), 0, 10, n, t) && is_sample(b.data(), 0, 1000, n - 1, t));
+                    EXPECT_AT(t, is_sum(large.data(), 0, large.size(), n, t));
+                    EXPECT_AT(t, me != 0 || is_sum(rooted.data(), 0, 33, n, t));
+                    for (int r = 0; r < n; ++r)
+                        EXPECT_AT(t, is_sample(all.data() + 5 * static_cast<std::size_t>(r), 0, 5, r, t));
+                    EXPECT_AT(t,
+                              is_sample(in.data(), 0, 50, last, t) && is_sample(large_in.data(), 0, 40'000, last, t));
+                }
+                a.resize(11);
+                EXPECT(says(thrown<collx::invalid_argument>(w, [&] { call(); }), "group's"));
+                a.resize(10);
+                collx::barrier(w);
+            });
+        }
+}
+
 TEST_CASE("a persistent call is moved like a handle") {
     on_ranks(2, [](collx::communicator& w) {
         list x(100), y(100);

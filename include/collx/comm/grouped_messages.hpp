@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <collx/comm/ready_group.hpp>
 #include <collx/comm/send_recv.hpp>
 #include <collx/core/growing_array.hpp>
 
@@ -29,17 +30,28 @@ struct grouped_transfer {
     virtual std::size_t bytes() const = 0;
     virtual std::uint32_t tag() const = 0;    // what both ends must agree on
     virtual void move(std::byte* packed) = 0; // into the message, or out of it
-    virtual work<void> start_alone(communicator&, const call_options&) = 0;
     int queue() const { return message_queue(peer, outgoing); }
     int peer;
     bool outgoing;
 };
 
-template <class View, bool Outgoing>
-struct typed_transfer final : grouped_transfer {
+// Mode: of the group. What its transfers are when they have begun: under way, or ready to be started.
+template <class Mode>
+inline constexpr bool is_repeated_v = std::is_same_v<Mode, repeated>;
+template <class Mode>
+using started_transfer = std::conditional_t<is_repeated_v<Mode>, sole_ptr<ready_call>, work<void>>;
+
+template <class Mode>
+struct transfer_in : grouped_transfer {
+    using grouped_transfer::grouped_transfer;
+    virtual started_transfer<Mode> start_alone(communicator&, const call_options&) = 0;
+};
+
+template <class Mode, class View, bool Outgoing>
+struct typed_transfer final : transfer_in<Mode> {
     using element = element_of<View>;
     typed_transfer(communicator& c, View v, int peer)
-        : grouped_transfer(peer, Outgoing), view(v), mover_(v, v, no_op{}, c.size()) {}
+        : transfer_in<Mode>(peer, Outgoing), view(v), mover_(v, v, no_op{}, c.size()) {}
     std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
     std::uint32_t tag() const override {
         return static_cast<std::uint32_t>(view.size() * 31) ^ static_cast<std::uint32_t>(type_hash<element>());
@@ -49,8 +61,9 @@ struct typed_transfer final : grouped_transfer {
         if constexpr (Outgoing) mover_.load(at, sched::place::in, 0, view.size());
         else mover_.store(sched::place::out, 0, at, view.size());
     }
-    work<void> start_alone(communicator& c, const call_options& o) override {
-        return message_fn<nonblocking, Outgoing>{}(c, view, peer, o);
+    started_transfer<Mode> start_alone(communicator& c, const call_options& o) override {
+        if constexpr (is_repeated_v<Mode>) return message_fn<repeated, Outgoing>{}(c, view, this->peer, o).release();
+        else return message_fn<nonblocking, Outgoing>{}(c, view, this->peer, o);
     }
     View view;
     mover<View, View, no_op, element> mover_;
@@ -64,6 +77,7 @@ public:
         for (const auto& t : parts_) bytes_ += round_up(t->bytes(), 8), tag_ = tag_ * 31 + t->tag();
         at_port = port::messages;
     }
+    void again() { state = task_state::blocked, is_sent_ = false; }
     task_state advance() override {
         const int peer = parts_[0]->peer;
         waiting_for = awaited(peer, parts_[0]->outgoing ? awaited::why::room : awaited::why::message);
@@ -100,13 +114,14 @@ private:
     bool is_sent_ = false; // and to another host, the system may not have it yet
 };
 
-// Starts all transfers: those of one peer and direction packed into messages of up to a slot, larger ones by themselves
-// in their turn.
+// Starts all transfers, or makes them ready: those of one peer and direction packed into messages of up to a slot,
+// larger ones by themselves in their turn.
+template <class Mode>
 class transfer_packer {
 public:
     transfer_packer(communicator& c, const call_options& o) : comm_(c), options_(o) {}
 
-    growing_array<work<void>> start(packed_message::parts transfers) {
+    growing_array<started_transfer<Mode>> start(packed_message::parts transfers) {
         comm_.internals().require_alive();
         for (std::size_t i = 0; i < transfers.size(); ++i) {
             if (!transfers[i]) continue;
@@ -122,7 +137,7 @@ private:
     void add(sole_ptr<grouped_transfer> t) {
         const std::size_t room = comm_.internals().net.slot_bytes(), bytes = t->bytes();
         if (bytes > room || round_up(bytes, 8) > room - used_) finish_message();
-        if (bytes > room) return started_.push_back(t->start_alone(comm_, options_));
+        if (bytes > room) return started_.push_back(static_cast<transfer_in<Mode>&>(*t).start_alone(comm_, options_));
         used_ += round_up(bytes, 8);
         open_.push_back(std::move(t));
     }
@@ -131,9 +146,14 @@ private:
         auto& c = comm_.internals();
         const int queue = open_[0]->queue();
         auto message = make_counted<packed_message>(c.net, std::move(open_));
-        c.pending.push_back({message, queue});
-        started_.push_back(work<void>(c, message, nullptr, options_.timeout.count()));
-        c.progress_pending();
+        if constexpr (is_repeated_v<Mode>) {
+            started_.push_back(
+                make_sole<ready_packed<packed_message>>(c, std::move(message), queue, options_.timeout.count()));
+        } else {
+            c.pending.push_back({message, queue});
+            started_.push_back(work<void>(c, message, nullptr, options_.timeout.count()));
+            c.progress_pending();
+        }
         open_.clear();
         used_ = 0;
     }
@@ -141,7 +161,7 @@ private:
     call_options options_;
     packed_message::parts open_; // of one message
     std::size_t used_ = 0;
-    growing_array<work<void>> started_;
+    growing_array<started_transfer<Mode>> started_;
 };
 
 } // namespace detail

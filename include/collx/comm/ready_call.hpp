@@ -30,6 +30,8 @@ public:
     virtual void run() = 0;
 };
 
+[[noreturn]] void refuse_moved(const communicator_core& c, const char* which, std::size_t elems, std::size_t now);
+
 // One call on host memory.
 class ready_operation : public ready_call {
 public:
@@ -54,7 +56,6 @@ protected:
     virtual void run_now();
     // Whether others of its queue go first.
     bool has_to_queue() const { return !core_.pending.empty() && core_.is_queued(queue_); }
-    [[noreturn, gnu::cold]] void refuse_moved(const char* which, std::size_t elems, std::size_t now) const;
 
     communicator_core& core_;
     const int queue_;
@@ -88,6 +89,7 @@ public:
         for (const auto& c : calls_) c->wait();
     }
     void run() override {
+        if (calls_.size() == 1) return calls_[0]->run();
         start();
         wait();
     }

@@ -46,9 +46,9 @@ COLLX_ONCE void ready_operation::run_now() {
     core_.run(t, timeout_ns_);
 }
 
-[[gnu::cold]] COLLX_ONCE void ready_operation::refuse_moved(const char* which, std::size_t elems,
-                                                            std::size_t now) const {
-    fail(errc::invalid_argument, core_.net.rank(), -1,
+[[gnu::cold]] COLLX_ONCE void refuse_moved(const communicator_core& c, const char* which, std::size_t elems,
+                                           std::size_t now) {
+    fail(errc::invalid_argument, c.net.rank(), -1,
          "keep the buffers of a persistent call as they are, or make the call again",
          "the %s buffer of a persistent call was moved, resized or freed: it had %zu elements and has %zu, or they lie "
          "elsewhere",

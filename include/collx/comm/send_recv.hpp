@@ -79,7 +79,7 @@ public:
     }
     void require_unmoved() const override {
         buffers_.look([&](const char*, std::size_t then, std::size_t now) {
-            refuse_moved(Outgoing ? "send" : "receive", then, now);
+            refuse_moved(core_, Outgoing ? "send" : "receive", then, now);
         });
     }
 

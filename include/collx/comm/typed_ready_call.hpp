@@ -123,7 +123,8 @@ public:
         composed_.bind(c, policies_, facts_, call_, elements_.mover());
     }
     void require_unmoved() const override {
-        buffers_.look([&](const char* which, std::size_t then, std::size_t now) { refuse_moved(which, then, now); });
+        buffers_.look(
+            [&](const char* which, std::size_t then, std::size_t now) { refuse_moved(core_, which, then, now); });
     }
     void run() override {
         if (!composed_.is_bound() || has_to_queue()) return ready_operation::run();

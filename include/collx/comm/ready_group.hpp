@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The parts of a persistent group: several calls as one exchange inside a host or one all_gather across hosts, several
+// messages as one. Templates, so that programs without persistent groups do not compile them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <collx/algo/one_shot.hpp>
+#include <collx/comm/persistent.hpp>
+#include <collx/core/growing_array.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// The operands of calls [first, last) as one exchange, on one host.
+template <class Mover>
+class ready_exchange final : public ready_operation {
+public:
+    ready_exchange(communicator_core& c, typename Mover::calls& calls, std::size_t first, std::size_t last,
+                   std::size_t bytes, int at_port, std::int64_t timeout_ns)
+        : ready_operation(c, at_port, timeout_ns), elements_(Mover(calls, first, last)) {
+        const auto l = chunk_layout::even(bytes, 1);
+        bind(elements_, {&c.schedules.bind(algo::one_shot_all_reduce{}, at_port), l, l, bytes, false, false, bytes});
+    }
+    void require_unmoved() const override {} // the group does
+
+private:
+    void begin() override {} // the group is the call
+    typed_elements<Mover> elements_;
+};
+
+// The same across hosts. AllGather: the persistent verb.
+template <class Mover, class AllGather>
+class ready_gather final : public ready_call {
+public:
+    ready_gather(communicator& c, typename Mover::calls& calls, std::size_t first, std::size_t last, std::size_t bytes,
+                 const call_options& o)
+        : core_(c.internals()), operands_(calls, first, last), bytes_(bytes),
+          all_(static_cast<std::size_t>(c.size()) * bytes) {
+        for (int r = 0; r < c.size(); ++r) ranks_.push_back(all_.data() + static_cast<std::size_t>(r) * bytes);
+        gather_ = AllGather{}(c, contiguous_view<std::byte>(mine(), bytes), all_, o).release();
+    }
+    void require_unmoved() const override {}
+    void start() override {
+        publish();
+        gather_->start();
+    }
+    bool test() override { return gather_->test() && finish(); }
+    void wait() override {
+        gather_->wait();
+        finish();
+    }
+    void run() override {
+        publish();
+        gather_->run();
+        finish();
+    }
+
+private:
+    std::byte* mine() { return all_.data() + static_cast<std::size_t>(core_.net.rank()) * bytes_; }
+    void publish() {
+        user_code([&] { operands_.load(mine(), sched::place::in, 0, bytes_); });
+        is_finished_ = false;
+    }
+    bool finish() {
+        if (std::exchange(is_finished_, true)) return true;
+        growing_array<const std::byte*> ranks = ranks_;
+        user_code([&] {
+            operands_.fold_ranks(ranks.data(), core_.net.size(), core_.net.rank(), sched::place::in, 0,
+                                 sched::place::out, 0, nullptr, bytes_);
+        });
+        return true;
+    }
+    // Iterators and operators: see communicator_core::advance().
+    template <class F>
+    void user_code(F&& f) {
+        try {
+            f();
+        } catch (...) {
+            core_.abandon();
+            throw;
+        }
+    }
+
+    communicator_core& core_;
+    Mover operands_;
+    const std::size_t bytes_;
+    growing_array<std::byte> all_;
+    growing_array<const std::byte*> ranks_; // where the operands of each are
+    sole_ptr<ready_call> gather_;
+    bool is_finished_ = true;
+};
+
+// A packed_message.
+template <class Message>
+class ready_packed final : public ready_call {
+public:
+    ready_packed(communicator_core& c, counted_ptr<Message> m, int queue, std::int64_t timeout_ns)
+        : core_(c), message_(std::move(m)), queue_(queue), timeout_ns_(timeout_ns) {}
+    void require_unmoved() const override {}
+    void start() override {
+        core_.require_alive();
+        under_way_.reset();
+        message_->again();
+        core_.start(message_, queue_);
+        under_way_.emplace(core_, message_, timeout_ns_);
+    }
+    bool test() override { return !under_way_ || under_way_->test(); }
+    void wait() override {
+        if (under_way_) under_way_->wait();
+    }
+    void run() override {
+        start();
+        wait();
+    }
+
+private:
+    communicator_core& core_;
+    counted_ptr<Message> message_;
+    const int queue_;
+    const std::int64_t timeout_ns_;
+    maybe<call_under_way> under_way_;
+};
+
+struct watched_in_group {
+    virtual ~watched_in_group() = default;
+    virtual void look(const communicator_core& c) const = 0;
+};
+template <class X>
+struct typed_watch final : watched_in_group {
+    explicit typed_watch(X* x) : buffer(x) {}
+    void look(const communicator_core& c) const override {
+        buffer.look([&](std::size_t then, std::size_t now) { refuse_moved(c, "group's", then, now); });
+    }
+    watched_buffer<X> buffer;
+};
+using group_watches = growing_array<sole_ptr<watched_in_group>>;
+
+// Calls: the list of its collectives, which its parts refer to.
+template <class Calls>
+class ready_group final : public ready_call {
+public:
+    ready_group(communicator_core& c, Calls all, group_watches buffers, std::uint64_t says)
+        : calls(std::move(all)), core_(c), buffers_(std::move(buffers)), says_(says) {}
+    void require_unmoved() const override {
+        for (const auto& b : buffers_) b->look(core_);
+    }
+    void start() override {
+        begin();
+        parts.start();
+    }
+    bool test() override { return parts.test(); }
+    void wait() override { parts.wait(); }
+    void run() override {
+        begin();
+        parts.run();
+    }
+
+    Calls calls;
+    ready_sequence parts;
+
+private:
+    void begin() {
+        require_unmoved();
+        if (calls.empty()) return;
+        core_.begin_collective();
+        (void)core_.agree(says_);
+    }
+    communicator_core& core_;
+    group_watches buffers_;
+    const std::uint64_t says_;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
