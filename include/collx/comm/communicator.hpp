@@ -7,7 +7,8 @@
 //   auto own = world.dup();                      // all ranks again, for a library's own calls
 //
 // Order: all ranks call the collectives of one communicator in the same order. Different communicators are independent.
-// One communicator belongs to one thread at a time.
+// One communicator belongs to one thread at a time, and what a call runs of the program (operators, hooks, iterators)
+// makes no other call on it: invalid_argument (comm/one_caller.hpp).
 #pragma once
 
 #include <collx/comm/duration.hpp>

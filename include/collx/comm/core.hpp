@@ -9,6 +9,7 @@
 
 #include <collx/comm/count_table.hpp>
 #include <collx/comm/job.hpp>
+#include <collx/comm/one_caller.hpp>
 #include <collx/comm/tree_exchange.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
@@ -88,6 +89,7 @@ struct communicator_core {
     template <class Operation>
     task_state advance(Operation& op) {
         try {
+            const detail::one_caller::user_code here(caller);
             return op.advance();
         } catch (...) {
             abandon();
@@ -103,6 +105,7 @@ struct communicator_core {
     // call.
     template <class F>
     decltype(auto) or_abandon(F&& f) {
+        const detail::one_caller::call here(caller, net.rank());
         try {
             return f();
         } catch (const error&) {
@@ -299,6 +302,7 @@ struct communicator_core {
     }
     // Waits for an operation that was started before.
     bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
+        const detail::one_caller::call here(caller, net.rank());
         backoff wait(settings.waiting);
         const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
         for (looking l;;) {
@@ -335,6 +339,7 @@ struct communicator_core {
     // progress_pending(), and the news of failures: after one, outstanding operations have failed too.
     std::size_t progress() {
         require_own();
+        const detail::one_caller::call here(caller, net.rank());
         if (progress_pending() == 0) return 0;
         try {
             look(progress_look, 0, pending.front().op->waiting_for);
@@ -352,6 +357,7 @@ struct communicator_core {
     static constexpr int everybody = -2;
 
     counted_ptr<job> home;
+    detail::one_caller caller;
     std::uint64_t offset, id;
     job_settings settings;
     links net;

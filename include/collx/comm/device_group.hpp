@@ -114,6 +114,8 @@ public:
 
     // The group is empty afterwards.
     void launch(const device_call_options& o = {}) {
+        communicator_core& core = detail::base_of(comm()).internals();
+        const detail::one_caller::call here(core.caller, core.net.rank());
         const auto calls = std::exchange(calls_, {});
         const auto messages = std::exchange(messages_, {});
         Comm& c = comm();

@@ -233,6 +233,7 @@ private:
     template <class F>
     void user_code(F&& f) {
         try {
+            const detail::one_caller::user_code here(comm_->internals().caller);
             f();
         } catch (...) {
             comm_->internals().abandon();

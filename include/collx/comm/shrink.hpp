@@ -144,6 +144,7 @@ inline detail::growing_array<int> chosen_members(const communicator_core& c, con
 inline communicator communicator::shrink() {
     auto& c = live();
     if (c.home->mark.is_child()) c.require_alive(); // throws forked
+    const detail::one_caller::call here(c.caller, c.net.rank());
     sole_ptr<communicator_core> made;
     if (c.net.is_one_host()) {
         const survival_note& chosen = detail::survivors(c).agree();

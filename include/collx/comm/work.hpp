@@ -42,6 +42,7 @@ public:
 
     bool test() {
         if (is_done()) return true;
+        const one_caller::call here(core_->caller, core_->net.rank());
         core_->progress_pending();
         if (op_->state == task_state::failed) core_->give_up(op_->error, op_->waiting_for);
         if (op_->state != task_state::done) core_->look(look_, timeout_ns_, op_->waiting_for);
