@@ -236,6 +236,12 @@ ROWS = [
      ["comm/checked:unchecked*"]),
     ("groups are not compared as groups", "comm/grouped_calls.hpp", "++s.count;", "", ["comm/checked"]),
     ("parts that overlap are taken", "comm/count_table.hpp", "if (end > offsets()[b])", "if (false)", ["comm/agreement"]),
+    ("an operator may make a call of its own communicator", "comm/one_caller.hpp", "word_.store(before_ | in_user_code,", "word_.store(before_,",
+     ["comm/one_caller"]),
+    ("two threads may be in one communicator", "comm/one_caller.hpp", "if (before_ != 0) [[unlikely]]", "if (before_ & in_user_code) [[unlikely]]",
+     ["comm/one_caller"]),
+    ("a call that has ended still counts", "comm/one_caller.hpp", "~call() { word_.store(before_,", "~call() { word_.store(word_.load(),",
+     ["comm/one_caller"]),
     # ---------------------------------------------------------------- interop
     ("both directions have one key", "interop/openssl.hpp", "purpose[14] = from_connecting ? 'c' : 'a';", "", ["interop/openssl"]),
     ("every record has the same nonce", "interop/openssl.hpp", "++number;", "", ["interop/openssl"]),

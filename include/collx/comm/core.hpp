@@ -84,17 +84,21 @@ struct communicator_core {
         }
     }
 
-    // What the program's own code throws in a call (an operator, an iterator) ends the communicator: this rank's part
-    // will never be done, and what it sends next would be taken for the rest of it.
-    template <class Operation>
-    task_state advance(Operation& op) {
+    // f runs code of the program in a call (an operator, a hook, an iterator). What that throws ends the communicator:
+    // this rank's part will never be done, and what it sends next would be taken for the rest of it.
+    template <class F>
+    decltype(auto) with_user_code(F&& f) {
         try {
             const detail::one_caller::user_code here(caller);
-            return op.advance();
+            return f();
         } catch (...) {
             abandon();
             throw;
         }
+    }
+    template <class Operation>
+    task_state advance(Operation& op) {
+        return with_user_code([&] { return op.advance(); });
     }
     [[gnu::cold, gnu::noinline]] void abandon() {
         net.report(failure(errc::aborted, net.rank()));

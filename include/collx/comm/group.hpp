@@ -220,25 +220,14 @@ private:
         detail::growing_array<std::byte> all(n * bytes);
         detail::group_mover operands(calls, first, last);
         const contiguous_view<std::byte> mine(all.data() + me * bytes, bytes);
-        user_code([&] { operands.load(mine.data(), sched::place::in, 0, bytes); });
+        comm_->internals().with_user_code([&] { operands.load(mine.data(), sched::place::in, 0, bytes); });
         detail::all_gather_fn<GatherMode>{}(*comm_, mine, all, o);
         detail::growing_array<const std::byte*> ranks;
         for (std::size_t r = 0; r < n; ++r) ranks.push_back(all.data() + r * bytes);
-        user_code([&] {
+        comm_->internals().with_user_code([&] {
             operands.fold_ranks(ranks.data(), comm_->size(), comm_->rank(), sched::place::in, 0, sched::place::out, 0,
                                 nullptr, bytes);
         });
-    }
-    // Iterators and operators: see communicator_core::advance().
-    template <class F>
-    void user_code(F&& f) {
-        try {
-            const detail::one_caller::user_code here(comm_->internals().caller);
-            f();
-        } catch (...) {
-            comm_->internals().abandon();
-            throw;
-        }
     }
 
     communicator* comm_;

@@ -25,13 +25,7 @@ namespace detail {
 
 [[gnu::noinline]] COLLX_ONCE void run_short(communicator_core& c, bound_schedule& plan, const short_call& call,
                                             std::int64_t timeout_ns) {
-    try {
-        const one_caller::user_code here(c.caller);
-        collx::run_short(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns));
-    } catch (...) { // see communicator_core::advance()
-        c.abandon();
-        throw;
-    }
+    c.with_user_code([&] { collx::run_short(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns)); });
 }
 
 [[gnu::noinline]] COLLX_ONCE void send_short(communicator_core& c, const void* from, std::size_t bytes,

@@ -94,13 +94,10 @@ private:
     [[gnu::flatten]] static void run_by(composed_runs& self, communicator_core& c, std::uint64_t agreed,
                                         std::int64_t timeout_ns) {
         short_wait await(c, timeout_ns);
-        try {
+        c.with_user_code([&] {
             composed_run<Mover, short_wait> ex(*self.call_, await, agreed);
             (*std::launder(reinterpret_cast<const A*>(self.algorithm_)))(ex, c.net.rank(), c.net.size());
-        } catch (...) { // see communicator_core::advance()
-            c.abandon();
-            throw;
-        }
+        });
     }
 
     maybe<composed_call<Mover>> call_;
