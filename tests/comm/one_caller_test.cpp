@@ -124,6 +124,7 @@ TEST_CASE("a second thread gets an error while the first is in a call, waiting o
         };
         inside_operator(w, x, blocking, [&] { EXPECT(refused()); });
         EXPECT(x[0] == 2);
+        EXPECT(!refused());  // both ranks' second threads meet in it
         if (w.rank() == 0) { // which waits until rank 1 sends, and that is when this has been seen
             std::atomic<bool> was_seen{false};
             std::thread second([&] {
