@@ -77,6 +77,57 @@ TEST_CASE("every verb on device memory, by kernels and by way of the host") {
         }
 }
 
+TEST_CASE("persistent calls on device memory, by kernels and by way of the host") {
+    namespace per = collx::persistent;
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+            const int me = w.rank(), here = r.current(), next = (me + 1) % 3, last = (me + 2) % 3;
+            use_device(w.with(gpus{r}), small(by_host));
+            device::fake_stream s(here);
+            using memory = device_memory<float>;
+            constexpr std::size_t n = 50;
+            memory x(g, here, n), y(g, here, n), all(g, here, 3 * n), part(g, here, n), there(g, here, n);
+            // The policies are a temporary's, and so are the counts.
+            auto sum = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
+            auto gathered = per::all_gather_v(w.with(gpus{r}), x, all, std::vector<int>{50, 50, 50}, std::vector<int>(),
+                                              {.stream = &s});
+            auto scattered = per::reduce_scatter(w.with(gpus{r}), all, part, max{}, {.stream = &s});
+            auto ring = per::sendrecv(w.with(gpus{r}), x, next, there, last, {.stream = &s});
+            auto meet = per::barrier(w.with(gpus{r}), device_call_options{.stream = &s});
+            const std::vector<int> scratch(3, 7); // where the counts may have been
+            const auto sequence = w.sequence();
+            for (int t = 0; t < 4; ++t) {
+                for (std::size_t i = 0; i < n; ++i) x[i] = value(me + t, i);
+                sum.start(), gathered();
+                sum.wait();
+                scattered(), ring(), meet();
+                synchronize(w.with(gpus{r}), {.stream = &s});
+                for (std::size_t i = 0; i < n; ++i) {
+                    EXPECT_AT(i, y[i] == value(t, i) + value(t + 1, i) + value(t + 2, i));
+                    for (int k = 0; k < 3; ++k)
+                        EXPECT_AT(i, all[static_cast<std::size_t>(k) * n + i] == value(k + t, i));
+                    EXPECT_AT(i, part[i] == value(me + t, i) && there[i] == value(last + t, i));
+                }
+            }
+            EXPECT(w.sequence() - sequence >= 16 && scratch[0] == 7); // each start is a call
+            const memory small_one(g, here, n - 1);
+            (void)thrown<invalid_argument>(w, [&] {
+                auto call = per::all_reduce(w.with(gpus{r}), x, small_one, plus{}, {.stream = &s});
+                call();
+            });
+            if (by_host) return;
+            w.set_checked(true); // compared when it is made, and not when it is launched
+            auto compared = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
+            const auto exchanges = w.internals().exchanges;
+            compared(), compared();
+            EXPECT(w.internals().exchanges == exchanges);
+            synchronize(w.with(gpus{r}), {.stream = &s});
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
 TEST_CASE("a program tries its calls where there is no GPU") {
     std::atomic<int> right{0};
     // [doc:fake]

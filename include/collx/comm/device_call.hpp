@@ -48,23 +48,39 @@ struct runtime_of<Policies> {
 template <class Runtime>
 struct device_calls; // comm/gpu/calls.hpp
 
-// Calls f with the device_calls of the communicator's runtime.
+template <class Runtime>
+struct device_recording; // comm/gpu/ready_launch.hpp
+
+// Calls f with the device_calls of the communicator's runtime. Mode repeated: makes f, which then owns what it needs,
+// a ready launch.
 template <class Mode, class Comm, class F>
 auto with_device_calls(Comm& comm, F&& f) {
     static_assert(!std::is_same_v<Mode, nonblocking>,
                   "collx: a call on device memory returns at once and is done when its stream is. Drop async::.");
-    static_assert(!std::is_same_v<Mode, repeated>,
-                  "collx: persistent calls are for the host's memory. Capture this call in a graph of the device.");
     using policies = std::remove_cvref_t<decltype(policies_of(comm))>;
     using runtime = typename runtime_of<policies>::type;
     if constexpr (std::is_void_v<runtime>) {
         static_assert(!std::is_void_v<runtime>,
                       "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
                       "<collx/comm/gpu.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
+    } else if constexpr (std::is_same_v<Mode, repeated>) {
+        return in_mode<Mode>(
+            comm, [&] { return persistent_call(base_of(comm).internals(), device_recording<runtime>::make_ready(f)); });
     } else {
         return in_mode<Mode>(comm, [&] { f(device_calls<runtime>()); });
     }
 }
+
+// A communicator as a call keeps it: with its policies, which may be a temporary's.
+inline communicator& kept_communicator(communicator& c) { return c; }
+template <class... P>
+bound_communicator<P...> kept_communicator(const bound_communicator<P...>& c) {
+    return c;
+}
+template <class Comm>
+struct communicator_of_call {
+    decltype(kept_communicator(std::declval<Comm&>())) comm;
+};
 
 template <class X>
 constexpr void refuse_device_in_place() {
@@ -80,6 +96,33 @@ struct part_counts {
 template <class Counts, class Offsets>
 part_counts(const Counts&, const Offsets&) -> part_counts<Counts, Offsets>;
 
+// What stands behind such a list may be a temporary: a persistent call has its own.
+struct kept_part_counts {
+    count_list counts, offsets;
+    template <class Counts, class Offsets>
+    explicit kept_part_counts(const part_counts<Counts, Offsets>& p)
+        : counts(copied(p.counts)), offsets(copied(p.offsets)) {}
+    auto shown() const { return part_counts(counts, offsets); }
+
+private:
+    template <class List>
+    static count_list copied(const List& l) {
+        count_list c;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(l.size()); ++i)
+            c.push_back(static_cast<std::size_t>(l.data()[i]));
+        return c;
+    }
+};
+struct kept_flag {
+    bool is_set;
+    bool shown() const { return is_set; }
+};
+inline kept_flag kept_argument(bool b) { return {b}; }
+template <class Counts, class Offsets>
+kept_part_counts kept_argument(const part_counts<Counts, Offsets>& p) {
+    return kept_part_counts(p);
+}
+
 // Rest: whether the call is in place, or part_counts.
 template <class Mode, collective C, class Comm, class In, class Out, class Op, class... Rest>
 auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_call_options& o, const Rest&... rest) {
@@ -89,8 +132,15 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
         "collx: the output lies in device memory and the input in the host's. Copy it, or say "
         "collx::on_device(x) where the type does not tell.");
     require_output<Out>();
-    return with_device_calls<Mode>(
-        comm, [&](auto calls) { calls.template run<C>(comm, buffer(in), buffer(out), op, o, rest...); });
+    if constexpr (std::is_same_v<Mode, repeated>)
+        return with_device_calls<Mode>(comm,
+                                       [c = communicator_of_call<Comm>{kept_communicator(comm)}, a = buffer(in),
+                                        b = buffer(out), op, o, ... r = kept_argument(rest)](auto&& calls) mutable {
+                                           calls.template run<C>(c.comm, a, b, op, o, r.shown()...);
+                                       });
+    else
+        return with_device_calls<Mode>(
+            comm, [&](auto calls) { calls.template run<C>(comm, buffer(in), buffer(out), op, o, rest...); });
 }
 // One message each way, or one alone: the other peer is no_peer. Both are views.
 inline constexpr int no_peer = -0x7fff'ffff;
@@ -98,7 +148,11 @@ inline constexpr int no_peer = -0x7fff'ffff;
 template <class Mode, class Comm, class Sent, class Received>
 auto message_on_device(Comm& comm, const Sent& sent, int to, const Received& received, int from,
                        const device_call_options& o) {
-    return with_device_calls<Mode>(comm, [&](auto calls) { calls.message(comm, sent, to, received, from, o); });
+    if constexpr (std::is_same_v<Mode, repeated>)
+        return with_device_calls<Mode>(
+            comm, [c = communicator_of_call<Comm>{kept_communicator(comm)}, sent, to, received, from,
+                   o](auto&& calls) mutable { calls.message(c.comm, sent, to, received, from, o); });
+    else return with_device_calls<Mode>(comm, [&](auto calls) { calls.message(comm, sent, to, received, from, o); });
 }
 
 } // namespace detail

@@ -15,6 +15,7 @@
 #include <collx/comm/gpu/by_host.hpp>
 #include <collx/comm/gpu/by_kernel.hpp>
 #include <collx/comm/gpu/exchange.hpp>
+#include <collx/comm/gpu/ready_launch.hpp>
 #include <collx/comm/gpu/two_level.hpp>
 #include <collx/comm/scatter.hpp>
 
@@ -113,6 +114,8 @@ struct device_calls {
 private:
     template <class R>
     friend struct device_group_calls;
+    template <class R>
+    friend struct device_recording;
 
     static void require_set_up(communicator& c, int peer) {
         if (c.internals().device == nullptr)
