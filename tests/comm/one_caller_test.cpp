@@ -71,12 +71,22 @@ TEST_CASE("the same in calls that go on by themselves, in groups, in persistent 
                 EXPECT(refused == 6 && x.back() == 6);
                 sum([](auto& c, auto& v, auto op) { collx::persistent::all_reduce(c, v, op)(); });
                 EXPECT(refused == 9 && x.back() == 12);
+                sum([](auto& c, auto& v, auto op) {
+                    collx::persistent::group g(c);
+                    auto z = v;
+                    g.all_reduce(v, op);
+                    g.all_reduce(z, op);
+                    auto call = g.launch();
+                    call.start();
+                    call.wait();
+                });
+                EXPECT(refused == 12 && x.back() == 24);
                 bool is_first = true;
                 collx::all_reduce(w, x, collx::with_post(collx::plus{}, [&](int v) {
                                       if (is_first) is_first = false, inside();
                                       return v;
                                   }));
-                EXPECT(refused == 12 && x.back() == 24);
+                EXPECT(refused == 15 && x.back() == 48);
                 const std::vector<int> one(1, 5);
                 collx::send(w, one, 1 - w.rank());
                 EXPECT(other.wait() == one);

@@ -61,27 +61,18 @@ public:
 private:
     std::byte* mine() { return all_.data() + static_cast<std::size_t>(core_.net.rank()) * bytes_; }
     void publish() {
-        user_code([&] { operands_.load(mine(), sched::place::in, 0, bytes_); });
+        core_.with_user_code([&] { operands_.load(mine(), sched::place::in, 0, bytes_); });
         is_finished_ = false;
     }
     bool finish() {
         if (std::exchange(is_finished_, true)) return true;
+        const one_caller::call here(core_.caller, core_.net.rank());
         growing_array<const std::byte*> ranks = ranks_;
-        user_code([&] {
+        core_.with_user_code([&] {
             operands_.fold_ranks(ranks.data(), core_.net.size(), core_.net.rank(), sched::place::in, 0,
                                  sched::place::out, 0, nullptr, bytes_);
         });
         return true;
-    }
-    // Iterators and operators: see communicator_core::advance().
-    template <class F>
-    void user_code(F&& f) {
-        try {
-            f();
-        } catch (...) {
-            core_.abandon();
-            throw;
-        }
     }
 
     communicator_core& core_;
