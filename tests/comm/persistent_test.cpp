@@ -42,7 +42,7 @@ bool is_sample(const int* x, std::size_t first, std::size_t n, int rank, int rou
     return true;
 }
 
-constexpr int rounds = 5;
+constexpr int rounds = 4;
 
 // m elements of each rank.
 void reduce_with_all(collx::communicator& w, std::size_t m) {
@@ -156,19 +156,21 @@ void pass_messages(collx::communicator& w, std::size_t m) {
 } // namespace
 
 TEST_CASE("every verb, made once and run with other numbers each time") {
-    for (const int ranks_per_host : {0, 2})
-        for (const int n : {1, 2, 3, 5}) {
-            if (ranks_per_host >= n) continue;
-            on_hosts(n, {ranks_per_host}, [&](collx::communicator& w) {
-                for (const std::size_t m : {0u, 1u, 17u, 1000u, 20'011u}) {
-                    at("%d ranks, %d per host, %zu elements", n, ranks_per_host, m);
-                    reduce_with_all(w, m);
-                    move_with_all(w, m);
-                    pass_messages(w, m);
-                    EXPECT(w.progress() == 0);
-                }
-            });
-        }
+    struct job {
+        int ranks, ranks_per_host;
+        std::vector<std::size_t> sizes;
+    };
+    for (const job& j :
+         {job{1, 0, {0, 17}}, job{3, 0, {0, 1, 1000, 20'011}}, job{4, 0, {17}}, job{3, 2, {0, 17, 20'011}}})
+        on_hosts(j.ranks, {j.ranks_per_host}, [&](collx::communicator& w) {
+            for (const std::size_t m : j.sizes) {
+                at("%d ranks, %d per host, %zu elements", j.ranks, j.ranks_per_host, m);
+                reduce_with_all(w, m);
+                move_with_all(w, m);
+                pass_messages(w, m);
+                EXPECT(w.progress() == 0);
+            }
+        });
 }
 
 TEST_CASE("checked communicators compare a persistent call once, and its runs are right") {
@@ -239,7 +241,7 @@ void sum_by_all(collx::communicator& w, List& x, List& y) {
 TEST_CASE("runs by the composed reading and by a task give the same, whichever rank takes which") {
     for (const int n : {1, 2, 3})
         on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t size : {1u, 40u, 1000u, 30'000u}) {
+            for (const std::size_t size : {1u, 40u, 5000u}) {
                 list x(size), y(size);
                 sum_by_all(w, x, y);
                 auto a = collx::make_shared_vector<int>(w, size), b = collx::make_shared_vector<int>(w, size);
@@ -361,7 +363,7 @@ TEST_CASE("inputs that are temporaries live as long as the call") {
 
 TEST_CASE("a persistent group: small and large collectives and messages, again and again") {
     for (const int ranks_per_host : {0, 2})
-        for (const int n : {1, 3, 4}) {
+        for (const int n : {1, 3}) {
             if (ranks_per_host >= n) continue;
             on_hosts(n, {ranks_per_host}, [&](collx::communicator& w) {
                 const int me = w.rank(), next = (me + 1) % n, last = (me + n - 1) % n;
