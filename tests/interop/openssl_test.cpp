@@ -7,6 +7,7 @@
 #include <collx/interop/openssl.hpp>
 
 #include <collx/collx.hpp>
+#include <collx/net.hpp>
 #include <collx/transport/detail/sealed_socket.hpp>
 
 #include <algorithm>
