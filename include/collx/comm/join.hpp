@@ -8,6 +8,7 @@
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/comm/job.hpp>
+#include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/transport/memory.hpp>
@@ -23,6 +24,23 @@ inline job_settings settings_for(int local_ranks) {
     s.sharing = local_ranks;
     s.share_among(cores); // as far as this rank knows, see job::settle_cores()
     s.waiting = wait_policy::for_ranks(local_ranks, cores);
+    return s;
+}
+
+// The ranks of this one's host. host_of: by rank.
+[[gnu::cold]] inline host_map map_of_host(const detail::growing_array<int>& host_of, int rank) {
+    host_map m;
+    m.host_of = host_of;
+    for (std::size_t r = 0; r < host_of.size(); ++r) {
+        const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
+        m.place_of.push_back(is_here ? static_cast<int>(m.rank_at.size()) : -1);
+        if (is_here) m.rank_at.push_back(static_cast<int>(r));
+    }
+    return m;
+}
+
+inline job_settings settings_across_hosts(job_settings s) {
+    s.waiting = s.waiting.across_hosts();
     return s;
 }
 

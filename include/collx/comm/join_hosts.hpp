@@ -23,23 +23,6 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// The ranks of this one's host. host_of: by rank.
-[[gnu::cold]] inline host_map map_of_host(const detail::growing_array<int>& host_of, int rank) {
-    host_map m;
-    m.host_of = host_of;
-    for (std::size_t r = 0; r < host_of.size(); ++r) {
-        const bool is_here = host_of[r] == host_of[static_cast<std::size_t>(rank)];
-        m.place_of.push_back(is_here ? static_cast<int>(m.rank_at.size()) : -1);
-        if (is_here) m.rank_at.push_back(static_cast<int>(r));
-    }
-    return m;
-}
-
-inline job_settings settings_across_hosts(job_settings s) {
-    s.waiting = s.waiting.across_hosts();
-    return s;
-}
-
 [[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
                                                  std::size_t arena_bytes, const char* found_by, const deadline& until) {
     host_map here = map_of_host(m.host_of, rank);

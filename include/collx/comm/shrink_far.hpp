@@ -30,7 +30,7 @@ public:
     using members = detail::growing_array<std::uint64_t>; // a bit per rank
 
     far_survivors(communicator_core& c, std::uint32_t round)
-        : core_(&c), hub_(static_cast<remote_door&>(*c.home->door).hub()), n_(c.net.size()), me_(c.net.rank()),
+        : core_(&c), hub_(hub_of(*c.home->door, c.net.rank())), n_(c.net.size()), me_(c.net.rank()),
           peers_(static_cast<std::size_t>(n_)), shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)},
           limit_ns_(c.settings.timeout_ns < INT64_MAX / 2 ? c.settings.timeout_ns : INT64_MAX / 2),
           begun_ns_(now_ns()) {

@@ -31,7 +31,8 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     if (d.size > 1 && (d.job.empty() || d.local_size < d.size))
         fail_for_net(d.rank,
                      joined({d.found_by, " says that ", d.size, " ranks meet through a store or a process manager"}));
-    if (d.size > 1 && !s.over.use_memory) fail_for_net(d.rank, joined({"per_peer{", s.over.text, "} has no shm"}));
+    if (d.size > 1 && !s.over.use_memory && s.over.custom == nullptr)
+        fail_for_net(d.rank, joined({"per_peer{", s.over.text, "} has no shm"}));
     settings_from(d, s);
     settle_waiting(d, d.local_size, s);
     return join_processes(d.job.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, deadline::in_ns(d.timeout_ns),
@@ -47,7 +48,7 @@ inline const counted_ptr<job>& require_same(const counted_ptr<job>& j, const tra
     if (process_job) return require_same(process_job, over);
     job_description d = describe_job();
     auto j = net != nullptr ? net->join(d, over) : join_near(d, over);
-    process_job = j;
+    process_job = j = join_custom(j);
     return j;
 }
 

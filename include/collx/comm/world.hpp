@@ -13,6 +13,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/transport/custom_door.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -64,13 +65,21 @@ struct face_of; // of a Store: in bootstrap/store.hpp, which a program with a st
 // Errors: invalid_argument when it was joined over others.
 COLLX_ONCE counted_ptr<job> this_job(const transports* over = nullptr);
 
+// The job as it goes on: where its per_peer has a transport of the program's own, over that one. Collective then.
+inline counted_ptr<job> join_custom(const counted_ptr<job>& near) {
+    const custom_transport* const own = near->settings.over.custom;
+    return own != nullptr ? own->join(near) : near;
+}
+
 inline counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
                                       const transports& over) {
-    return require_net(rank, "a store brings ranks together").by_store(rank, size, store, timeout_ns, over);
+    return join_custom(
+        require_net(rank, "a store brings ranks together").by_store(rank, size, store, timeout_ns, over));
 }
 inline counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store, std::int64_t timeout_ns,
                                       const transports& over) {
-    return require_net(rank, "a store brings ranks together").by_collective_store(rank, size, store, timeout_ns, over);
+    return join_custom(
+        require_net(rank, "a store brings ranks together").by_collective_store(rank, size, store, timeout_ns, over));
 }
 template <class Store>
 counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns, const transports& over) {
@@ -85,13 +94,14 @@ COLLX_ONCE counted_ptr<job> join_by_store(int rank, int size, any_store& store, 
 
 inline counted_ptr<job> join_by_id(const unique_id& id, int rank, int size, std::int64_t timeout_ns,
                                    const transports& over) {
-    return require_net(rank, "a unique id brings ranks together").by_id(id, rank, size, timeout_ns, over);
+    return join_custom(require_net(rank, "a unique id brings ranks together").by_id(id, rank, size, timeout_ns, over));
 }
 
 // Jobs of n threads that share memory.
 COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(int n);
 // Jobs of threads of which only some share memory, as if they were on several hosts. They listen on loopback.
 inline growing_array<counted_ptr<job>> thread_jobs(const growing_array<int>& host_of, const transports& over = {}) {
+    if (over.custom != nullptr) return over.custom->join_threads(host_of, over);
     return require_net(-1, "these threads do not all share memory").threads_apart(host_of, over);
 }
 // by: for each rank, or null. at: an address to listen on, see host_description. (net_start.hpp)

@@ -139,7 +139,8 @@ inline communicator from_mpi(MPI_Comm mpi, std::chrono::nanoseconds timeout = st
             fail(errc::peer_failed, rank, r, "see its output", "MPI rank %d refuses its variables", r);
     for (int r = 1; r < size; ++r)
         if (hosts[static_cast<std::size_t>(r)] != hosts[0])
-            return communicator(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts, over));
+            return communicator(
+                detail::join_custom(detail::join_by_mpi(mpi, rank, size, timeout.count(), h, hosts, over)));
 
     unique_id id;
     try {

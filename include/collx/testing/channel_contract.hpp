@@ -154,7 +154,7 @@ private:
         auto& rx = link.rx();
         std::vector<std::size_t> sent;
         std::uint64_t received = 0;
-        for (int turn = 0; turn < 2000 && sent.size() < 400; ++turn) {
+        for (const auto until = deadline::in_ns(facts_.limit_ns); sent.size() < 400 && !until.passed();) {
             const bool fills = random() % 4 != 0;
             if (const std::size_t bytes = any_size(); fills && try_send(tx, sent.size(), bytes)) sent.push_back(bytes);
             move(link, 1);

@@ -59,10 +59,14 @@ struct far_members {
     lending lend = lending::automatic;
 };
 
+class remote_door;
+
 // A rank's way to other hosts.
 class far_door {
 public:
     virtual ~far_door() = default;
+    // The sockets by which survivors of a failure find each other; null: there are none.
+    virtual remote_door* of_sockets() { return nullptr; }
     virtual sole_ptr<far_links> open(far_members m) = 0;
 };
 

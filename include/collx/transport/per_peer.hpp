@@ -9,22 +9,18 @@
 //   communicator world(per_peer{shm{}});                       // on one host, or an error
 //   communicator world(per_peer{shm{}, verbs{}});              // RDMA to other hosts, or an error
 //
-// A transport is a type with a name and `carries(relation)`. What carries the bytes is in shm.hpp, memory.hpp and
-// remote_links.hpp; devices have a list of their own (nvlink.hpp, pcie.hpp, gpu_links.hpp).
+// A transport is a type with a name and `carries(relation)`: transport_concept.hpp. What carries the bytes is in
+// shm.hpp, memory.hpp and remote_links.hpp; a program's own transport brings that itself (comm/custom_transport.hpp).
+// Devices have a list of their own (nvlink.hpp, pcie.hpp, gpu_links.hpp).
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <initializer_list>
 
-#include <collx/version.hpp>
+#include <collx/transport/transport_concept.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-// How two ranks stand to each other.
-struct relation {
-    bool share_memory = false; // they can: both are on one host
-    bool have_verbs = false;   // both have a device for RDMA, and the library that drives it
-};
 
 // Memory that both ranks see: threads and processes of one host.
 struct shm {
@@ -43,8 +39,58 @@ struct sockets {
     static constexpr bool carries(relation) { return true; }
 };
 
+namespace detail {
+
 template <class T>
-concept Transport = std::same_as<T, shm> || std::same_as<T, verbs> || std::same_as<T, sockets>;
+concept LibraryTransport = std::same_as<T, shm> || std::same_as<T, verbs> || std::same_as<T, sockets>;
+struct custom_transport; // how a program's own transport is brought up, when the program runs
+template <class T>
+struct custom_transport_of; // defined in comm/custom_transport.hpp
+
+// A type in a list, or the sentence that says what it lacks.
+template <class T>
+constexpr bool require_transport() {
+    static_assert(Transport<T>, "collx: a transport has a name (static constexpr const char*) and a static constexpr "
+                                "bool carries(collx::relation)");
+    if constexpr (LibraryTransport<T>) {
+        return true;
+    } else {
+        constexpr bool has_endpoint = requires { typename T::endpoint; };
+        static_assert(has_endpoint, "collx: a transport of the program's own has an endpoint: see "
+                                    "collx/transport/transport_concept.hpp");
+        constexpr bool is_brought_up = requires { sizeof(custom_transport_of<T>); };
+        static_assert(is_brought_up, "collx: a transport of the program's own needs "
+                                     "#include <collx/comm/custom_transport.hpp>");
+        if constexpr (has_endpoint) return require_endpoint<typename T::endpoint>();
+        return is_brought_up;
+    }
+}
+
+// The names of a list, with commas between.
+template <class... Candidates>
+struct names_of {
+    static constexpr std::size_t length(const char* text) {
+        std::size_t n = 0;
+        while (text[n] != '\0') ++n;
+        return n;
+    }
+    static constexpr std::size_t bytes = (length(Candidates::name) + ... + sizeof...(Candidates));
+    static_assert(bytes <= 80, "collx: the names of the transports in a per_peer have 80 characters at most");
+    struct joined_text {
+        char at[bytes + 1] = {};
+        constexpr joined_text() {
+            std::size_t used = 0;
+            const auto add = [&](const char* name) {
+                if (used != 0) at[used++] = ',';
+                for (; *name != '\0'; ++name) at[used++] = *name;
+            };
+            (add(Candidates::name), ...);
+        }
+    };
+    static constexpr joined_text value{};
+};
+
+} // namespace detail
 
 // Whether messages to other hosts go by RDMA.
 enum class verbs_use : unsigned char { never, where_possible, always };
@@ -55,15 +101,18 @@ struct transports {
     bool cross_hosts = true; // a rank on another host is reached at all
     verbs_use by_verbs = verbs_use::where_possible;
     const char* text = "shm,verbs,sockets";
+    const detail::custom_transport* custom = nullptr; // carries to peers that share no memory, instead of the others
     friend constexpr bool operator==(const transports& a, const transports& b) {
-        return a.use_memory == b.use_memory && a.cross_hosts == b.cross_hosts && a.by_verbs == b.by_verbs;
+        return a.use_memory == b.use_memory && a.cross_hosts == b.cross_hosts && a.by_verbs == b.by_verbs &&
+               a.custom == b.custom;
     }
 };
 
-template <Transport... Candidates>
+template <class... Candidates>
 struct per_peer {
     static_assert(sizeof...(Candidates) != 0,
                   "collx: per_peer needs a transport: shm{}, verbs{}, sockets{}, or several");
+    static_assert((detail::require_transport<Candidates>() && ...));
 
     constexpr explicit per_peer(Candidates...) {}
 
@@ -80,12 +129,23 @@ struct per_peer {
         constexpr verbs_use by = !has<verbs>    ? verbs_use::never
                                  : has<sockets> ? verbs_use::where_possible
                                                 : verbs_use::always;
-        constexpr const char* texts[2][4] = {{"", "sockets", "verbs", "verbs,sockets"},
-                                             {"shm", "shm,sockets", "shm,verbs", "shm,verbs,sockets"}};
-        return {has<shm>, has<verbs> || has<sockets>, by, texts[has<shm>][2 * has<verbs> + has<sockets>]};
+        const detail::custom_transport* custom = nullptr;
+        (find_custom<Candidates>(custom), ...);
+        constexpr bool cross_hosts = choose({}) >= 0 || choose({.have_verbs = true}) >= 0;
+        return {has<shm>, cross_hosts, by, detail::names_of<Candidates...>::value.at, custom};
     }
 
 private:
+    template <class T>
+    static constexpr void find_custom(const detail::custom_transport*& found) {
+        if constexpr (!detail::LibraryTransport<T>) found = &detail::custom_transport_of<T>::value;
+    }
+    static constexpr int customs = (0 + ... + !detail::LibraryTransport<Candidates>);
+    static_assert(customs == 0 || size == customs + int{has<shm>},
+                  "collx: a transport of the program's own stands in a per_peer alone or behind shm");
+    static_assert(customs <= 1, "collx: a per_peer has one transport of the program's own at most");
+    static_assert(customs == 0 || choose({.share_memory = true}) >= 0,
+                  "collx: a transport that stands alone in a per_peer carries to ranks of its own host, too");
     // Whether each is the choice for somebody, with devices and without.
     static constexpr bool all_serve() {
         bool serves[sizeof...(Candidates) + 1] = {}, is_memory_first = true;

@@ -13,10 +13,20 @@ class remote_door final : public far_door {
 public:
     explicit remote_door(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
     sole_ptr<far_links> open(far_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
+    remote_door* of_sockets() override { return this; }
     const counted_ptr<socket_hub>& hub() const { return hub_; }
 
 private:
     counted_ptr<socket_hub> hub_;
 };
+
+// For who must have sockets, whatever the messages of calls go over.
+[[gnu::cold]] inline const counted_ptr<socket_hub>& hub_of(far_door& d, int rank) {
+    remote_door* const of_sockets = d.of_sockets();
+    if (of_sockets == nullptr)
+        fail(errc::unsupported, rank, -1, "let the ranks be processes of a job, or use sockets{}",
+             "ranks that share no memory have no sockets here by which survivors find each other");
+    return of_sockets->hub();
+}
 
 COLLX_END_NAMESPACE

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The contract of endpoints (transport/transport_concept.hpp) as a suite: check_transport<T>() makes endpoints of three
+// ranks in one process, connects them and returns the rules that were broken: those of channel_contract.hpp for the
+// channels between two of them, both ways, and
+//
+//   address    at most endpoint_address::most_bytes, and the same at each call
+//   limit      most_bytes() is 256 at least
+//   apart      messages of different peers do not mix, and one that is not taken does not hold up those of another
+//   alive      is_gone() is false while the peer's endpoint is there
+//   last_words what a peer committed before its end arrives
+//   gone       is_gone() becomes true after its end, and sending to it does no harm
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/core/clock.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/testing/channel_contract.hpp>
+#include <collx/transport/transport_concept.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace testing {
+
+namespace detail {
+
+// Endpoints of ranks 0 to 2, each connected to the others.
+template <class E>
+struct three_endpoints {
+    sole_ptr<E> at[3];
+    three_endpoints() {
+        endpoint_address where[3];
+        for (int r = 0; r < 3; ++r) at[r] = make_sole<E>(r, 3), where[r] = at[r]->address();
+        for (int r = 0; r < 3; ++r)
+            for (int p = 0; p < 3; ++p)
+                if (p != r) at[r]->connect(p, where[p]);
+    }
+    void move() {
+        for (auto& e : at)
+            if (e) (void)e->move();
+    }
+};
+
+template <class E>
+struct endpoint_link {
+    sole_ptr<three_endpoints<E>> all = make_sole<three_endpoints<E>>();
+    int from, to;
+    endpoint_link(int sender, int receiver) : from(sender), to(receiver) {}
+    auto& tx() { return all->at[from]->tx(to); }
+    auto& rx() { return all->at[to]->rx(from); }
+    void move_sender() { (void)all->at[from]->move(); }
+    void move_receiver() { (void)all->at[to]->move(); }
+};
+
+template <class E>
+class endpoint_rules {
+public:
+    explicit endpoint_rules(std::int64_t limit_ns) : limit_ns_(limit_ns) {}
+
+    report run() {
+        check_words();
+        if (!found_.is_clean()) return std::move(found_);
+        check_apart();
+        check_end();
+        return std::move(found_);
+    }
+
+private:
+    template <class Look>
+    bool wait(three_endpoints<E>& all, Look&& look) {
+        for (const auto until = deadline::in_ns(limit_ns_); !look(); all.move())
+            if (until.passed()) return false;
+        return true;
+    }
+    // Sends as much as fits, up to `most`; returns how many.
+    static int send(three_endpoints<E>& all, int from, int to, std::uint64_t first, std::size_t bytes, int most) {
+        int sent = 0;
+        auto& tx = all.at[from]->tx(to);
+        for (; sent < most; ++sent) {
+            std::byte* const at = tx.try_acquire(bytes);
+            if (at == nullptr) break;
+            fill_message(at, first + static_cast<std::uint64_t>(sent), bytes);
+            tx.commit(bytes);
+        }
+        return sent;
+    }
+    bool takes(three_endpoints<E>& all, int from, int to, std::uint64_t message, std::size_t bytes) {
+        auto& rx = all.at[to]->rx(from);
+        if (!wait(all, [&] { return rx.has_message(); }) || rx.message_bytes() != bytes ||
+            !is_message(rx.peek(bytes), message, bytes))
+            return false;
+        rx.release(bytes);
+        return true;
+    }
+
+    void check_words() {
+        three_endpoints<E> all;
+        const endpoint_address a = all.at[0]->address(), again = all.at[0]->address();
+        if (a.bytes > endpoint_address::most_bytes) return found_.add("address", "it is too long");
+        if (a.bytes != again.bytes || std::memcmp(a.at, again.at, a.bytes) != 0)
+            found_.add("address", "it is another at the second call");
+        if (all.at[0]->most_bytes() < 256)
+            found_.add("limit", "messages of " + std::to_string(all.at[0]->most_bytes()) + " bytes at most");
+    }
+    void check_apart() {
+        three_endpoints<E> all;
+        const int waiting = send(all, 1, 0, 1000, 200, 10'000); // nothing takes these until later
+        all.move();
+        for (std::uint64_t m = 0; m < 50; ++m) {
+            const auto is_sent = [&] { return send(all, 2, 0, m, 64, 1) == 1; };
+            if (!wait(all, is_sent) || !takes(all, 2, 0, m, 64))
+                return found_.add("apart", "messages of rank 2 wait for, or mix with, those of rank 1");
+        }
+        for (int m = 0; m < waiting; ++m)
+            if (!takes(all, 1, 0, 1000 + static_cast<std::uint64_t>(m), 200))
+                return found_.add("apart", "messages of rank 1 were lost or changed while rank 2 sent");
+        if (all.at[0]->is_gone(1) || all.at[1]->is_gone(0)) found_.add("alive", "a peer is taken for gone");
+    }
+    void check_end() {
+        three_endpoints<E> all;
+        const int sent = send(all, 1, 0, 0, 100, 3);
+        (void)send(all, 0, 1, 0, 100, 1);
+        for (auto& rx = all.at[1]->rx(0); !rx.has_message();) all.move();
+        all.at[1] = sole_ptr<E>();
+        for (int m = 0; m < sent; ++m)
+            if (!takes(all, 1, 0, static_cast<std::uint64_t>(m), 100))
+                return found_.add("last_words", "what was committed before the end did not arrive");
+        const auto is_noticed = [&] {
+            (void)send(all, 0, 1, 0, 100, 1);
+            return all.at[0]->is_gone(1);
+        };
+        if (!wait(all, is_noticed)) return found_.add("gone", "the end of a peer is not noticed");
+        (void)send(all, 0, 1, 0, 100, 100);
+        all.move();
+        if (!all.at[0]->is_gone(1)) found_.add("gone", "a peer that was gone is there again");
+        if (all.at[0]->is_gone(2)) found_.add("alive", "another peer is taken for gone, too");
+    }
+
+    std::int64_t limit_ns_;
+    report found_;
+};
+
+} // namespace detail
+
+// facts: of its channels; most_bytes is the endpoint's. Cost: that of two dozen endpoints.
+template <class T>
+report check_transport(channel_facts facts = {}) {
+    static_assert(Transport<T>, "collx: a transport has a name (static constexpr const char*) and a static constexpr "
+                                "bool carries(collx::relation)");
+    using endpoint = typename T::endpoint;
+    if constexpr (collx::detail::require_endpoint<endpoint>()) {
+        facts.most_bytes = endpoint(0, 1).most_bytes();
+        report found = detail::endpoint_rules<endpoint>(facts.limit_ns).run();
+        for (const auto& [from, to] : {std::pair{0, 1}, std::pair{2, 0}}) {
+            const int sender = from, receiver = to;
+            found.add(check_channel([&] { return detail::endpoint_link<endpoint>(sender, receiver); }, facts));
+        }
+        return found;
+    }
+    return {};
+}
+
+} // namespace testing
+
+COLLX_END_NAMESPACE

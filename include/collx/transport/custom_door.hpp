@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A rank's way to peers that a program's own transport carries messages to, as start-up sees it. What is behind it is
+// in comm/custom_transport.hpp, which only programs with such a transport compile.
+#pragma once
+
+#include <utility>
+
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/transport/far_links.hpp>
+#include <collx/transport/transport_concept.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+class job;
+struct transports;
+
+namespace detail {
+
+class custom_door : public far_door {
+public:
+    virtual endpoint_address address() = 0;
+    // peer: a rank of the job.
+    virtual void connect(int peer, const endpoint_address& there) = 0;
+    // The job has come up by other means, by which survivors of a failure will find each other.
+    void stand_before(counted_ptr<far_door> d) { behind_ = std::move(d); }
+    remote_door* of_sockets() override { return behind_ ? behind_->of_sockets() : nullptr; }
+
+private:
+    counted_ptr<far_door> behind_;
+};
+
+struct custom_transport {
+    const char* name;
+    counted_ptr<custom_door> (*open)(int rank, int size);
+    // The job as it goes on: over the transport, where that is used for any rank. Collective.
+    counted_ptr<job> (*join)(const counted_ptr<job>& near);
+    // Jobs of threads that share memory with those of the same number only.
+    growing_array<counted_ptr<job>> (*join_threads)(const growing_array<int>& host_of, const transports& over);
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The endpoint of a program's own transport, shared by all communicators of a rank: each message in its channels begins
+// with a frame that says which communicator it is for. Frames for one that this rank has not made yet are kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/transport/detail/mutual_help.hpp>
+#include <collx/transport/transport_concept.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// An endpoint whose type is forgotten.
+class custom_endpoint {
+public:
+    virtual ~custom_endpoint() = default;
+    virtual endpoint_address address() = 0;
+    virtual void connect(int peer, const endpoint_address& there) = 0;
+    virtual std::size_t most_bytes() = 0;
+    virtual std::byte* try_acquire(int peer, std::size_t bytes) = 0;
+    virtual void commit(int peer, std::size_t bytes) = 0;
+    virtual bool is_drained(int peer) = 0;
+    // Null: none has come.
+    virtual const std::byte* peek(int peer, std::size_t& bytes) = 0;
+    virtual void release(int peer, std::size_t bytes) = 0;
+    virtual void move() = 0;
+    virtual bool is_gone(int peer) = 0;
+};
+template <Endpoint E>
+class custom_endpoint_of final : public custom_endpoint {
+public:
+    custom_endpoint_of(int rank, int size) : e_(rank, size) {}
+    endpoint_address address() override { return e_.address(); }
+    void connect(int peer, const endpoint_address& there) override { e_.connect(peer, there); }
+    std::size_t most_bytes() override { return e_.most_bytes(); }
+    std::byte* try_acquire(int peer, std::size_t bytes) override { return e_.tx(peer).try_acquire(bytes); }
+    void commit(int peer, std::size_t bytes) override { e_.tx(peer).commit(bytes); }
+    bool is_drained(int peer) override { return e_.tx(peer).is_drained(); }
+    const std::byte* peek(int peer, std::size_t& bytes) override {
+        auto& rx = e_.rx(peer);
+        if (!rx.has_message()) return nullptr;
+        bytes = rx.message_bytes();
+        return rx.peek(bytes);
+    }
+    void release(int peer, std::size_t bytes) override { e_.rx(peer).release(bytes); }
+    void move() override { (void)e_.move(); }
+    bool is_gone(int peer) override { return e_.is_gone(peer); }
+
+private:
+    E e_;
+};
+
+// In front of each message of a channel; what follows is a part of a message of the communicator.
+struct custom_frame {
+    enum class kind : std::uint8_t {
+        message = 1, // bytes, tag: of all of it; offset: of the part that follows
+        credit,      // nothing but `taken`
+        failure,     // tag, bytes: upper and lower half of the word that ended the communicator
+        waiting,     // tag: a rank; bytes: lower half of its waiting_word; taken: how old that is, in its units
+        bye          // the sender has left the communicator
+    };
+    static constexpr std::uint32_t magic_value = 0x3158'4c43; // "CLX1"
+    std::uint64_t communicator = 0;
+    std::uint32_t magic = magic_value;
+    kind what = kind::message;
+    std::uint8_t at_port = 0;
+    std::uint16_t reserved = 0;
+    std::uint32_t from = 0; // rank of the communicator
+    std::uint32_t bytes = 0, tag = 0, offset = 0;
+    std::uint32_t taken = 0; // how many messages of this port the sender of the frame has taken (low bits)
+    std::uint32_t reserved_too = 0;
+};
+static_assert(sizeof(custom_frame) == 40);
+
+// A communicator, as the hub sees it. Called in the hub's turn.
+struct custom_guest {
+    virtual std::uint64_t id() const = 0;
+    // A frame of a rank of the job, with its payload.
+    virtual void take(int from, const custom_frame& f, const std::byte* payload, std::size_t bytes) = 0;
+    // Hands on what lies ready.
+    virtual void send() = 0;
+
+protected:
+    ~custom_guest() = default;
+};
+
+class custom_hub {
+public:
+    custom_hub(sole_ptr<custom_endpoint> e, int size) : endpoint_(std::move(e)), is_connected_(sized(size)) {}
+    custom_hub(const custom_hub&) = delete;
+
+    turn& its_turn() { return turn_; }
+    endpoint_address address() { return endpoint_->address(); }
+    void connect(int peer, const endpoint_address& there) {
+        const turn_taken here(turn_);
+        endpoint_->connect(peer, there);
+        is_connected_[static_cast<std::size_t>(peer)] = 1;
+    }
+    // In a child that fork() made: the endpoint is its parent's.
+    void forget() { (void)endpoint_.release(); }
+
+    // ------------------------------------------------------------------ all that follows: in the turn
+    void enter(custom_guest& g) {
+        guests_.push_back(&g);
+        for (std::size_t i = 0; i < kept_.size();) {
+            if (kept_[i].frame.communicator != g.id()) {
+                ++i;
+                continue;
+            }
+            const kept_frame k = std::move(kept_[i]);
+            kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+            g.take(k.from, k.frame, k.payload.data(), k.payload.size());
+        }
+    }
+    void leave(custom_guest& g) {
+        for (std::size_t i = 0; i < guests_.size(); ++i)
+            if (guests_[i] == &g) guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i--));
+        if (left_.size() == most_left) left_.erase(left_.begin());
+        left_.push_back(g.id());
+    }
+    std::size_t most_payload() { return endpoint_->most_bytes() - sizeof(custom_frame); }
+    // False: no room at present. Of what most_payload() allows.
+    bool post(int peer, const custom_frame& f, const std::byte* payload = nullptr, std::size_t bytes = 0) {
+        std::byte* const to = endpoint_->try_acquire(peer, sizeof f + bytes);
+        if (to == nullptr) return false;
+        std::memcpy(to, &f, sizeof f);
+        if (bytes != 0) std::memcpy(to + sizeof f, payload, bytes);
+        endpoint_->commit(peer, sizeof f + bytes);
+        return true;
+    }
+    bool is_drained(int peer) { return endpoint_->is_drained(peer); }
+    bool is_gone(int peer) { return endpoint_->is_gone(peer); }
+    // Carries on everything, of all communicators.
+    void move() {
+        endpoint_->move();
+        for (std::size_t p = 0; p < is_connected_.size(); ++p)
+            if (is_connected_[p] != 0) read(static_cast<int>(p));
+        for (custom_guest* g : guests_) g->send();
+        endpoint_->move();
+    }
+    void read(int peer) {
+        std::size_t bytes = 0;
+        while (const std::byte* at = endpoint_->peek(peer, bytes)) {
+            if (!take(peer, at, bytes)) return;
+            endpoint_->release(peer, bytes);
+        }
+    }
+
+private:
+    struct kept_frame {
+        custom_frame frame;
+        int from = -1;
+        growing_array<std::byte> payload;
+    };
+    // Frames kept, which peers send to a communicator that they have made already: at most its channels' depth each.
+    // More than that stays in the channel.
+    static constexpr std::size_t most_kept = 4096, most_left = 4096;
+
+    static growing_array<char> sized(int n) { return growing_array<char>(static_cast<std::size_t>(n)); }
+    // False: it stays where it is.
+    bool take(int peer, const std::byte* at, std::size_t bytes) {
+        custom_frame f;
+        if (bytes < sizeof f) return true;
+        std::memcpy(&f, at, sizeof f);
+        if (f.magic != custom_frame::magic_value) return true;
+        for (custom_guest* g : guests_)
+            if (g->id() == f.communicator) return g->take(peer, f, at + sizeof f, bytes - sizeof f), true;
+        for (const std::uint64_t id : left_)
+            if (id == f.communicator) return true;
+        if (kept_.size() == most_kept) return false;
+        kept_.push_back({f, peer, growing_array<std::byte>(at + sizeof f, at + bytes)});
+        return true;
+    }
+
+    turn turn_;
+    sole_ptr<custom_endpoint> endpoint_;
+    growing_array<char> is_connected_; // by rank of the job
+    growing_array<custom_guest*> guests_;
+    growing_array<kept_frame> kept_;
+    growing_array<std::uint64_t> left_; // communicators that this rank has left
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a transport is: a type with a name that says which peers it carries messages to. shm, verbs and sockets
+// (per_peer.hpp) are brought up by the library. A program's own transport has an `endpoint` beside that: one object per
+// rank and job, with a channel to and from each peer (channel_concept.hpp). collx/testing/endpoint_contract.hpp checks
+// one; examples/16_write_a_transport.cpp is one; docs/writing_a_transport.md explains both.
+//
+//   struct mine {
+//       static constexpr const char* name = "mine";
+//       static constexpr bool carries(collx::relation) { return true; }
+//       class endpoint { ... };
+//   };
+//   collx::communicator world(collx::per_peer{collx::shm{}, mine{}});
+//
+// An endpoint carries the messages of all communicators of the job; the library puts them into its channels and takes
+// them out again, with what belongs to whom (custom_links.hpp). What it must do:
+//
+// Start:    endpoint(rank, size) makes it; address() is what the others need in order to reach it. The library carries
+//           these bytes to them. connect(peer, address) is called once for each peer that may be reached by it, before
+//           its tx() and rx(), while other ranks may have begun to send.
+// Progress: move() carries on what can be carried on without waiting, and returns whether anything moved. It is called
+//           whenever the rank waits in a call, which may not be for a long time: what peers must have meanwhile
+//           (acknowledgements, repetitions) is the business of a thread of the endpoint's own, or of the system.
+// Threads:  the library calls one function of an endpoint at a time, from any thread.
+// Failures: is_gone(peer) becomes true when the peer's process has ended or cannot be reached any more, and stays so.
+//           What it sent before arrives first. Sending to it goes on to be accepted or refused, without an error.
+// Limits:   the library has the time limits. No function waits but the constructor and the destructor.
+// End:      the destructor sends on what was committed, for as long as peers take it, within a limit of its own.
+// Errors:   the constructor, address() and connect() throw collx::error, or what they like; it ends the start on all
+//           ranks. The other functions do not throw.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <collx/transport/channel_concept.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// How two ranks stand to each other.
+struct relation {
+    bool share_memory = false; // they can: both are on one host
+    bool have_verbs = false;   // both have a device for RDMA, and the library that drives it
+};
+
+// Where an endpoint is: up to 120 bytes that mean something to the other endpoints of the transport.
+struct endpoint_address {
+    static constexpr std::size_t most_bytes = 120;
+    std::uint32_t bytes = 0; // that mean something
+    std::byte at[most_bytes] = {};
+};
+
+// most_bytes(): of a message that tx(peer).try_acquire() takes; at least 256.
+template <class E>
+concept Endpoint = std::constructible_from<E, int, int> && requires(E& e, int peer, const endpoint_address& there) {
+    { e.address() } -> std::same_as<endpoint_address>;
+    e.connect(peer, there);
+    { e.most_bytes() } -> std::same_as<std::size_t>;
+    { e.tx(peer) } -> SendingEnd;
+    { e.rx(peer) } -> ReceivingEnd;
+    { e.move() } -> std::same_as<bool>;
+    { e.is_gone(peer) } -> std::same_as<bool>;
+};
+
+template <class T>
+concept Transport = requires(relation r) {
+    { T::name } -> std::convertible_to<const char*>;
+    { T::carries(r) } -> std::same_as<bool>;
+};
+// Of a program's own.
+template <class T>
+concept CustomTransport = Transport<T> && Endpoint<typename T::endpoint>;
+
+namespace detail {
+
+// What a type lacks, a sentence each.
+template <class E>
+constexpr bool require_endpoint() {
+    static_assert(std::constructible_from<E, int, int>, "collx: an endpoint is made of (int rank, int size)");
+    constexpr bool has_address = requires(E & e) {
+        { e.address() } -> std::same_as<endpoint_address>;
+    };
+    static_assert(has_address, "collx: an endpoint needs collx::endpoint_address address()");
+    constexpr bool connects = requires(E & e, const endpoint_address& there) { e.connect(0, there); };
+    static_assert(connects, "collx: an endpoint needs connect(int peer, const collx::endpoint_address&)");
+    constexpr bool has_limit = requires(E & e) {
+        { e.most_bytes() } -> std::same_as<std::size_t>;
+    };
+    static_assert(has_limit, "collx: an endpoint needs std::size_t most_bytes(), of one message");
+    constexpr bool moves = requires(E & e) {
+        { e.move() } -> std::same_as<bool>;
+    };
+    static_assert(moves, "collx: an endpoint needs bool move(), which carries on what it can and never waits");
+    constexpr bool has_news = requires(E & e) {
+        { e.is_gone(0) } -> std::same_as<bool>;
+    };
+    static_assert(has_news, "collx: an endpoint needs bool is_gone(int peer): its process has ended");
+    constexpr bool has_ends = requires(E & e) { e.tx(0), e.rx(0); };
+    static_assert(has_ends, "collx: an endpoint needs tx(int peer) and rx(int peer), the ends of its channels");
+    if constexpr (has_ends)
+        return require_sending_end<std::remove_cvref_t<decltype(std::declval<E&>().tx(0))>>() &&
+               require_receiving_end<std::remove_cvref_t<decltype(std::declval<E&>().rx(0))>>();
+    return true;
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
