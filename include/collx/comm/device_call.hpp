@@ -102,7 +102,7 @@ struct kept_part_counts {
     template <class Counts, class Offsets>
     explicit kept_part_counts(const part_counts<Counts, Offsets>& p)
         : counts(copied(p.counts)), offsets(copied(p.offsets)) {}
-    auto shown() const { return part_counts(counts, offsets); }
+    auto shown() const { return part_counts{counts, offsets}; }
 
 private:
     template <class List>
