@@ -152,7 +152,7 @@ ROWS = [
      ["bootstrap/protection"]),
     ("a value with a key but without a proof is answered", "bootstrap/tcp_server.hpp", "if (key_ && !c.is_known) return refuse",
      "if (false) return refuse", ["bootstrap/protection"]),
-    ("who waits for a key is not woken", "bootstrap/tcp_server.hpp", "if (!is_kept || waiting_for(key) == 0) return;", "return;",
+    ("who waits for a key is not woken", "bootstrap/tcp_server.hpp", "if (held == nullptr || waiting_for(key) == 0) return;", "return;",
      ["bootstrap/store"]),
     ("a silent connection stays", "bootstrap/tcp_server.hpp", "if (c.awaited.empty()) c.socket.close();", "if (c.awaited.empty()) continue;",
      ["bootstrap/tcp_store"]),

@@ -74,11 +74,11 @@ TEST_CASE("heads of frames: only what may begin one") {
     CHECK(r.is_sound());
     r.key_bytes = 1;
     CHECK(!r.is_sound()); // hello carries nothing
-    for (const tcp_word w : {tcp_word::set, tcp_word::get, tcp_word::add}) {
+    for (const tcp_word w : {tcp_word::set, tcp_word::get, tcp_word::add, tcp_word::claim, tcp_word::watch}) {
         tcp_request q{.word = w, .key_bytes = 1};
         CHECK(q.is_sound());
         q.value_bytes = 1;
-        CHECK(q.is_sound() == (w == tcp_word::set));
+        CHECK(q.is_sound() == (w != tcp_word::add && w != tcp_word::watch));
         q.value_bytes = 0, q.key_bytes = 0;
         CHECK(!q.is_sound());
         q.key_bytes = static_cast<std::uint32_t>(most_key_bytes) + 1;
@@ -86,9 +86,14 @@ TEST_CASE("heads of frames: only what may begin one") {
     }
     CHECK(tcp_request{.word = tcp_word::set, .key_bytes = 1, .value_bytes = most_value_bytes}.is_sound());
     CHECK(!tcp_request{.word = tcp_word::set, .key_bytes = 1, .value_bytes = most_value_bytes + 1}.is_sound());
+    CHECK(tcp_request{.word = tcp_word::get, .key_bytes = 1, .value_bytes = most_key_bytes}.is_sound()); // a bell
+    CHECK(!tcp_request{.word = tcp_word::get, .key_bytes = 1, .value_bytes = most_key_bytes + 1}.is_sound());
+    CHECK(tcp_request{.word = tcp_word::bye}.is_sound());
+    CHECK(!tcp_request{.word = tcp_word::bye, .key_bytes = 1}.is_sound());
+    CHECK(!tcp_request{.word = static_cast<tcp_word>(0), .key_bytes = 1}.is_sound());
     CHECK(!tcp_request{.magic = tcp_reply_magic}.is_sound());
     CHECK(!tcp_request{.version = tcp_version + 1}.is_sound());
-    CHECK(!tcp_request{.word = static_cast<tcp_word>(9), .key_bytes = 1}.is_sound());
+    CHECK(!tcp_request{.word = static_cast<tcp_word>(10), .key_bytes = 1}.is_sound());
     CHECK(!tcp_request{.zero = 1}.is_sound());
     CHECK(tcp_reply{}.is_sound());
     CHECK(!tcp_reply{.magic = tcp_request_magic}.is_sound());

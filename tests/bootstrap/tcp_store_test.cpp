@@ -93,13 +93,13 @@ TEST_CASE("nonsense costs the stranger its connection, at once, and nobody else 
                                          head(tcp_word::set, 0, 5),
                                          head(tcp_word::set, 1, 65537),
                                          head(tcp_word::set, UINT32_MAX, UINT32_MAX),
-                                         head(tcp_word::get, 1, 1),
+                                         head(tcp_word::get, 1, 257),
                                          head(tcp_word::add, 1, 8),
                                          head(tcp_word::hello, 1, 0),
                                          head(static_cast<tcp_word>(0), 1, 0),
-                                         head(static_cast<tcp_word>(9), 1, 0)};
+                                         head(static_cast<tcp_word>(10), 1, 0)};
     std::string wrong = head(tcp_word::hello, 0, 0);
-    wrong[4] = 2; // another version
+    wrong[4] = static_cast<char>(detail::tcp_version + 1); // another version
     nonsense.push_back(wrong);
     wrong = head(tcp_word::hello, 0, 0);
     wrong[7] = 1;

@@ -18,7 +18,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-class file_store {
+class file_store final : public store_alarm {
 public:
     // Makes the directory if it is not there (its parent must be). Errors: environment if it belongs to or is open to
     // others.
@@ -59,8 +59,99 @@ public:
     void barrier(name_view name, int ranks, const deadline& until) {
         detail::barrier_by_counting(*this, name, ranks, until);
     }
+    file_store(file_store&&) = default;
+    ~file_store() { leave(); }
+
+    // ------------------------------------------------------------------ store_alarm
+    // A rank that takes part keeps a file locked; the kernel unlocks it when its process ends. What the file says is
+    // the number of the meeting. Where the file system has no locks the death of a rank goes unnoticed here.
+    void appear(int rank, int ranks, const deadline& until) override {
+        rank_ = rank, ranks_ = ranks, number_ = 0, next_ = rank + 1, start_until_ = until, has_found_ = false;
+        const kept_text aside = name_aside();
+        presence_ = descriptor(::openat(directory_.get(), aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+        if (!presence_.is_open()) fail_at("write", aside.c_str());
+        if (::flock(presence_.get(), LOCK_EX | LOCK_NB) != 0) {
+            presence_.close();
+            ::unlinkat(directory_.get(), aside.c_str(), 0);
+            return;
+        }
+        owner_ = ::getpid();
+        if (::renameat(directory_.get(), aside.c_str(), directory_.get(), presence_of(rank).c_str()) != 0)
+            give_up("rename", aside.c_str());
+    }
+    void watch(std::int64_t number, name_view bell) override {
+        number_ = number;
+        first_bell_ = kept_text(bell);
+        if (presence_.is_open()) (void)!::pwrite(presence_.get(), &number, sizeof number, 0);
+    }
+    // The name goes before the lock: who has left is not looked for.
+    void leave() override {
+        start_until_ = {};
+        if (!presence_.is_open()) return;
+        if (owner_ == ::getpid()) ::unlinkat(directory_.get(), presence_of(rank_).c_str(), 0);
+        presence_.close();
+    }
+    kept_text claim(name_view key, name_view value, bool& is_mine) override {
+        detail::check_store_key(key);
+        detail::check_store_value(value);
+        const kept_text file = file_of(key), aside = write_aside(key, value);
+        is_mine = ::linkat(directory_.get(), aside.c_str(), directory_.get(), file.c_str(), 0) == 0;
+        if (!is_mine && errno != EEXIST) give_up("link", aside.c_str());
+        ::unlinkat(directory_.get(), aside.c_str(), 0);
+        kept_text held(value);
+        if (!is_mine && !read(file, key, held)) fail_at("read", file.c_str());
+        return held;
+    }
+    bool get_or_bell(name_view key, name_view bell, const deadline& until, kept_text& value) override {
+        detail::check_store_key(key);
+        const kept_text file = file_of(key);
+        for (detail::retry_pause pause(5'000'000);;) {
+            if (read(file, key, value)) return true;
+            if (!bell.empty() && is_rung(bell, value)) return false;
+            if (!pause.sleep(until)) detail::fail_store_timeout(key);
+        }
+    }
+    bool arrive(name_view first_bell, name_view bell, const deadline& until, kept_text& value) override {
+        const kept_text second = detail::second_bell(first_bell);
+        if (add(detail::joined({first_bell, "/joined"}), 1) == ranks_) {
+            bool is_mine = false;
+            const kept_text held = claim(second, detail::start_done, is_mine);
+            (void)claim(first_bell, held, is_mine);
+        }
+        return get_or_bell(second, bell, until, value);
+    }
+    bool is_rung(name_view bell, kept_text& value) override {
+        if (now_ns() >= look_at_ns_) look_for_the_dead();
+        return read(file_of(bell), bell, value);
+    }
+    bool has_ended() const override { return true; } // it has no server that could die
 
 private:
+    static kept_text presence_of(int rank) { return detail::joined({"alive.", rank}); }
+    // Some ranks at each look, so that many who wait see all of them soon.
+    void look_for_the_dead() {
+        look_at_ns_ = now_ns() + 10'000'000;
+        for (int i = 0; i < 16 && i < ranks_ && !has_found_; ++i, ++next_) {
+            const int r = next_ % ranks_;
+            if (r == rank_ || !is_dead(r)) continue;
+            bool is_mine = false;
+            const kept_text held = claim(detail::second_bell(first_bell_), detail::verdict_of_death(r), is_mine);
+            (void)claim(first_bell_, held, is_mine);
+            has_found_ = true; // one is enough
+            return;
+        }
+    }
+    // Its file is there and not locked. A file that is left from an earlier meeting says nothing about this one.
+    bool is_dead(int rank) const {
+        const descriptor fd(::openat(directory_.get(), presence_of(rank).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+        if (!fd.is_open() || ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return false;
+        struct stat about {};
+        std::int64_t number = 0;
+        if (::fstat(fd.get(), &about) != 0 || about.st_nlink == 0) return false; // it has left meanwhile
+        (void)!::pread(fd.get(), &number, sizeof number, 0);
+        return number_ == 1 || number >= number_;
+    }
+
     [[noreturn, gnu::cold]] void fail_at(const char* what, const char* name) const {
         fail(errno == EMFILE || errno == ENFILE || errno == ENOSPC || errno == EDQUOT ? errc::resource
                                                                                       : errc::environment,
@@ -90,10 +181,21 @@ private:
 
     // Content: key length as three digits, key, value.
     void write(const kept_text& file, name_view key, name_view value) {
+        const kept_text aside = write_aside(key, value);
+        if (::renameat(directory_.get(), aside.c_str(), directory_.get(), file.c_str()) != 0)
+            give_up("rename", aside.c_str());
+    }
+    static kept_text name_aside() {
         static atomic<unsigned> number{0};
-        char aside[80], length[4];
+        char aside[80];
         std::snprintf(aside, sizeof aside, "w.%d-%u-%llx", ::getpid(), number.fetch_add(1, memory_order::relaxed),
                       static_cast<unsigned long long>(now_ns()));
+        return aside;
+    }
+    kept_text write_aside(name_view key, name_view value) const {
+        const kept_text aside_name = name_aside();
+        const char* const aside = aside_name.c_str();
+        char length[4];
         std::snprintf(length, sizeof length, "%03u", static_cast<unsigned>(key.size() % 1000));
         kept_text content = length;
         content += key;
@@ -108,7 +210,7 @@ private:
         }
         // Network file systems say only here that there was no room. (After EINTR it is closed all the same.)
         if (::close(fd.release()) != 0 && errno != EINTR) give_up("write", aside);
-        if (::renameat(directory_.get(), aside, directory_.get(), file.c_str()) != 0) give_up("rename", aside);
+        return aside_name;
     }
     [[noreturn, gnu::cold]] void give_up(const char* what, const char* aside) const {
         const int reason = errno;
@@ -142,22 +244,33 @@ private:
         return true;
     }
 
-    // One adder at a time. flock() is let go by the kernel when its process dies, and by closing the descriptor.
+    // One adder at a time. flock() is let go by the kernel when its process dies, and by closing the descriptor. Who
+    // holds it leaves its rank there.
     descriptor lock() const {
         descriptor fd(::openat(directory_.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
         if (!fd.is_open()) fail_at("open", "lock");
-        const deadline until = deadline::in_ns(10'000'000'000);
+        deadline until = deadline::in_ns(10'000'000'000);
+        if (start_until_.at_ns < until.at_ns) until = start_until_;
+        std::int32_t holder = rank_;
         for (detail::retry_pause pause(2'000'000); ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;) {
             if (errno != EWOULDBLOCK && errno != EINTR) fail_at("lock", "lock");
-            if (!pause.sleep(until))
-                fail(errc::timeout, -1, -1, "is a process of the job stopped?", "the store in %.200s stays locked",
-                     path_.c_str());
+            if (pause.sleep(until)) continue;
+            if (::pread(fd.get(), &holder, sizeof holder, 0) != sizeof holder || holder >= ranks_) holder = -1;
+            fail(errc::timeout, rank_, holder, "is a process of the job stopped?",
+                 "the store in %.200s stays locked by rank %d", path_.c_str(), holder);
         }
+        (void)!::pwrite(fd.get(), &holder, sizeof holder, 0);
         return fd;
     }
 
     kept_text path_;
-    descriptor directory_;
+    descriptor directory_, presence_;
+    int rank_ = -1, ranks_ = 0, next_ = 0;
+    pid_t owner_ = 0;
+    std::int64_t number_ = 0, look_at_ns_ = 0;
+    deadline start_until_;
+    bool has_found_ = false; // a dead rank, in this meeting
+    kept_text first_bell_;
 };
 
 COLLX_END_NAMESPACE

@@ -141,12 +141,13 @@ inline kept_text reach_of(const host_description& h) {
 // door.open(h) opens this rank's and returns "ADDRESS PORT"; door.meet(token, rank, size, host, address, until)
 // connects to the rank one up in a binomial tree, whose address is given, and returns the host words of all ranks. So
 // the store gives each rank one address and nobody the whole table. Collective. Errors: as come_together() and the
-// door's; timeout naming a rank that does not say where it listens.
+// door's; timeout naming a rank that does not say where it listens. all: see come_together().
 template <Store S, class Door>
 [[gnu::cold]] meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
-                              const kept_text& settings, Door&& door) {
+                              const kept_text& settings, Door&& door, start_watch* all = nullptr) {
+    const bool is_watched = all != nullptr && all->is_on();
     const agreement a = come_together(store, rank, size, until,
-                                      {settings + detail::connection_words(h), h.id, h.machine, h.has_address});
+                                      {settings + detail::connection_words(h), h.id, h.machine, h.has_address}, all);
     meeting m{a.token, {}};
     if (size == 1 || a.is_one_host) return m;
     const kept_text base = detail::joined({"collx/", name_view(a.token).substr(0, 8), "/door/"}),
@@ -156,8 +157,10 @@ template <Store S, class Door>
     if constexpr (CollectiveStore<S>) store.barrier(base, size, until);
     kept_text address;
     try {
-        if (rank != 0) address = store.get(detail::joined({base, up}), until);
+        const kept_text key = detail::joined({base, up});
+        if (rank != 0) address = is_watched ? all->get(key, up) : kept_text(store.get(key, until));
     } catch (const timed_out&) {
+        if (is_watched) throw;
         fail(errc::timeout, rank, up, "is it alive? See its output", "rank %d does not say where it listens", up);
     }
     if (rank != 0) detail::take_reach(address, h, rank, up);

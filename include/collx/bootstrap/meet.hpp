@@ -10,6 +10,7 @@
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/pmi_store.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
+#include <collx/bootstrap/start_watch.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
@@ -100,8 +101,32 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
             throw;
         }
     }();
-    if (d.rank != 0) store.wait_for_end(until); // else the next meeting might knock at this one's server
+    // Else the next meeting might knock at this one's server. It ends soon, unless its process is stopped.
+    if (d.rank != 0) store.wait_for_end(deadline::in_ns(500'000'000));
     return met;
+}
+
+// Who is where, as this store lets the ranks find out.
+template <class S, class Door>
+[[gnu::cold]] meeting find_places(S& store, job_description& d, const deadline& until, const host_description& h,
+                                  const kept_text& settings, Door& door, start_watch& all) {
+    // A process manager that knows all ranks to be on one host need not carry their cards.
+    if constexpr (CollectiveStore<S>)
+        if (d.local_size == d.size && h.id == h.machine)
+            return {
+                come_together(store, d.rank, d.size, until, {settings + connection_words(h), h.id, h.machine}).token,
+                {}};
+    return meet_at(store, d.rank, d.size, until, h, settings, door, &all);
+}
+// How many ranks are on this one's host, and which of them it is.
+[[gnu::cold]] inline void count_locals(job_description& d, const growing_array<int>& host_of) {
+    if (host_of.empty()) return;
+    d.local_rank = d.local_size = 0;
+    for (int r = 0; r < d.size; ++r) {
+        if (host_of[static_cast<std::size_t>(r)] != host_of[static_cast<std::size_t>(d.rank)]) continue;
+        ++d.local_size;
+        d.local_rank += r < d.rank ? 1 : 0;
+    }
 }
 
 } // namespace detail
@@ -121,37 +146,31 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
     return d.job;
 }
 
-// The same as meet(), and who is on which host. A job that its launcher named is on one. See meet_at().
-template <class Door>
-[[gnu::cold]] meeting agree_on_places(job_description& d, const deadline& until, const host_description& h,
-                                      const kept_text& settings, Door&& door) {
+// The same as meet(), and who is on which host; then join(meeting, watch), which brings the job up while those who die
+// or fall silent are still heard of. What that returns. A job that its launcher named is on one host. See meet_at().
+template <class Door, class Join>
+[[gnu::cold]] auto meet_and_join(job_description& d, const deadline& until, const host_description& h,
+                                 const kept_text& settings, Door&& door, Join&& join) {
     detail::ask_manager(d, until);
     const bool is_asked = h.id != h.machine;
     if (!d.job.empty() || d.size == 1) {
         if (d.size > 1 && is_asked)
             fail(errc::environment, d.rank, -1, "name a store in COLLX_STORE instead of COLLX_JOB",
                  "COLLX_HOST_ID says that ranks may be on several hosts, and COLLX_JOB is for one");
-        return {d.job, {}};
+        return join(meeting{d.job, {}}, nullptr);
     }
-    meeting m = detail::with_store(d, until, h.by.key, [&](auto& store) -> meeting {
-        // A process manager that knows all ranks to be on one host need not carry their cards.
-        if constexpr (CollectiveStore<std::remove_reference_t<decltype(store)>>)
-            if (d.local_size == d.size && !is_asked)
-                return {come_together(store, d.rank, d.size, until,
-                                      {settings + detail::connection_words(h), h.id, h.machine})
-                            .token,
-                        {}};
-        return meet_at(store, d.rank, d.size, until, h, settings, door);
+    return detail::with_store(d, until, h.by.key, [&](auto& store) {
+        start_watch all(detail::alarm_of(store), d.rank, d.size, until);
+        door.tell(&all);
+        return all.guard([&] {
+            const meeting m = detail::find_places(store, d, until, h, settings, door, all);
+            d.job = m.token;
+            detail::count_locals(d, m.host_of);
+            auto joined = join(m, &all);
+            all.finish();
+            return joined;
+        });
     });
-    d.job = m.token;
-    if (m.is_one_host()) return m;
-    d.local_rank = d.local_size = 0;
-    for (int r = 0; r < d.size; ++r) {
-        if (m.host_of[static_cast<std::size_t>(r)] != m.host_of[static_cast<std::size_t>(d.rank)]) continue;
-        ++d.local_size;
-        d.local_rank += r < d.rank ? 1 : 0;
-    }
-    return m;
 }
 
 COLLX_END_NAMESPACE

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <collx/bootstrap/detail/joined.hpp>
+#include <collx/bootstrap/start_watch.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/kept_text.hpp>
 
@@ -151,8 +152,14 @@ struct findings {
 template <class S>
 class rendezvous_tree {
 public:
-    rendezvous_tree(S& store, int rank, int size, const deadline& until, const kept_text& turn)
-        : store_(store), rank_(rank), size_(size), until_(until), turn_(turn) {}
+    rendezvous_tree(S& store, int rank, int size, const deadline& until, const kept_text& turn, start_watch* all)
+        : store_(store), rank_(rank), size_(size), until_(until), turn_(turn), all_(all) {}
+
+    // What rank `whom` is to set. With a watch the error is that of all ranks.
+    kept_text get(const char* key, int whom, const deadline& until) {
+        return all_ != nullptr ? all_->get(joined({turn_, key}), whom)
+                               : kept_text(store_.get(joined({turn_, key}), until));
+    }
 
     // What the ranks below this one have found, added to `f`. Waits for no more of them once one counts other ranks.
     // False when one has not come in time.
@@ -161,8 +168,9 @@ public:
             if (f.has_other_size) return true;
             findings below;
             try {
-                if (!below.read(store_.get(joined({turn_, "sum/", c}), until_))) below = {};
+                if (!below.read(get(joined({"sum/", c}).c_str(), c, until_))) below = {};
             } catch (const timed_out&) {
+                if (all_ != nullptr) throw;
                 return false;
             }
             f.add(below);
@@ -214,6 +222,7 @@ private:
     int rank_, size_;
     deadline until_;
     kept_text turn_;
+    start_watch* all_;
 };
 
 } // namespace detail
@@ -222,17 +231,20 @@ private:
 // called again with the same store for the next job. Ensures: when it returns on rank 0 all ranks have the name, so
 // rank 0 may take the store away. Errors: timeout (names the missing ranks) · mismatch (sizes or settings differ; names
 // the ranks) · environment (hosts that cannot reach each other) · whatever the store throws. Cost: five words in the
-// store per rank, on rank 0 about 4 log4(size) waits.
+// store per rank, on rank 0 about 4 log4(size) waits. all: of the start that this is a part of. Then rank 0 does not
+// wait until all have the name: start_watch::finish() does.
 template <Store S>
 requires(!CollectiveStore<S>) [[gnu::cold]] agreement
-    come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
+    come_together(S& store, int rank, int size, const deadline& until, const arrival& me, start_watch* all = nullptr) {
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     // Each rank counts for itself which meeting of this store this is; a rank number used twice shows as a meeting that
     // the others never reach.
     const std::int64_t number = store.add(detail::joined({"collx/turn/", rank}), 1);
     const kept_text turn = detail::joined({"collx/", number, "/"});
-    detail::rendezvous_tree<S> tree(store, rank, size, until, turn);
+    if (all != nullptr && !all->is_on()) all = nullptr;
+    if (all != nullptr) all->begin(number, turn);
+    detail::rendezvous_tree<S> tree(store, rank, size, until, turn, all);
     detail::findings f;
     if (!me.has_address) f.without_address = rank;
     if (rank == 0) {
@@ -242,7 +254,7 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
         store.set(detail::joined({turn, "verdict"}), verdict);
         const bool is_good = verdict[0] == 'k' || verdict[0] == 's';
         try {
-            if (size > 1)
+            if (size > 1 && (all == nullptr || !is_good))
                 (void)store.get(detail::joined({turn, "heard"}),
                                 is_good ? until : deadline::in_ns(detail::verdict_grace_ns));
         } catch (const timed_out&) {
@@ -254,22 +266,25 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
     }
     kept_text verdict;
     try {
-        f = detail::compare_with_root(store.get(detail::joined({turn, "root"}), detail::with_grace(until)), me, rank,
-                                      size);
+        f = detail::compare_with_root(tree.get("root", 0, detail::with_grace(until)), me, rank, size);
         if (tree.gather(f)) store.set(detail::joined({turn, "sum/", rank}), f.text());
-        verdict = store.get(detail::joined({turn, "verdict"}), detail::with_grace(until));
+        verdict = tree.get("verdict", 0, detail::with_grace(until));
     } catch (const timed_out&) {
+        if (all != nullptr) throw;
         fail(errc::timeout, rank, 0, "is every rank started once, with the same store, and is the store new?",
              "rank 0 published no job in the store");
     }
-    if (store.add(detail::joined({turn, "heard-by"}), 1) == size - 1) store.set(detail::joined({turn, "heard"}), "");
+    const bool is_good = verdict[0] == 'k' || verdict[0] == 's';
+    if ((all == nullptr || !is_good) && store.add(detail::joined({turn, "heard-by"}), 1) == size - 1)
+        store.set(detail::joined({turn, "heard"}), "");
     return detail::read_verdict(verdict, rank);
 }
 
 // As above. Whether they are on one host remains to be found out. Cost: one value, one barrier, one look. Errors: as
 // the store's, who is missing only its process manager knows; mismatch on the rank that differs from rank 0.
 template <CollectiveStore S>
-[[gnu::cold]] agreement come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
+[[gnu::cold]] agreement come_together(S& store, int rank, int size, const deadline& until, const arrival& me,
+                                      start_watch* = nullptr) {
     const kept_text key = detail::joined({"collx/job/", store.next_turn()});
     if (rank == 0)
         store.set(key, detail::joined({detail::random_token(), detail::words_of({me.settings, "", "", true}, size)}));

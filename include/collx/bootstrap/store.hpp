@@ -9,8 +9,10 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
+#include <type_traits>
 
 #include <collx/bootstrap/detail/joined.hpp>
+#include <collx/bootstrap/store_alarm.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/kept_text.hpp>
@@ -120,6 +122,7 @@ public:
     virtual kept_text get(name_view key, const deadline& until) = 0;
     virtual std::int64_t add(name_view key, std::int64_t delta) = 0;
     virtual void barrier(name_view name, int ranks, const deadline& until) = 0;
+    virtual store_alarm* alarm() { return nullptr; }
 
 protected:
     ~any_store() = default;
@@ -136,6 +139,14 @@ protected:
 
 namespace detail {
 
+// What the store knows of ranks that have gone; null: nothing.
+template <class S>
+store_alarm* alarm_of(S& s) {
+    if constexpr (std::is_base_of_v<any_store, S>) return s.alarm();
+    else if constexpr (std::is_base_of_v<store_alarm, S>) return &s;
+    else return nullptr;
+}
+
 // A store behind that face. It must outlive this.
 template <Store S, class Face>
 class faced_store : public Face {
@@ -145,6 +156,7 @@ public:
     kept_text get(name_view key, const deadline& until) override { return store_.get(key, until); }
     std::int64_t add(name_view key, std::int64_t delta) override { return store_.add(key, delta); }
     void barrier(name_view name, int ranks, const deadline& until) override { store_.barrier(name, ranks, until); }
+    store_alarm* alarm() override { return alarm_of(store_); }
 
 protected:
     ~faced_store() = default;

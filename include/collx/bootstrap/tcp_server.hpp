@@ -8,10 +8,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <collx/bootstrap/detail/joined.hpp>
+#include <collx/bootstrap/detail/refused_ranks.hpp>
+#include <collx/bootstrap/detail/store_table.hpp>
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/names.hpp>
 #include <collx/core/atomic.hpp>
@@ -24,9 +25,11 @@ COLLX_BEGIN_NAMESPACE
 class tcp_server {
 public:
     static constexpr std::size_t most_connections = (1 << 15) + 64; // or the limit of open files, if that is less
-    static constexpr std::size_t most_entries = 1 << 18, most_total_bytes = std::size_t{64} << 20;
+    static constexpr std::size_t most_entries = detail::store_table::most_entries;
     // For a first frame, half a frame, a reply that nobody reads.
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
+    // At the end: so long those who come to a start that has failed can hear why, or others that it has not.
+    static constexpr std::int64_t news_limit_ns = 500'000'000;
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
     explicit tcp_server(const kept_text& host = "127.0.0.1", int port = 0, const job_key& key = {})
@@ -57,33 +60,23 @@ public:
         ::pthread_join(thread_, nullptr);
     }
     int port() const { return port_; }
-    // A rank that comes with another key, or none, or one where none is wanted, tries again for two seconds, as the
-    // port may still be another job's. Who has done so for this long, and has no connection, is in the way of a start:
-    // those who wait here, and those who come to wait soon afterwards, hear which rank it is. Nobody has checked its
-    // number.
-    static constexpr std::int64_t odd_after_ns = 1'500'000'000, odd_for_ns = 5'000'000'000;
-    static constexpr int odd_after_times = 16;
 
 private:
     struct connection {
         descriptor socket;
         kept_text in, out;
         std::int64_t limit_ns = INT64_MAX; // when it is dropped, or for a waiting get answered with timeout
-        kept_text awaited;                 // key of a get that waits
+        kept_text awaited, bell;           // key of a get that waits, and the one it hears beside
+        kept_text watched;                 // the bell to ring if this connection is lost
+        bool has_left = false;             // has said bye, or its loss is known
         bool is_known = false;             // has said a whole sound frame, with a key: proved to have it
         bool is_proving = false;           // `hello` was answered by `said`
-        std::int64_t rank = -1;            // that it said to be, -1: not known
+        std::int64_t rank = -1, ranks = 0; // that it said to be, -1: not known; of the meeting
         detail::tcp_keyed_hello hello{};
         detail::auth_answer said{};
     };
-    struct refused {
-        std::int64_t rank, first_ns, last_ns;
-        int times = 1;
-    };
-    struct entry {
-        std::uint64_t hash;
-        kept_text key, value;
-    };
+    using entry = detail::store_table::entry;
+    entry* find(const kept_text& key) { return table_.find(key); }
 
     void start() {
         const detail::signals_blocked here;
@@ -104,15 +97,19 @@ private:
                 polled.push_back({now_ns() >= accept_after_ns_ ? listener_.get() : -1, POLLIN, 0});
                 std::int64_t limit_ns = polled[1].fd < 0 ? accept_after_ns_ : INT64_MAX;
                 for (const connection& c : connections_) {
-                    const int wanted = !c.out.empty() ? POLLOUT : c.awaited.empty() ? POLLIN : POLLRDHUP;
+                    const int wanted = !c.out.empty() ? POLLOUT : POLLIN;
                     polled.push_back({c.socket.get(), static_cast<short>(wanted), 0});
                     if (c.limit_ns < limit_ns) limit_ns = c.limit_ns;
                 }
+                if (is_ending()) polled[0].fd = -1, limit_ns = end_ns_ < limit_ns ? end_ns_ : limit_ns;
                 (void)::poll(polled.data(), polled.size(), detail::poll_ms({limit_ns}, 1000));
-                if (polled[0].revents != 0) return;
+                if (polled[0].revents != 0) begin_to_end();
                 for (std::size_t i = 2; i < polled.size(); ++i)
                     if (polled[i].revents != 0) attend(connections_[i - 2], polled[i].revents);
                 expire();
+                while (tell_of_the_lost()) {
+                }
+                if (is_ending() && (is_settled() || now_ns() >= end_ns_)) return;
                 detail::erase_if(connections_, [](const connection& c) { return !c.socket.is_open(); });
                 if ((polled[1].revents & POLLIN) != 0) accept_some();
             }
@@ -123,9 +120,82 @@ private:
     }
 
     void attend(connection& c, int events) {
-        if ((events & POLLOUT) != 0) flush(c);
-        else if ((events & POLLIN) != 0) listen_to(c);
-        else c.socket.close(); // hung up, also while it waits
+        if ((events & POLLOUT) != 0) return flush(c);
+        if ((events & POLLIN) == 0) return c.socket.close(); // hung up, also while it waits
+        // Who asks something else waits no longer.
+        if (!c.awaited.empty() && !has_hung_up(c)) answer(c, detail::tcp_status::timeout, "", 0);
+        if (c.out.empty()) listen_to(c);
+    }
+    static bool has_hung_up(const connection& c) {
+        char first;
+        return ::recv(c.socket.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    }
+
+    // ------------------------------------------------------------------ the end, and ranks that are lost
+    bool is_ending() const { return end_ns_ != INT64_MAX; }
+    // Nobody has to hear anything: no start has failed, and those who took part in one have said bye.
+    bool is_settled() const {
+        for (const connection& c : connections_)
+            if (c.socket.is_open() && !c.watched.empty()) return false;
+        return !is_failing_;
+    }
+    void begin_to_end() {
+        end_ns_ = now_ns() + news_limit_ns;
+        for (connection& c : connections_)
+            if (c.socket.is_open() && !c.awaited.empty()) answer(c, detail::tcp_status::ended, "", 0);
+    }
+    // Rings the bells of those who were lost without a bye. True when there may be more.
+    bool tell_of_the_lost() {
+        for (std::size_t i = 0; i < connections_.size(); ++i) {
+            connection& c = connections_[i];
+            if (c.socket.is_open() || c.has_left || !c.is_known || c.rank < 0) continue;
+            c.has_left = true;
+            c.watched.empty() ? note_lost(c.rank) : ring(kept_text(c.watched), c.rank);
+            return true;
+        }
+        return false;
+    }
+    // Lost before it had a bell: that of the first who listens to one is rung.
+    void note_lost(std::int64_t rank) {
+        for (const connection& c : connections_)
+            if (c.socket.is_open() && c.is_known && c.rank == rank) return; // it has come again
+        if (lost_.size() < detail::refused_ranks::most) lost_.push_back(rank);
+        for (connection& c : connections_)
+            if (c.socket.is_open() && !c.bell.empty()) return tell_lost_at(kept_text(c.bell));
+    }
+    void tell_lost_at(const kept_text& bell) { ring(bell, lost_[0]), lost_.clear(); }
+    // There is one verdict: see store_alarm.hpp.
+    void ring(const kept_text& bell, std::int64_t rank) {
+        is_failing_ = true;
+        ring(bell, detail::verdict_of_death(rank));
+    }
+    void ring(const kept_text& bell, kept_text verdict) {
+        const kept_text second = detail::second_bell(bell);
+        if (const entry* held = find(second)) verdict = held->value;
+        else if (table_.put(nullptr, second, verdict)) tell_waiting(second);
+        if (find(bell) == nullptr && table_.put(nullptr, bell, verdict)) tell_waiting(bell);
+    }
+    // Counts when it waits: who knows that all have come knows it of ranks that will know it, too.
+    void arrive(connection& c, const kept_text& bell, const kept_text& heard, std::int64_t wait_ns) {
+        get(c, detail::second_bell(bell), heard, wait_ns);
+        const kept_text key = detail::joined({bell, "/joined"});
+        entry* held = find(key);
+        std::int64_t sum = 0;
+        if (held != nullptr) (void)detail::read_sum(held->value, sum);
+        if (table_.put(held, key, detail::joined({++sum})) && sum == c.ranks) ring(bell, kept_text(detail::start_done));
+    }
+    // Those who wait for the key, or hear it as their bell, get its value.
+    void tell_waiting(const kept_text& key) {
+        const entry* held = find(key);
+        if (held == nullptr || waiting_for(key) == 0) return;
+        const kept_text value = held->value;
+        // The rank of this process is the last to hear: if it went then, so would the words to the others.
+        for (const bool is_own : {false, true})
+            for (connection& c : connections_) {
+                if (!c.socket.is_open() || c.awaited.empty() || (c.rank == 0) != is_own) continue;
+                if (c.awaited == key) answer(c, detail::tcp_status::ok, value, 0);
+                else if (c.bell == key) answer(c, detail::tcp_status::rung, value, 0);
+            }
     }
 
     void expire() {
@@ -137,16 +207,8 @@ private:
         }
     }
 
-    // Who has proved nothing may hold a quarter of the files that this process may open; the rest is the job's.
-    static std::size_t most_strangers() {
-        rlimit files{};
-        const bool is_known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
-        const std::size_t quarter = is_known ? static_cast<std::size_t>(files.rlim_cur) / 4 : 1024;
-        return quarter < 8 ? 8 : quarter > 1024 ? 1024 : quarter;
-    }
-
     void accept_some() {
-        const std::size_t most = most_strangers();
+        const std::size_t most = detail::most_strangers();
         std::size_t strangers = 0;
         for (const connection& c : connections_) strangers += !c.is_known;
         for (int i = 0; i < 64; ++i) {
@@ -208,30 +270,50 @@ private:
         const kept_text key = c.in.substr(sizeof r, r.key_bytes), value = c.in.substr(sizeof r + r.key_bytes);
         c.in.clear();
         c.is_known = true;
-        entry* held = find(key);
-        if (r.word == detail::tcp_word::hello) return c.rank = r.number, answer(c, detail::tcp_status::ok, "", 0);
-        if (r.word == detail::tcp_word::get) {
-            if (held != nullptr) return answer(c, detail::tcp_status::ok, held->value, 0);
-            if (now_ns() < odd_until_ns_) return answer(c, detail::tcp_status::odd_rank, "", odd_rank_);
-            c.awaited = key;
-            ++waiting_for(key);
-            c.limit_ns = deadline::in_ns(r.number > 0 ? r.number : 0).at_ns;
-            return;
+        if (r.word == detail::tcp_word::hello) return set_rank(c, r.number), answer(c, detail::tcp_status::ok, "", 0);
+        if (r.word == detail::tcp_word::bye) return c.has_left = true, c.watched.clear();
+        if (r.word == detail::tcp_word::watch) {
+            set_rank(c, r.number & INT32_MAX);
+            c.watched = key, c.has_left = false, c.ranks = r.number >> 32;
+            return answer(c, detail::tcp_status::ok, "", 0);
         }
+        if (r.word == detail::tcp_word::get) return get(c, key, value, r.number);
+        if (r.word == detail::tcp_word::arrive) return arrive(c, key, value, r.number);
+        entry* held = find(key);
+        if (r.word == detail::tcp_word::claim && held != nullptr)
+            return answer(c, detail::tcp_status::ok, held->value, 0);
         std::int64_t sum = 0;
         if (r.word == detail::tcp_word::add) {
             if (held != nullptr && !detail::read_sum(held->value, sum))
                 return answer(c, detail::tcp_status::not_a_number, "", 0);
             sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(r.number));
         }
-        const bool is_kept = put(held, key, r.word == detail::tcp_word::add ? detail::joined({sum}) : value);
+        const bool is_kept = table_.put(held, key, r.word == detail::tcp_word::add ? detail::joined({sum}) : value),
+                   is_claimed = r.word == detail::tcp_word::claim;
         // The one who set it hears so before those who wait: when they know it, nobody may need this server any more.
-        answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, "", sum);
-        if (!is_kept || waiting_for(key) == 0) return;
-        held = find(key);
-        for (connection& waiting : connections_)
-            if (waiting.socket.is_open() && waiting.awaited == key)
-                answer(waiting, detail::tcp_status::ok, held->value, 0);
+        // What is claimed is a verdict, and those who wait hear it first.
+        if (is_claimed && is_kept) tell_waiting(key);
+        answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, is_claimed ? value : "",
+               is_claimed ? 1 : sum);
+        if (is_claimed && value.starts_with("f")) is_failing_ = true;
+        if (is_kept && !is_claimed) tell_waiting(key);
+    }
+    void set_rank(connection& c, std::int64_t rank) {
+        c.rank = rank;
+        detail::erase_if(lost_, [&](std::int64_t r) { return r == rank; }); // it has come again
+    }
+    void get(connection& c, const kept_text& key, const kept_text& bell, std::int64_t wait_ns) {
+        if (const entry* held = find(key)) return answer(c, detail::tcp_status::ok, held->value, 0);
+        if (!bell.empty() && !lost_.empty()) tell_lost_at(bell);
+        if (const entry* rung = bell.empty() ? nullptr : find(bell))
+            return answer(c, detail::tcp_status::rung, rung->value, 0);
+        if (now_ns() < odd_until_ns_) return answer(c, detail::tcp_status::odd_rank, "", odd_rank_);
+        if (is_ending()) return answer(c, detail::tcp_status::ended, "", 0);
+        c.awaited = key;
+        c.bell = bell;
+        ++waiting_for(key);
+        if (!bell.empty()) ++waiting_for(bell);
+        c.limit_ns = deadline::in_ns(wait_ns > 0 ? wait_ns : 0).at_ns;
     }
 
     // ------------------------------------------------------------------ proofs
@@ -252,7 +334,7 @@ private:
         c.is_proving = false;
         if (!key_.is_right(c.hello, c.said, p)) return refuse(c, detail::tcp_status::wrong_key, c.hello.head.number);
         c.is_known = true;
-        c.rank = c.hello.head.number;
+        set_rank(c, c.hello.head.number);
         answer(c, detail::tcp_status::ok, "", 0);
     }
     // Says why and hangs up.
@@ -262,58 +344,18 @@ private:
         if (rank >= 0) note_refused(rank, now_ns());
     }
     [[gnu::cold]] void note_refused(std::int64_t rank, std::int64_t now) {
-        detail::erase_if(refused_, [&](const refused& r) { return now - r.last_ns > odd_after_ns; });
         for (const connection& c : connections_)
             if (c.socket.is_open() && c.is_known && c.rank == rank) return; // it is here: that was a stranger
-        auto r = refused_.begin();
-        while (r != refused_.end() && r->rank != rank) ++r;
-        if (r == refused_.end()) {
-            if (refused_.size() < most_refused) refused_.push_back({rank, now, now});
-            return;
-        }
-        r->last_ns = now;
-        if (++r->times < odd_after_times || now - r->first_ns < odd_after_ns) return;
-        odd_rank_ = rank, odd_until_ns_ = now + odd_for_ns;
+        if (!refused_.is_in_the_way(rank, now)) return;
+        odd_rank_ = rank, odd_until_ns_ = now + detail::refused_ranks::heard_for_ns;
         for (connection& c : connections_)
             if (c.socket.is_open() && !c.awaited.empty()) answer(c, detail::tcp_status::odd_rank, "", rank);
     }
 
-    // How many wait for keys of this hash, so that a set need not look at everybody. Who hangs up stays counted, which
-    // costs looks and nothing else.
+    // How many wait for keys of this hash, so that a set need not look at all. Who hangs up stays counted: it only
+    // costs.
     std::uint32_t& waiting_for(const kept_text& key) {
         return waiting_[detail::hash_bytes(key.data(), key.size(), 0) % most_hashes];
-    }
-    entry* find(const kept_text& key) {
-        const std::uint64_t hash = detail::hash_bytes(key.data(), key.size(), 0);
-        for (std::uint64_t at = hash;; ++at) {
-            const std::uint32_t place = index_[at & (index_.size() - 1)];
-            if (place == 0) return nullptr;
-            entry& e = entries_[place - 1];
-            if (e.hash == hash && e.key == key) return &e;
-        }
-    }
-    // The entry at `place` - 1 becomes one that find() finds.
-    void note_entry(std::uint32_t place) {
-        std::uint64_t at = entries_[place - 1].hash;
-        while (index_[at & (index_.size() - 1)] != 0) ++at;
-        index_[at & (index_.size() - 1)] = place;
-    }
-    void add_entry(entry e) {
-        entries_.push_back(static_cast<entry&&>(e));
-        const auto count = static_cast<std::uint32_t>(entries_.size());
-        if (2 * entries_.size() <= index_.size()) return note_entry(count);
-        index_.assign(2 * index_.size(), 0);
-        for (std::uint32_t place = 1; place <= count; ++place) note_entry(place);
-    }
-    bool put(entry* held, const kept_text& key, const kept_text& value) {
-        const std::size_t more = value.size() + (held == nullptr ? key.size() : 0),
-                          less = held != nullptr ? held->value.size() : 0;
-        if (total_bytes_ - less + more > most_total_bytes || (held == nullptr && entries_.size() >= most_entries))
-            return false;
-        total_bytes_ = total_bytes_ - less + more;
-        if (held != nullptr) held->value = value;
-        else add_entry({detail::hash_bytes(key.data(), key.size(), 0), key, value});
-        return true;
     }
 
     void answer(connection& c, detail::tcp_status status, const kept_text& value, std::int64_t number,
@@ -323,7 +365,8 @@ private:
         r.value_bytes = static_cast<std::uint32_t>(value.size());
         r.number = number;
         if (!c.awaited.empty()) --waiting_for(c.awaited);
-        c.awaited.clear();
+        if (!c.bell.empty()) --waiting_for(c.bell);
+        c.awaited.clear(), c.bell.clear();
         c.out = {reinterpret_cast<const char*>(&r), sizeof r};
         c.out += value;
         c.out += words;
@@ -343,17 +386,14 @@ private:
     descriptor listener_, stop_;
     int port_ = 0;
     job_key key_;
-    // From here on only the thread:
-    static constexpr std::size_t most_refused = 256;
-    detail::growing_array<refused> refused_;
-    std::int64_t odd_rank_ = -1, odd_until_ns_ = 0;
+    detail::refused_ranks refused_;
+    std::int64_t odd_rank_ = -1, odd_until_ns_ = 0, end_ns_ = INT64_MAX;
+    detail::growing_array<std::int64_t> lost_; // ranks that went before they had a bell
+    bool is_failing_ = false;
     detail::growing_array<connection> connections_;
-    detail::growing_array<entry> entries_;
-    detail::growing_array<std::uint32_t> index_ =
-        detail::growing_array<std::uint32_t>(256); // by hash: place in entries_ + 1, 0: none
+    detail::store_table table_;
     static constexpr std::size_t most_hashes = 1 << 14;
     detail::growing_array<std::uint32_t> waiting_ = detail::growing_array<std::uint32_t>(most_hashes);
-    std::size_t total_bytes_ = 0;
     std::int64_t accept_after_ns_ = 0;
 };
 

@@ -3,22 +3,25 @@
 // per rank, used by one thread at a time.
 #pragma once
 
+#include <unistd.h>
+
 #include <collx/bootstrap/detail/tcp_frame.hpp>
 #include <collx/bootstrap/names.hpp>
 #include <collx/core/kept_text.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-class tcp_store {
+class tcp_store final : public store_alarm {
 public:
     static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that come at once
+    static constexpr std::int64_t late_limit_ns = 1'000'000'000;    // the same when the time of the start is over
     static constexpr std::int64_t gone_after_ns = 5'000'000'000;    // a server that refused us and is silent since
 
     // Connects, trying again until the deadline: the server may start later. host: an address, or a name. rank: for the
     // server's messages. Errors: timeout · security when what answers has another key, or one of both has none. So do
     // the other ranks, from get(), when this has gone on for a while.
     tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
-        : address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
+        : owner_(::getpid()), address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
         deadline gone_after; // never, if it never refuses
@@ -38,34 +41,111 @@ public:
         }
     }
 
+    tcp_store(tcp_store&&) = default;
+    // Says goodbye: this rank has not died.
+    ~tcp_store() {
+        if (owner_ == ::getpid()) say_bye(); // a fork() is no rank
+    }
+
     void set(name_view key, name_view value) {
         detail::check_store_value(value);
-        (void)ask(detail::tcp_word::set, key, value, 0, deadline::in_ns(answer_limit_ns));
+        (void)ask(detail::tcp_word::set, key, value, 0, soon());
     }
-    kept_text get(name_view key, const deadline& until) {
-        const std::int64_t left_ns = until.left_ns();
-        // The server keeps the time; this end only makes sure that there still is a server.
-        const deadline for_answer = until.at_ns < INT64_MAX - answer_limit_ns
-                                        ? deadline{(left_ns > 0 ? until.at_ns : now_ns()) + answer_limit_ns}
-                                        : until;
-        return ask(detail::tcp_word::get, key, "", left_ns, for_answer).value;
-    }
+    kept_text get(name_view key, const deadline& until) { return wait(detail::tcp_word::get, key, "", until).value; }
     std::int64_t add(name_view key, std::int64_t delta) {
-        return ask(detail::tcp_word::add, key, "", delta, deadline::in_ns(answer_limit_ns)).number;
+        return ask(detail::tcp_word::add, key, "", delta, soon()).number;
     }
     void barrier(name_view name, int ranks, const deadline& until) {
         detail::barrier_by_counting(*this, name, ranks, until);
     }
     // Waits until the server has gone, or to the deadline.
     void wait_for_end(const deadline& until) {
+        stop_listening();
         if (socket_.is_open()) (void)detail::wait_for_event(socket_.get(), POLLIN, until);
     }
 
+    // ------------------------------------------------------------------ store_alarm
+    void appear(int rank, int ranks, const deadline& until) override { // the server knows it by the hello
+        watching_rank_ = rank, watching_ranks_ = ranks, start_until_ = until, is_starting_ = true;
+    }
+    void watch(std::int64_t, name_view bell) override {
+        const std::int64_t both = std::int64_t{watching_ranks_} << 32 | watching_rank_;
+        (void)ask(detail::tcp_word::watch, bell, "", both, soon());
+    }
+    void leave() override {
+        stop_listening();
+        say_bye();
+        is_starting_ = false;
+    }
+    kept_text claim(name_view key, name_view value, bool& is_mine) override {
+        answer a = ask(detail::tcp_word::claim, key, value, 0, soon());
+        is_mine = a.number != 0;
+        return static_cast<kept_text&&>(a.value);
+    }
+    bool get_or_bell(name_view key, name_view bell, const deadline& until, kept_text& value) override {
+        answer a = wait(detail::tcp_word::get, key, bell, until);
+        value = static_cast<kept_text&&>(a.value);
+        return a.status != detail::tcp_status::rung;
+    }
+    bool arrive(name_view first_bell, name_view bell, const deadline& until, kept_text& value) override {
+        answer a = wait(detail::tcp_word::arrive, first_bell, bell, until);
+        value = static_cast<kept_text&&>(a.value);
+        return a.status != detail::tcp_status::rung;
+    }
+    // Asks once, and looks from then on whether the answer has come.
+    bool is_rung(name_view bell, kept_text& value) override {
+        if (has_ended_) return false;
+        if (!is_listening_) {
+            if (!socket_.is_open() || say(detail::tcp_word::get, bell, "", INT64_MAX / 4, soon()) != came::whole)
+                fail_lost();
+            is_listening_ = true;
+        }
+        if (!detail::wait_for_event(socket_.get(), POLLIN, deadline{1})) return false;
+        is_listening_ = false;
+        answer a = hear(soon());
+        if (a.status == detail::tcp_status::ended) return false;
+        value = require_ok(static_cast<answer&&>(a), bell).value;
+        return true;
+    }
+    bool has_ended() const override { return has_ended_; }
+
 private:
+    // Not answered.
+    void say_bye() {
+        detail::tcp_request q;
+        q.word = detail::tcp_word::bye;
+        if (socket_.is_open()) (void)::send(socket_.get(), &q, sizeof q, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
     struct answer {
         std::int64_t number = 0;
         kept_text value;
+        detail::tcp_status status = detail::tcp_status::ok;
     };
+    // While a start is under way an answer must come about when its time is over.
+    deadline soon() const {
+        std::int64_t left_ns = start_until_.left_ns();
+        left_ns = left_ns > answer_limit_ns ? answer_limit_ns : left_ns > 0 ? left_ns : 0;
+        const bool is_short = is_starting_ && left_ns + late_limit_ns < answer_limit_ns;
+        return deadline::in_ns(is_short ? left_ns + late_limit_ns : answer_limit_ns);
+    }
+    answer wait(detail::tcp_word word, name_view key, name_view bell, const deadline& until) {
+        const std::int64_t left_ns = until.left_ns();
+        // The server keeps the time; this end only makes sure that there still is a server.
+        const std::int64_t limit_ns = bell.empty() ? answer_limit_ns : late_limit_ns;
+        const deadline for_answer =
+            until.at_ns < INT64_MAX - limit_ns ? deadline{(left_ns > 0 ? until.at_ns : now_ns()) + limit_ns} : until;
+        return ask(word, key, bell, left_ns, for_answer);
+    }
+    // Takes the question for the bell back; what it may have heard is heard again by who asks again.
+    void stop_listening() {
+        if (!is_listening_) return;
+        is_listening_ = false;
+        try { // any other word ends it: the first answer is to the question, the second to that
+            if (say(detail::tcp_word::get, "collx/none", "", 0, soon()) == came::whole)
+                (void)hear(soon()), (void)hear(soon());
+        } catch (const error&) { // the server has gone: whoever asks it hears so
+        }
+    }
     enum class came { whole, late, lost };
 
     bool connect(const deadline& until) {
@@ -133,6 +213,12 @@ private:
 
     answer ask(detail::tcp_word word, name_view key, name_view value, std::int64_t number, const deadline& until) {
         detail::check_store_key(key);
+        stop_listening();
+        const came c = socket_.is_open() ? say(word, key, value, number, until) : came::lost;
+        if (c != came::whole) fail_unheard(c);
+        return require_ok(hear(until), key);
+    }
+    came say(detail::tcp_word word, name_view key, name_view value, std::int64_t number, const deadline& until) {
         detail::tcp_request q;
         q.word = word;
         q.key_bytes = static_cast<std::uint32_t>(key.size());
@@ -141,10 +227,12 @@ private:
         kept_text frame(reinterpret_cast<const char*>(&q), sizeof q);
         frame += key;
         frame += value;
+        return send_all(frame.data(), frame.size(), until);
+    }
+    answer hear(const deadline& until) {
         detail::tcp_reply r;
         answer a;
-        came c = socket_.is_open() ? send_all(frame.data(), frame.size(), until) : came::lost;
-        if (c == came::whole) c = receive_all(&r, sizeof r, until);
+        came c = receive_all(&r, sizeof r, until);
         if (c == came::whole && !r.is_sound()) {
             socket_.close();
             fail(errc::protocol, -1, 0, "build all ranks with the same version of collx",
@@ -154,24 +242,38 @@ private:
             a.value.resize(r.value_bytes);
             c = receive_all(a.value.data(), a.value.size(), until);
         }
-        if (c != came::whole) socket_.close(); // half an exchange cannot be taken up again
-        if (c == came::late)
-            fail(errc::timeout, -1, 0, "is the rank that runs the store alive?", "the store does not answer");
-        if (c == came::lost)
-            fail(errc::peer_failed, -1, 0, "see the output of the rank that runs the store",
-                 "the connection to the store is lost");
-        switch (r.status) {
-            case detail::tcp_status::ok: break;
+        if (c != came::whole) fail_unheard(c);
+        a.number = r.number;
+        a.status = r.status;
+        has_ended_ |= r.status == detail::tcp_status::ended;
+        return a;
+    }
+    answer require_ok(answer a, name_view key) const {
+        switch (a.status) {
+            case detail::tcp_status::ok:
+            case detail::tcp_status::rung: break;
             case detail::tcp_status::timeout: detail::fail_store_timeout(key);
+            case detail::tcp_status::ended:
+                fail(errc::peer_failed, rank_, 0, "see the output of the rank that runs the store",
+                     "rank 0 has ended the store");
             case detail::tcp_status::odd_rank:
-                fail(errc::security, rank_, static_cast<int>(r.number), same_key_remedy,
+                fail(errc::security, rank_, static_cast<int>(a.number), same_key_remedy,
                      "rank %d came to the store with another key than the others, or only one of both has one",
-                     static_cast<int>(r.number));
+                     static_cast<int>(a.number));
             case detail::tcp_status::not_a_number: (void)detail::add_to_text(&(a.value = "x"), 0, key); break;
             default: fail(errc::resource, -1, -1, "store less, or use a new store", "the store is full");
         }
-        a.number = r.number;
         return a;
+    }
+    [[noreturn, gnu::cold]] void fail_unheard(came c) {
+        socket_.close(); // half an exchange cannot be taken up again
+        if (c == came::late)
+            fail(errc::timeout, -1, 0, "is the rank that runs the store alive?", "the store does not answer");
+        fail_lost();
+    }
+    [[noreturn, gnu::cold]] void fail_lost() const {
+        fail(errc::peer_failed, -1, 0, "see the output of the rank that runs the store",
+             "the connection to the store is lost");
     }
 
     came send_all(const void* data, std::size_t bytes, const deadline& until) {
@@ -194,10 +296,13 @@ private:
         return came::whole;
     }
 
+    pid_t owner_;
     detail::tcp_address address_;
     descriptor socket_;
-    int rank_;
+    int rank_, watching_rank_ = 0, watching_ranks_ = 0;
     job_key key_;
+    deadline start_until_;
+    bool is_starting_ = false, is_listening_ = false, has_ended_ = false;
     detail::tcp_status refused_for_ = detail::tcp_status::ok;
 };
 

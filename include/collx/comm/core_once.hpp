@@ -73,11 +73,10 @@ COLLX_ONCE void communicator_core::leave() {
 }
 
 COLLX_ONCE failure communicator_core::find_late(std::int64_t now, std::int64_t limit, awaited waiting_for) const {
-    if (waiting_for < 0) return failure(errc::timeout, -1);
-    const chain_end end = net.find_late(now, limit, waiting_for);
+    const chain_end end = waiting_for < 0 ? chain_end{-1} : net.find_late(now, limit, waiting_for);
     if (end.rank >= 0 && !end.is_circle) return failure(errc::timeout, end.rank);
     if (end.is_certain) return failure::circle_of(end.rank);
-    // Strands wait for several ranks and have named others: the only one that says nothing, if there is one.
+    // Who waits for several ranks: the only one that says nothing, if there is one. Strands do, and have named others.
     int silent = -1, count = 0;
     for (int other = 0; other < net.size(); ++other)
         if (other != net.rank() && now - net.waits().of(other).said_at_ns() > waiting_word::fresh_ns(limit))

@@ -23,12 +23,12 @@ namespace detail {
 // What exchange_over_tree() needs of a communicator, before there is one.
 class door_meeting {
 public:
-    door_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until)
+    door_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until, start_news* news)
         : net{{std::move(hub), far_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}},
               n,
               {},
               {}},
-          until_(until) {
+          until_(until), news_(news) {
         net.links.begin(failed_);
     }
     ~door_meeting() { net.links.say_bye(); }
@@ -64,6 +64,7 @@ public:
                 continue;
             }
             if (!wait.pause()) continue;
+            if (news_ != nullptr) news_->look();
             if (const failure f(failed_.load(memory_order::acquire)); f) give_up(f, peer);
             const std::int64_t now = now_ns();
             if (const int gone = net.links.find_gone(peer, now); gone >= 0)
@@ -113,6 +114,7 @@ private:
     }
     atomic<std::uint64_t> failed_{0};
     deadline until_;
+    start_news* news_;
 };
 
 // Opened only when there are other hosts. linger_ns: see socket_hub.
@@ -131,6 +133,8 @@ public:
         const kept_text at = mine_.is_unix() ? joined({"unix:", unix_name_of(mine_)}) : h.address;
         return joined({at, " ", mine_.port()});
     }
+    // Who is asked while ranks wait for each other whether the start has ended.
+    void tell(start_news* news) { news_ = news; }
     // See meet_at(). Afterwards `hub` knows where everybody listens.
     [[gnu::cold]] detail::growing_array<std::uint64_t> meet(const kept_text& token, int rank, int size,
                                                             std::uint64_t host, const kept_text& address_up,
@@ -140,7 +144,7 @@ public:
         hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
         detail::growing_array<std::uint64_t> hosts(peers.size());
         {
-            door_meeting all(hub, rank, size, until);
+            door_meeting all(hub, rank, size, until, news_);
             const card mine(host, mine_);
             exchange_over_tree(
                 all, &mine, sizeof mine,
@@ -214,6 +218,7 @@ private:
     const socket_calls* calls_;
     job_protection by_;
     int lanes_;
+    start_news* news_ = nullptr;
     descriptor listener_;
     socket_address mine_;
     kept_text directory_; // of unix sockets that are files

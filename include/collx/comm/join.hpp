@@ -74,14 +74,16 @@ inline void settle_waiting(const job_description& d, int local_ranks, job_settin
                    " per_peer=", s.over.text});
 }
 
-// until: the end of the whole start, from the first word in the store to the first communicator.
+// until: the end of the whole start, from the first word in the store to the first communicator. news: how else it may
+// end; null: nobody says.
 [[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
                                                      std::size_t arena_bytes, const char* found_by,
-                                                     const deadline& until, const kept_text& more_settings = {}) {
+                                                     const deadline& until, const kept_text& more_settings = {},
+                                                     start_news* news = nullptr) {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
-    auto memory = size == 1
-                      ? make_memory_arena(1, arena_bytes)
-                      : join_shm(token, rank, size, until, arena_bytes, (settings_text(s) + more_settings).c_str());
+    auto memory =
+        size == 1 ? make_memory_arena(1, arena_bytes)
+                  : join_shm(token, rank, size, until, arena_bytes, (settings_text(s) + more_settings).c_str(), news);
     auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
     j->start_until = until;
     j->found_by = found_by;

@@ -37,17 +37,19 @@ namespace detail {
     if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
     settings_from(d, s);
     door to_others(d.timeout_ns, h.by, system_socket_calls, h.lanes);
-    const meeting m = agree_on_places(d, until, h, settings_text(s), to_others);
-    require_transport(m, s.over, d.rank);
-    // Now it is known how many are here. Hosts that can be reached by loopback or unix sockets share this machine's
-    // cores.
-    const bool is_elsewhere = h.has_address && !is_unix_address(h.address);
-    settle_waiting(d, m.is_one_host() || is_elsewhere ? d.local_size : d.size, s);
-    auto j = m.is_one_host() ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until,
-                                              connection_words(h))
-                             : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, until);
-    if (!s.over.use_memory && m.is_one_host() && d.size > 1) j = join_apart(j, near, std::move(to_others));
-    return j;
+    return meet_and_join(d, until, h, settings_text(s), to_others, [&](const meeting& m, start_watch* all) {
+        require_transport(m, s.over, d.rank);
+        // Now it is known how many are here. Hosts that can be reached by loopback or unix sockets share this machine's
+        // cores.
+        const bool is_elsewhere = h.has_address && !is_unix_address(h.address);
+        settle_waiting(d, m.is_one_host() || is_elsewhere ? d.local_size : d.size, s);
+        auto j = m.is_one_host()
+                     ? join_processes(m.token.c_str(), d.rank, d.size, s, d.arena_bytes, d.found_by, until,
+                                      connection_words(h), all)
+                     : join_hosts(m, std::move(to_others), d.rank, d.size, s, d.arena_bytes, d.found_by, until, all);
+        if (!s.over.use_memory && m.is_one_host() && d.size > 1) j = join_apart(j, near, std::move(to_others));
+        return j;
+    });
 }
 
 [[gnu::cold]] inline host_description describe_protected_host(int size, const kept_text& root = {}) {
@@ -63,10 +65,17 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     const host_description h = keep_apart(near, over, rank);
     const deadline until = deadline::in_ns(timeout_ns);
     door to_others(timeout_ns, h.by, calls, h.lanes);
-    const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others);
-    require_transport(m, over, rank);
-    return m.is_one_host() ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until, connection_words(h))
-                           : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until);
+    start_watch all(alarm_of(store), rank, size, until);
+    to_others.tell(&all);
+    return all.guard([&] {
+        const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others, &all);
+        require_transport(m, over, rank);
+        auto j = m.is_one_host()
+                     ? join_processes(m.token.c_str(), rank, size, s, 0, "store", until, connection_words(h), &all)
+                     : join_hosts(m, std::move(to_others), rank, size, s, 0, "store", until, &all);
+        all.finish();
+        return j;
+    });
 }
 template <class Face>
 [[gnu::cold]] counted_ptr<job> join_with(int rank, int size, Face& store, std::int64_t timeout_ns,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -97,6 +98,15 @@ private:
     std::int64_t pause_ns_ = 100'000, longest_ns_;
     std::uint64_t state_;
 };
+
+// How many connections may be open to those who have proved nothing: a quarter of the files that this process may open,
+// and at most 1024; the rest is the job's.
+inline std::size_t most_strangers() {
+    rlimit files{};
+    const bool is_known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
+    const std::size_t quarter = is_known ? static_cast<std::size_t>(files.rlim_cur) / 4 : 1024;
+    return quarter < 8 ? 8 : quarter > 1024 ? 1024 : quarter;
+}
 
 // FNV-1a with a final mix. Names things; protects nothing.
 constexpr std::uint64_t hash_bytes(const char* text, std::size_t bytes, std::uint64_t seed) {

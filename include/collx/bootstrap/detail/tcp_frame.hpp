@@ -21,7 +21,10 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-enum class tcp_word : std::uint8_t { hello = 1, set, get, add, keyed_hello };
+// get: its value is the bell to listen to, if any. claim: sets what is not set. watch: the key is the bell to ring if
+// this connection is lost before `bye`, which has no answer. arrive: the same key, a get of the second bell, which is
+// rung when all ranks of the meeting have said so.
+enum class tcp_word : std::uint8_t { hello = 1, set, get, add, keyed_hello, claim, watch, bye, arrive };
 enum class tcp_status : std::uint8_t {
     ok = 1,
     timeout,
@@ -31,12 +34,14 @@ enum class tcp_status : std::uint8_t {
     has_key,
     has_no_key,
     wrong_key,
-    odd_rank
+    odd_rank,
+    rung, // the value is the bell's
+    ended // the store is taken away with its work done
 };
 
 // Not the same, so that whoever sends our words back is not taken for a server.
 inline constexpr std::uint32_t tcp_request_magic = 0x3153'5843, tcp_reply_magic = 0x3153'5852;
-inline constexpr std::uint16_t tcp_version = 1;
+inline constexpr std::uint16_t tcp_version = 2;
 
 struct tcp_request {
     std::uint32_t magic = tcp_request_magic;
@@ -44,15 +49,21 @@ struct tcp_request {
     tcp_word word = tcp_word::hello;
     std::uint8_t zero = 0;
     std::uint32_t key_bytes = 0, value_bytes = 0;
-    std::int64_t number = 0; // get: how long to wait in ns; add: the delta; hellos: the rank, -1: not known
+    // get, arrive: how long to wait in ns; add: the delta; hellos: the rank, -1: not known; watch: the rank, and the
+    // ranks in the upper half.
+    std::int64_t number = 0;
 
     // Whether this head may begin a frame at all.
     bool is_sound() const {
         if (magic != tcp_request_magic || version != tcp_version || zero != 0) return false;
-        if (word == tcp_word::hello || word == tcp_word::keyed_hello) return key_bytes == 0 && value_bytes == 0;
-        if (word != tcp_word::set && word != tcp_word::get && word != tcp_word::add) return false;
-        return key_bytes > 0 && key_bytes <= most_key_bytes &&
-               value_bytes <= (word == tcp_word::set ? most_value_bytes : 0);
+        const bool has_words = word != tcp_word::hello && word != tcp_word::keyed_hello && word != tcp_word::bye;
+        if (!has_words) return key_bytes == 0 && value_bytes == 0;
+        if (word < tcp_word::hello || word > tcp_word::arrive) return false;
+        return key_bytes > 0 && key_bytes <= most_key_bytes && value_bytes <= most_value_of(word);
+    }
+    static constexpr std::size_t most_value_of(tcp_word w) {
+        if (w == tcp_word::set || w == tcp_word::claim) return most_value_bytes;
+        return w == tcp_word::get || w == tcp_word::arrive ? most_key_bytes : 0;
     }
 };
 struct tcp_reply {
@@ -61,7 +72,7 @@ struct tcp_reply {
     tcp_status status = tcp_status::ok;
     std::uint8_t zero = 0;
     std::uint32_t value_bytes = 0, zero_too = 0;
-    std::int64_t number = 0; // add: the sum; odd_rank: which
+    std::int64_t number = 0; // add: the sum; odd_rank: which; claim: 1 if it has set the key
 
     bool is_sound() const {
         return magic == tcp_reply_magic && version == tcp_version && value_bytes <= most_value_bytes;

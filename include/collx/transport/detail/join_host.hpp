@@ -9,6 +9,7 @@
 
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/core/start_news.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/detail/join_packet.hpp>
 #include <collx/transport/detail/unix_socket.hpp>
@@ -24,8 +25,9 @@ public:
     static constexpr std::int64_t stranger_limit_ns = 2'000'000'000; // how long they may take
 
     // The listener comes first, so that ranks find it while rank 0 still makes the arena.
-    join_host(const char* job, int ranks, const deadline& until, const char* settings = "")
-        : settings_(settings), ranks_(ranks), job_hash_(hash_bytes(job, std::strlen(job), 3)), until_(until) {
+    join_host(const char* job, int ranks, const deadline& until, const char* settings = "", start_news* news = nullptr)
+        : settings_(settings), ranks_(ranks), job_hash_(hash_bytes(job, std::strlen(job), 3)), until_(until),
+          news_(news) {
         const socket_name name = name_of_job(job);
         listener_ = packet_socket();
         if (!listener_.is_open())
@@ -44,7 +46,8 @@ public:
     void serve(arena& shared) {
         arena_ = &shared;
         while (mapped_ < ranks_ - 1) {
-            listen_for_a_while(next_limit());
+            listen_for_a_while(next_look(news_, next_limit()));
+            if (news_ != nullptr) news_->look();
             if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
         }
         listener_.close(); // before anybody can return and come back for another job of the same name
@@ -251,6 +254,7 @@ private:
     int ranks_;
     std::uint64_t job_hash_;
     deadline until_;
+    start_news* news_;
     descriptor listener_;
     arena* arena_ = nullptr;
     growing_array<guest> guests_;

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One verdict for all ranks when a start fails, whatever each of them was waiting for: in the store, at the door, for
+// the memory of its host. A death is seen by the store, which rings a bell that all who wait listen to. When the time
+// is over, the first to notice calls the roll, and who does not answer is the silent one (docs/design/startup.md).
+#pragma once
+
+#include <exception>
+
+#include <collx/bootstrap/detail/joined.hpp>
+#include <collx/bootstrap/store.hpp>
+#include <collx/core/kept_text.hpp>
+#include <collx/core/start_news.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+class start_watch final : public start_news {
+public:
+    // How long a rank may take to answer when the roll is called.
+    static constexpr std::int64_t roll_ns = 500'000'000;
+
+    // alarm: of the store where the ranks meet; null where it has none: then nothing here does anything.
+    start_watch(store_alarm* alarm, int rank, int size, const deadline& until)
+        : alarm_(size > 1 ? alarm : nullptr), rank_(rank), size_(size), until_(until) {
+        if (alarm_ != nullptr) alarm_->appear(rank, size, until);
+    }
+    start_watch(const start_watch&) = delete;
+    ~start_watch() {
+        if (alarm_ == nullptr) return;
+        try {
+            alarm_->leave();
+        } catch (const error&) { // the store has gone before
+        }
+    }
+    bool is_on() const { return alarm_ != nullptr; }
+
+    // The rank has counted this meeting, and `turn` is what its keys begin with.
+    void begin(std::int64_t number, const kept_text& turn) {
+        number_ = number;
+        turn_ = turn;
+        first_ = bell_ = detail::joined({turn, "bell"});
+        alarm_->watch(number, first_);
+    }
+    // As of a store. whom: the rank that is to set the key.
+    kept_text get(name_view key, int whom) {
+        kept_text value;
+        try {
+            while (!alarm_->get_or_bell(key, bell_, until_, value)) hear(value);
+            return value;
+        } catch (const timed_out& e) {
+            if (is_over_ || e.peer() >= 0) throw; // it is the store that does not answer
+        }
+        fail(errc::timeout, rank_, whom, "is it alive? See its output", "rank %d came to the store and says no more",
+             whom);
+    }
+    void look() override {
+        if (alarm_ == nullptr || bell_.empty() || now_ns() < next_look_ns_) return;
+        next_look_ns_ = now_ns() + look_every_ns;
+        kept_text said;
+        if (alarm_->is_rung(bell_, said)) hear(said);
+    }
+    bool has_spoken() const override { return is_over_; }
+    // All have joined when this returns. Collective. That, too, is a verdict: a death comes before it for all, or
+    // after.
+    void finish() {
+        if (alarm_ == nullptr) return;
+        const kept_text last = detail::second_bell(first_);
+        kept_text said;
+        try {
+            bool is_done = alarm_->arrive(first_, bell_, until_, said);
+            while (!is_done && said.starts_with("r"))
+                answer(), is_done = alarm_->get_or_bell(last, bell_, until_, said);
+        } catch (const peer_failed&) {
+            // The store's rank died. Some may know that all have joined: they shall find it dead before this one
+            // leaves.
+            detail::nap_ns(roll_ns / 2);
+            throw;
+        }
+        if (said != detail::start_done) throw_verdict(said);
+    }
+    // Runs f(), which brings the job up; an error of it becomes that of all ranks.
+    template <class F>
+    auto guard(F&& f) {
+        try {
+            return f();
+        } catch (const error& e) {
+            if (alarm_ == nullptr || is_over_ || bell_.empty()) throw;
+            const error mine = e;
+            end(mine);
+        } catch (...) {
+            if (alarm_ != nullptr && !is_over_ && !bell_.empty())
+                say_last(detail::joined({"f", static_cast<int>(errc::aborted), " ", rank_, " rank ", rank_,
+                                         " left while the ranks came together"}));
+            throw;
+        }
+    }
+
+private:
+    // What the bell said: the end, or a call to answer.
+    void hear(const kept_text& said) {
+        if (said.starts_with("r")) return answer();
+        throw_verdict(said);
+    }
+    void answer() {
+        bell_ = detail::second_bell(first_);
+        bool is_mine = false;
+        (void)alarm_->claim(detail::joined({turn_, "here/", rank_}), "", is_mine);
+    }
+    [[noreturn, gnu::cold]] void throw_verdict(const kept_text& said) {
+        is_over_ = true; // for this rank
+        std::int64_t code = 0, who = -1;
+        const std::size_t blank = said.find(' '), next = blank == kept_text::npos ? blank : said.find(' ', blank + 1);
+        const bool is_sound = said.starts_with("f") && next != kept_text::npos &&
+                              detail::read_sum(name_view(said).substr(1, blank - 1), code) &&
+                              detail::read_sum(name_view(said).substr(blank + 1, next - blank - 1), who) && code >= 0 &&
+                              code <= static_cast<std::int64_t>(last_errc);
+        if (!is_sound)
+            fail(errc::protocol, rank_, -1, "use a store of its own for each job",
+                 "something unknown rang the bell of the start");
+        const bool is_late = static_cast<errc>(code) == errc::timeout;
+        fail(static_cast<errc>(code), rank_, static_cast<int>(who),
+             is_late ? "start the missing ranks or see their output" : "see the output of that rank", "%s",
+             said.c_str() + next + 1);
+    }
+
+    // This rank has failed first, or not: throws what all throw.
+    [[noreturn, gnu::cold]] void end(const error& mine) {
+        const bool is_about_other = mine.peer() >= 0 && mine.peer() != rank_;
+        // What all of them find out by themselves, and in the same words, is not said again.
+        if (is_about_other && mine.code() != errc::timeout && mine.code() != errc::peer_failed) raise(mine);
+        try {
+            if (mine.code() == errc::timeout) call_roll(mine);
+            else if (is_about_other) announce(errc::peer_failed, mine.peer(), text_of(mine));
+            else announce(mine.code(), rank_, detail::joined({"rank ", rank_, " cannot join: ", text_of(mine)}), &mine);
+        } catch (const error& e) {
+            // The store itself: its rank is the one that is dead or silent, unless it has left with its work done.
+            if (is_over_ || !alarm_->has_ended()) throw;
+        }
+        raise(mine);
+    }
+    // The words without "collx: rank N: ".
+    static kept_text text_of(const error& e) {
+        name_view text(e.what());
+        const kept_text before =
+            e.rank() >= 0 ? detail::joined({"collx: rank ", e.rank(), ": "}) : kept_text("collx: ");
+        if (kept_text(text).starts_with(before)) text = text.substr(before.size());
+        return kept_text(text).substr(0, text.size() < 250 ? text.size() : 250);
+    }
+    // The first verdict counts. own: what this rank throws if it is this one.
+    void announce(errc code, int who, const kept_text& text, const error* own = nullptr) {
+        const kept_text said = detail::joined({"f", static_cast<int>(code), " ", who, " ", text});
+        const kept_text held = say_last(said);
+        if (own != nullptr && held == said) is_over_ = true, raise(*own);
+        if (held == detail::start_done) return; // all had come
+        throw_verdict(held);
+    }
+    kept_text say_last(const kept_text& said) {
+        bool is_mine = false;
+        const kept_text held = alarm_->claim(detail::second_bell(first_), said, is_mine);
+        (void)alarm_->claim(first_, held, is_mine);
+        return held;
+    }
+
+    void call_roll(const error& mine) {
+        bool is_mine = false;
+        const kept_text held = alarm_->claim(first_, "r", is_mine);
+        if (held == detail::start_done) return;
+        if (!held.starts_with("r")) throw_verdict(held);
+        if (!(name_view(bell_) == name_view(detail::second_bell(first_)))) answer();
+        kept_text said;
+        const deadline enough = deadline::in_ns(is_mine ? roll_ns : 3 * roll_ns);
+        int answered = 0; // all below have
+        // Who has called looks who answers, the others wait for its words.
+        for (detail::retry_pause pause(20'000'000); !is_mine || answered < size_;) {
+            while (is_mine && answered < size_ && has(detail::joined({turn_, "here/", answered}), INT64_MIN))
+                ++answered;
+            if (alarm_->is_rung(bell_, said)) return said == detail::start_done ? void() : throw_verdict(said);
+            if (!pause.sleep(enough)) break;
+        }
+        if (!is_mine) raise(mine); // it fell silent itself
+        name_the_silent(mine);
+    }
+    void name_the_silent(const error& mine) {
+        kept_text absent;
+        int first_absent = -1, absents = 0, silent = -1;
+        const deadline enough = deadline::in_ns(roll_ns);
+        for (int r = 0; r < size_ && !enough.passed(); ++r) {
+            if (has(detail::joined({turn_, "here/", r}), INT64_MIN)) continue;
+            if (has(detail::joined({"collx/turn/", r}), number_)) {
+                if (silent < 0) silent = r;
+                continue;
+            }
+            if (absents++ == 0) first_absent = r;
+            if (absent.size() < 100) absent = detail::joined({absent, absent.empty() ? "" : ", ", r});
+        }
+        if (absents > 0 && silent < 0)
+            return announce(errc::timeout, first_absent,
+                            detail::joined({absents, " of ", size_, " ranks did not come to the store: ", absent,
+                                            absent.size() < 100 ? "" : " and more"}));
+        if (silent >= 0)
+            return announce(errc::timeout, silent,
+                            detail::joined({"rank ", silent, " came to the store and says no more"}));
+        announce(errc::timeout, mine.peer(), text_of(mine)); // all are there: it is as this rank saw it
+    }
+    bool has(const kept_text& key, std::int64_t at_least) {
+        try {
+            std::int64_t n = 0;
+            kept_text value;
+            (void)alarm_->get_or_bell(key, "", deadline{1}, value);
+            return at_least == INT64_MIN || (detail::read_sum(value, n) && n >= at_least);
+        } catch (const timed_out& e) {
+            if (e.peer() >= 0) throw;
+            return false;
+        }
+    }
+
+    store_alarm* alarm_;
+    int rank_, size_;
+    deadline until_;
+    std::int64_t number_ = 0, next_look_ns_ = 0;
+    kept_text turn_, first_, bell_; // bell_: the one to listen to
+    bool is_over_ = false;          // this rank knows the verdict
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The start-up matrix: a rank dies, falls silent or loses its connections after each word that it says while the job
+// comes up (to the store, to the other ranks' doors, to the host's memory), as rank 0, in the middle and as the last,
+// over a TCP store and a file store, on one host and on two. All survivors must name it: within a second of its death,
+// and if it is only silent, when the time is over. By day some words of each kind; at night (COLLX_TEST_NIGHTLY) all.
+// Prints what was named and how fast.
+// collx-test: serial timeout=240
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+#include <cstdlib>
+#include <deque>
+
+#include <collx/bootstrap/tcp_server.hpp>
+
+#include "faults/hosts.hpp"
+#include "support/patience.hpp"
+
+using namespace collx_test;
+
+namespace {
+
+enum class fault { killed, silent, closed };
+constexpr const char* fault_names[] = {"killed", "silent", "closed"};
+
+constexpr int ranks = 4;
+
+struct start_cell {
+    bool is_tcp = true;
+    int hosts = 1, victim = 0;
+    fault what = fault::killed;
+    int word = -1; // after how many words of the victim; -1: never
+};
+
+struct start_page {
+    struct of_rank {
+        std::int64_t ended_ns;
+        int code, peer;            // code -1: the start succeeded
+        int words;                 // said until the communicator was there
+        volatile bool has_reached; // the store: it has answered this rank
+        char text[400];
+    };
+    std::atomic<std::int64_t> struck_ns;
+    char after[80]; // the last word before the fault
+    bool has_said_hello;
+    of_rank rank[ranks];
+};
+
+// What the process that is a rank says, counted by the calls that say it.
+struct words {
+    static inline start_page* page = nullptr;
+    static inline int rank = -1, said = 0, strike_after = -1;
+    static inline bool has_sent = false;
+    static inline fault what = fault::killed;
+
+    static void close_connections() {
+        for (int fd = 3; fd < 64; ++fd) {
+            sockaddr_storage a;
+            socklen_t bytes = sizeof a;
+            if (::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0 && a.ss_family == AF_INET)
+                (void)::shutdown(fd, SHUT_RDWR);
+        }
+    }
+    static void count(const char* call, const void* data, std::size_t bytes) {
+        if (rank < 0 || ::syscall(SYS_gettid) != ::getpid()) return; // the store's server is no rank
+        const int error = errno;
+        const bool is_send = std::strcmp(call, "send") == 0;
+        has_sent |= is_send;
+        if (is_send && bytes > 24) page->rank[rank].has_reached = true;
+        if (said++ == strike_after) strike(call, data, bytes);
+        errno = error;
+    }
+    // A store that goes before a rank has reached it cannot be told from one that has not started yet: all reach it.
+    static void let_all_come() {
+        for (int i = 0; i < 3000; ++i, ::usleep(1000)) {
+            int there = 0;
+            for (int r = 0; r < ranks; ++r) there += r == rank || page->rank[r].has_reached;
+            if (there == ranks) return;
+        }
+    }
+    static void strike(const char* call, const void* data, std::size_t bytes) {
+        if (rank == 0) let_all_come();
+        std::snprintf(page->after, sizeof page->after, "%s", call);
+        if (std::strcmp(call, "send") == 0 && bytes > 24) // a word to the TCP store: its key
+            std::snprintf(page->after, sizeof page->after, "%s %.*s", call,
+                          static_cast<int>(std::min<std::size_t>(bytes - 24, 40)), static_cast<const char*>(data) + 24);
+        if (std::strcmp(call, "rename") == 0 || std::strcmp(call, "link") == 0)
+            std::snprintf(page->after, sizeof page->after, "%s %.60s", call, static_cast<const char*>(data));
+        page->has_said_hello = has_sent;
+        page->struck_ns.store(collx::now_ns());
+        if (what == fault::killed) ::kill(::getpid(), SIGKILL);
+        if (what == fault::silent) ::kill(::getpid(), SIGSTOP);
+        if (what == fault::closed) close_connections();
+    }
+};
+
+} // namespace
+
+// In place of the C library's, so that each word of a rank can be its last.
+extern "C" ssize_t send(int fd, const void* data, std::size_t bytes, int flags) {
+    const ssize_t n = ::syscall(SYS_sendto, fd, data, bytes, flags, nullptr, 0);
+    words::count("send", data, bytes);
+    return n;
+}
+extern "C" ssize_t sendmsg(int fd, const msghdr* m, int flags) {
+    const ssize_t n = ::syscall(SYS_sendmsg, fd, m, flags);
+    words::count("sendmsg", nullptr, 0);
+    return n;
+}
+extern "C" int connect(int fd, const sockaddr* a, socklen_t bytes) {
+    const int r = static_cast<int>(::syscall(SYS_connect, fd, a, bytes));
+    if (r == 0 || errno == EINPROGRESS) words::count("connect", nullptr, 0);
+    return r;
+}
+extern "C" int renameat(int from, const char* old, int to, const char* name) {
+    const int r = static_cast<int>(::syscall(SYS_renameat2, from, old, to, name, 0));
+    words::count("rename", name, 0);
+    return r;
+}
+extern "C" int linkat(int from, const char* old, int to, const char* name, int flags) {
+    const int r = static_cast<int>(::syscall(SYS_linkat, from, old, to, name, flags));
+    words::count("link", name, 0);
+    return r;
+}
+
+namespace {
+
+int free_port() { return collx::tcp_server().port(); }
+
+// One start of four ranks. As programs do it: the environment says where to meet.
+struct running_start {
+    start_cell c;
+    int timeout_s;
+    shared_page<start_page> page;
+    store_directory dir;
+    processes all;
+
+    explicit running_start(const start_cell& cell, int limit_s) : c(cell), timeout_s(limit_s) {
+        const std::string store =
+            c.is_tcp ? "tcp:127.0.0.1:" + std::to_string(free_port()) : "file:" + dir.path() + "/store";
+        for (int r = 0; r < ranks; ++r) all.start(r, [this, r, store] { return run(r, store); });
+    }
+    int run(int r, const std::string& store) {
+        ::unsetenv("COLLX_TEST_NIGHTLY"); // no variable of collx
+        ::setenv("COLLX_RANK", std::to_string(r).c_str(), 1);
+        ::setenv("COLLX_SIZE", std::to_string(ranks).c_str(), 1);
+        ::setenv("COLLX_STORE", store.c_str(), 1);
+        ::setenv("COLLX_TIMEOUT", std::to_string(timeout_s).c_str(), 1);
+        if (c.hosts > 1) ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r * c.hosts / ranks)).c_str(), 1);
+        auto& mine = page->rank[r];
+        words::page = &*page, words::rank = r, words::what = c.what;
+        words::strike_after = r == c.victim ? c.word : -1;
+        mine.code = -1;
+        try {
+            collx::communicator world;
+            mine.words = words::said;
+            collx::barrier(world);
+            words::rank = -1;
+            if (c.word < 0) return 0;
+            collx::barrier(world); // the victim may have struck in the first
+        } catch (const collx::error& e) {
+            mine.ended_ns = collx::now_ns();
+            mine.code = static_cast<int>(e.code());
+            mine.peer = e.peer();
+            std::snprintf(mine.text, sizeof mine.text, "%s", e.what());
+        }
+        return 0;
+    }
+    // Until all but a silent victim have ended.
+    void wait() {
+        for (const std::int64_t until = collx::now_ns() + patient((timeout_s + 15) * 1000 * ms);
+             c.what == fault::silent && c.word >= 0 && collx::now_ns() < until; ::usleep(1000)) {
+            int ended = 0;
+            for (int r = 0; r < ranks; ++r) ended += r != c.victim && has_ended(r);
+            if (ended == ranks - 1) break;
+        }
+        if (c.what == fault::silent && all.pid(c.victim) > 0) ::kill(all.pid(c.victim), SIGKILL);
+        all.wait(timeout_s * 1000 + 20'000);
+    }
+    bool has_ended(int r) {
+        siginfo_t how{};
+        return ::waitid(P_PID, static_cast<id_t>(all.pid(r)), &how, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+               how.si_pid != 0;
+    }
+};
+
+// What the survivors of all cells have named.
+struct tally {
+    int cells = 0, right = 0, in_time = 0;
+    std::int64_t worst_ns = 0;
+
+    void judge(running_start& run, int limit_s) {
+        const start_cell& c = run.c;
+        const std::int64_t struck = run.page->struck_ns.load();
+        if (struck == 0) return; // this run said fewer words
+        int unharmed = 0;        // what is no longer needed can be lost
+        for (const auto& rank : run.page->rank) unharmed += rank.code < 0;
+        if (c.what == fault::closed && unharmed == ranks) return;
+        bool is_right = true;
+        std::int64_t slowest = 0;
+        std::string told;
+        for (int r = 0; r < ranks; ++r) {
+            if (r == c.victim) continue;
+            const auto& seen = run.page->rank[r];
+            is_right = is_right && seen.code >= 0 && seen.peer == c.victim;
+            slowest = std::max(slowest, seen.ended_ns - struck);
+            told += "\n    rank " + std::to_string(r) + " after " + std::to_string((seen.ended_ns - struck) / ms) +
+                    " ms: " +
+                    (seen.code < 0 ? std::string("no error, exit ") + std::to_string(run.all[r].exit_code)
+                                   : std::string(seen.text));
+        }
+        // Who has connected and said nothing is nobody yet.
+        const bool is_known = !c.is_tcp || run.page->has_said_hello;
+        const std::int64_t due = (c.what == fault::silent || !is_known ? limit_s * 1000 : 0) * ms + patient(1000 * ms);
+        ++cells, right += is_right, in_time += is_right && slowest <= due;
+        worst_ns = std::max(worst_ns, slowest);
+        if (is_right && slowest <= due) return;
+        std::printf("  %s, rank %d %s after its word %d (%s):%s\n", is_right ? "late" : "WRONG", c.victim,
+                    fault_names[static_cast<int>(c.what)], c.word, run.page->after, told.c_str());
+    }
+};
+
+// All words of each victim, or each `stride`-th.
+void run_matrix(bool is_tcp, int hosts, fault what, int stride) {
+    start_cell c{is_tcp, hosts, -1, what, -1};
+    int said[ranks] = {};
+    {
+        running_start all(c, patient_s(30));
+        all.wait();
+        for (int r = 0; r < ranks; ++r) {
+            for (int k = 0; k < ranks; ++k) UNSCOPED_INFO("rank " << k << ": " << all.page->rank[k].text);
+            REQUIRE(all.all[r].is_ok());
+            REQUIRE(all.page->rank[r].code == -1);
+            said[r] = all.page->rank[r].words;
+        }
+    }
+    const int limit_s = what == fault::silent ? 2 : 5;
+    tally seen;
+    std::deque<running_start> side_by_side; // a start mostly waits
+    const auto end_all = [&] {
+        for (auto& run : side_by_side) run.wait(), seen.judge(run, limit_s);
+        side_by_side.clear();
+    };
+    for (const int victim : {0, 1, ranks - 1}) {
+        if (what == fault::closed && victim == 0) continue; // it has the store: what it loses, all others lose
+        for (int word = victim % stride; word < said[victim]; word += stride) {
+            c.victim = victim, c.word = word;
+            side_by_side.emplace_back(c, limit_s);
+            if (side_by_side.size() == (what == fault::silent ? 6 : 3)) end_all();
+        }
+    }
+    end_all();
+    std::printf("%s store, %d host%s, %s: %d of %d cells right, %d of them in time, slowest %.0f ms\n",
+                is_tcp ? "tcp" : "file", hosts, hosts > 1 ? "s" : "", fault_names[static_cast<int>(what)], seen.right,
+                seen.cells, seen.in_time, static_cast<double>(seen.worst_ns) / 1e6);
+    std::fflush(nullptr);
+    CHECK(seen.cells > 0);
+    CHECK(seen.right == seen.cells);
+    CHECK(seen.in_time == seen.cells);
+}
+
+bool is_night() { return std::getenv("COLLX_TEST_NIGHTLY") != nullptr; }
+
+// By day what has most words, and few of them.
+void run_all(fault what) {
+    for (const bool is_tcp : {true, false})
+        for (const int hosts : {1, 2})
+            if (is_night() || hosts == 2) run_matrix(is_tcp, hosts, what, is_night() ? 1 : 9);
+}
+
+} // namespace
+
+TEST_CASE("a rank that dies while the job comes up is named by all others within a second") { run_all(fault::killed); }
+
+TEST_CASE("a rank that falls silent while the job comes up is named by all others at the limit") {
+    run_all(fault::silent);
+}
+
+TEST_CASE("a rank that loses its connection to the store is named by all others") {
+    run_matrix(true, 1, fault::closed, is_night() ? 1 : 9);
+}
