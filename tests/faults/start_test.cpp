@@ -5,7 +5,7 @@
 // over a TCP store and a file store, on one host and on two. All survivors must name it: within a second of its death,
 // and if it is only silent, when the time is over. By day some words of each kind; at night (COLLX_TEST_NIGHTLY) all.
 // Prints what was named and how fast.
-// collx-test: serial timeout=240
+// collx-test: serial sanitize=no timeout=240
 #include <fcntl.h>
 #include <sys/syscall.h>
 
