@@ -90,11 +90,11 @@ constexpr void refuse_device_in_place() {
 // The lists of a v-variant: how many elements each rank's part has, and where it begins.
 template <class Counts, class Offsets>
 struct part_counts {
+    // Said, because clang 14 initialises no aggregate in parentheses.
+    part_counts(const Counts& c, const Offsets& o) : counts(c), offsets(o) {}
     const Counts& counts;
     const Offsets& offsets;
 };
-template <class Counts, class Offsets>
-part_counts(const Counts&, const Offsets&) -> part_counts<Counts, Offsets>;
 
 // What stands behind such a list may be a temporary: a persistent call has its own.
 struct kept_part_counts {
