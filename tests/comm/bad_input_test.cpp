@@ -315,6 +315,9 @@ TEST_CASE("a time limit that every wait would be past") {
     on_ranks(2, [](collx::communicator& w) {
         for (const std::int64_t ns : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN})
             check(w, "every wait would be past", [&] { w.set_timeout(collx::duration::from_ns(ns)); });
+        for (const std::int64_t ns : {std::int64_t{0}, std::int64_t{-1}})
+            check(w, "every wait would be past",
+                  [&] { (void)collx::communicator(collx::unique_id(), w.rank(), 2, collx::duration::from_ns(ns)); });
         std::vector<int> x(2), y(2), z(4);
         const int other = 1 - w.rank();
         for (const std::int64_t ns : {std::int64_t{-1}, INT64_MIN}) {

@@ -399,6 +399,13 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         says("the output buffer lies on device", [&] { all_reduce(c, x, far); });
         says("is of another context of device", [&] { all_reduce(c, device_view<float>(foreign, 10)); });
         says("the stream is of device", [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+        says("every wait would be past", [&] { all_reduce(c, x, plus{}, {.timeout = std::chrono::seconds(-1)}); });
+        says("every wait would be past", [&] { collx::send(c, x, other, {.timeout = std::chrono::nanoseconds(-1)}); });
+        says("every wait would be past", [&] {
+            device_group group(c);
+            group.all_reduce(x);
+            group.launch({.timeout = std::chrono::seconds(-1)});
+        });
         says("roots are ranks", [&] { broadcast(c, x, {.root = 2}); });
         says("has 10 elements and needs 20", [&] { all_gather(c, x, x); });
         r.use(other);

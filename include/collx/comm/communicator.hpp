@@ -36,11 +36,12 @@ public:
     template <class Store>
     communicator(int rank, int size, Store& store, duration timeout = duration::from_ns(60'000'000'000),
                  const transports& over = {})
-        : communicator(detail::join_by_store(rank, size, store, timeout.count(), over)) {}
+        : communicator(
+              detail::join_by_store(rank, size, store, detail::require_some_time(rank, timeout.count()), over)) {}
     // Ranks that have shipped a unique_id among themselves; each id makes one communicator.
     communicator(const unique_id& id, int rank, int size, duration timeout = duration::from_ns(60'000'000'000),
                  const transports& over = {})
-        : communicator(detail::join_by_id(id, rank, size, timeout.count(), over)) {}
+        : communicator(detail::join_by_id(id, rank, size, detail::require_some_time(rank, timeout.count()), over)) {}
 
     communicator(communicator&&) noexcept = default;
     communicator& operator=(communicator&&) noexcept = default;
@@ -51,12 +52,7 @@ public:
     // How long a call may stand still, nothing arriving and nothing leaving, before it throws timed_out. A call's own
     // .timeout is for the call as a whole. nanoseconds::max(): for ever.
     // Errors: invalid_argument for none at all.
-    void set_timeout(duration t) {
-        if (t.count() <= 0)
-            fail(errc::invalid_argument, rank(), -1, "say std::chrono::nanoseconds::max() for ever",
-                 "a time limit of %lld ns, which every wait would be past", static_cast<long long>(t.count()));
-        live().settings.timeout_ns = t.count();
-    }
+    void set_timeout(duration t) { live().settings.timeout_ns = detail::require_some_time(rank(), t.count()); }
     // Whether every call first compares its arguments across ranks (an error that names the odd ranks instead of a
     // hang). Collective.
     void set_checked(bool on) { live().settings.checked = on; }

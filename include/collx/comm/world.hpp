@@ -71,6 +71,14 @@ inline counted_ptr<job> join_custom(const counted_ptr<job>& near) {
     return own != nullptr ? own->join(near) : near;
 }
 
+// Of a communicator, or of its start.
+inline std::int64_t require_some_time(int rank, std::int64_t ns) {
+    if (ns <= 0) [[unlikely]]
+        fail(errc::invalid_argument, rank, -1, "say std::chrono::nanoseconds::max() for ever",
+             "a time limit of %lld ns, which every wait would be past", static_cast<long long>(ns));
+    return ns;
+}
+
 inline counted_ptr<job> join_by_store(int rank, int size, any_store& store, std::int64_t timeout_ns,
                                       const transports& over) {
     return join_custom(

@@ -137,10 +137,10 @@ public:
         check_agreement(c);
         proxy_->check();
         c.internals().require_alive();
+        c.internals().require_time_limit(o.timeout.count());
         last_timeout_ns_ = c.internals().settings.timeout_ns;
         check_kernels(c);
-        const int now = runtime_.current();
-        if (now != device_)
+        if (const int now = runtime_.current(); now != device_)
             fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
                  "device %d is current, and this communicator's memory is on device %d", now, device_);
         const device::stream_facts f = runtime_.stream(o.stream);
