@@ -4,6 +4,8 @@
 // A communicator in a call is not used by another call: neither by the program's code that the call runs, nor by
 // another thread. What comes second is refused, and the first goes on as if nothing had been.
 #include <array>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "every_verb.hpp"
@@ -152,5 +154,66 @@ TEST_CASE("a second thread gets an error while the first is in a call, waiting o
             second.join();
             EXPECT(was_seen);
         }
+    });
+}
+
+TEST_CASE("a call that one rank alone was refused is not counted, so that the ranks still agree") {
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(true);
+        std::vector<int> x{1};
+        inside_operator(w, x, blocking, [&] {
+            if (w.rank() != 0) return;
+            const auto before = w.sequence();
+            with_every_verb(w, 2, [&](const char* name, auto verb) {
+                at("%s", name);
+                (void)thrown<collx::error>(w, verb);
+                EXPECT(w.sequence() == before);
+            });
+            (void)thrown<collx::error>(w, [&] { (void)w.dup(); });
+            EXPECT(w.sequence() == before);
+        });
+        collx::all_reduce(w, x);
+        EXPECT(x[0] == 4 && w.dup().size() == 2);
+    });
+}
+
+TEST_CASE("handles that an operator waits for in vain lose nothing") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<int> x{1}, y(7);
+        auto message = collx::async::recv(w, y, 1 - w.rank());
+        inside_operator(w, x, blocking, [&] {
+            const auto refused = [&](auto&& wait) {
+                EXPECT(thrown<collx::error>(w, wait).code() == errc::invalid_argument);
+            };
+            refused([&] { message.wait(); });
+            refused([&] { (void)message.wait_for(collx::duration::from_ns(1)); });
+            refused([&] { collx::wait_all(message); });
+            refused([&] { (void)collx::wait_any(message); });
+        });
+        EXPECT(x[0] == 2);
+        auto sent = collx::async::send(w, std::vector<int>(7, w.rank()), 1 - w.rank());
+        EXPECT(collx::wait_any(message) == 0 && y[6] == 1 - w.rank());
+        sent.wait();
+    });
+}
+
+TEST_CASE("a handle that an operator drops ends the communicator, and its buffer is not touched any more") {
+    on_ranks(2, [](collx::communicator& world) {
+        auto w = world.dup();
+        std::vector<int> x(40'000, 1), y(40'000);
+        auto gone = std::make_unique<std::vector<int>>(40'000);
+        std::optional<collx::work<void>> dropped = collx::async::recv(w, *gone, 1 - w.rank());
+        auto other = collx::async::recv(w, y, 1 - w.rank());
+        (void)thrown<collx::aborted>(w, [&] {
+            for (int i = 0; i < 1000; ++i) { // the news of the drop is heard in a wait
+                bool is_first = i == 0;
+                collx::async::all_reduce(w, x, [&](int a, int b) {
+                    if (is_first) is_first = false, dropped.reset(), gone.reset();
+                    return a + b;
+                }).wait();
+            }
+        });
+        (void)thrown<collx::aborted>(w, [&] { other.wait(); });
+        collx::barrier(world);
     });
 }

@@ -276,7 +276,7 @@ struct communicator_core {
             for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
             operation& op = *pending[i].op;
             try {
-                if (is_first) op.state = advance(op);
+                if (is_first && !op.is_dropped) op.state = advance(op);
             } catch (...) { // whoever waits for it, later, hears that this rank gave up
                 op.state = task_state::failed, op.error = failure(errc::aborted, net.rank());
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
@@ -284,7 +284,7 @@ struct communicator_core {
             }
             moves += is_first && op.state != task_state::blocked;
             if (op.state == task_state::failed) net.report(op.error);
-            if (op.state == task_state::done || op.state == task_state::failed)
+            if (op.state == task_state::done || op.state == task_state::failed || op.is_dropped)
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
             else ++i;
         }
@@ -300,7 +300,10 @@ struct communicator_core {
             if (p.queue == queue) return true;
         return false;
     }
-    void drop(const operation* op) {
+    // Nothing moves it on any more. Where an operator drops a handle the list is being walked, and that takes it out.
+    void drop(operation* op) {
+        op->is_dropped = true;
+        if (!caller.admits_this_thread()) return;
         for (std::size_t i = 0; i < pending.size(); ++i)
             if (pending[i].op.get() == op) return void(pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i)));
     }

@@ -51,6 +51,12 @@ public:
         const std::uintptr_t before_;
     };
 
+    // Whether a call may be made here: none is under way, or one that this thread makes of others.
+    bool admits_this_thread() const {
+        const std::uintptr_t who = word_.load(memory_order::relaxed);
+        return who == 0 || who == reinterpret_cast<std::uintptr_t>(&this_thread);
+    }
+
 private:
     static constexpr std::uintptr_t in_user_code = 1;
     [[noreturn, gnu::cold, gnu::noinline]] static void refuse(int rank, bool is_same_thread) {

@@ -77,6 +77,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
 
 inline communicator communicator::split(int color, int key) {
     auto& c = live();
+    const detail::one_caller::call here(c.caller, c.net.rank()); // before the call counts
     c.begin_collective();
     return c.or_abandon([&] {
         ++c.splits;

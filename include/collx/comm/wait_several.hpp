@@ -58,6 +58,7 @@ public:
     template <class Enough, class Failed>
     void poll(Enough&& is_enough, Failed&& failed) {
         if (all_.empty()) return;
+        for (const call_under_way* w : all_) w->require_caller(); // a refusal is no failure of the call waited for
         for (backoff wait(all_[0]->waiting());; (void)wait.pause()) {
             std::size_t done = 0, left = 0;
             for (call_under_way* w : all_) {

@@ -65,6 +65,10 @@ public:
         core_->drop(op_.get());
         if (op_->state != task_state::failed) op_->state = task_state::failed, op_->error = core_->net.failed();
     }
+    // Throws where test() would refuse, because another call of the communicator is under way.
+    void require_caller() const {
+        if (!is_settled() && !is_over() && !op_->is_left) const one_caller::call here(core_->caller, core_->net.rank());
+    }
     const wait_policy& waiting() const { return core_->settings.waiting; }
 
 private:

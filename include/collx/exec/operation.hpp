@@ -15,6 +15,7 @@ public:
     virtual task_state advance() = 0;
     task_state state = task_state::blocked; // kept by the progress engine for whoever waits
     bool is_left = false;                   // its communicator is gone, and with it all that it refers to
+    bool is_dropped = false;                // its handle is gone, and perhaps its buffers: nothing may move it on
     failure error{};
     int at_port = -1;    // that its messages travel on
     awaited waiting_for; // a peer that a blocked strand waits for; of several strands another each time it is asked
