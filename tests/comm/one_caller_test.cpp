@@ -89,6 +89,7 @@ TEST_CASE("the same in calls that go on by themselves, in groups, in persistent 
                                       return v;
                                   }));
                 EXPECT(refused == 15 && x.back() == 48);
+                collx::barrier(w); // nothing was sent while an operator looked
                 const std::vector<int> one(1, 5);
                 collx::send(w, one, 1 - w.rank());
                 EXPECT(other.wait() == one);
