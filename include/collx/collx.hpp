@@ -4,6 +4,10 @@
 // other than the default ones are in collx/algo/, each in its own header.
 #pragma once
 
+// First those that refuse what is no tensor and no operator: compilers list the includes that lead to an error.
+#include <collx/core/buffer.hpp>
+#include <collx/core/op_traits.hpp>
+
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/all_to_all.hpp>

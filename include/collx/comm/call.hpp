@@ -50,6 +50,7 @@ template <class... Policies>
 auto communicator::with(Policies... p) & {
     (detail::require_policy<Policies>(), ...);
     if constexpr ((Policy<Policies> && ...)) return bound_communicator<Policies...>(*this, p...);
+    else return bound_communicator<>(*this); // refused: no more errors than that one
 }
 
 namespace detail {
@@ -224,12 +225,10 @@ inline int next_async_port(communicator_core& c) {
     return port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
 }
 
-// Runs a call the way Mode says. `kept` is what an async or persistent call keeps alive, `refresh` what a persistent
-// one does before each run.
-template <class Mode, collective C, bool OwnCounts = false, class Comm, class In, class Out, class Op, class Layouts,
-          class Kept = kept_buffers<>, class Refresh = no_refresh>
-auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& layouts, const Kept& kept = Kept(),
-              const Refresh& refresh = {}) {
+template <class Mode, collective C, bool OwnCounts, class Comm, class In, class Out, class Op, class Layouts,
+          class Kept, class Refresh>
+auto run_accepted_call(Comm& comm, const In& in, const Out& out, const Op& op, const call_facts& f,
+                       const Layouts& layouts, const Kept& kept, const Refresh& refresh) {
     communicator_core& c = base_of(comm).internals();
     const auto& policies = policies_of(comm);
     using call = typed_call<C, OwnCounts, In, Out, Op, std::remove_cvref_t<decltype(policies)>>;
@@ -256,6 +255,17 @@ auto run_call(Comm& comm, In in, Out out, Op op, const call_facts& f, Layouts&& 
             if (is_relayed(r, p)) return run_relayed(c, r, p);
         run_prepared(c, r, p);
     }
+}
+
+// Runs a call the way Mode says. `kept` is what an async or persistent call keeps alive, `refresh` what a persistent
+// one does before each run.
+template <class Mode, collective C, bool OwnCounts = false, class Comm, class In, class Out, class Op, class Layouts,
+          class Kept = kept_buffers<>, class Refresh = no_refresh>
+auto run_call(Comm& comm, const In& in, const Out& out, const Op& op, const call_facts& f, const Layouts& layouts,
+              const Kept& kept = Kept(), const Refresh& refresh = {}) {
+    // Else the verb has refused the operator with a sentence, behind which no errors of the engine should stand.
+    if constexpr (std::is_same_v<Op, no_op> || ReduceOp<Op, element_of<In>>)
+        return run_accepted_call<Mode, C, OwnCounts>(comm, in, out, op, f, layouts, kept, refresh);
 }
 
 // f makes a whole call. Mode `tried` turns errors into values; those that no other rank knows of end the communicator.

@@ -198,8 +198,12 @@ constexpr auto on_device(X&& x) {
 // Refuses, with a sentence, a buffer that cannot take a result. Verbs call it with the type of their output.
 template <class X>
 constexpr void require_output() {
+    constexpr bool is_text = std::is_array_v<std::remove_reference_t<X>> &&
+                             std::is_same_v<std::remove_extent_t<std::remove_reference_t<X>>, const char>;
+    static_assert(!is_text, "collx: a text stands where an operator or an output is expected. Operators are objects: "
+                            "collx::plus{}, collx::max{}; by names that are known when the program runs: collx::any.");
     static_assert(
-        buffer_t<X>::is_output,
+        is_text || buffer_t<X>::is_output,
         "collx: the result cannot be written into this buffer: it is const, or computed as it is read. Pass a "
         "buffer of your own that is not const, for example a std::vector.");
 }

@@ -182,7 +182,8 @@ concept ReduceOp = std::is_invocable_r_v < T,
 template <class Op, class T>
 constexpr void require_reduce_op() {
     require_element<T>();
-    static_assert(ReduceOp<Op, T>,
+    constexpr bool combines = ReduceOp<Op, T>; // of a concept compilers would list all that is not so
+    static_assert(combines,
                   "collx: this reduction operator cannot combine two elements. It must be callable on a const operator "
                   "object as op(const T&, const T&) and return something that converts to T. An operator of arrays is "
                   "called as op(const T* in, T* inout, std::size_t n).");

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The mistakes that newcomers make most: the first error is the sentence that says what is wrong, and all that the
+# compiler prints fits a screen. g++ by day, clang too by night. What no library can catch: a misspelt option in braces
+# ({.rooot = 1}) is an overload that is not found, and the compilers list all of them.
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+root = pathlib.Path(__file__).resolve().parents[2]
+compilers = [os.environ.get("CXX", "g++")]
+if os.environ.get("COLLX_TEST_NIGHTLY"):
+    compilers += [c for c in [shutil.which("clang++") or shutil.which("clang++-14")] if c]
+MOST_LINES = 25
+
+MISTAKES = {  # statement: part of the first error
+    "collx::all_reduce(world, x, shout{});": "this reduction operator cannot combine two elements",
+    "collx::scan(world, x, y, shout{});": "this reduction operator cannot combine two elements",
+    "(void)collx::async::all_reduce(world, x, shout{});": "this reduction operator cannot combine two elements",
+    "collx::all_reduce(world.with(42), x);": "with() takes policies",
+    'collx::all_reduce(world, x, "sum");': "a text stands where an operator or an output is expected",
+    "collx::broadcast(world, texts);": "this type has a destructor",
+    "collx::all_reduce(world, constant);": "the result cannot be written into this buffer: it is const",
+    "collx::all_gather(world, x, constant);": "the result cannot be written into this buffer: it is const",
+    "collx::broadcast(world, x, 1);": "Options go by name: {.root = 1}",
+    "collx::all_reduce(world, pointer);": "a pointer does not say how many elements it points to",
+    "collx::all_reduce(x, world);": "the first argument is the communicator",
+    "collx::broadcast(world, device);": "this buffer lies in device memory. Make the call in a .cu file",
+}
+PROGRAM = """#include <collx/collx.hpp>
+#include <string>
+#include <vector>
+struct shout {
+    std::string operator()(float, float) const { return "no"; }
+};
+int main() {
+    collx::communicator world;
+    std::vector<float> x(8), y(8);
+    std::vector<std::string> texts(3);
+    const std::vector<float> constant(64);
+    float* pointer = x.data();
+    const collx::device_view<float> device(pointer, 8);
+    STATEMENT
+}
+"""
+
+
+class Mistakes(unittest.TestCase):
+    def compiled(self, compiler, statement):
+        text = PROGRAM.replace("STATEMENT", statement)
+        return subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{root}/include", "-x", "c++", "-"], input=text,
+                              capture_output=True, text=True, timeout=120, env={**os.environ, "LC_ALL": "C"})
+
+    def test_the_first_error_is_the_sentence(self):
+        for compiler in compilers:
+            for statement, sentence in MISTAKES.items():
+                with self.subTest(compiler=compiler, statement=statement):
+                    r = self.compiled(compiler, statement)
+                    self.assertNotEqual(r.returncode, 0)
+                    errors = [line for line in r.stderr.splitlines() if "error:" in line]
+                    self.assertIn(sentence, errors[0])
+                    self.assertLessEqual(len(r.stderr.splitlines()), MOST_LINES, r.stderr)
+
+    def test_the_program_without_a_mistake(self):
+        for compiler in compilers:
+            r = self.compiled(compiler, "collx::all_reduce(world, x, y);")
+            self.assertEqual(r.returncode, 0, r.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
