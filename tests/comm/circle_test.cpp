@@ -5,7 +5,10 @@
 // memory, shm and sockets.
 #include "faults/support.hpp"
 #include "support.hpp"
+#include "support/patience.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 
 using namespace collx_test;
@@ -17,6 +20,14 @@ std::string circle(int n) {
     std::string text = "ranks 0";
     for (int r = 1; r < n; ++r) text += " -> " + std::to_string(r);
     return text + " -> 0 wait for each other";
+}
+
+// Between hosts a rank says every 1/64 of the limit for whom it waits, and must be heard on a busy machine.
+std::chrono::milliseconds limit_among(bool is_one_host) {
+    using std::chrono::milliseconds;
+    constexpr milliseconds least(8000);
+    return is_one_host ? milliseconds(1500)
+                       : std::min(std::chrono::duration_cast<milliseconds>(patient(least)), 2 * least);
 }
 
 // Everyone sends before it receives; the message is too large to lie anywhere on its way.
@@ -32,11 +43,10 @@ void send_first(collx::communicator& w, std::chrono::milliseconds limit) {
 void check_circle(const std::vector<int>& host_of) {
     const int n = static_cast<int>(host_of.size());
     const long before = checks.load();
+    const bool is_one_host = host_of.back() == 0;
+    const std::chrono::milliseconds limit = limit_among(is_one_host);
     collx::run_threads(host_of, [&](collx::communicator& w) {
         at("%d ranks on %d hosts", n, host_of.back() + 1);
-        // Between hosts who waits is said every 1/64 of it, and must be heard on a busy machine.
-        const bool is_one_host = host_of.back() == 0;
-        const auto limit = std::chrono::milliseconds(is_one_host ? 1500 : 8000);
         const auto e = thrown<timed_out>(w, [&] { send_first(w, limit); });
         EXPECT(e.peer() != w.rank() && e.peer() >= 0);
         // Across hosts a rank may not have heard of each hop, where it is not connected to all.
@@ -89,12 +99,12 @@ TEST_CASE("who sends before it receives is told the circle: over shared memory")
 TEST_CASE("ranks that wait for messages in a circle, and one that waits for them") {
     for (const std::vector<int>& host_of : {std::vector<int>{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 2, 3}}) {
         const long before = checks.load();
+        const std::chrono::milliseconds limit = limit_among(host_of.back() == 0);
         collx::run_threads(host_of, [&](collx::communicator& w) {
             w.set_checked(false);
             int x = 0;
             collx::barrier(w);
             const int from = w.rank() == 3 ? 0 : (w.rank() + 1) % 3;
-            const auto limit = std::chrono::milliseconds(host_of.back() == 0 ? 1500 : 8000);
             const auto e = thrown<timed_out>(w, [&] { collx::recv(w, collx::value(x), from, {.timeout = limit}); });
             EXPECT(e.peer() != w.rank() && e.peer() >= 0);
             if (w.rank() < 3) EXPECT(says(e, circle(3).c_str()));
