@@ -185,7 +185,7 @@ inline void check_agreement(const environment& env, const bootstrap_probe& found
 } // namespace detail
 
 // Errors: environment, with what is wrong and a remedy.
-inline job_description describe_job(const environment& env = environment()) {
+[[gnu::cold]] inline job_description describe_job(const environment& env = environment()) {
     check_variables(env);
     job_description d;
     const auto read = [&](const char* name, auto&& reader, auto& to) {

@@ -75,8 +75,8 @@ public:
     environment() : entries_(::environ) {}
     explicit environment(const char* const* entries) : entries_(entries) {}
 
-    // The value, or nullptr when it is not set.
-    const char* get(const char* name) const {
+    // The value, or nullptr when it is not set. Cold, and so all that asks: it is compiled for size.
+    [[gnu::cold, gnu::noinline]] const char* get(const char* name) const {
         const std::size_t length = std::strlen(name);
         for (auto e = entries_; e != nullptr && *e != nullptr; ++e)
             if (std::strncmp(*e, name, length) == 0 && (*e)[length] == '=') return *e + length + 1;
@@ -210,7 +210,7 @@ inline void check_address(const variable& v, const char* value) {
         fail_value(v, value, "an address, an interface, a network such as 10.0.0.0/8, route, unix, or unix:/DIRECTORY");
 }
 
-inline void check_value(const variable& v, const char* value) {
+[[gnu::cold]] inline void check_value(const variable& v, const char* value) {
     switch (v.type) {
         case variable::kind::number: (void)read_number(v, value); break;
         case variable::kind::seconds: (void)read_seconds(v, value); break;
@@ -289,7 +289,7 @@ inline int edit_distance(const char* a, std::size_t a_length, const char* b) {
 
 // Throws errc::environment for the first COLLX_* entry with a value that makes no sense, or with an unknown name that
 // resembles a known one. Warns once per process, on stderr, of another unknown name.
-inline void check_variables(const environment& env) {
+[[gnu::cold]] inline void check_variables(const environment& env) {
     env.each([](const char* entry) {
         if (std::strncmp(entry, "COLLX_", 6) != 0) return;
         const char* equals = std::strchr(entry, '=');

@@ -186,11 +186,12 @@ private:
             }
         if (r.facts.private_counts) {
             if constexpr (allows_private_counts<C, A>)
-                return proved(c, c.schedules.bind_for_private_counts(algorithm, p.at_port), algorithm);
+                return proved(c, c.schedules.bind_for_private_counts(algorithm, p.at_port, schedule_cache::inspected),
+                              algorithm);
             fail(errc::unsupported, c.net.rank(), -1, "leave the choice of algorithm to the library",
                  "algorithm %s needs counts that all ranks know", A::name);
         }
-        return proved(c, c.schedules.bind(algorithm, p.at_port), algorithm);
+        return proved(c, c.schedules.bind(algorithm, p.at_port, schedule_cache::inspected), algorithm);
     }
     template <class A>
     static bound_schedule& proved(communicator_core& c, bound_schedule& b, const A& algorithm) {

@@ -19,7 +19,7 @@ inline const char* called(const signature& s) {
 inline const char* kind_of_call(const signature& s) { return s.made_by == signature::persistent ? "persistent " : ""; }
 
 // The first field in which two calls differ, in words; nullptr if none. `a` and `b` receive the two values.
-inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
+[[gnu::cold]] inline const char* difference(const signature& x, const signature& y, char (&a)[40], char (&b)[40]) {
     const auto numbers = [&](long long p, long long q) {
         std::snprintf(a, sizeof a, "%lld", p);
         std::snprintf(b, sizeof b, "%lld", q);

@@ -157,7 +157,7 @@ struct communicator_core {
     }
 
     // The slow questions of a wait; `until` begins as 0.
-    void check(std::int64_t& until, std::int64_t timeout_ns, awaited waiting_for) {
+    [[gnu::cold]] void check(std::int64_t& until, std::int64_t timeout_ns, awaited waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
         for (const communicator_core* other = heeded; other != nullptr; other = other->heeded)
             if (const failure f = other->net.failed()) give_up(failure(f.code(), rank_of(*other, f.rank())), -1);

@@ -12,9 +12,9 @@
 
 COLLX_BEGIN_NAMESPACE
 
-COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n,
-                                                detail::growing_array<int> members_, communicator_core* parent,
-                                                bool waits, std::uint64_t id_)
+[[gnu::cold]] COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n,
+                                                              detail::growing_array<int> members_,
+                                                              communicator_core* parent, bool waits, std::uint64_t id_)
     : home(std::move(j)), offset(at), id(id_), settings(home->settings),
       net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
     try {
@@ -41,7 +41,7 @@ COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_
     }
 }
 
-COLLX_ONCE communicator_core::~communicator_core() {
+[[gnu::cold]] COLLX_ONCE communicator_core::~communicator_core() {
     if (end) end->has_come = true;
     if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
     device = sole_ptr<detail::device_part>();          // it uses what follows
@@ -52,7 +52,7 @@ COLLX_ONCE communicator_core::~communicator_core() {
     else if (net.remote() != nullptr) net.remote()->forget();
 }
 
-COLLX_ONCE void communicator_core::leave() {
+[[gnu::cold]] COLLX_ONCE void communicator_core::leave() {
     if (net.remote() != nullptr) net.remote()->say_bye();
     home->watch.find_dead([&](int world_rank) {
         if (const int r = rank_of(world_rank); r >= 0) (void)net.give_up_share(r);
@@ -72,7 +72,8 @@ COLLX_ONCE void communicator_core::leave() {
     if (dead >= 0) next_watch_ns = now;
 }
 
-COLLX_ONCE failure communicator_core::find_late(std::int64_t now, std::int64_t limit, awaited waiting_for) const {
+[[gnu::cold]] COLLX_ONCE failure communicator_core::find_late(std::int64_t now, std::int64_t limit,
+                                                              awaited waiting_for) const {
     const chain_end end = waiting_for < 0 ? chain_end{-1} : net.find_late(now, limit, waiting_for);
     if (end.rank >= 0 && !end.is_circle) return failure(errc::timeout, end.rank);
     if (end.is_certain) return failure::circle_of(end.rank);
@@ -85,7 +86,7 @@ COLLX_ONCE failure communicator_core::find_late(std::int64_t now, std::int64_t l
     return end.is_circle && count == 0 ? failure::circle_of(end.rank) : failure(errc::timeout, waiting_for);
 }
 
-COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
+[[gnu::cold]] COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
     if (net.remote() != nullptr)
         if (const int gone = net.remote()->find_gone(waiting_for, now); gone >= 0) return gone;
     if (home->is_threads) return find_failed_thread();
@@ -224,7 +225,7 @@ COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
          all_send ? ": each sends before it receives" : "");
 }
 
-COLLX_ONCE void communicator_core::attach(communicator_core* parent) {
+[[gnu::cold]] COLLX_ONCE void communicator_core::attach(communicator_core* parent) {
     const bool is_start = parent == nullptr && home->communicators_made == 1 && home->start_until.at_ns != INT64_MAX;
     const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
     const auto meet = [&] {

@@ -109,7 +109,7 @@ public:
     }
     job(const job&) = delete;
     // Tells the others that this rank's end is no accident.
-    ~job() {
+    [[gnu::cold]] ~job() {
         if (!is_threads && !mark.is_child())
             memory->header().pid[place(rank)].store(arena_header::has_left, memory_order::release);
     }

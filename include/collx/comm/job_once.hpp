@@ -36,7 +36,7 @@ COLLX_BEGIN_NAMESPACE
     return links_layout::across_hosts(here.count, n, here.is_crowded);
 }
 
-COLLX_ONCE std::uint64_t job::agree_on_world(const deadline& until) {
+[[gnu::cold]] COLLX_ONCE std::uint64_t job::agree_on_world(const deadline& until) {
     const std::uint64_t number = communicators_made++;
     auto& line = board().at[number % detail::notice_board::lines];
     const int leader = hosts.rank_at.empty() ? 0 : hosts.rank_at[0];
@@ -73,7 +73,7 @@ COLLX_ONCE std::uint64_t job::agree_on_world(const deadline& until) {
          "rank %d of the job found no room for the communicator", leader);
 }
 
-COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
+[[gnu::cold]] COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
     const std::size_t bytes = layout.bytes();
     const std::uint64_t offset = a.take(bytes);
     try {

@@ -35,12 +35,14 @@ public:
 // One call on host memory.
 class ready_operation : public ready_call {
 public:
-    void start() final;
+    // These say COLLX_ONCE here too: a virtual function that is not inline by the end of its class makes each program
+    // hold all of the class, whether it is used or not.
+    COLLX_ONCE void start() final;
     bool test() final { return !under_way_ || under_way_->test(); }
     void wait() final {
         if (under_way_) under_way_->wait();
     }
-    void run() override;
+    COLLX_ONCE void run() override;
 
 protected:
     ready_operation(communicator_core& c, int queue, std::int64_t timeout_ns)
@@ -49,11 +51,11 @@ protected:
     void wait_for_readers() { waits_for_readers_ = true; } // see task
     // From buffers and tables to memory of the call.
     virtual void refresh() {}
-    virtual counted_ptr<operation> arm();
+    COLLX_ONCE virtual counted_ptr<operation> arm();
     virtual void begin() { core_.begin_collective(); }
     // Of one start; see call_state.
     virtual std::uint64_t agreed() { return core_.agree(call_.says); }
-    virtual void run_now();
+    COLLX_ONCE virtual void run_now();
     // Whether others of its queue go first.
     bool has_to_queue() const { return !core_.pending.empty() && core_.is_queued(queue_); }
 

@@ -25,7 +25,7 @@ public:
     table_messages(Core& c, std::int64_t timeout_ns, Core* parent)
         : core_(c), timeout_ns_(timeout_ns), parent_(parent) {}
 
-    void send(int peer, const std::byte* from, std::size_t bytes) {
+    [[gnu::cold]] void send(int peer, const std::byte* from, std::size_t bytes) {
         auto& tx = core_.net.tx(port::blocking, peer);
         for (std::size_t done = 0; done < bytes;) {
             const std::size_t here = part(bytes - done);
@@ -38,11 +38,11 @@ public:
         }
     }
     // Waits until the system has what was sent to a peer: this rank may not call again for a long time.
-    void flush(int peer) {
+    [[gnu::cold]] void flush(int peer) {
         auto& tx = core_.net.tx(port::blocking, peer);
         core_.wait_until([&] { return tx.is_drained(); }, timeout_ns_, awaited(peer, awaited::why::room), parent_);
     }
-    void receive(int peer, std::byte* to, std::size_t bytes) {
+    [[gnu::cold]] void receive(int peer, std::byte* to, std::size_t bytes) {
         auto& rx = core_.net.rx(port::blocking, peer);
         for (std::size_t done = 0; done < bytes;) {
             const std::size_t here = part(bytes - done);

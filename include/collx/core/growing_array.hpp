@@ -83,7 +83,7 @@ public:
         for (std::size_t i = size_ - 1; i > at; --i) at_[i] = static_cast<T&&>(at_[i - 1]);
         at_[at] = static_cast<T&&>(made);
     }
-    constexpr void reserve(std::size_t room) {
+    [[gnu::cold]] constexpr void reserve(std::size_t room) {
         static_assert(alignof(T) <= alignof(std::max_align_t));
         if (room <= room_) return;
         T* const from = at_;
@@ -109,7 +109,7 @@ public:
     }
     constexpr void resize(std::size_t size) {
         while (size_ > size) pop_back();
-        reserve(size);
+        if (size > room_) reserve(size);
         if constexpr (sizeof(T) == 1 && __is_trivially_copyable(T)) // memory, of which there may be much
             if (!__builtin_is_constant_evaluated() && size_ < size) {
                 __builtin_memset(static_cast<void*>(at_ + size_), 0, size - size_);
@@ -119,11 +119,11 @@ public:
     }
     constexpr void assign(std::size_t size, const T& value) {
         clear();
-        reserve(size);
+        if (size > room_) reserve(size);
         while (size_ < size) add(value);
     }
     constexpr void append(const T* from, std::size_t count) {
-        reserve(size_ + count);
+        if (size_ + count > room_) reserve(size_ + count);
         if constexpr (__is_trivially_copyable(T))
             if (!__builtin_is_constant_evaluated()) {
                 if (count != 0) __builtin_memcpy(static_cast<void*>(at_ + size_), from, count * sizeof(T));

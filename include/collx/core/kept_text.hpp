@@ -64,8 +64,8 @@ public:
     std::size_t find_first_not_of(name_view which) const noexcept { return view().find_first_not_of(which); }
     bool starts_with(name_view x) const noexcept { return view().starts_with(x); }
 
-    // The text may be a part of this one.
-    kept_text& append(name_view text) {
+    // The text may be a part of this one. Cold, and so all that calls it: g++ compiles what makes texts for size.
+    [[gnu::cold]] kept_text& append(name_view text) {
         if (text.empty()) return *this;
         if (size_ + text.size() > room_) {
             kept_text more;
@@ -86,7 +86,7 @@ public:
     friend kept_text operator+(const char* a, const kept_text& b) { return kept_text(a) + b; }
     void push_back(char c) { append({&c, 1}); }
 
-    void reserve(std::size_t room) {
+    [[gnu::cold]] void reserve(std::size_t room) {
         if (room <= room_) return;
         char* const to = static_cast<char*>(::operator new(room + 1));
         std::memcpy(to, data(), size_ + 1);

@@ -92,6 +92,8 @@ COLLX_ONCE std::size_t channel_steps::touch(const sched::step& s, const strand_c
 }
 
 // ------------------------------------------------------------------ between hosts
+// Cold, as what is lent below: compiled for size and kept apart from the steps in memory. Messages of 16 KiB and more
+// have time for the call.
 // What is sent when nothing is left to receive need not wait for a look at what may come. Several pieces go together.
 COLLX_ONCE void channel_steps::push(const sched::step& s, const strand_cursor& st, const sending_end* tx) {
     if (tx == nullptr || !tx->is_far() || call_.cuts.count != 1) return;
@@ -103,8 +105,8 @@ COLLX_ONCE far_step channel_steps::far(const sched::step& s, const strand_cursor
 }
 
 // Pre-posts the receive of the message that a step waits for; at the same time, of those that come next from others.
-COLLX_ONCE void channel_steps::want(const sched::step& s, const strand_cursor& st, receiving_end& rx, std::size_t bytes,
-                                    std::uint32_t tag) {
+[[gnu::cold]] COLLX_ONCE void channel_steps::want(const sched::step& s, const strand_cursor& st, receiving_end& rx,
+                                                  std::size_t bytes, std::uint32_t tag) {
     if (!call_.elements.is.plain) return;
     std::byte* const at = far(s, st).wanted_at();
     if (at == nullptr || !rx.want_at(at, bytes, tag) || !call_.elements.is_apart()) return;
@@ -121,7 +123,8 @@ COLLX_ONCE void channel_steps::want(const sched::step& s, const strand_cursor& s
     }
 }
 
-COLLX_ONCE bool channel_steps::run_far_step(const sched::step& s, const strand_cursor& st, const message& m) {
+[[gnu::cold]] COLLX_ONCE bool channel_steps::run_far_step(const sched::step& s, const strand_cursor& st,
+                                                          const message& m) {
     if (!call_.elements.is.plain) return false;
     return run_far(far(s, st), m.rx, m.tx, m.bytes, m.tag, [&](const std::byte* in) {
         for (int i = 0; i < s.dst.chunks.count; ++i) in += call_.bytes_of(touch(s, st, i, in, nullptr));
@@ -139,7 +142,7 @@ COLLX_ONCE bool channel_steps::may_lend(const sched::step& s) const {
            stays_as_it_is(call_.plan.steps, call_.cuts, call_.elements, call_.cuts.chunk(s.src.chunks, 0));
 }
 
-COLLX_ONCE void channel_steps::cover(const sched::step& s, strand_cursor& st, std::size_t elems) {
+[[gnu::cold]] COLLX_ONCE void channel_steps::cover(const sched::step& s, strand_cursor& st, std::size_t elems) {
     if (st.covered == nullptr) {
         covered_.emplace_back(static_cast<std::size_t>(st.end - st.begin));
         st.covered = covered_.back().data();
@@ -148,7 +151,8 @@ COLLX_ONCE void channel_steps::cover(const sched::step& s, strand_cursor& st, st
 }
 
 // Requires: may_lend(s).
-COLLX_ONCE bool channel_steps::lend(const sched::step& s, strand_cursor& st, sending_end& tx, std::uint32_t tag) {
+[[gnu::cold]] COLLX_ONCE bool channel_steps::lend(const sched::step& s, strand_cursor& st, sending_end& tx,
+                                                  std::uint32_t tag) {
     const int chunk = call_.cuts.chunk(s.src.chunks, 0);
     const std::size_t n = lent_elems(call_.cuts.in, chunk, st);
     tx.lend(call_.elements.is.in + call_.bytes_of(call_.cuts.cut(call_.cuts.in, chunk, st.piece).at), call_.bytes_of(n),
@@ -158,7 +162,8 @@ COLLX_ONCE bool channel_steps::lend(const sched::step& s, strand_cursor& st, sen
     return true;
 }
 
-COLLX_ONCE bool channel_steps::borrow(const sched::step& s, strand_cursor& st, receiving_end& rx, std::uint32_t tag) {
+[[gnu::cold]] COLLX_ONCE bool channel_steps::borrow(const sched::step& s, strand_cursor& st, receiving_end& rx,
+                                                    std::uint32_t tag) {
     const int chunk = call_.cuts.chunk(s.dst.chunks, 0), peer = s.peer_from;
     const std::size_t n = lent_elems(call_.cuts.out, chunk, st);
     if (!call_.plan.lends || !rx.is_expected(call_.bytes_of(n), tag)) return call_.broken(errc::mismatch, peer);
@@ -174,8 +179,8 @@ COLLX_ONCE bool channel_steps::borrow(const sched::step& s, strand_cursor& st, r
 }
 
 // All at once where it only has to be put into plain memory, else piece by piece through the cache.
-COLLX_ONCE bool channel_steps::take_lent(const sched::step& s, const strand_cursor& st, std::uint64_t address,
-                                         int chunk, std::size_t n) {
+[[gnu::cold]] COLLX_ONCE bool channel_steps::take_lent(const sched::step& s, const strand_cursor& st,
+                                                       std::uint64_t address, int chunk, std::size_t n) {
     const pieces& cuts = call_.cuts;
     if (call_.elements.is.plain && s.what == (sched::recv | sched::copy))
         return call_.net.read_private(s.peer_from,

@@ -38,8 +38,12 @@ COLLX_ALWAYS_INLINE void store_pack(T* p, typename pack_of<T>::type v) {
     *reinterpret_cast<typename pack_of<T>::unaligned*>(p) = v;
 }
 
+// Whether there is a second destination. `perhaps` asks in the loop, where there is enough else to do: each loop is
+// compiled for each type and operator.
+enum class second_is { none, there, perhaps };
+
 // first[i] = second[i] = s[0][i] op s[1][i] op … op s[Sources - 1][i]. Destinations may be one of the sources.
-template <int Sources, bool Two, class Op, class T>
+template <int Sources, second_is Second, class Op, class T>
 void fold_fixed(const Op& op, T* first, T* second, const T* const* s, std::size_t n) {
     std::size_t i = 0;
 #if !defined(__CUDACC__) // nvcc refuses vectors in functions that are also code of the device, as operators are
@@ -57,7 +61,7 @@ void fold_fixed(const Op& op, T* first, T* second, const T* const* s, std::size_
             }
             store_pack(first + i, a);
             store_pack(first + i + lanes, b);
-            if constexpr (Two) {
+            if (Second == second_is::there || (Second == second_is::perhaps && second != nullptr)) {
                 store_pack(second + i, a);
                 store_pack(second + i + lanes, b);
             }
@@ -68,20 +72,16 @@ void fold_fixed(const Op& op, T* first, T* second, const T* const* s, std::size_
         T a = s[0][i];
         for (int k = 1; k < Sources; ++k) a = static_cast<T>(op(a, s[k][i]));
         first[i] = a;
-        if constexpr (Two) second[i] = a;
+        if (Second == second_is::there || (Second == second_is::perhaps && second != nullptr)) second[i] = a;
     }
 }
 
-template <bool Two, class Op, class T>
-[[gnu::noinline]] void fold_dispatch(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
+template <class Op, class T>
+[[gnu::noinline]] void fold_many(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
     switch (sources) {
-        case 1: return fold_fixed<1, Two>(op, first, second, s, n);
-        case 2: return fold_fixed<2, Two>(op, first, second, s, n);
-        case 3: return fold_fixed<3, Two>(op, first, second, s, n);
-        case 4: return fold_fixed<4, Two>(op, first, second, s, n);
-        case 5: return fold_fixed<5, Two>(op, first, second, s, n);
-        case 6: return fold_fixed<6, Two>(op, first, second, s, n);
-        case 7: return fold_fixed<7, Two>(op, first, second, s, n);
+        case 5: return fold_fixed<5, second_is::perhaps>(op, first, second, s, n);
+        case 6: return fold_fixed<6, second_is::perhaps>(op, first, second, s, n);
+        case 7: return fold_fixed<7, second_is::perhaps>(op, first, second, s, n);
         default: break;
     }
     // Longer folds go through the cache in blocks: eight sources, then seven more onto the partial result, in order.
@@ -92,20 +92,31 @@ template <bool Two, class Op, class T>
         const std::size_t m = n - at < block ? n - at : block;
         const T* part[8];
         for (int k = 0; k < 8; ++k) part[k] = s[k] + at;
-        fold_fixed<8, false, Op, T>(op, acc, nullptr, part, m);
+        fold_fixed<8, second_is::none, Op, T>(op, acc, nullptr, part, m);
         int done = 8;
         for (; sources - done >= 7; done += 7) {
             part[0] = acc;
             for (int k = 1; k < 8; ++k) part[k] = s[done + k - 1] + at;
-            fold_fixed<8, false, Op, T>(op, acc, nullptr, part, m);
+            fold_fixed<8, second_is::none, Op, T>(op, acc, nullptr, part, m);
         }
         for (; done < sources; ++done) {
             part[0] = acc;
             part[1] = s[done] + at;
-            fold_fixed<2, false, Op, T>(op, acc, nullptr, part, m);
+            fold_fixed<2, second_is::none, Op, T>(op, acc, nullptr, part, m);
         }
         std::memcpy(static_cast<void*>(first + at), partial, m * sizeof(T));
-        if constexpr (Two) std::memcpy(static_cast<void*>(second + at), partial, m * sizeof(T));
+        if (second != nullptr) std::memcpy(static_cast<void*>(second + at), partial, m * sizeof(T));
+    }
+}
+
+template <second_is Second, class Op, class T>
+[[gnu::noinline]] void fold_dispatch(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
+    switch (sources) {
+        case 1: return fold_fixed<1, Second>(op, first, second, s, n);
+        case 2: return fold_fixed<2, Second>(op, first, second, s, n);
+        case 3: return fold_fixed<3, Second>(op, first, second, s, n);
+        case 4: return fold_fixed<4, Second>(op, first, second, s, n);
+        default: return fold_many(op, first, second, s, sources, n);
     }
 }
 
@@ -146,10 +157,11 @@ void combine_into_left(const Op& op, T* left, T* right, std::size_t n) {
 // first[i] = s[0][i] op … op s[sources - 1][i], and second[i] too unless it is null.
 template <class Op, class T>
 COLLX_ALWAYS_INLINE void fold_arrays(const Op& op, T* first, T* second, const T* const* s, int sources, std::size_t n) {
+    using enum detail::second_is;
     if constexpr (ArrayOp<Op, T>) detail::fold_runs(op, first, second, s, sources, n);
-    else if (sources == 2 && second == nullptr) detail::fold_fixed<2, false>(op, first, second, s, n);
-    else if (second != nullptr) detail::fold_dispatch<true>(op, first, second, s, sources, n);
-    else detail::fold_dispatch<false>(op, first, second, s, sources, n);
+    else if (sources == 2 && second == nullptr) detail::fold_fixed<2, none>(op, first, second, s, n);
+    else if (second != nullptr) detail::fold_dispatch<there>(op, first, second, s, sources, n);
+    else detail::fold_dispatch<none>(op, first, second, s, sources, n);
 }
 
 // The same into any number of destinations: once through the cache in blocks, then copied to each.

@@ -38,7 +38,7 @@ public:
     }
     relayed_task(const relayed_task&) = delete; // tasks refer to layouts in here
 
-    task_state advance() override;
+    COLLX_ONCE task_state advance() override; // see ready_operation
 
 private:
     using counts_view = contiguous_view<std::size_t>;

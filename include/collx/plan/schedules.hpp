@@ -66,19 +66,24 @@ class schedule_cache {
 public:
     explicit schedule_cache(links& l) : links_(l), table_(slots) {}
 
+    struct recipe;
+    using inspection = void (*)(const schedule_cache&, const recipe&);
+
     // The schedule of `algorithm` on this communicator and port. First use is collective: windows are made in call
-    // order.
-    // Errors: invalid_argument, on all ranks alike and before anything moves: some rank's steps name ranks, chunks,
-    //     scratch or signals that there are not, its messages do not match, channels are not as deep as it needs ·
-    //     unsupported (windows, and ranks on several hosts) · resource.
+    // order. One that a program brings is inspected; those that the library chooses are proved by its tests, so that
+    // programs which bring none compile no verifier.
+    // Errors: invalid_argument, on all ranks alike and before anything moves: channels are not as deep as it needs;
+    // with
+    //     `inspected` also: some rank's steps name ranks, chunks, scratch or signals that there are not, its messages
+    //     do not match · unsupported (windows, and ranks on several hosts) · resource.
     template <class Algorithm>
-    bound_schedule& bind(const Algorithm& algorithm, int at_port) {
+    bound_schedule& bind(const Algorithm& algorithm, int at_port, inspection inspect = nullptr) {
         const void* id = &detail::algorithm_id<Algorithm>;
         const std::uint64_t bits = detail::parameter_bits(algorithm);
         for (std::size_t i = detail::schedule_place(reinterpret_cast<std::uintptr_t>(id), bits, at_port);; ++i) {
             entry& e = table_[i & (table_.size() - 1)];
             if (e.id == id && e.bits == bits && e.at_port == at_port) return *e.schedule;
-            if (e.id == nullptr) return insert(e, id, bits, at_port, make(recipe_of(algorithm), at_port));
+            if (e.id == nullptr) return insert(e, id, bits, at_port, make(recipe_of(algorithm), at_port, inspect));
         }
     }
 
@@ -92,19 +97,20 @@ public:
         if (!b.is_proved) prove(b, recipe_of(algorithm));
     }
     static constexpr std::int64_t most_proved_steps = 1 << 17;
+    static void inspected(const schedule_cache& c, const recipe& a);
 
     // As bind() for a call in which each rank knows its own counts only, with the schedules that bring relaying ranks
     // the others, and the one for what they need not relay. All ranks must choose alike, knowing no count.
     template <class Algorithm>
-    bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port) {
-        bound_schedule& b = bind(algorithm, at_port);
+    bound_schedule& bind_for_private_counts(const Algorithm& algorithm, int at_port, inspection inspect = nullptr) {
+        bound_schedule& b = bind(algorithm, at_port, inspect);
         if constexpr (requires { algorithm.counts(); })
-            if (b.counts == nullptr) b.counts = &bind(algorithm.counts(), at_port);
+            if (b.counts == nullptr) b.counts = &bind(algorithm.counts(), at_port, inspect);
         if constexpr (requires { algorithm.expected_counts(); })
-            if (b.expected_counts == nullptr) b.expected_counts = &bind(algorithm.expected_counts(), at_port);
+            if (b.expected_counts == nullptr) b.expected_counts = &bind(algorithm.expected_counts(), at_port, inspect);
         if constexpr (requires { algorithm.directly(); })
             if (algorithm.most_bytes > 0 && b.directly == nullptr) {
-                b.directly = &bind(algorithm.directly(), at_port);
+                b.directly = &bind(algorithm.directly(), at_port, inspect);
                 b.most_relayed_bytes = static_cast<std::size_t>(algorithm.most_bytes);
             }
         return b;
@@ -138,6 +144,18 @@ public:
         return round_up(least > by_ring ? least : by_ring, page_bytes);
     }
 
+    // What binding needs of an algorithm, whatever its type: compiled once, not once per algorithm.
+    struct recipe {
+        const void* algorithm;
+        const void* id;
+        void (*text)(const void* algorithm, sched::recorder& ex, int rank, int n);
+        const char* name;
+        sched::schedule declared; // no programs
+        int window_depth, least_window_depth;
+        bool fits;                          // the map or order that the algorithm was given
+        detail::growing_array<int> members; // of the collective, where not all ranks are; empty: all
+    };
+
 private:
     static constexpr std::size_t slots = 64;
     struct entry {
@@ -153,17 +171,6 @@ private:
         bound_window state;
     };
 
-    // What binding needs of an algorithm, whatever its type: compiled once, not once per algorithm.
-    struct recipe {
-        const void* algorithm;
-        const void* id;
-        void (*text)(const void* algorithm, sched::recorder& ex, int rank, int n);
-        const char* name;
-        sched::schedule declared; // no programs
-        int window_depth, least_window_depth;
-        bool fits;                          // the map or order that the algorithm was given
-        detail::growing_array<int> members; // of the collective, where not all ranks are; empty: all
-    };
     template <class A>
     static void text(const void* algorithm, sched::recorder& ex, int rank, int n) {
         (*static_cast<const A*>(algorithm))(ex, rank, n);
@@ -187,11 +194,12 @@ private:
             for (int i = 0; fits && i < a.contributors(n); ++i) r.members.push_back(a.member(i));
         return r;
     }
-    sole_ptr<bound_schedule> make(const recipe& a, int at_port);
+    sole_ptr<bound_schedule> make(const recipe& a, int at_port, inspection inspect);
     void prove(bound_schedule& b, const recipe& a);
     void require_bounds(const recipe& a) const;
     [[noreturn]] void refuse(const recipe& a, const sched::schedule& s, const sched::verdict& v) const;
-    sched::schedule record_all(const recipe& a) const;
+    static sched::schedule record_all(const recipe& a);
+    static sched::program record(const recipe& a, int rank);
     // One window per algorithm, port and shape, whatever the root.
     bound_window& window_for(const void* id, int at_port, const window_shape& shape);
     bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, sole_ptr<bound_schedule> made);

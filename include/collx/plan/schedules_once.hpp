@@ -45,7 +45,7 @@ struct footprint {
 };
 
 // Finds the steps that may send from and receive into the user's memory, and those that send last.
-inline void find_far(bound_schedule& b) {
+[[gnu::cold]] inline void find_far(bound_schedule& b) {
     const auto& strands = b.steps.strands;
     detail::growing_array<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
     const auto add = [&](detail::growing_array<int>& count, const sched::ref& r) {
@@ -94,7 +94,7 @@ inline void find_far(bound_schedule& b) {
 
 // Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
 // chunks are settled.
-inline void own_orders(bound_schedule& b) {
+[[gnu::cold]] inline void own_orders(bound_schedule& b) {
     detail::growing_array<const int*> seen;
     const auto own = [&](sched::chunk_set& c) {
         c = pieces::settled(c, b.chunks);
@@ -167,15 +167,32 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
          "sched::verify(algorithm, n) says so, too", "algorithm %s among %d ranks: %s", a.name, s.ranks, why.c_str());
 }
 
-[[gnu::cold]] COLLX_ONCE sched::schedule schedule_cache::record_all(const recipe& a) const {
+[[gnu::cold]] COLLX_ONCE sched::program schedule_cache::record(const recipe& a, int rank) {
+    sched::recorder ex;
+    a.text(a.algorithm, ex, rank, a.declared.ranks);
+    return ex.take();
+}
+
+[[gnu::cold]] COLLX_ONCE sched::schedule schedule_cache::record_all(const recipe& a) {
     sched::schedule s = a.declared;
-    for (int r = 0; r < s.ranks; ++r) {
-        sched::recorder ex;
-        a.text(a.algorithm, ex, r, s.ranks);
-        s.programs.push_back(ex.take());
-    }
+    for (int r = 0; r < s.ranks; ++r) s.programs.push_back(record(a, r));
     sched::survey(s);
     return s;
+}
+
+// One rank's program at a time: those of all ranks are needed only to explain what is wrong.
+[[gnu::cold]] COLLX_ONCE void schedule_cache::inspected(const schedule_cache& c, const recipe& a) {
+    sched::message_balance messages(a.declared.ranks, a.declared.op);
+    for (int r = 0; r < a.declared.ranks; ++r) {
+        const sched::program p = record(a, r);
+        if (const sched::verdict v = sched::out_of_range(p, r, a.declared); !v.ok()) c.refuse(a, record_all(a), v);
+        messages.add(p, r);
+    }
+    if (messages.is_even() || a.declared.op == collective::send_recv) return;
+    sched::schedule s = record_all(a);
+    s.depth = c.links_.channel_depth();
+    const sched::verdict v = sched::verify_for(s, a.members);
+    c.refuse(a, s, v.ok() ? sched::verdict{.what = sched::problem::leftover} : v);
 }
 
 [[gnu::cold]] COLLX_ONCE void schedule_cache::prove(bound_schedule& b, const recipe& a) {
@@ -192,26 +209,17 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     b.is_proved = true;
 }
 
-[[gnu::cold]] COLLX_ONCE sole_ptr<bound_schedule> schedule_cache::make(const recipe& a, int at_port) {
+[[gnu::cold]] COLLX_ONCE sole_ptr<bound_schedule> schedule_cache::make(const recipe& a, int at_port,
+                                                                       inspection inspect) {
     require_bounds(a);
+    if (inspect != nullptr) inspect(*this, a);
     const int n = links_.size();
     auto b = make_sole<bound_schedule>();
-    sched::message_balance messages(n, a.declared.op);
     detail::footprint f;
     for (int r = 0; r < n; ++r) {
-        sched::recorder ex;
-        a.text(a.algorithm, ex, r, n);
-        sched::program p = ex.take();
-        if (const sched::verdict v = sched::out_of_range(p, r, a.declared); !v.ok()) refuse(a, record_all(a), v);
-        messages.add(p, r);
+        sched::program p = record(a, r);
         f.add(p);
         if (r == links_.rank()) b->steps = static_cast<sched::program&&>(p);
-    }
-    if (!messages.is_even() && a.declared.op != collective::send_recv) {
-        sched::schedule s = record_all(a);
-        s.depth = links_.channel_depth();
-        const sched::verdict v = sched::verify_for(s, a.members);
-        refuse(a, s, v.ok() ? sched::verdict{.what = sched::problem::leftover} : v);
     }
     b->chunks = a.declared.chunks;
     detail::own_orders(*b);

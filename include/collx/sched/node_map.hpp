@@ -112,7 +112,7 @@ public:
 private:
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
 
-    constexpr void build(const int* label, int n) {
+    [[gnu::cold]] constexpr void build(const int* label, int n) {
         detail::growing_array<int> seen, begin; // labels in the order of their first ranks
         detail::growing_array<int>& t = table_;
         t.resize(sized(4 * n));

@@ -38,6 +38,7 @@ public:
     constexpr void enter(renumbering& here) {
         here.around = inside_;
         inside_ = &here;
+        renumber_ = &renumbering::operator(); // by its address: most programs record nothing inside anything
     }
     constexpr void leave() { inside_ = inside_->around; }
     constexpr program take() {
@@ -52,16 +53,19 @@ private:
         if (k >= asked_) asked_ = k + 1;
         current_ = k;
     }
-    // One body for all kinds of steps and all algorithms.
-    [[gnu::noinline]] constexpr void add(sched::step s) {
+    // One body for all kinds of steps and all algorithms. Cold, and so all that calls it: what records is compiled for
+    // size.
+    [[gnu::cold, gnu::noinline]] constexpr void add(const sched::step& one) {
+        sched::step s = one;
         for (const renumbering* at = inside_; at != nullptr; at = at->around)
-            if (!(*at)(s)) return;
+            if (!(at->*renumber_)(s)) return;
         if (asked_ == 0) open(0);
         result_.strands[static_cast<unsigned>(current_)].push_back(s);
     }
 
     program result_;
     const renumbering* inside_ = nullptr;
+    bool (renumbering::*renumber_)(sched::step&) const = nullptr;
     int current_ = 0;
     int asked_ = 0; // strands the text has named so far
 };

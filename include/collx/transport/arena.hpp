@@ -129,7 +129,7 @@ public:
 
     // The piece of `bytes` that `word` names, the same for all ranks: taken by whoever asks for it first. Its pages are
     // zero.
-    std::uint64_t take_once(atomic<std::uint64_t>& word, arena_room& room, std::size_t bytes) {
+    [[gnu::cold]] std::uint64_t take_once(atomic<std::uint64_t>& word, arena_room& room, std::size_t bytes) {
         if (const std::uint64_t there = word.load(memory_order::acquire); there != none) return there;
         auto& h = header();
         if (bytes > bytes_) fail_full(bytes, {});
@@ -146,12 +146,12 @@ public:
     }
 
     // Gives back what a communicator has taken. By the last of its ranks.
-    void give_back(const arena_room& room) noexcept {
+    [[gnu::cold]] void give_back(const arena_room& room) noexcept {
         for (int i = 0; i < room.count; ++i) give_back(room.at[i].offset, room.at[i].bytes);
     }
 
     // Gives a range back, its pages too.
-    void give_back(std::uint64_t offset, std::size_t bytes) noexcept {
+    [[gnu::cold]] void give_back(std::uint64_t offset, std::size_t bytes) noexcept {
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
         if (!clear(offset, bytes)) return; // whoever takes it next counts on zeros
         auto& h = header();

@@ -169,7 +169,7 @@ public:
         if (remote_) remote_->announce_failure();
     }
     // A new window. Collective: ranks create windows in the same order, so they agree on the place without a word.
-    window_memory make_window(const window_shape& shape) {
+    [[gnu::cold]] window_memory make_window(const window_shape& shape) {
         if (remote_)
             fail(errc::unsupported, rank_, -1,
                  "bind an algorithm over channels (ring, recursive_doubling, binomial, ...) or let the library choose",
@@ -310,7 +310,7 @@ private:
             throw;
         }
     }
-    std::uint64_t take_once(atomic<std::uint64_t>& word, std::size_t bytes) {
+    [[gnu::cold]] std::uint64_t take_once(atomic<std::uint64_t>& word, std::size_t bytes) {
         return or_report([&] { return arena_->take_once(word, places().room, bytes); });
     }
     void reserve(std::uint64_t at, std::size_t bytes, bool for_calls = false) {

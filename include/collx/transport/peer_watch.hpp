@@ -28,7 +28,7 @@ public:
     // Watches all ranks but `rank`. Requires: made right after joining, while all are known to live. A pidfd taken then
     // stays with its process, a process number kept for later might by then be another process. Cost: one descriptor
     // and about a microsecond per peer; without descriptors (ulimit -n) peers are asked for by number.
-    peer_watch(const arena& shared, int rank, int ranks) {
+    [[gnu::cold]] peer_watch(const arena& shared, int rank, int ranks) {
         for (int r = 0; r < ranks; ++r) {
             const int pid = shared.process_of(r, rank);
             if (r == rank || (pid <= 0 && pid != arena_header::has_left) || pid == ::getpid()) continue;

@@ -23,9 +23,9 @@ COLLX_BEGIN_NAMESPACE
 // this name is starting) · environment (no job name) ·
 //         peer_failed (a rank ended meanwhile) · resource (descriptors, address space).
 // Cost: about a quarter of a millisecond per rank; one descriptor, one mapping.
-inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const deadline& until,
-                                   std::size_t bytes = default_arena_bytes, const char* settings = "",
-                                   start_news* news = nullptr) {
+[[gnu::cold]] inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const deadline& until,
+                                                 std::size_t bytes = default_arena_bytes, const char* settings = "",
+                                                 start_news* news = nullptr) {
     if (ranks < 1 || ranks > max_local_ranks)
         fail(errc::invalid_argument, rank, -1, "", "a host has 1 to %d ranks, not %d", max_local_ranks, ranks);
     if (rank < 0 || rank >= ranks) fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, ranks);

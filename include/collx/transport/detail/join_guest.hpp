@@ -24,7 +24,7 @@ public:
 
     // Tries until the deadline. What ends an attempt and is worth another: nobody listens yet, the queue is full, the
     // listener was of a job that is just going, rank 0 had too many strangers at the door.
-    counted_ptr<arena> join() {
+    [[gnu::cold]] counted_ptr<arena> join() {
         const char* trouble = "rank 0 did not come";
         for (retry_pause pause(10'000'000);;) {
             socket_ = packet_socket();

@@ -25,7 +25,8 @@ public:
     static constexpr std::int64_t stranger_limit_ns = 2'000'000'000; // how long they may take
 
     // The listener comes first, so that ranks find it while rank 0 still makes the arena.
-    join_host(const char* job, int ranks, const deadline& until, const char* settings = "", start_news* news = nullptr)
+    [[gnu::cold]] join_host(const char* job, int ranks, const deadline& until, const char* settings = "",
+                            start_news* news = nullptr)
         : settings_(settings), ranks_(ranks), job_hash_(hash_bytes(job, std::strlen(job), 3)), until_(until),
           news_(news) {
         const socket_name name = name_of_job(job);
@@ -43,7 +44,7 @@ public:
     }
 
     // Returns when all ranks have mapped the arena.
-    void serve(arena& shared) {
+    [[gnu::cold]] void serve(arena& shared) {
         arena_ = &shared;
         while (mapped_ < ranks_ - 1) {
             listen_for_a_while(next_look(news_, next_limit()));
@@ -70,7 +71,7 @@ private:
     };
 
     // Hears whoever speaks, up to some point in time.
-    void listen_for_a_while(const deadline& limit) {
+    [[gnu::cold]] void listen_for_a_while(const deadline& limit) {
         polled_.clear();
         polled_.push_back({listener_.get(), POLLIN, 0});
         for (const guest& g : guests_) polled_.push_back({g.socket.get(), POLLIN, 0});
@@ -81,7 +82,7 @@ private:
         if ((polled_[0].revents & POLLIN) != 0) accept_guests();
     }
 
-    [[noreturn]] void fail_because_taken(const socket_name& name) {
+    [[noreturn, gnu::cold]] void fail_because_taken(const socket_name& name) {
         descriptor knock = packet_socket();
         ucred holder{};
         if (knock.is_open() &&
@@ -92,7 +93,7 @@ private:
              static_cast<unsigned long>(holder.uid));
     }
 
-    deadline next_limit() const {
+    [[gnu::cold]] deadline next_limit() const {
         deadline d = until_;
         for (const guest& g : guests_)
             if (g.rank < 0 && g.limit_ns < d.at_ns) d.at_ns = g.limit_ns;
@@ -114,7 +115,7 @@ private:
             if (guests_[i].rank < 0 && guests_[i].limit_ns <= now) remove(i);
     }
 
-    void accept_guests() {
+    [[gnu::cold]] void accept_guests() {
         for (int i = 0; i < most_strangers; ++i) {
             guest g;
             g.socket = descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -138,7 +139,7 @@ private:
     }
 
     // Reads what there is, at most all that an honest guest ever says. False when the guest is to be forgotten.
-    bool hear(guest& g) {
+    [[gnu::cold]] bool hear(guest& g) {
         for (int packets = 0; packets < 3; ++packets) {
             join_packet p;
             const packet got = receive_packet(g.socket.get(), &p, sizeof p);
@@ -165,7 +166,7 @@ private:
         return true;
     }
 
-    bool welcome(guest& g, const join_packet& hello) {
+    [[gnu::cold]] bool welcome(guest& g, const join_packet& hello) {
         if (hello.what != join_packet::kind::hello || hello.number != job_hash_) return false;
         if (hello.rank <= 0 || hello.rank >= hello.ranks) return false; // join_shm() never says this
         if (has_failed_) {
@@ -216,7 +217,7 @@ private:
         --strangers_;
     }
 
-    [[noreturn]] void fail_for_lateness() {
+    [[noreturn, gnu::cold]] void fail_for_lateness() {
         char missing[120];
         int first = -1;
         list_ranks(missing, sizeof missing, ranks_, [&](int r) {

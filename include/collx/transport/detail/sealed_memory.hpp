@@ -42,7 +42,7 @@ inline std::size_t file_size_limit() {
 }
 
 // Maps a memfd of `bytes` or, where the system refuses, half of that and so on. Formatted and sealed.
-inline counted_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
+[[gnu::cold]] inline counted_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
     constexpr std::size_t least_bytes = round_up(sizeof(arena_header), page_bytes) + page_bytes;
     descriptor fd = make_memfd();
     bytes = round_up(bytes < least_bytes ? least_bytes : bytes, page_bytes);
@@ -76,7 +76,7 @@ inline counted_ptr<arena> make_sealed_arena(int ranks, std::size_t bytes) {
 }
 
 // Maps what rank 0 sent, after comparing it with what rank 0 said about it.
-inline counted_ptr<arena> open_sealed_arena(descriptor fd, std::size_t bytes, int rank, int ranks) {
+[[gnu::cold]] inline counted_ptr<arena> open_sealed_arena(descriptor fd, std::size_t bytes, int rank, int ranks) {
     struct stat about {};
     const bool is_sound = ::fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode) &&
                           static_cast<std::size_t>(about.st_size) == bytes && bytes >= sizeof(arena_header) &&

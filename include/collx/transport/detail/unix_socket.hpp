@@ -50,7 +50,7 @@ inline ucred peer_of(int fd) {
 
 // Sends one packet, with a descriptor unless it is -1. False when it cannot be sent now: the other end is gone or does
 // not read.
-inline bool send_packet(int to, const void* data, std::size_t bytes, int passed_fd = -1) {
+[[gnu::cold]] inline bool send_packet(int to, const void* data, std::size_t bytes, int passed_fd = -1) {
     iovec part{const_cast<void*>(data), bytes};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
     msghdr m{};
@@ -78,7 +78,7 @@ enum class packet {
 
 // Receives one packet of exactly `bytes`. A descriptor that comes with it goes to `passed`; more than one, or one that
 // nobody asked for, is closed and makes the packet wrong.
-inline packet receive_packet(int from, void* data, std::size_t bytes, descriptor* passed = nullptr) {
+[[gnu::cold]] inline packet receive_packet(int from, void* data, std::size_t bytes, descriptor* passed = nullptr) {
     constexpr std::size_t most_fds = 8;
     iovec part{data, bytes};
     alignas(cmsghdr) char control[CMSG_SPACE(most_fds * sizeof(int))];
