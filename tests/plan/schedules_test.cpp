@@ -33,6 +33,16 @@ struct padded_broadcast : algo::linear_broadcast {
     padded_broadcast() = default;
 };
 
+// Counts how often it is read.
+struct counted_ring : algo::ring_all_reduce {
+    static inline int texts_read = 0;
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        ++texts_read;
+        algo::ring_all_reduce::operator()(ex, r, n);
+    }
+};
+
 } // namespace
 
 TEST_CASE("the same algorithm on the same port is bound once; others are others") {
@@ -43,6 +53,20 @@ TEST_CASE("the same algorithm on the same port is bound once; others are others"
     CHECK(&me.cache.bind(algo::binomial_broadcast{.root = 0}, 1) != &a);
     CHECK(&me.cache.bind(algo::linear_broadcast{.root = 0}, 0) != static_cast<void*>(&a));
     CHECK(&me.cache.bind(algo::binomial_broadcast{.root = 0}, 0) == &a);
+}
+
+TEST_CASE("the steps of all ranks are read once to bind them, and once more only for a proof that will be made") {
+    for (const int n : {8, 300}) {
+        rank me(1, n);
+        counted_ring::texts_read = 0;
+        auto& bound = me.cache.bind(counted_ring{}, 0);
+        CHECK(counted_ring::texts_read == n);
+        CHECK(bound.proof_steps == std::int64_t{n} * (2 * n - 1));
+        const bool is_small = bound.proof_steps <= collx::schedule_cache::most_proved_steps;
+        CHECK(is_small == (n == 8));
+        for (int again = 0; again < 2; ++again) me.cache.require_proof(bound, counted_ring{});
+        CHECK(counted_ring::texts_read == (is_small ? 2 : 1) * n);
+    }
 }
 
 TEST_CASE("what lies between an algorithm's parameters is none of them") {

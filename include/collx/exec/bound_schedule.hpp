@@ -107,6 +107,7 @@ struct bound_schedule {
     bool lends = false;              // all messages go straight to an output: they may be read where they lie
     bool is_short_form = false;      // can be run by run_short (exec/short_call.hpp)
     bool is_proved = false;          // checked calls have verified the algorithm for these ranks
+    std::int64_t proof_steps = 0;    // what verifying it takes: the steps of all ranks, times the iterations
     // Where ranks relay parts whose counts they do not know, what runs first: brings them their neighbours' counts,
     // and, where they pass on to these too, what those expect. Null: none do.
     bound_schedule *counts = nullptr, *expected_counts = nullptr;

@@ -196,12 +196,8 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 }
 
 [[gnu::cold]] COLLX_ONCE void schedule_cache::prove(bound_schedule& b, const recipe& a) {
-    sched::schedule s = record_all(a);
-    std::int64_t steps = 0;
-    for (const auto& p : s.programs)
-        for (const auto& strand : p.strands) steps += static_cast<std::int64_t>(strand.size());
-    const std::int64_t cells = std::int64_t{s.ranks} * s.chunks, each = steps > cells ? steps : cells;
-    if (each * s.iterations() <= most_proved_steps) {
+    if (b.proof_steps <= most_proved_steps) {
+        sched::schedule s = record_all(a);
         s.depth = links_.channel_depth();
         const sched::verdict v = sched::verify_for(s, a.members);
         if (!v.ok()) refuse(a, s, v);
@@ -216,11 +212,17 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     const int n = links_.size();
     auto b = make_sole<bound_schedule>();
     detail::footprint f;
-    for (int r = 0; r < n; ++r) {
+    sched::schedule surveyed = a.declared;
+    std::int64_t steps = 0;
+    for (int r = 0; r < n; ++r) { // one at a time: the programs of all ranks can be many megabytes
         sched::program p = record(a, r);
         f.add(p);
+        sched::survey(surveyed, p);
+        for (const auto& strand : p.strands) steps += static_cast<std::int64_t>(strand.size());
         if (r == links_.rank()) b->steps = static_cast<sched::program&&>(p);
     }
+    const std::int64_t cells = std::int64_t{n} * a.declared.chunks;
+    b->proof_steps = (steps > cells ? steps : cells) * surveyed.iterations();
     b->chunks = a.declared.chunks;
     detail::own_orders(*b);
     b->is_short_form = !f.zero_copy && a.declared.declared_signals != 0 && is_short_form(b->steps);
