@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 needs=any
+// collx-test: timeout=300 needs=any sanitize=address,nightly
 //
 // Types and operators that are chosen at run time, against the typed calls and a serial fold.
 #include "support.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300
+// collx-test: timeout=300 sanitize=address,nightly
 //
 // Operators that take arrays, through every verb that reduces and every algorithm, against the same operator on
 // elements; and reduce_local, which runs operators without a communicator.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300
+// collx-test: timeout=300 sanitize=address,nightly
 //
 // Collectives that return their result and find out sizes by themselves.
 #include "support.hpp"

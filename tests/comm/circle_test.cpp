@@ -5,10 +5,9 @@
 // memory, shm and sockets.
 #include "faults/support.hpp"
 #include "support.hpp"
+#include "support/side_by_side.hpp"
 
 #include <cstring>
-#include <exception>
-#include <thread>
 
 using namespace collx_test;
 using collx::timed_out;
@@ -31,34 +30,19 @@ void send_first(collx::communicator& w, std::chrono::milliseconds limit) {
     collx::recv(w, in, (w.rank() + n - 1) % n, {.timeout = limit});
 }
 
-using spreads = std::vector<std::vector<int>>; // the host of each rank, for several jobs
+using spread_ranks = std::vector<int>; // the host of each rank
 
-// Runs f(host_of) for each spread, all at the same time: each waits out a time limit, and has hardly anything to
-// compute.
-template <class F>
-void side_by_side(const spreads& all, F&& f) {
-    std::vector<std::exception_ptr> thrown(all.size());
-    std::vector<std::thread> jobs;
-    for (std::size_t i = 0; i < all.size(); ++i)
-        jobs.emplace_back([&, i] {
-            try {
-                f(all[i]);
-            } catch (...) {
-                thrown[i] = std::current_exception();
-            }
-        });
-    for (auto& job : jobs) job.join();
-    for (const auto& e : thrown)
-        if (e) std::rethrow_exception(e);
+// How long the ranks wait for each other. Between hosts who waits is said every 1/64 of it.
+std::chrono::milliseconds circle_limit(const spread_ranks& host_of) {
+    return heard_within(std::chrono::milliseconds(host_of.back() == 0 ? 1500 : 8000));
 }
 
-void run_circle(const std::vector<int>& host_of) {
+void run_circle(const spread_ranks& host_of) {
     const int n = static_cast<int>(host_of.size());
+    const bool is_one_host = host_of.back() == 0;
+    const auto limit = circle_limit(host_of);
     collx::run_threads(host_of, [&](collx::communicator& w) {
         at("%d ranks on %d hosts", n, host_of.back() + 1);
-        // Between hosts who waits is said every 1/64 of it, and must be heard on a busy machine.
-        const bool is_one_host = host_of.back() == 0;
-        const auto limit = std::chrono::milliseconds(is_one_host ? 1500 : 8000);
         const auto e = thrown<timed_out>(w, [&] { send_first(w, limit); });
         EXPECT(e.peer() != w.rank() && e.peer() >= 0);
         // Across hosts a rank may not have heard of each hop, where it is not connected to all.
@@ -71,12 +55,31 @@ void run_circle(const std::vector<int>& host_of) {
         EXPECT(again.peer() != w.rank() && says(again, " wait for each other"));
     });
 }
-void check_circles(const spreads& all) {
+void check_circles(const std::vector<spread_ranks>& all) {
     const long before = checks.load();
     long ranks = 0;
-    for (const auto& host_of : all) ranks += static_cast<long>(host_of.size());
-    side_by_side(all, run_circle);
+    {
+        side_by_side jobs;
+        for (const auto& host_of : all)
+            jobs.add([=] { run_circle(host_of); }), ranks += static_cast<long>(host_of.size());
+    }
     CHECK(checks.load() - before == 6 * ranks);
+}
+
+// Ranks 0 to 2 wait for messages in a circle, and rank 3 waits for it.
+void run_into_circle(const spread_ranks& host_of) {
+    const auto limit = circle_limit(host_of);
+    collx::run_threads(host_of, [&](collx::communicator& w) {
+        w.set_checked(false);
+        int x = 0;
+        collx::barrier(w);
+        const int from = w.rank() == 3 ? 0 : (w.rank() + 1) % 3;
+        const auto e = thrown<timed_out>(w, [&] { collx::recv(w, collx::value(x), from, {.timeout = limit}); });
+        EXPECT(e.peer() != w.rank() && e.peer() >= 0);
+        if (w.rank() < 3) EXPECT(says(e, circle(3).c_str()));
+        else EXPECT(says(e, "wait for each other"));
+        EXPECT(!says(e, "sends before"));
+    });
 }
 
 } // namespace
@@ -88,6 +91,7 @@ TEST_CASE("who sends before it receives is told the circle: over sockets") {
     check_circles({{0, 1}, {0, 1, 2}, {0, 1, 2, 3, 4}, {0, 0, 1, 1, 2}});
 }
 TEST_CASE("who sends before it receives is told the circle: over shared memory") {
+    const auto limit = circle_limit({0});
     for (const int n : {2, 4}) {
         const std::string name = new_job();
         processes p;
@@ -95,7 +99,7 @@ TEST_CASE("who sends before it receives is told the circle: over shared memory")
             p.start(r, [&, r] {
                 collx::communicator w(join(name, r, n));
                 try {
-                    send_first(w, std::chrono::milliseconds(1500));
+                    send_first(w, limit);
                 } catch (const timed_out& e) {
                     if (e.peer() == r || e.peer() < 0) return 2;
                     if (!says(e, (circle(n) + ": each sends before it receives").c_str())) throw;
@@ -113,20 +117,11 @@ TEST_CASE("who sends before it receives is told the circle: over shared memory")
 
 TEST_CASE("ranks that wait for messages in a circle, and one that waits for them") {
     const long before = checks.load();
-    side_by_side({{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 2, 3}}, [](const std::vector<int>& host_of) {
-        collx::run_threads(host_of, [&](collx::communicator& w) {
-            w.set_checked(false);
-            int x = 0;
-            collx::barrier(w);
-            const int from = w.rank() == 3 ? 0 : (w.rank() + 1) % 3;
-            const auto limit = std::chrono::milliseconds(host_of.back() == 0 ? 1500 : 8000);
-            const auto e = thrown<timed_out>(w, [&] { collx::recv(w, collx::value(x), from, {.timeout = limit}); });
-            EXPECT(e.peer() != w.rank() && e.peer() >= 0);
-            if (w.rank() < 3) EXPECT(says(e, circle(3).c_str()));
-            else EXPECT(says(e, "wait for each other"));
-            EXPECT(!says(e, "sends before"));
-        });
-    });
+    {
+        side_by_side jobs;
+        for (const auto& host_of : {spread_ranks{0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 2, 3}})
+            jobs.add([=] { run_into_circle(host_of); });
+    }
     CHECK(checks.load() - before == 3 * 4 * 4);
 }
 

@@ -6,11 +6,11 @@
 #include "every_verb.hpp"
 #include "faults/support.hpp"
 #include "support.hpp"
+#include "support/side_by_side.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <deque>
 #include <ranges>
 #include <thread>
 
@@ -21,32 +21,6 @@ using collx::timed_out;
 namespace {
 
 double ms_since(std::int64_t begin_ns) { return static_cast<double>(collx::now_ns() - begin_ns) * 1e-6; }
-
-// Cases that do little but wait, side by side, so that their limits can be long enough for a busy machine.
-class side_by_side {
-public:
-    side_by_side() = default;
-    side_by_side(const side_by_side&) = delete;
-    template <class F>
-    void add(F f) {
-        auto& result = thrown_.emplace_back();
-        cases_.emplace_back([f, &result] {
-            try {
-                f();
-            } catch (const std::exception& e) {
-                result = e.what();
-            }
-        });
-    }
-    ~side_by_side() {
-        for (auto& c : cases_) c.join();
-        for (const auto& text : thrown_) CHECK(text == "");
-    }
-
-private:
-    std::deque<std::string> thrown_;
-    std::vector<std::thread> cases_;
-};
 
 // Rank n - 1 stays away until the others have failed; all of them must name it.
 template <class F>

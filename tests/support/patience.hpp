@@ -47,6 +47,12 @@ std::chrono::nanoseconds patient(std::chrono::duration<Rep, Period> on_a_quiet_m
         static_cast<std::int64_t>(static_cast<double>(nanoseconds(on_a_quiet_machine).count()) * slowness()));
 }
 inline std::int64_t patient(std::int64_t ns) { return patient(std::chrono::nanoseconds(ns)).count(); }
+// For a wait that must run into its deadline, while threads that wait like it must get a core often enough to say so:
+// longer where four threads and more want each core.
+inline std::chrono::milliseconds heard_within(std::chrono::milliseconds limit) {
+    return std::chrono::milliseconds(
+        static_cast<std::int64_t>(static_cast<double>(limit.count()) * std::clamp(slowness() / 4, 1.0, 5.0)));
+}
 inline int patient_s(int seconds) { return static_cast<int>(seconds * slowness()); }
 
 } // namespace collx_test
