@@ -17,17 +17,9 @@ using namespace collx_test;
 
 namespace {
 
-<<<<<<< HEAD
 // The time-out of the ranks that wait for a stopped one. A rank that is not scheduled for a quarter of it may be blamed
-// instead, so a busy machine gets up to twice as long. Asked once per cell: ranks with different limits name others.
-std::chrono::nanoseconds limit_of_stopped() {
-    constexpr std::chrono::nanoseconds least = std::chrono::seconds(6);
-    return std::min(patient(least), 2 * least);
-}
-=======
-// The time-out of those who wait for a stopped rank. Who is not scheduled for a quarter of it may be blamed instead.
-constexpr std::chrono::milliseconds stopped_time{6000};
->>>>>>> 3016312 (Limits that must pass are longer where threads that must be heard get too little of a core; by day the fuzz targets run four seconds, and types at run time, array operators and results by value meet ThreadSanitizer at night)
+// instead, so a busy machine gets longer. Asked once per cell: ranks with different limits name others.
+std::chrono::milliseconds limit_of_stopped() { return heard_within(std::chrono::milliseconds(6000)); }
 
 // After the failure: those who live go on, with right results in all verbs.
 void go_on(collx::communicator& world, std::size_t elems, int expected_size) {
@@ -52,11 +44,7 @@ void start_cell(running& run, collx::errc code, Strike& strike, int victim_code)
     auto& page = run.page;
     auto& all = run.all;
     const bool is_stopped = code == collx::errc::timeout, goes_on = code == collx::errc::aborted;
-<<<<<<< HEAD
-    const std::chrono::nanoseconds limit = limit_of_stopped();
-=======
-    const auto stopped_limit = heard_within(stopped_time);
->>>>>>> 3016312 (Limits that must pass are longer where threads that must be heard get too little of a core; by day the fuzz targets run four seconds, and types at run time, array operators and results by value meet ThreadSanitizer at night)
+    const auto limit = limit_of_stopped();
     for (int r = 0; r < c.n; ++r)
         all.start(r, [&, r, limit] {
             collx::communicator world = world_of(c, run.dir, r);
@@ -64,11 +52,7 @@ void start_cell(running& run, collx::errc code, Strike& strike, int victim_code)
             caller calls(world, c.elems);
             for (int salt = 1; salt < 5; ++salt) calls.call(c.what, salt);
             collx::barrier(world);
-<<<<<<< HEAD
             if (is_stopped) world.set_timeout(limit);
-=======
-            if (is_stopped) world.set_timeout(stopped_limit);
->>>>>>> 3016312 (Limits that must pass are longer where threads that must be heard get too little of a core; by day the fuzz targets run four seconds, and types at run time, array operators and results by value meet ThreadSanitizer at night)
             if (r != c.victim) {
                 until_error(*page, r, [&](int salt) { calls.call(c.what, salt); });
                 if (is_stopped) return 0;
@@ -137,11 +121,7 @@ TEST_CASE("a rank killed within a large call is named by everybody") {
 }
 
 TEST_CASE("a stopped rank is named by everybody when their time is over") {
-<<<<<<< HEAD
     stopwatch watch{"SIGSTOP across hosts, time-out 6 to 12 s"};
-=======
-    stopwatch watch{"SIGSTOP across hosts, time-out 6 s and more"};
->>>>>>> 3016312 (Limits that must pass are longer where threads that must be heard get too little of a core; by day the fuzz targets run four seconds, and types at run time, array operators and results by value meet ThreadSanitizer at night)
     // Some begin one after the other and wait side by side; all of them would not get to say in time that they wait.
     std::deque<running> cells;
     const auto stop = [](auto&, auto&) { ::kill(::getpid(), SIGSTOP); };

@@ -215,21 +215,24 @@ TEST_CASE("ranks that share a core share the room of its rings, and large number
 }
 
 TEST_CASE("ports, roots and algorithms spread over the table") {
+    constexpr int programs = 100; // whose algorithms lie at other addresses each
     for (const std::size_t places : {64u, 256u}) {
-        std::set<std::size_t> by_port, by_root, by_algorithm;
-        int id = 0;
-        const auto at = [&](std::uint64_t a, std::uint64_t bits, int port) {
-            return collx::detail::schedule_place(reinterpret_cast<std::uintptr_t>(&id) + 8 * a, bits, port) &
-                   (places - 1);
-        };
-        for (int i = 0; i < 16; ++i) {
-            const auto u = static_cast<std::uint64_t>(i);
-            by_port.insert(at(0, 0, i));
-            by_root.insert(at(0, collx::detail::parameter_bits(algo::linear_gather{.root = i}), 0));
-            by_algorithm.insert(at(u, 0, 0));
+        std::size_t by_port = 0, by_root = 0, by_algorithm = 0;
+        for (int p = 0; p < programs; ++p) {
+            const std::uint64_t first = 0x5555'5555'6000 + 0x1'2340 * static_cast<std::uint64_t>(p);
+            const auto at = [&](std::uint64_t a, std::uint64_t bits, int port) {
+                return collx::detail::schedule_place(first + 8 * a, bits, port) & (places - 1);
+            };
+            std::set<std::size_t> ports, roots, algorithms;
+            for (int i = 0; i < 16; ++i) {
+                ports.insert(at(0, 0, i));
+                roots.insert(at(0, collx::detail::parameter_bits(algo::linear_gather{.root = i}), 0));
+                algorithms.insert(at(static_cast<std::uint64_t>(i), 0, 0));
+            }
+            by_port += ports.size(), by_root += roots.size(), by_algorithm += algorithms.size();
         }
-        CHECK(by_port.size() >= 10); // 16 at random of 64 are 14 different ones
-        CHECK(by_root.size() >= 10);
-        CHECK(by_algorithm.size() >= 10);
+        CHECK(by_port >= 11 * programs); // 16 at random of 64 are 14 different ones
+        CHECK(by_root >= 13 * programs);
+        CHECK(by_algorithm >= 13 * programs);
     }
 }

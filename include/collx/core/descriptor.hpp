@@ -82,14 +82,14 @@ public:
     explicit retry_pause(std::int64_t longest_ns)
         : longest_ns_(longest_ns),
           state_(static_cast<std::uint64_t>(now_ns()) ^ static_cast<std::uint64_t>(::getpid()) << 32) {}
-    // False when the deadline has passed.
-    bool sleep(const deadline& until) {
+    // False when the deadline has passed. `nap` is replaced where a test looks at the times.
+    bool sleep(const deadline& until, void (*nap)(std::int64_t ns) = nap_ns) {
         const std::int64_t left_ns = until.left_ns();
         if (left_ns <= 0) return false;
         state_ = state_ * 6364136223846793005u + 1442695040888963407u;
         const std::int64_t ns =
             pause_ns_ / 2 + static_cast<std::int64_t>((state_ >> 33) % static_cast<std::uint64_t>(pause_ns_));
-        nap_ns(ns < left_ns ? ns : left_ns);
+        nap(ns < left_ns ? ns : left_ns);
         if (pause_ns_ < longest_ns_) pause_ns_ *= 2;
         return true;
     }
