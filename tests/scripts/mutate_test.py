@@ -72,6 +72,12 @@ class Mutate(unittest.TestCase):
         self.assertIn("WRONG core/numbers without a defect", said)
         self.assertNotIn("killed   core", said)
 
+    def test_each_text_of_the_table_is_found_once(self):
+        done = subprocess.run([sys.executable, str(ROOT / "scripts/mutate"), "--list"], capture_output=True, text=True,
+                              env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        wrong = [line for line in done.stdout.splitlines() if line.startswith("WRONG")]
+        self.assertEqual((wrong, done.returncode), ([], 0), done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
