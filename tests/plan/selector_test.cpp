@@ -48,11 +48,14 @@ TEST_CASE("small sums take one synchronisation, large ones split the work, share
 
 TEST_CASE("the root and the port of the call are those of the schedule") {
     rank me(1, 4);
-    const collx::problem p{.bytes = 100, .ranks = 4, .root = 3, .at_port = 2};
+    collx::problem p{.bytes = 100, .ranks = 4, .root = 3, .at_port = 2};
     CHECK(&collx::select<collective::broadcast>(me.cache, p) == &me.cache.bind(algo::one_shot_broadcast{.root = 3}, 2));
     CHECK(&collx::select<collective::reduce>(me.cache, p) == &me.cache.bind(algo::one_shot_reduce{.root = 3}, 2));
+    CHECK(&collx::select<collective::all_to_all>(me.cache, p) == &me.cache.bind(algo::one_shot_all_to_all{}, 2));
     CHECK(collx::select<collective::gather>(me.cache, p).at_port == 2);
     CHECK(collx::select<collective::scatter>(me.cache, p).at_port == 2);
+    p.bytes = 1 << 20;
+    CHECK(&collx::select<collective::all_to_all>(me.cache, p) == &me.cache.bind(algo::pairwise_all_to_all{}, 2));
     CHECK(collx::select<collective::barrier>(me.cache, p).at_port == 2);
 }
 

@@ -10,4 +10,5 @@ using namespace collx::algo;
 
 COLLX_PROVE(one_shot_all_reduce);
 COLLX_PROVE(one_shot_all_gather);
+COLLX_PROVE(one_shot_all_to_all);
 COLLX_PROVE(one_shot_reduce_scatter);

@@ -65,6 +65,33 @@ struct one_shot_all_gather {
     }
 };
 
+// Shape: n chunks; chunk d of the input goes to rank d.
+// Cost: n - 1 chunks put and n - 1 read per rank; one synchronisation, where pairwise.hpp has a message for each peer;
+// windows >= 2 deep.
+struct one_shot_all_to_all {
+    static constexpr collective op = collective::all_to_all;
+    static constexpr const char* name = "one_shot";
+    static constexpr int min_depth = 0;
+    static constexpr int window_depth = 2;
+    static constexpr int signals = 1;
+    static constexpr bool needs_commutative = false;
+    static constexpr int chunks(int n) { return n; }
+    int depth = 2;
+
+    COLLX_EXEC_CHECK_DISABLE
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
+        for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
+        ex.signal(0);
+        ex.step(copy, in(r), out(r));
+        for (int i = 1; i < n; ++i) {
+            const int k = (r + i) % n;
+            ex.wait(0, k);
+            ex.step(get | copy, at(k, window(0, r)), out(k));
+        }
+    }
+};
+
 // Shape: n chunks; rank r keeps chunk r.
 // Cost: n - 1 chunks put and n - 1 read per rank; one synchronisation; windows >= 2 deep.
 // Order: rank order; any associative operator.

@@ -55,6 +55,7 @@ constexpr auto composed_by_default() {
     else if constexpr (C == collective::broadcast) return algorithm_list<one_shot_broadcast>();
     else if constexpr (C == collective::all_gather) return algorithm_list<one_shot_all_gather>();
     else if constexpr (C == collective::reduce_scatter) return algorithm_list<one_shot_reduce_scatter>();
+    else if constexpr (C == collective::all_to_all) return algorithm_list<one_shot_all_to_all>();
     else if constexpr (C == collective::barrier) return algorithm_list<flag_barrier>();
     else return algorithm_list<>();
 }

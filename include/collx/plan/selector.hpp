@@ -70,6 +70,7 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
     } else if constexpr (C == collective::scatter) {
         return cache.bind(algo::linear_scatter{.root = p.root}, p.at_port);
     } else if constexpr (C == collective::all_to_all) {
+        if (p.bytes <= detail::short_limit) return cache.bind(algo::one_shot_all_to_all{}, p.at_port);
         if (p.zero_copy) return cache.bind(algo::zero_copy_all_to_all{}, p.at_port);
         return cache.bind(algo::pairwise_all_to_all{}, p.at_port);
     } else if constexpr (C == collective::scan) {
