@@ -78,7 +78,8 @@ struct algorithms_of<collective::scatter> {
 };
 template <>
 struct algorithms_of<collective::all_to_all> {
-    using type = algorithm_list<pairwise_all_to_all, bruck_all_to_all, one_shot_all_to_all, direct_all_to_all, zero_copy_all_to_all>;
+    using type = algorithm_list<pairwise_all_to_all, bruck_all_to_all, one_shot_all_to_all, direct_all_to_all,
+                                zero_copy_all_to_all>;
 };
 template <>
 struct algorithms_of<collective::scan> {
