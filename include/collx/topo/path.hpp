@@ -126,12 +126,15 @@ private:
 inline path measured(const graph& g, path p) {
     p.type = path_class::loc;
     p.bytes_per_s = p.latency_ns = 0;
+    bool by_c2c = false;
     for (std::size_t i = 0; i < p.arcs.size(); ++i) {
         const arc& a = g.arc_at(p.arcs[i]);
         p.type = std::max(p.type, class_of(g, a));
         p.bytes_per_s = i == 0 ? a.bytes_per_s : std::min(p.bytes_per_s, a.bytes_per_s);
         p.latency_ns += a.latency_ns;
+        by_c2c = by_c2c || a.type == link_type::c2c;
     }
+    if (p.type == path_class::phb && by_c2c) p.type = path_class::p2c;
     return p;
 }
 
@@ -164,12 +167,7 @@ inline path find_path(const graph& g, int from, int to) {
             if (path p = are_gpus ? detail::through_neighbour(g, from, to) : path{}; !p.arcs.empty()) return p;
             continue;
         }
-        path p = detail::measured(g, search.best(most));
-        if (p.arcs.empty()) continue;
-        const bool has_c2c =
-            std::any_of(p.arcs.begin(), p.arcs.end(), [&](int i) { return g.arc_at(i).type == link_type::c2c; });
-        if (most == path_class::p2c && has_c2c) p.type = most;
-        return p;
+        if (path p = detail::measured(g, search.best(most)); !p.arcs.empty()) return p;
     }
     return {};
 }

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sets of rings: known answers of machines that are sold, comparison with trying all sets on small graphs, validity on
+// random ones, and what explain says.
+#include <collx/topo/clusters.hpp>
+#include <collx/topo/explain_rings.hpp>
+#include <collx/topo/machines.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+using namespace collx::topo;
+using Catch::Contains;
+using list = std::vector<int>;
+
+namespace {
+
+// GPUs by their numbers.
+list gpus(const graph& g, const list& numbers) {
+    const list all = g.all(site_type::gpu);
+    list some;
+    for (const int n : numbers) some.push_back(all[static_cast<std::size_t>(n)]);
+    return some;
+}
+list upto(int n) {
+    list all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+// What is wrong with a set of rings, in words.
+std::string wrong(const graph& g, const ring_set& set, const list& members) {
+    for (const ring& r : set.rings) {
+        if (!std::is_permutation(r.members.begin(), r.members.end(), members.begin(), members.end())) return "members";
+        if (r.hops.size() != members.size()) return "hops";
+        for (std::size_t k = 0; k < r.hops.size(); ++k) {
+            int here = r.members[k];
+            for (const int i : r.hops[k].arcs) {
+                if (g.arc_at(i).from != here) return "a hop with a hole at " + g.name(here);
+                here = g.arc_at(i).to;
+            }
+            if (here != r.members[(k + 1) % members.size()]) return "a hop that ends at " + g.name(here);
+        }
+    }
+    const auto loads = link_loads(g, set);
+    for (int i = 0; i < g.arcs(); ++i)
+        if (loads[static_cast<std::size_t>(i)] > g.arc_at(i).bytes_per_s * (1 + 1e-6))
+            return "too much on " + detail::link_name(g, g.arc_at(i));
+    if (set.total() > set.bound * (1 + 1e-6)) return "more than the bound";
+    return "";
+}
+
+ring_set without_relays(const graph& g, const list& members, double lane) {
+    ring_options o;
+    o.speeds = {lane};
+    o.limits = {path_class::nvl, path_class::sys, 0};
+    return find_rings(g, members, o);
+}
+ring_set at_speeds(const graph& g, const list& members, const list& gb_per_s) {
+    ring_options o;
+    for (const int s : gb_per_s) o.speeds.push_back(s * 1e9);
+    return find_rings(g, members, o);
+}
+const list volta{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
+const list hopper{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
+
+// How many rings fit side by side at most, by trying all sets of all orders over single links of whole lanes.
+int best_by_trying(const list& members, std::vector<std::vector<int>> lanes) {
+    std::vector<list> orders;
+    list order = members;
+    do orders.push_back(order);
+    while (std::next_permutation(order.begin() + 1, order.end()));
+    const auto n = members.size();
+    const auto pack = [&](const auto& self, std::size_t first) -> int {
+        int best = 0;
+        for (std::size_t k = first; k < orders.size(); ++k) {
+            const auto each = [&](int by) {
+                bool fits = true;
+                for (std::size_t i = 0; i < n; ++i) {
+                    int& left =
+                        lanes[static_cast<std::size_t>(orders[k][i])][static_cast<std::size_t>(orders[k][(i + 1) % n])];
+                    fits = fits && left >= 1;
+                    left += by;
+                }
+                return fits;
+            };
+            if (each(-1)) best = std::max(best, 1 + self(self, k));
+            each(+1);
+        }
+        return best;
+    };
+    return pack(pack, 0);
+}
+
+} // namespace
+
+TEST_CASE("all eight of a DGX-1V have six rings, which are all their links") {
+    const graph g = dgx_1v();
+    const list all = gpus(g, upto(8));
+    const ring_set set = find_rings(g, all);
+    CHECK(wrong(g, set, all) == "");
+    CHECK(set.total() == Approx(150e9));
+    CHECK(set.class_bound == Approx(150e9));
+    CHECK(set.bound == Approx(150e9 + 6e9)); // with the link between CPUs, which carries none of these rings
+    const ring_set counted = at_speeds(dgx_1v(rate_basis::nccl), all, volta);
+    CHECK(counted.total() == Approx(120e9));
+    CHECK(counted.limits.intra == path_class::nvl);
+}
+
+TEST_CASE("subsets of a DGX-1V have the numbers of rings that trying all sets gives") {
+    const graph g = dgx_1v();
+    const auto rings = [&](const list& numbers) {
+        const ring_set set = without_relays(g, gpus(g, numbers), 25e9);
+        CHECK(wrong(g, set, gpus(g, numbers)) == "");
+        return static_cast<int>(std::lround(set.total() / 25e9));
+    };
+    int with_rings = 0, fives = 0, sixes = 0, triangles = 0;
+    for (unsigned bits = 0; bits < 256; ++bits) {
+        list numbers;
+        for (int p = 0; p < 8; ++p)
+            if ((bits >> p & 1) != 0) numbers.push_back(p);
+        if (numbers.size() < 3 || numbers.size() == 8) continue;
+        const int n = rings(numbers);
+        CAPTURE(numbers);
+        const auto is = [&](list other) { return numbers == other; };
+        if (numbers.size() == 3) {
+            CHECK(n == (numbers[2] < 4 || numbers[0] > 3 ? 2 : 0));
+            triangles += n > 0;
+        }
+        if (numbers.size() == 4) {
+            const int want = is({0, 1, 2, 3}) || is({4, 5, 6, 7}) ? 4
+                             : is({0, 1, 4, 5}) || is({0, 3, 4, 7}) || is({1, 2, 5, 6}) || is({2, 3, 6, 7}) ||
+                                     is({0, 2, 4, 6}) || is({1, 3, 5, 7})
+                                 ? 2
+                                 : 0;
+            CHECK(n == want);
+            with_rings += n > 0;
+        }
+        if (numbers.size() == 5) {
+            CHECK((n == 0 || n == 2));
+            fives += n == 2;
+        }
+        if (numbers.size() == 6) {
+            const bool is_four =
+                is({0, 1, 2, 4, 5, 6}) || is({0, 1, 3, 4, 5, 7}) || is({0, 2, 3, 4, 6, 7}) || is({1, 2, 3, 5, 6, 7});
+            CHECK(n == (is_four ? 4 : 2));
+            sixes += is_four;
+        }
+        if (numbers.size() == 7) CHECK(n == 4);
+    }
+    CHECK(triangles == 8);
+    CHECK(with_rings == 8);
+    CHECK(fives == 24);
+    CHECK(sixes == 4);
+    CHECK(rings({0, 3}) == 2);
+    CHECK(rings({0, 1}) == 1);
+    CHECK(rings({0, 5}) == 0);
+}
+
+TEST_CASE("a DGX-1P has four rings") {
+    const graph g = dgx_1p();
+    CHECK(without_relays(g, gpus(g, upto(8)), 20e9).total() == Approx(4 * 20e9));
+    CHECK(without_relays(g, gpus(g, upto(7)), 20e9).total() == Approx(2 * 20e9));
+    CHECK(without_relays(g, gpus(g, {0, 1, 2, 3}), 20e9).total() == Approx(2 * 20e9));
+    // Whole links of a quad make two rings, halves of them six.
+    const ring_set halves = find_rings(g, gpus(g, {0, 1, 2, 3}), {{path_class::nvl, path_class::sys, 0}, {}});
+    CHECK(wrong(g, halves, gpus(g, {0, 1, 2, 3})) == "");
+    CHECK(halves.total() == Approx(6 * 10e9));
+}
+
+TEST_CASE("0, 2, 4 and 6 of a DGX-1V reach what all eight have, through their neighbours") {
+    const graph g = dgx_1v();
+    const list even = gpus(g, {0, 2, 4, 6});
+    CHECK(without_relays(g, even, 25e9).total() == Approx(50e9));
+    const ring_set set = find_rings(g, even);
+    CHECK(wrong(g, set, even) == "");
+    CHECK(set.total() >= 150e9);
+    CHECK_THAT(explain(g, set), Contains("(GPU"));
+}
+
+TEST_CASE("machines with switches reach what NCCL's search finds at its speeds") {
+    const graph a = dgx_a100(rate_basis::nccl), h = dgx_h100(rate_basis::nccl), b = hgx_b200(rate_basis::nccl);
+    const ring_set ampere = at_speeds(a, gpus(a, upto(8)), volta), hundred = at_speeds(h, gpus(h, upto(8)), hopper),
+                   black = at_speeds(b, gpus(b, upto(8)), {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18});
+    CHECK((ampere.rings.size() == 6 && ampere.bytes_per_s == 40e9));
+    CHECK((hundred.rings.size() == 6 && hundred.bytes_per_s == 60e9));
+    CHECK((black.rings.size() == 8 && black.bytes_per_s == 90e9));
+    CHECK(wrong(h, hundred, gpus(h, upto(8))) == "");
+    const graph rack = gb200_nvl72();
+    const ring_set all = find_rings(rack, gpus(rack, upto(72)));
+    CHECK(wrong(rack, all, gpus(rack, upto(72))) == "");
+    CHECK(all.total() >= 900e9);
+}
+
+TEST_CASE("two DGX-1V on rails: each ring stays on its card's rail") {
+    const graph g = on_rails(dgx_1v(), 2, 12.5);
+    const list all = g.all(site_type::gpu);
+    const ring_set set = find_rings(g, all);
+    CHECK(wrong(g, set, all) == "");
+    REQUIRE(set.rings.size() == 4);
+    CHECK(set.total() == Approx(50e9));
+    CHECK(set.bound == Approx(50e9));
+    for (std::size_t k = 0; k < 4; ++k) {
+        const std::string text = to_text(g, set.rings[k]);
+        for (int c = 0; c < 4; ++c) {
+            const bool is_on = text.find("NIC" + std::to_string(c)) != std::string::npos;
+            CHECK(is_on == (static_cast<std::size_t>(c) == k));
+        }
+    }
+    // Ranks that are not beside a card leave through the neighbour that is.
+    const list even = gpus(g, {0, 2, 4, 6, 8, 10, 12, 14});
+    const ring_set through = find_rings(g, even);
+    CHECK(wrong(g, through, even) == "");
+    CHECK(through.total() == Approx(50e9));
+    CHECK(through.limits.inter == path_class::pxn);
+    CHECK_THAT(to_text(g, through.rings[0]), Contains("(h0.GPU") && Contains("(h0.NIC0) -> (h1.NIC0)"));
+}
+
+TEST_CASE("hosts with eight cards: a rail for each ring, on two hosts and on 32") {
+    const graph h = on_rails(dgx_h100(rate_basis::nccl), 2, 50);
+    const ring_set counted = at_speeds(h, h.all(site_type::gpu), {48, 45, 42, 40, 30, 24, 22, 20});
+    CHECK((counted.rings.size() == 8 && counted.bytes_per_s == 45e9)); // 8 of 48 are more than NVLink has
+    const graph a = on_rails(dgx_a100(rate_basis::nccl), 2, 25);
+    CHECK(at_speeds(a, a.all(site_type::gpu), {48, 30, 28, 24, 20}).total() == Approx(192e9));
+    const graph big = on_rails(dgx_h100(), 32, 50);
+    const list all = big.all(site_type::gpu);
+    const ring_set set = find_rings(big, all);
+    CHECK(wrong(big, set, all) == "");
+    CHECK(set.total() == Approx(400e9));
+    CHECK(set.bound == Approx(400e9));
+    for (std::size_t k = 0; k < set.rings.size(); ++k)
+        for (const path& hop : set.rings[k].hops)
+            for (const int i : hop.arcs)
+                if (const site& s = big.at(big.arc_at(i).to); s.type == site_type::network_switch)
+                    CHECK(s.name == "rail" + std::to_string(k));
+}
+
+TEST_CASE("clusters of CPUs, and workstations") {
+    for (const graph& g : {fat_tree(4, 4, 2), fat_tree(4, 4, 2, 12.5, 2), dragonfly(5, 2, 2), torus({4, 4})}) {
+        const list all = g.all(site_type::cpu);
+        const ring_set set = find_rings(g, all);
+        CHECK(wrong(g, set, all) == "");
+        CHECK(set.total() == Approx(12.5e9));
+    }
+    const graph w = workstation(4, 2);
+    const ring_set set = find_rings(w, w.all(site_type::gpu));
+    CHECK(wrong(w, set, w.all(site_type::gpu)) == "");
+    CHECK(set.total() == Approx(10e9));
+    CHECK_THAT(explain(w, set), Contains("bottleneck") && Contains("CPU0 -> CPU1 (socket link)") &&
+                                    Contains("twice the rate on CPU0 -> CPU1"));
+}
+
+TEST_CASE("as many rings as trying all sets finds, on small graphs") {
+    std::mt19937 random(11);
+    int with_rings = 0;
+    for (int round = 0; round < 150; ++round) {
+        const int n = 3 + round % 3;
+        graph g;
+        for (int s = 0; s < n; ++s) g.add({std::to_string(s), site_type::gpu});
+        std::vector<std::vector<int>> lanes(static_cast<std::size_t>(n), std::vector<int>(static_cast<std::size_t>(n)));
+        for (int a = 0; a < n; ++a)
+            for (int b = a + 1; b < n; ++b)
+                if (random() % 4 != 0) {
+                    const int there = 1 + static_cast<int>(random() % 2), back = 1 + static_cast<int>(random() % 2);
+                    g.link(a, b, link_type::nvlink, {static_cast<double>(there), 1, 1, static_cast<double>(back)});
+                    lanes[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)] = there;
+                    lanes[static_cast<std::size_t>(b)][static_cast<std::size_t>(a)] = back;
+                }
+        ring_options o;
+        o.speeds = {1};
+        o.limits = {path_class::nvl, path_class::sys, 0};
+        o.budget = 1 << 20;
+        const list members = upto(n);
+        const ring_set set = find_rings(g, members, o);
+        CAPTURE(round);
+        REQUIRE(wrong(g, set, members) == "");
+        REQUIRE(set.is_complete);
+        REQUIRE(static_cast<int>(set.rings.size()) == best_by_trying(members, lanes));
+        with_rings += !set.rings.empty();
+    }
+    CHECK(with_rings > 60);
+}
+
+TEST_CASE("rings of random machines are valid, below the bound, and not below the ring in order; twice the same") {
+    std::mt19937 random(5);
+    int with_rings = 0;
+    for (int round = 0; round < 60; ++round) {
+        graph g;
+        const auto rate = [&] { return static_cast<double>(1 + random() % 6) * 1e9; };
+        const int n = 8 + static_cast<int>(random() % 6);
+        for (int s = 0; s < n; ++s)
+            g.add({std::to_string(s), s < 5 ? site_type::gpu : static_cast<site_type>(random() % 6),
+                   static_cast<int>(random() % 2)});
+        for (int k = 0; k < 5 * n; ++k) {
+            const int a = static_cast<int>(random() % static_cast<unsigned>(n)),
+                      b = static_cast<int>(random() % static_cast<unsigned>(n));
+            if (a != b) g.link(a, b, static_cast<link_type>(random() % 5), {rate(), 10, 1, rate()});
+        }
+        const list members = upto(5);
+        ring_options o;
+        o.budget = 1 << 10;
+        const ring_set set = find_rings(g, members, o);
+        CAPTURE(round);
+        REQUIRE(wrong(g, set, members) == "");
+        REQUIRE(set.total() >= detail::rank_order_ring(g, members).total() * (1 - 1e-9));
+        const ring_set again = find_rings(g, members, o);
+        REQUIRE(explain(g, set) == explain(g, again));
+        with_rings += !set.rings.empty();
+    }
+    CHECK(with_rings > 20);
+}
+
+TEST_CASE("members that cannot be are refused with the place and the remedy") {
+    const graph g = dgx_1v();
+    const list all = gpus(g, upto(8));
+    CHECK_THROWS_WITH(find_rings(g, {all[0]}), Contains("1 members") && Contains("at least two"));
+    CHECK_THROWS_WITH(find_rings(g, {all[0], all[1], all[0]}), Contains("'GPU0'") && Contains("twice"));
+    CHECK_THROWS_WITH(find_rings(g, {all[0], g.require("PCI0")}), Contains("can hold no rank"));
+    CHECK_THROWS_AS(find_rings(g, {all[0], -1}), invalid_argument);
+    ring_options o;
+    o.speeds = {0};
+    CHECK_THROWS_AS(find_rings(g, all, o), invalid_argument);
+    graph apart;
+    apart.add({"a"}), apart.add({"b"});
+    CHECK(find_rings(apart, {0, 1}).rings.empty());
+    CHECK_THAT(explain(apart, find_rings(apart, {0, 1})), Contains("no ring"));
+}
