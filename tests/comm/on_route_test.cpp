@@ -3,7 +3,10 @@
 //
 // all_reduce among some ranks along a route through others, run by threads, on one host and over sockets.
 #include <collx/algo/on_route.hpp>
-#include <collx/topo/ring.hpp>
+#include <collx/topo/machines.hpp>
+#include <collx/topo/rings.hpp>
+
+#include <algorithm>
 
 #include "support.hpp"
 
@@ -12,13 +15,21 @@ using collx::relay_route;
 using on_ring = collx::algo::on_route<collx::algo::ring_all_reduce>;
 
 TEST_CASE("ranks 0, 2, 4 and 6 of a cube mesh reduce through their neighbours") {
-    const auto mesh = collx::topo::hybrid_cube_mesh();
-    const std::vector<int> members{0, 2, 4, 6};
-    const auto ring = collx::topo::widest_ring(mesh, members);
+    namespace topo = collx::topo;
+    const topo::graph mesh = topo::dgx_1v();
+    const std::vector<int> gpus = mesh.all(topo::site_type::gpu), members{0, 2, 4, 6};
+    topo::ring_options widest;
+    widest.most_rings = 1;
+    widest.once = true;
+    const topo::ring_set set = topo::find_rings(mesh, {gpus[0], gpus[2], gpus[4], gpus[6]}, widest);
+    REQUIRE(set.bytes_per_s == 50e9);
+    std::vector<int> order;
+    for (const int s : topo::ranks_along(mesh, set.rings[0]))
+        order.push_back(static_cast<int>(std::find(gpus.begin(), gpus.end(), s) - gpus.begin()));
     for (const spread& hosts : {spread{}, spread{4}, spread{3, true}})
         on_hosts(8, hosts, [&](collx::communicator& w) {
             w.set_checked(false);
-            const relay_route route(8, ring.sites, members);
+            const relay_route route(8, order, members);
             const auto bound = w.with(on_ring{route});
             const bool is_member = w.rank() % 2 == 0;
             for (const std::size_t size : {0u, 1u, 3u, 1000u, 300'003u}) {
@@ -34,10 +45,10 @@ TEST_CASE("ranks 0, 2, 4 and 6 of a cube mesh reduce through their neighbours") 
                 EXPECT(mean == std::vector<double>(size, is_member ? 12.0 : 4.0 * w.rank()));
             }
             // Every message took a double link.
-            const auto& links = mesh.links(w.rank());
             for (int k = 0; k < 8; ++k) {
-                bool is_double = false;
-                for (const auto& [other, width] : links) is_double |= other == k && width == 40;
+                const topo::path p =
+                    find_path(mesh, gpus[static_cast<std::size_t>(w.rank())], gpus[static_cast<std::size_t>(k)]);
+                const bool is_double = p.type == topo::path_class::nvl && p.bytes_per_s == 50e9;
                 if (hosts.is_one_host(8)) EXPECT_AT(k, is_double || w.sent_to(k).messages == 0);
             }
             EXPECT(w.sent().messages > 0);

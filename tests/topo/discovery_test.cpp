@@ -3,7 +3,8 @@
 // What is read from /sys: from a tree as two sockets with four NUMA nodes show it, from trees with holes and nonsense,
 // and from this machine. And a route through the machine that was found.
 #include <collx/topo/discovery.hpp>
-#include <collx/topo/ring.hpp>
+#include <collx/topo/machine_parts.hpp>
+#include <collx/topo/rings.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -104,39 +105,42 @@ TEST_CASE("nodes, caches and cards of a recorded machine") {
 TEST_CASE("a route through what was found crosses between the sockets as seldom as it can") {
     recorded_tree t;
     record_two_sockets(t);
-    const machine m = machine_of(discover(t.path()));
-    REQUIRE(m.size() == 6); // four nodes, two cards that are up
-    CHECK(m.name(5) == "eth1");
-    CHECK(!m.is_processor(5));
-    CHECK(m.width(5, 3) == 12.5);
-    CHECK(m.width(5, 0) == 0);
-    CHECK(m.width(0, 1) > 2 * m.width(0, 2));
-    const ring r = widest_ring(m, {0, 1, 2, 3});
-    REQUIRE(r.sites.size() == 4);
-    CHECK(r.width == m.width(0, 2)); // twice it must
+    const graph g = graph_of(discover(t.path()));
+    REQUIRE(g.size() == 6); // four nodes, two cards that are up
+    CHECK(g.name(5) == "eth1");
+    CHECK(g.at(5).type == site_type::nic);
+    CHECK(find_path(g, 3, 5).bytes_per_s == 12.5e9);
+    CHECK(find_path(g, 3, 5).type == path_class::phb);
+    CHECK(find_path(g, 0, 5).type == path_class::sys);
+    const double far = find_path(g, 0, 2).bytes_per_s;
+    CHECK(find_path(g, 0, 1).bytes_per_s > 2 * far);
+    ring_options o;
+    o.most_rings = 1;
+    const ring_set set = find_rings(g, {0, 1, 2, 3}, o);
+    REQUIRE(set.rings.size() == 1);
+    CHECK(set.bytes_per_s == far); // twice it must
     int crossings = 0;
-    for (std::size_t i = 0; i < 4; ++i) crossings += r.sites[i] / 2 != r.sites[(i + 1) % 4] / 2;
-    CHECK(crossings >= 2);
+    for (std::size_t i = 0; i < 4; ++i)
+        crossings += set.rings[0].members[i] / 2 != set.rings[0].members[(i + 1) % 4] / 2;
+    CHECK(crossings == 2);
     // Between two such machines: through the cards.
-    const machine two = rails(m, 2);
-    const ring over = widest_ring(two, {0, m.size()});
-    CHECK(!over.sites.empty());
-    CHECK(over.width > 0);
+    const graph two = on_rails(g, 2, 12.5);
+    CHECK(find_rings(two, {0, g.size()}).total() == 25e9);
 }
 
 TEST_CASE("cards that are down, and those of unknown speed, are no way") {
     discovered d;
     d.nodes = {{0, {0}, 0, {10}}};
     d.cards = {{"up", 0, 8000, true}, {"down", 0, 8000, false}, {"unknown", 0, -1, true}};
-    const machine m = machine_of(d);
-    REQUIRE(m.size() == 2);
-    CHECK(m.name(1) == "up");
-    CHECK(m.width(1, 0) == 1.0);
+    const graph g = graph_of(d);
+    REQUIRE(g.size() == 2);
+    CHECK(g.name(1) == "up");
+    CHECK(find_path(g, 1, 0).bytes_per_s == 1e9);
 }
 
 TEST_CASE("what is missing or makes no sense is left out") {
     CHECK(discover("/no-such-tree").nodes.empty());
-    CHECK(machine_of(discover("/no-such-tree")).size() == 0);
+    CHECK(graph_of(discover("/no-such-tree")).size() == 0);
     recorded_tree t;
     t.folder("devices/system/node/node0");
     t.folder("devices/system/cpu/cpu0/cache/index0");
@@ -152,14 +156,14 @@ TEST_CASE("what is missing or makes no sense is left out") {
     CHECK(d.caches.empty());
     REQUIRE(d.cards.size() == 1);
     CHECK((d.cards[0].node == -1 && d.cards[0].speed_mbit == -1 && !d.cards[0].is_up));
-    CHECK(machine_of(d).width(0, 1) == 0);
+    CHECK(graph_of(d).arcs() == 0);
     CHECK(detail::list_in("0-2,8,10-11") == std::vector{0, 1, 2, 8, 10, 11});
     CHECK(detail::list_in("0-999999999").size() == 65536);
 }
 
 TEST_CASE("this machine can be asked") {
     const discovered d = discover();
-    const machine m = machine_of(d);
+    const graph g = graph_of(d);
     for (const auto& n : d.nodes) CHECK(n.number >= 0);
-    CHECK(m.size() >= static_cast<int>(d.nodes.size()));
+    CHECK(g.size() >= static_cast<int>(d.nodes.size()));
 }

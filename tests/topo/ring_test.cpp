@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Machines, the widest ring through some of their processors, its picture, and all_reduce along it: proved, with
-// mutants, and in rank order. Threads run it in tests/comm/on_route_test.cpp.
+// The widest ring through some ranks of a machine, its picture, and all_reduce along it: proved, with mutants, and in
+// rank order. Threads run it in tests/comm/on_route_test.cpp; the search itself is tests/topo/rings_test.cpp.
 #include <collx/algo/on_route.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/sched/facts.hpp>
 #include <collx/sched/verify_members.hpp>
 #include <collx/topo/drawing.hpp>
-#include <collx/topo/machine.hpp>
-#include <collx/topo/ring.hpp>
+#include <collx/topo/machines.hpp>
+#include <collx/topo/rings.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -19,41 +19,31 @@
 #include <catch2/catch.hpp>
 
 using namespace collx;
-using topo::machine;
+using topo::graph;
+using topo::site_type;
 using list = std::vector<int>;
 
 namespace {
 
-// What is wrong with a ring, in words.
-std::string wrong(const machine& m, const topo::ring& r, const list& members) {
-    for (const int p : members)
-        if (std::count(r.sites.begin(), r.sites.end(), p) != 1) return "member " + m.name(p);
-    double narrowest = 1e9;
-    for (std::size_t i = 0; i < r.sites.size(); ++i) {
-        const int p = r.sites[i];
-        if (m.is_processor(p) && std::count(r.sites.begin(), r.sites.end(), p) != 1) return "twice " + m.name(p);
-        narrowest = std::min(narrowest, m.width(p, r.sites[(i + 1) % r.sites.size()]));
-    }
-    return narrowest == r.width && narrowest > 0 ? "" : "width " + std::to_string(narrowest);
+topo::ring widest_ring(const graph& g, const list& members) {
+    topo::ring_options o;
+    o.most_rings = 1;
+    o.once = true;
+    const topo::ring_set set = topo::find_rings(g, members, o);
+    return set.rings.empty() ? topo::ring{} : set.rings[0];
 }
-
-// The width and length of the best ring, by trying all orders of all sets of sites. Processors only.
-std::pair<double, int> best_by_trying(const machine& m, const list& members) {
-    std::pair<double, int> best{0, 0}; // length negative: longer is worse
-    for (unsigned set = 0; set < 1u << m.size(); ++set) {
-        list sites;
-        for (int p = 0; p < m.size(); ++p)
-            if ((set >> p & 1) != 0) sites.push_back(p);
-        if (sites.size() < 2 || !std::all_of(members.begin(), members.end(), [&](int p) { return set >> p & 1; }))
-            continue;
-        do {
-            double narrowest = 1e9;
-            for (std::size_t i = 0; i < sites.size(); ++i)
-                narrowest = std::min(narrowest, m.width(sites[i], sites[(i + 1) % sites.size()]));
-            best = std::max(best, {narrowest, -static_cast<int>(sites.size())});
-        } while (std::next_permutation(sites.begin() + 1, sites.end()));
-    }
-    return best;
+// Ranks are numbers of GPUs.
+list ranks_of(const graph& g, const list& sites) {
+    const list gpus = g.all(site_type::gpu);
+    list ranks;
+    for (const int s : sites) ranks.push_back(static_cast<int>(std::find(gpus.begin(), gpus.end(), s) - gpus.begin()));
+    return ranks;
+}
+list gpus_of(const graph& g, const list& ranks) {
+    const list gpus = g.all(site_type::gpu);
+    list sites;
+    for (const int r : ranks) sites.push_back(gpus[static_cast<std::size_t>(r)]);
+    return sites;
 }
 
 sched::schedule on(const relay_route& route, int n) {
@@ -64,12 +54,16 @@ list by_position(const relay_route& r) {
     for (int p = 0; p < r.view().members(); ++p) members.push_back(r.view().member(p));
     return members;
 }
-// Messages between ranks without a link as wide as the ring, where rank r is at site r.
-int off_the_links(const sched::schedule& s, const machine& m, double width) {
+// Messages between ranks without an NVLink of at least this rate.
+int off_the_links(const sched::schedule& s, const graph& g, double bytes_per_s) {
     int count = 0;
     for (int r = 0; r < s.ranks; ++r)
         for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
-            for (const auto& st : strand) count += (st.what & sched::send) != 0 && m.width(r, st.peer_to) < width;
+            for (const auto& st : strand)
+                if ((st.what & sched::send) != 0) {
+                    const topo::path p = find_path(g, gpus_of(g, {r})[0], gpus_of(g, {st.peer_to})[0]);
+                    count += p.type != topo::path_class::nvl || p.bytes_per_s < bytes_per_s;
+                }
     return count;
 }
 
@@ -77,112 +71,65 @@ const list even{0, 2, 4, 6};
 
 } // namespace
 
-TEST_CASE("a hybrid cube mesh has six links at each processor, and a card beside it") {
-    const machine m = topo::hybrid_cube_mesh();
-    REQUIRE(m.size() == 12);
-    for (int p = 0; p < 8; ++p) {
-        double sum = 0;
-        int cards = 0;
-        for (const auto& [other, width] : m.links(p)) m.is_processor(other) ? void(sum += width) : void(++cards);
-        CHECK(sum == 6 * 20);
-        CHECK(cards == 1);
-        CHECK(m.width(p, (p + 4) % 8) > 0); // its mirror
-    }
-    CHECK(m.width(0, 5) == 0);
-    CHECK(m.width(8, 1) == 12);
-    const machine two = topo::rails(m, 2);
-    CHECK(two.size() == 24);
-    CHECK(two.width(8, 20) == 12);
-    CHECK(two.width(8, 21) == 0);
-}
-
 TEST_CASE("the ring through 0, 2, 4 and 6 is twice as wide through their neighbours") {
-    const machine m = topo::hybrid_cube_mesh();
-    machine alone; // the four by themselves
-    for (int i = 0; i < 4; ++i) alone.add(std::to_string(2 * i));
-    for (int i = 0; i < 4; ++i)
-        for (int k = 0; k < i; ++k)
-            if (m.width(2 * i, 2 * k) > 0) alone.link(i, k, m.width(2 * i, 2 * k));
-    CHECK(topo::widest_ring(alone, {0, 1, 2, 3}).width == 20);
+    const graph g = topo::dgx_1v();
+    const topo::ring r = widest_ring(g, gpus_of(g, even));
+    CHECK(topo::to_text(g, r) == "GPU0 -> GPU4 -> (GPU7) -> GPU6 -> (GPU5) -> (GPU1) -> GPU2 -> (GPU3) -> GPU0");
+    for (const topo::path& hop : r.hops) CHECK(hop.bytes_per_s == 50e9);
+    topo::ring_options alone;
+    alone.most_rings = 1;
+    alone.limits.relays = 0;
+    CHECK(find_rings(g, gpus_of(g, even), alone).bytes_per_s == 25e9);
 
-    const topo::ring r = topo::widest_ring(m, even);
-    CHECK(r.width == 40);
-    CHECK(wrong(m, r, even) == "");
-    CHECK(topo::to_text(m, r, even) == "0 -40- (3) -40- 2 -40- (1) -40- (5) -40- 6 -40- (7) -40- 4 -40- 0");
-    const std::string svg = topo::to_svg(m, r, even);
+    const std::string svg = topo::to_svg(g, {r});
     const auto count = [&](const char* text) {
         int n = 0;
         for (std::size_t at = 0; (at = svg.find(text, at)) != std::string::npos; ++at) ++n;
         return n;
     };
-    CHECK(count("<circle") == 12);
-    CHECK(count("#ffd8a8") == 4);
-    CHECK(count("#d9480f") == 8);
-    CHECK(count("#c8c8c8") == 8 + 8 + 8); // double, single, to cards
+    CHECK(count("<rect") == g.size());
+    CHECK(count("#ffd8a8") == 4); // members
+    CHECK(count("#d9480f") == 8); // links of the ring
+    CHECK(count("#c8c8c8") == g.arcs() / 2);
     std::ifstream file(COLLX_SOURCE_DIR "/docs/design/cube_mesh_ring.svg");
     std::stringstream documented;
     documented << file.rdbuf();
     CHECK(documented.str() == svg);
 }
 
-TEST_CASE("names of any length and letters are drawn whole") {
-    machine m;
-    const std::string name = "a<b>&" + std::string(300, 'x');
-    m.link(m.add(name), m.add("1"), 2.5);
-    const topo::ring r{{0, 1}, 2.5};
-    const std::string svg = topo::to_svg(m, r, {0, 1});
-    CHECK_THAT(svg, Catch::Contains(">a&lt;b&gt;&amp;" + std::string(300, 'x') + "</text>\n"));
-    CHECK_THAT(svg, Catch::Contains("stroke-width=\"1.5\"/>"));
-}
-
-TEST_CASE("no ring is wider, and none as wide is shorter") {
-    machine m; // without cards
-    const machine whole = topo::hybrid_cube_mesh();
-    for (int p = 0; p < 7; ++p) m.add(std::to_string(p)); // one has failed
-    for (int p = 0; p < 7; ++p)
-        for (const auto& [other, width] : whole.links(p))
-            if (p < other && other < 7) m.link(p, other, width);
-    int rings = 0;
-    for (unsigned set = 0; set < 128; ++set) {
-        list members;
-        for (int p = 0; p < 7; ++p)
-            if ((set >> p & 1) != 0) members.push_back(p);
-        if (members.size() < 2) continue;
-        const topo::ring r = topo::widest_ring(m, members);
-        const auto [width, length] = best_by_trying(m, members);
-        CHECK(r.width == width);
-        CHECK(static_cast<int>(r.sites.size()) == -length);
-        if (width > 0) CHECK(wrong(m, r, members) == "");
-        ++rings;
-    }
-    CHECK(rings == 128 - 8);
+TEST_CASE("names of any letters are drawn") {
+    graph g;
+    const std::string name = "a<b>&\"" + std::string(300, 'x');
+    g.link(g.add({name, site_type::gpu}), g.add({"1", site_type::gpu}), topo::link_type::nvlink, {25e9});
+    CHECK_THAT(topo::to_svg(g, {}), Catch::Contains(">a&lt;b&gt;&amp;&quot;" + std::string(300, 'x') + "</text>\n"));
+    CHECK_THAT(topo::to_dot(g), Catch::Contains("a<b>&\\\"x"));
 }
 
 TEST_CASE("where members are not beside a card, the ring leaves the node through a neighbour") {
-    machine node; // 0 - 1 - 2 in a triangle, cards beside 1 and 2 only
-    for (int p = 0; p < 3; ++p) node.add(std::to_string(p));
-    node.link(0, 1, 40), node.link(1, 2, 40), node.link(0, 2, 40);
-    for (const int beside : {1, 2}) node.link(node.add("card", topo::site_kind::card), beside, 12);
-    const machine m = topo::rails(node, 2);
-    const list members{0, 5}; // site 0 of both nodes
-    const topo::ring r = topo::widest_ring(m, members);
-    CHECK(wrong(m, r, members) == "");
-    list processors;
-    for (const int p : r.sites)
-        if (m.is_processor(p)) processors.push_back(p % 5 + p / 5 * 3); // ranks: three a node
-    CHECK(processors.size() == 6);
-    const relay_route route(6, processors, {0, 3});
-    CHECK(sched::verify_members(on(route, 6), by_position(route)).ok());
-    // What crosses between the nodes is sent by those who are beside a card.
-    const auto s = on(route, 6);
-    for (int rank = 0; rank < 6; ++rank)
-        for (const auto& st : s.programs[static_cast<unsigned>(rank)].strands[0])
-            if ((st.what & sched::send) != 0 && st.peer_to / 3 != rank / 3) CHECK(rank % 3 != 0);
+    const graph g = on_rails(topo::dgx_1v(), 2, 12.5);
+    const list members{0, 2, 4, 6, 8, 10, 12, 14};
+    topo::ring_options o;
+    o.once = true;
+    const topo::ring_set set = topo::find_rings(g, gpus_of(g, members), o);
+    CHECK(set.total() == 50e9);
+    for (std::size_t k = 0; k < set.rings.size(); ++k) {
+        const list order = ranks_of(g, ranks_along(g, set.rings[k]));
+        CHECK(order.size() > members.size());
+        const relay_route route(16, order, members);
+        const auto s = on(route, 16);
+        CHECK(sched::verify_members(s, by_position(route)).ok());
+        // What crosses between the nodes is sent by the two beside card k, and by the one of them that is no member.
+        for (int rank = 0; rank < 16; ++rank)
+            for (const auto& strand : s.programs[static_cast<unsigned>(rank)].strands)
+                for (const auto& st : strand)
+                    if ((st.what & sched::send) != 0 && st.peer_to / 8 != rank / 8)
+                        CHECK(rank % 8 == 2 * static_cast<int>(k) + 1);
+    }
+    REQUIRE(set.rings.size() == 4);
 
-    machine apart;
-    apart.add("a"), apart.add("b");
-    CHECK(topo::widest_ring(apart, {0, 1}).sites.empty());
-    CHECK(topo::to_text(apart, {}, {0, 1}) == "no ring");
+    graph apart;
+    apart.add({"a", site_type::gpu}), apart.add({"b", site_type::gpu});
+    CHECK(topo::to_text(apart, widest_ring(apart, {0, 1})) == "no ring");
 }
 
 TEST_CASE("all_reduce on a route is the members' ring, whatever the route") {
@@ -203,11 +150,10 @@ TEST_CASE("all_reduce on a route is the members' ring, whatever the route") {
     } while (std::next_permutation(order.begin() + 1, order.end()));
     CHECK(routes == 120 * 5);
 
-    const machine m = topo::hybrid_cube_mesh();
-    const topo::ring r = topo::widest_ring(m, even);
-    const relay_route route(8, r.sites, even);
-    CHECK(off_the_links(on(route, 8), m, r.width) == 0);
-    CHECK(off_the_links(sched::record_all(algo::ring_all_reduce{}, 8), m, r.width) > 0);
+    const graph g = topo::dgx_1v();
+    const relay_route route(8, ranks_of(g, ranks_along(g, widest_ring(g, gpus_of(g, even)))), even);
+    CHECK(off_the_links(on(route, 8), g, 50e9) == 0);
+    CHECK(off_the_links(sched::record_all(algo::ring_all_reduce{}, 8), g, 50e9) > 0);
     CHECK(sched::verify_members(on(route, 8), by_position(route)).ok());
     CHECK(sched::record(algo::on_route<algo::ring_all_reduce>{route}, 3, 8).strands[0].size() == 2 * 3); // passes on
     CHECK(sched::record(algo::on_route<algo::ring_all_reduce>{relay_route(8, {0, 2, 6, 4}, even)}, 3, 8)

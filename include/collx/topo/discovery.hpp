@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the kernel says of the machine that it runs on: NUMA nodes, caches and network cards, read from /sys without a
-// library; and a machine of topo/machine.hpp made of that, for routes. Another root than /sys may be a recorded tree.
+// library; and a graph of topo/graph.hpp made of that. Another root than /sys may be a recorded tree.
 // What is not there is left out: containers hide much of it. Measures nothing.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <collx/topo/machine.hpp>
+#include <collx/topo/graph.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace topo {
@@ -134,23 +134,24 @@ inline discovered discover(const std::string& root = "/sys") {
     return d;
 }
 
-// NUMA nodes as processors, numbered as in `d`, and behind them the cards that are up. Widths of cards are their speed;
-// those between nodes are `width` at distance 20, less in proportion where they are farther apart, which is a guess:
-// firmware says who is near, not how wide the way is. A card whose node is not known is at all of them.
-inline machine machine_of(const discovered& d, double width = 40) {
-    machine m;
-    for (const auto& n : d.nodes) m.add("node" + std::to_string(n.number));
+// NUMA nodes as CPUs, numbered as in `d`, and behind them the cards that are up, each at the rate of its speed. Between
+// nodes `gb_per_s` at distance 20, less in proportion where they are farther apart, which is a guess: firmware says who
+// is near, not how wide the way is. A card whose node is not known is at all of them.
+inline graph graph_of(const discovered& d, double gb_per_s = 40) {
+    graph g;
+    for (const auto& n : d.nodes) g.add({"CPU" + std::to_string(n.number), site_type::cpu, 0, -1, 1, n.number});
     for (std::size_t a = 0; a < d.nodes.size(); ++a)
         for (std::size_t b = a + 1; b < d.nodes.size() && b < d.nodes[a].distances.size(); ++b)
             if (const int distance = d.nodes[a].distances[b]; distance > 0)
-                m.link(static_cast<int>(a), static_cast<int>(b), width * 20 / distance);
+                g.link(static_cast<int>(a), static_cast<int>(b), link_type::socket, {gb_per_s * 1e9 * 20 / distance});
     for (const auto& c : d.cards) {
         if (!c.is_up || c.speed_mbit <= 0) continue;
-        const int card = m.add(c.name, site_kind::card);
+        const int card = g.add({c.name, site_type::nic, 0, -1, 1, c.node});
         for (std::size_t n = 0; n < d.nodes.size(); ++n)
-            if (c.node < 0 || d.nodes[n].number == c.node) m.link(card, static_cast<int>(n), c.speed_mbit / 8000.0);
+            if (c.node < 0 || d.nodes[n].number == c.node)
+                g.link(static_cast<int>(n), card, link_type::pcie, {c.speed_mbit * 125e3});
     }
-    return m;
+    return g;
 }
 
 } // namespace topo

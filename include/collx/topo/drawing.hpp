@@ -1,96 +1,155 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pictures of a machine and a ring through it: one line of text, or an SVG with the processors on a circle.
+// Pictures of a machine: SVG with rings over it, and DOT for Graphviz. In the SVG every host is a block of rows, CPUs
+// over PCIe switches over GPUs and cards over NVSwitches, and the network lies below; each site has a column of its own
+// in its row, so that no label lies over another.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <collx/topo/ring.hpp>
+#include <collx/topo/explain_rings.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace topo {
 
 namespace detail {
-inline bool contains(const std::vector<int>& v, int x) {
-    for (const int y : v)
-        if (y == x) return true;
-    return false;
-}
 
-// Names are the caller's or the kernel's, and may hold anything.
 inline std::string escaped(const std::string& text) {
     std::string s;
-    for (const char c : text) s += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+    for (const char c : text)
+        s += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
     return s;
 }
 
-// Processors on a circle, cards outside, in front of those they are linked to.
-inline std::vector<std::pair<double, double>> layout_of(const machine& m) {
-    std::vector<std::pair<double, double>> at(static_cast<unsigned>(m.size()), {0, 0});
-    int processors = 0, next = 0;
-    for (int p = 0; p < m.size(); ++p) processors += m.is_processor(p);
-    for (int p = 0; p < m.size(); ++p) {
-        if (!m.is_processor(p)) continue;
-        const double angle = 6.283185307 * next++ / processors;
-        at[static_cast<unsigned>(p)] = {120 * std::sin(angle), -120 * std::cos(angle)};
+struct placed {
+    int x = 0, y = 0; // of the middle
+};
+struct picture {
+    std::vector<placed> at;
+    int width = 0, height = 0;
+};
+
+// Hosts side by side, up to four in a row of blocks; what belongs to no host, or to several, in rows below.
+inline picture layout_of(const graph& g) {
+    constexpr int column = 84, row = 70, rows = 5;
+    const auto row_of = [&](int s) {
+        switch (g.at(s).type) {
+            case site_type::cpu: return 0;
+            case site_type::pcie_switch: {
+                for (const int i : g.arcs_of(s)) // below a CPU, or below a switch
+                    if (g.at(g.arc_at(i).to).type == site_type::cpu) return 1;
+                return 2;
+            }
+            case site_type::gpu:
+            case site_type::nic: return 3;
+            case site_type::nvswitch: return 4;
+            default: return 5;
+        }
+    };
+    std::map<int, std::map<int, std::vector<int>>> hosts; // sites of each row of each host
+    int widest = 1;
+    for (int s = 0; s < g.size(); ++s) {
+        auto& line = hosts[g.at(s).type == site_type::network_switch ? INT32_MAX : g.at(s).host][row_of(s)];
+        line.push_back(s);
+        if (g.at(s).type != site_type::network_switch) widest = std::max(widest, static_cast<int>(line.size()));
     }
-    for (int p = 0; p < m.size(); ++p) {
-        if (m.is_processor(p)) continue;
-        double x = 0, y = 0;
-        for (const auto& [other, width] : m.links(p))
-            if (m.is_processor(other))
-                x += at[static_cast<unsigned>(other)].first, y += at[static_cast<unsigned>(other)].second;
-        const double length = std::hypot(x, y) + 1e-9;
-        at[static_cast<unsigned>(p)] = {180 * x / length, 180 * y / length};
+    picture p;
+    p.at.resize(static_cast<std::size_t>(g.size()));
+    const int blocks = static_cast<int>(hosts.size()) - (hosts.count(INT32_MAX) != 0 ? 1 : 0),
+              across = std::min(blocks, 4);
+    p.width = std::max(1, across) * (widest + 1) * column;
+    int block = 0;
+    for (const auto& [host, lines] : hosts) {
+        const bool is_network = host == INT32_MAX;
+        const int left = is_network ? 0 : block % 4 * (widest + 1) * column;
+        const int top = (is_network ? (blocks + 3) / 4 : block / 4) * rows * row;
+        const int room = is_network ? p.width : (widest + 1) * column;
+        for (const auto& [line, sites] : lines) {
+            const int per_line = std::max(1, room / column), count = static_cast<int>(sites.size());
+            for (int k = 0; k < count; ++k) {
+                const int in_line = std::min(per_line, count - k / per_line * per_line);
+                p.at[static_cast<std::size_t>(sites[static_cast<std::size_t>(k)])] = {
+                    left + room * (2 * (k % per_line) + 1) / (2 * in_line),
+                    top + row / 2 + (is_network ? k / per_line : line) * row};
+                p.height =
+                    std::max(p.height, p.at[static_cast<std::size_t>(sites[static_cast<std::size_t>(k)])].y + row / 2);
+            }
+        }
+        ++block;
     }
-    return at;
+    p.height += 12 + p.width / std::max(1, across) / 12; // links within the last row bend below it
+    return p;
 }
+
 } // namespace detail
 
-// "0 -40- (3) -40- 2 -40- ... 0": those who only pass data on stand in brackets, widths between.
-inline std::string to_text(const machine& m, const ring& r, const std::vector<int>& members) {
-    std::string text;
-    for (std::size_t i = 0; i < r.sites.size(); ++i) {
-        const int p = r.sites[i], next = r.sites[(i + 1) % r.sites.size()];
-        char width[40];
-        std::snprintf(width, sizeof width, " -%g- ", m.width(p, next));
-        text += detail::contains(members, p) ? m.name(p) : "(" + m.name(p) + ")";
-        text += width;
-    }
-    return r.sites.empty() ? "no ring" : text + m.name(r.sites[0]);
-}
-
-// Links grey and as wide as they are, the ring on top; members filled.
-inline std::string to_svg(const machine& m, const ring& r, const std::vector<int>& members) {
-    const auto at = detail::layout_of(m);
-    const auto x = [&](int p) { return 200 + at[static_cast<unsigned>(p)].first; };
-    const auto y = [&](int p) { return 200 + at[static_cast<unsigned>(p)].second; };
-    char line[240];
-    // Not %.1f, whose point is a comma where the program's locale says so.
-    const auto tenths = [](double number) { return static_cast<long long>(number * 10 + 0.5); };
-    std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 400 400\" font-family=\"sans-serif\">\n";
-    const auto draw = [&](int a, int b, const char* colour, double thickness) {
+// Links grey and as thick as they are wide, the rings on top; members filled.
+inline std::string to_svg(const graph& g, const std::vector<ring>& rings) {
+    static constexpr const char* colours[] = {"#d9480f", "#1971c2", "#2f9e44", "#9c36b5", "#e8590c", "#0c8599"};
+    const detail::picture p = detail::layout_of(g);
+    double most = 1;
+    for (int i = 0; i < g.arcs(); ++i) most = std::max(most, g.arc_at(i).bytes_per_s);
+    char line[320];
+    std::snprintf(line, sizeof line,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+                  "font-family=\"sans-serif\">\n",
+                  p.width, p.height);
+    std::string svg = line;
+    const auto draw = [&](const arc& a, const char* colour, int tenths, int aside) {
+        const auto from = p.at[static_cast<std::size_t>(a.from)], to = p.at[static_cast<std::size_t>(a.to)];
+        const int bend = from.y == to.y ? 12 + std::abs(from.x - to.x) / 12 : 0; // over what lies between
         std::snprintf(line, sizeof line,
-                      "<line x1=\"%.0f\" y1=\"%.0f\" x2=\"%.0f\" y2=\"%.0f\" stroke=\"%s\" "
-                      "stroke-width=\"%lld.%lld\"/>\n",
-                      x(a), y(a), x(b), y(b), colour, tenths(thickness) / 10, tenths(thickness) % 10);
+                      "<path d=\"M%d %d Q%d %d %d %d\" fill=\"none\" stroke=\"%s\" stroke-width=\"%d.%d\"/>\n",
+                      from.x + aside, from.y, (from.x + to.x) / 2 + aside, (from.y + to.y) / 2 + 2 * bend, to.x + aside,
+                      to.y, colour, tenths / 10, tenths % 10);
         svg += line;
     };
-    for (int p = 0; p < m.size(); ++p)
-        for (const auto& [other, width] : m.links(p))
-            if (p < other) draw(p, other, "#c8c8c8", 1 + width / 5);
-    for (std::size_t i = 0; i < r.sites.size(); ++i) draw(r.sites[i], r.sites[(i + 1) % r.sites.size()], "#d9480f", 2);
-    for (int p = 0; p < m.size(); ++p) {
+    for (int i = 0; i < g.arcs(); i += 2)
+        draw(g.arc_at(i), "#c8c8c8", 10 + static_cast<int>(50 * g.arc_at(i).bytes_per_s / most), 0);
+    for (std::size_t k = 0; k < rings.size(); ++k)
+        for (const path& hop : rings[k].hops)
+            for (const int i : hop.arcs) draw(g.arc_at(i), colours[k % 6], 20, static_cast<int>(k % 6) * 3 - 7);
+    for (int s = 0; s < g.size(); ++s) {
+        const auto [x, y] = p.at[static_cast<std::size_t>(s)];
+        const auto is_member = [&](const ring& r) {
+            return std::find(r.members.begin(), r.members.end(), s) != r.members.end();
+        };
         std::snprintf(line, sizeof line,
-                      "<circle cx=\"%.0f\" cy=\"%.0f\" r=\"16\" fill=\"%s\" stroke=\"#333\"/>"
-                      "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\" font-size=\"11\">",
-                      x(p), y(p), detail::contains(members, p) ? "#ffd8a8" : "#ffffff", x(p), y(p) + 4);
-        svg += line + detail::escaped(m.name(p)) + "</text>\n";
+                      "<rect x=\"%d\" y=\"%d\" width=\"76\" height=\"24\" rx=\"4\" fill=\"%s\" stroke=\"#333\"/>"
+                      "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\">",
+                      x - 38, y - 12, std::any_of(rings.begin(), rings.end(), is_member) ? "#ffd8a8" : "#ffffff", x,
+                      y + 4);
+        svg += line + detail::escaped(g.name(s)) + "</text>\n";
     }
     return svg + "</svg>\n";
+}
+
+// For `dot -Tsvg`: hosts as clusters, links with their GB/s.
+inline std::string to_dot(const graph& g) {
+    const auto quoted = [&](int s) {
+        std::string text = "\"";
+        for (const char c : g.name(s)) text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+        return text + "\"";
+    };
+    std::map<int, std::vector<int>> hosts;
+    for (int s = 0; s < g.size(); ++s) hosts[g.at(s).host].push_back(s);
+    std::string dot = "graph machine {\n  node [shape=box];\n";
+    for (const auto& [host, sites] : hosts) {
+        dot += host < 0 ? "" : "  subgraph cluster_" + std::to_string(host) + " {\n";
+        for (const int s : sites) dot += "    " + quoted(s) + ";\n";
+        dot += host < 0 ? "" : "  }\n";
+    }
+    for (int i = 0; i < g.arcs(); i += 2) {
+        const arc& a = g.arc_at(i);
+        char rate[64];
+        std::snprintf(rate, sizeof rate, " [label=\"%s %.4g\"];\n", name_of(a.type), a.bytes_per_s / 1e9);
+        dot += "  " + quoted(a.from) + " -- " + quoted(a.to) + rate;
+    }
+    return dot + "}\n";
 }
 
 } // namespace topo

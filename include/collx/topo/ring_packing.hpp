@@ -20,8 +20,9 @@ struct stop_ring {
 class ring_packing {
 public:
     // pivots: where ring k begins: pivots[k % size], a member or a card.
-    ring_packing(const graph& g, const std::vector<int>& members, const std::vector<int>& pivots, routes& r)
-        : g_(g), members_(members), pivots_(pivots), routes_(r) {}
+    // once: no GPU comes twice in a ring, as a member or between two.
+    ring_packing(const graph& g, const std::vector<int>& members, const std::vector<int>& pivots, routes& r, bool once)
+        : g_(g), members_(members), pivots_(pivots), routes_(r), once_(once) {}
 
     // Up to `most` rings of `rate` bytes/s. In mirrored pairs: each ring together with its reverse.
     std::vector<stop_ring> find(double rate, int most, long budget, bool in_pairs) {
@@ -63,7 +64,7 @@ private:
         for (std::size_t k = first; k < open.size(); ++k) {
             if (--steps_left_ <= 0) return true;
             const auto& [to, way] = open[k];
-            if (!take(*way)) continue;
+            if ((once_ && passes_again(ring, *way)) || !take(*way)) continue;
             ring.ways.push_back(way);
             choices_.back().push_back(k);
             const bool closes = to == ring.stops[0];
@@ -103,6 +104,19 @@ private:
             return a.way->type != b.way->type ? a.way->type < b.way->type : a.way->arcs.size() < b.way->arcs.size();
         });
         return open;
+    }
+    bool passes_again(const stop_ring& ring, const path& way) const {
+        const auto is_new = [&](int s) {
+            if (g_.at(s).type != site_type::gpu) return true;
+            if (std::find(members_.begin(), members_.end(), s) != members_.end()) return false;
+            for (const path* other : ring.ways)
+                for (const int i : other->arcs)
+                    if (g_.arc_at(i).to == s) return false;
+            return true;
+        };
+        for (std::size_t k = 0; k + 1 < way.arcs.size(); ++k)
+            if (!is_new(g_.arc_at(way.arcs[k]).to)) return true;
+        return false;
     }
     bool take(const path& way) {
         for (std::size_t k = 0; k < way.arcs.size(); ++k)
@@ -145,6 +159,7 @@ private:
     const std::vector<int>& members_;
     const std::vector<int>& pivots_;
     routes& routes_;
+    const bool once_;
     std::vector<double> left_;
     std::vector<stop_ring> found_, best_;
     std::vector<std::vector<std::size_t>> choices_; // of each ring, by number

@@ -36,9 +36,21 @@ struct ring_options {
     way_limits limits;          // worst ways that may be taken
     std::vector<double> speeds; // bytes/s of a ring, to try in this order; empty: the rates of links and their shares
     int most_rings = 32;
+    bool once = false; // no GPU twice in a ring, also not between two members: as algo::on_route takes a ring
     long budget =
         1 << 14; // steps of one attempt (an island's shape, one rate, one pair of classes); 16 times that in all
 };
+
+// The GPUs and members along a ring, those that only pass on between the others.
+inline std::vector<int> ranks_along(const graph& g, const ring& r) {
+    std::vector<int> sites;
+    for (std::size_t h = 0; h < r.hops.size(); ++h) {
+        sites.push_back(r.members[h]);
+        for (std::size_t k = 0; k + 1 < r.hops[h].arcs.size(); ++k)
+            if (const int s = g.arc_at(r.hops[h].arcs[k]).to; g.at(s).type == site_type::gpu) sites.push_back(s);
+    }
+    return sites;
+}
 
 namespace detail {
 
@@ -125,13 +137,13 @@ private:
         const bool is_alone = islands_.size() == 1;
         const std::vector<int> cards(in.cards.begin(), in.cards.begin() + static_cast<std::ptrdiff_t>(rails_)),
             first{in.members[0]};
-        ring_packing search(in.local, in.members, is_alone ? first : cards, r);
+        ring_packing search(in.local, in.members, is_alone ? first : cards, r, options_.once);
         std::vector<stop_ring> found;
         if (is_alone) found = search.find(speed, most, options_.budget, true);
         bool gave_up = is_alone && search.has_given_up();
         attempts_left_ -= gave_up;
         if (static_cast<int>(found.size()) < most) {
-            ring_packing singly(in.local, in.members, is_alone ? first : cards, r);
+            ring_packing singly(in.local, in.members, is_alone ? first : cards, r, options_.once);
             std::vector<stop_ring> others = singly.find(speed, most, options_.budget, false);
             gave_up = singly.has_given_up();
             attempts_left_ -= gave_up;
@@ -226,8 +238,8 @@ inline ring_set rank_order_ring(const graph& g, const std::vector<int>& members)
 } // namespace detail
 
 // The widest set of rings that was found through the members: GPUs or CPUs, two or more, each once.
-// Ensures: deterministic; no link carries more than its rate; total() <= bound, and not below one ring in the order
-// given over the best single ways. No rings where members do not reach one another.
+// Ensures: deterministic; no link carries more than its rate; total() <= bound, and without limits, speeds and once not
+// below one ring in the order given over the best single ways. No rings where members do not reach one another.
 // Cost: bounded by budget steps for each rate and pair of classes, and two max-flows for each member.
 // Errors: invalid_argument for fewer than two members, one that is no GPU or CPU of the machine, one that comes twice.
 inline ring_set find_rings(const graph& g, const std::vector<int>& members, const ring_options& options = {}) {
@@ -246,7 +258,8 @@ inline ring_set find_rings(const graph& g, const std::vector<int>& members, cons
     for (const double s : options.speeds)
         if (!(s > 0)) fail(errc::invalid_argument, -1, -1, "give bytes/s", "rings of %g bytes/s", s);
     ring_set found = detail::ring_search(g, members, options).run();
-    if (!options.speeds.empty() || !(options.limits == way_limits{}) || found.total() >= found.bound * (1 - 1e-9))
+    if (!options.speeds.empty() || !(options.limits == way_limits{}) || options.once ||
+        found.total() >= found.bound * (1 - 1e-9))
         return found;
     ring_set simple = detail::rank_order_ring(g, members);
     if (simple.total() <= found.total() * (1 + 1e-9)) return found;
