@@ -6,6 +6,7 @@
 #include "every_verb.hpp"
 #include "faults/support.hpp"
 #include "support.hpp"
+#include "support/caught_stderr.hpp"
 #include "support/side_by_side.hpp"
 
 #include <sys/wait.h>
@@ -363,6 +364,7 @@ TEST_CASE("a communicator that all have come to is there, even if another rank e
 }
 
 TEST_CASE("work that is dropped before it is done aborts, instead of leaving others to write into dead buffers") {
+    caught_stderr caught;
     on_ranks(2, [](collx::communicator& w) {
         if (w.rank() == 0) {
             std::vector<int> x(1000);
@@ -371,6 +373,8 @@ TEST_CASE("work that is dropped before it is done aborts, instead of leaving oth
         int y = 0;
         EXPECT(thrown<collx::aborted>(w, [&] { collx::recv(w, collx::value(y), 1 - w.rank()); }).peer() == 0);
     });
+    CHECK(caught.text() == "collx: warning: rank 0: the handle of an unfinished call was destroyed, which ends the "
+                           "communicator (wait() for it first)\n");
 }
 
 TEST_CASE("a dropped receive writes nothing more into its buffer, whatever still comes") {

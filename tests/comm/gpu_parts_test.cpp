@@ -5,6 +5,7 @@
 // the fake runtime, by kernels and by way of the host, with parts of no element and parts of many pieces, and what is
 // refused. tests/comm/gpu_calls_test.cpp has the other verbs and what can go wrong in all of them.
 #include "gpu_support.hpp"
+#include "support/caught_stderr.hpp"
 #include "support/patience.hpp"
 
 #include <dirent.h>
@@ -235,6 +236,29 @@ TEST_CASE("parts on several hosts, of more ranks than a kernel joins, and by oth
         }
     });
     CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("a device_group that is destroyed without launch() says so, also one in a chain") {
+    collx_test::caught_stderr caught;
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        w.set_checked(false);
+        const auto c = w.with(gpus{r});
+        memory x(g, w.rank(), 10, w.rank());
+        device_group(c).all_reduce(x).broadcast(x, 0).launch();
+        if (w.rank() == 1) {
+            device_group group(c);
+            group.send(x, 0);
+            (void)device_group(c).recv(x, 0).all_reduce(x);
+        }
+        synchronize(c);
+        EXPECT(x[0] == 1); // the sum of what was launched
+    });
+    CHECK(caught.text() ==
+          "collx: warning: rank 1: a group was destroyed without launch(): none of its 2 calls was made, "
+          "the first is recv (call launch())\n"
+          "collx: warning: rank 1: a group was destroyed without launch(): none of its 1 calls was made, "
+          "the first is send (call launch())\n");
 }
 
 TEST_CASE("counts that differ are named, and what cannot be is refused") {

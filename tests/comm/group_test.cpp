@@ -3,6 +3,7 @@
 //
 // Many calls as one exchange: the results are those of the calls one by one.
 #include "support.hpp"
+#include "support/caught_stderr.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -326,4 +327,60 @@ TEST_CASE("between hosts a group returns though another call, under way, has no 
         work.wait();
         EXPECT(x == samples(0, x.size()));
     });
+}
+
+TEST_CASE("a group that is destroyed without launch() says so; checked, the others hear of it at once") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        for (const bool is_checked : {false, true}) {
+            caught_stderr caught;
+            on_hosts(2, hosts, [&](collx::communicator& w) {
+                w.set_checked(is_checked);
+                int x = w.rank(), y = 1;
+                if (w.rank() == 1) {
+                    collx::group g(w);
+                    g.broadcast(collx::value(x), 0);
+                    g.send(collx::value(y), 0);
+                    auto moved = std::move(g);
+                }
+                const auto meet = [&] {
+                    for (int i = 0; i < 2; ++i) collx::barrier(w);
+                };
+                if (!is_checked) meet();
+                EXPECT(!is_checked || thrown<collx::aborted>(w, meet).peer() == 1);
+                EXPECT(x == w.rank()); // not made
+            });
+            CHECK(caught.text() ==
+                  std::string("collx: warning: rank 1: a group was destroyed without launch(): none of "
+                              "its 2 calls was made, the first is broadcast (call launch()") +
+                      (is_checked ? "; checked, this ends the communicator)\n" : ")\n"));
+        }
+}
+
+TEST_CASE(
+    "a group says nothing that was launched, is empty, is left by an exception or with a communicator that ended") {
+    caught_stderr caught;
+    on_ranks(2, [](collx::communicator& w) {
+        w.set_checked(true);
+        auto other = w.dup();
+        int x = 1;
+        const auto add = [&](collx::group& g) { g.all_reduce(collx::value(x)); };
+        { collx::group empty(w); }
+        {
+            collx::group launched(w);
+            add(launched), launched.launch();
+        }
+        (void)thrown<int>(w, [&] {
+            collx::group left(w);
+            add(left);
+            throw 1;
+        });
+        collx::barrier(w);
+        collx::group later(other);
+        add(later);
+        (void)thrown<collx::error>(w, [&] { later.launch({.timeout = std::chrono::nanoseconds(-1)}); });
+        EXPECT(later.size() == 1 && x == 2); // can still be launched
+        if (w.rank() == 0) other.abort();
+        (void)thrown<collx::aborted>(w, [&] { collx::barrier(other); });
+    });
+    CHECK(caught.text().empty());
 }

@@ -3,6 +3,7 @@
 //
 // Calls that are prepared once and made many times: each verb against a serial oracle, with other numbers each time.
 #include "support.hpp"
+#include "support/caught_stderr.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -473,6 +474,7 @@ TEST_CASE("started twice, or waited for without a start") {
 
 TEST_CASE("dropped while under way: the communicator is aborted") {
     std::atomic<bool> is_dropped{false};
+    caught_stderr caught;
     on_ranks(2, [&](collx::communicator& w) {
         list x(100'000);
         std::optional<collx::persistent_call> sum(per::all_reduce(w, x));
@@ -486,6 +488,41 @@ TEST_CASE("dropped while under way: the communicator is aborted") {
         }
         EXPECT(thrown<collx::aborted>(w, [&] { collx::barrier(w); }).peer() == 0);
     });
+    CHECK(caught.text().starts_with("collx: warning: rank 0: a persistent call was started and destroyed"));
+}
+
+TEST_CASE("a persistent group that is not launched says so, and a call that was started and not waited for") {
+    for (const spread& hosts : {spread{}, spread{1}}) {
+        caught_stderr caught;
+        on_hosts(2, hosts, [&](collx::communicator& w) {
+            w.set_checked(false);
+            int x = 1, y = 1;
+            {
+                per::group g(w);
+                g.all_reduce(collx::value(x));
+                g.all_reduce(collx::value(y));
+                auto never_started = g.launch(); // no mistake
+            }
+            if (w.rank() == 0) {
+                per::group g(w);
+                g.all_reduce(collx::value(x));
+            }
+            collx::barrier(w);
+            {
+                auto sum = per::all_reduce(w, collx::value(x));
+                sum.start();
+                if (w.rank() == 0) sum.wait();
+                while (w.progress() != 0) std::this_thread::yield(); // it is done
+            }
+            collx::barrier(w);
+            EXPECT(x == 2 && y == 1);
+        });
+        CHECK(caught.text() ==
+              "collx: warning: rank 0: a group was destroyed without launch(): none of its 1 calls was "
+              "made, the first is all_reduce (call launch())\n"
+              "collx: warning: rank 1: a persistent call was started and destroyed without wait() "
+              "(wait() for it)\n");
+    }
 }
 
 TEST_CASE("after the communicator has failed, shrunk or gone") {

@@ -181,17 +181,20 @@ struct communicator_core {
     // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
     int find_dead(std::int64_t now, int waiting_for);
 
-    int find_failed_thread() const {
-        for (int r = 0; r < net.size(); ++r)
-            if (home->has_failed(members[static_cast<std::size_t>(r)])) return r;
-        return -1;
-    }
+    int find_failed_thread() const;
 
     // Makes the failure known to all ranks and throws the first one that anybody reported.
     [[noreturn]] void give_up(failure f, int waiting_for);
     [[noreturn]] void explain(failure f, int waiting_for) const;
     [[noreturn]] void explain_circle(int of_rank) const;
     [[noreturn]] void explain_own(errc code) const; // of which the others say that this rank caused it
+
+    // Work that the program began or collected and dropped. A destructor cannot throw, so these say it in one line on
+    // stderr, unless an exception is on its way or the communicator has ended: then that is the news.
+    // Returns whether it was said.
+    bool note_dropped(const char* what, const char* remedy) const noexcept;
+    // Tells what may live longer that this communicator is gone.
+    const counted_ptr<detail::communicator_end>& watch_end();
 
     bool is_oversubscribed() const { return settings.oversubscribed(); }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdio>
+#include <exception>
 #include <utility>
 
 #include <collx/comm/core.hpp>
@@ -50,6 +51,17 @@ COLLX_BEGIN_NAMESPACE
     if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // nobody will move them on
     if (!home->mark.is_child()) leave();
     else if (net.remote() != nullptr) net.remote()->forget();
+}
+
+[[gnu::cold]] COLLX_ONCE bool communicator_core::note_dropped(const char* what, const char* remedy) const noexcept {
+    if (std::uncaught_exceptions() != 0 || home->mark.is_child() || net.failed()) return false;
+    std::fprintf(stderr, "collx: warning: rank %d: %s (%s)\n", net.rank(), what, remedy);
+    return true;
+}
+
+COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch_end() {
+    if (!end) end = make_counted<detail::communicator_end>();
+    return end;
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::leave() {
@@ -104,6 +116,12 @@ COLLX_BEGIN_NAMESPACE
     return guilty;
 }
 
+COLLX_ONCE int communicator_core::find_failed_thread() const {
+    for (int r = 0; r < net.size(); ++r)
+        if (home->has_failed(members[static_cast<std::size_t>(r)])) return r;
+    return -1;
+}
+
 [[gnu::cold]] COLLX_ONCE void communicator_core::give_up(failure f, int waiting_for) {
     net.report(f);
     net.announce_failure();
@@ -134,7 +152,7 @@ COLLX_BEGIN_NAMESPACE
                  "call %llu: timed out waiting for rank %d", call, who);
         case errc::aborted:
             fail(errc::aborted, me, who,
-                 "by abort(), a handle it dropped, an operator that threw or no memory; shrink() makes a new "
+                 "by abort(), a handle or group it dropped, an operator that threw or no memory; shrink() makes a new "
                  "communicator",
                  "call %llu: rank %d aborted the communicator", call, who);
         case errc::mismatch:
@@ -184,7 +202,8 @@ COLLX_BEGIN_NAMESPACE
             remedy = "give all ranks the same key and COLLX_SECURITY; see docs/security.md";
             break;
         case errc::aborted:
-            fail(code, net.rank(), net.rank(), "by abort(), a handle it dropped, an operator that threw or no memory",
+            fail(code, net.rank(), net.rank(),
+                 "by abort(), a handle or group it dropped, an operator that threw or no memory",
                  "call %llu: this rank aborted the communicator", static_cast<unsigned long long>(calls()));
         case errc::resource:
             fail(code, net.rank(), net.rank(), "raise its limits (ulimit -n for connections, ulimit -v, memory)",

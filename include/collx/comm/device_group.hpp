@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <collx/comm/gpu/group_calls.hpp>
+#include <collx/comm/unmade_calls.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -32,7 +33,8 @@ COLLX_BEGIN_NAMESPACE
 //     ones to each peer, one for all second ones, and so on. Other collectives that follow one another and differ only
 //     in buffers, counts and roots: one kernel, up to 16. A call that uses memory which one before it writes begins
 //     another one.
-// Errors: as of the calls by themselves, with the call's number in the group. Calls before it are made.
+// Errors: as of the calls by themselves, with the call's number in the group. Calls before it are made. A group that is
+//     destroyed with calls that were not launched says so on stderr; if the communicator is checked, it ends.
 template <class Comm, class... Kinds>
 class device_group {
 public:
@@ -68,12 +70,14 @@ public:
     void send(X&& x, int peer) & {
         require_kind<X>();
         messages_.push_back(message(buffer(x), peer, true));
+        note("send");
     }
     template <DeviceBuffer X>
     void recv(X&& x, int peer) & {
         require_output<X>();
         require_kind<X>();
         messages_.push_back(message(buffer(x), peer, false));
+        note("recv");
     }
 
     // The same in a chain.
@@ -116,6 +120,7 @@ public:
     void launch(const device_call_options& o = {}) {
         communicator_core& core = detail::base_of(comm()).internals();
         const detail::one_caller::call here(core.caller, core.net.rank());
+        unmade_.are_made();
         const auto calls = std::exchange(calls_, {});
         const auto messages = std::exchange(messages_, {});
         Comm& c = comm();
@@ -154,6 +159,7 @@ private:
             !mixes_messages || has<detail::grouped_messages_kind<false>> || has<message_kind<X>>,
             "collx: this group's kernel moves words only. Put a message of this element type into its chain.");
     }
+    void note(const char* verb) { unmade_.add(detail::base_of(comm()).internals(), verb); }
     Comm& comm() {
         if constexpr (is_bound) return comm_;
         else return *comm_;
@@ -163,6 +169,7 @@ private:
     auto chained(F&& f) {
         using next = std::conditional_t<has<Kind>, device_group, device_group<Comm, Kinds..., Kind>>;
         next g(comm(), std::move(calls_), std::move(messages_));
+        g.unmade_ = std::move(unmade_);
         f(g);
         return g;
     }
@@ -178,6 +185,7 @@ private:
                                                                                          batch);
             });
         });
+        note(name_of(C));
     }
     template <class View>
     static detail::device_message message(const View& v, int peer, bool outgoing) {
@@ -193,6 +201,7 @@ private:
     std::conditional_t<is_bound, Comm, communicator*> comm_;
     std::vector<call> calls_;
     std::vector<detail::device_message> messages_;
+    detail::unmade_calls unmade_;
 };
 device_group(communicator&)->device_group<communicator>;
 template <class... P>

@@ -15,6 +15,7 @@
 #include <collx/comm/grouped_calls.hpp>
 #include <collx/comm/ready_group.hpp>
 #include <collx/comm/refusals.hpp>
+#include <collx/comm/unmade_calls.hpp>
 #include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -26,8 +27,9 @@ COLLX_BEGIN_NAMESPACE
 //     and receives, one message for all that goes to one peer, up to a slot (512 KiB across hosts for few ranks);
 //     larger ones go by themselves in their turn. All are under way at once, so rings and exchanges of groups do not
 //     lock.
-// Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts.
-// Mode: blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
+// A group that is destroyed with calls that were not launched says so on stderr; if the communicator is checked, it
+// ends. Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts. Mode:
+// blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
 template <class Mode>
 class basic_group {
 public:
@@ -38,7 +40,7 @@ public:
         require_output<X>();
         detail::require_staying<X>();
         watch(x);
-        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>(checked(buffer(x)), op, -1);
+        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>("all_reduce", checked(buffer(x)), op, -1);
     }
     template <Buffer X, class Op = plus>
     void reduce(X&& x, int root, Op op = {}) {
@@ -46,7 +48,7 @@ public:
         detail::require_staying<X>();
         watch(x);
         detail::require_root(comm_->internals(), root);
-        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>(checked(buffer(x)), op, root);
+        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>("reduce", checked(buffer(x)), op, root);
     }
     template <Buffer X>
     void broadcast(X&& x, int root) {
@@ -54,7 +56,7 @@ public:
         detail::require_staying<X>();
         watch(x);
         detail::require_root(comm_->internals(), root);
-        add<detail::grouped_broadcast<Mode, buffer_t<X>>>(checked(buffer(x)), root);
+        add<detail::grouped_broadcast<Mode, buffer_t<X>>>("broadcast", checked(buffer(x)), root);
     }
     template <Buffer In, Buffer Out>
     void all_gather(In&& in, Out&& out) {
@@ -66,7 +68,7 @@ public:
         auto& c = comm_->internals();
         detail::require_size(c, "output", b.size(), a.size() * static_cast<std::size_t>(c.net.size()));
         detail::require_apart(c, a, b, a.size() * static_cast<std::size_t>(c.net.rank()));
-        add<detail::grouped_all_gather<Mode, buffer_t<In>, buffer_t<Out>>>(a, b);
+        add<detail::grouped_all_gather<Mode, buffer_t<In>, buffer_t<Out>>>("all_gather", a, b);
     }
     template <Buffer X>
     void send(X&& x, int peer) {
@@ -109,6 +111,7 @@ private:
     template <class Options>
     void launch_all(const Options& o) {
         comm_->internals().require_time_limit(o.timeout.count());
+        unmade_.are_made();
         auto calls = std::move(calls_);
         calls_.clear();
         auto transfers = std::move(transfers_);
@@ -127,6 +130,7 @@ private:
     persistent_call make_ready(const Options& o) {
         auto& c = comm_->internals();
         c.require_time_limit(o.timeout.count());
+        unmade_.are_made();
         auto transfers = detail::transfer_packer<Mode>(*comm_, o).start(std::move(transfers_));
         transfers_.clear();
         const std::uint64_t says = calls_.empty() ? 0 : agree_on(calls_, o);
@@ -177,14 +181,16 @@ private:
         return v;
     }
     template <class Call, class... Args>
-    void add(Args&&... args) {
+    void add(const char* verb, Args&&... args) {
         calls_.push_back(make_sole<Call>(*comm_, std::forward<Args>(args)...));
+        unmade_.add(comm_->internals(), verb);
     }
 
     template <bool Outgoing, class View>
     void add_transfer(View v, int peer) {
         detail::require_peer(comm_->internals(), peer);
         transfers_.push_back(make_sole<detail::typed_transfer<Mode, View, Outgoing>>(*comm_, v, peer));
+        unmade_.add(comm_->internals(), Outgoing ? "send" : "recv");
     }
 
     template <class Mover = detail::group_mover>
@@ -234,6 +240,7 @@ private:
     detail::group_mover::calls calls_;
     detail::packed_message::parts transfers_;
     detail::group_watches buffers_; // of a persistent group
+    detail::unmade_calls unmade_;
 };
 
 using group = basic_group<detail::blocking>;

@@ -20,27 +20,29 @@
 COLLX_BEGIN_NAMESPACE
 
 // Refers to the communicator and to the buffers, which stay in place and keep their sizes. Inputs that are temporaries
-// are moved in. Movable; destroying one that is under way aborts the communicator, as dropping a work does.
+// are moved in. Movable; destroying one that is under way aborts the communicator, as dropping a work does. One that is
+// done and was not waited for is told on stderr; one that was never started is no mistake.
 // Cost: making one allocates. A run does not, nor does it check, choose or look up anything but that buffers and
 //     communicator are still there.
 // Errors of a run: invalid_argument (under way already; a container was moved, resized or emptied) · what has ended the
 //     communicator · aborted, where it was destroyed · as the verb's.
 class [[nodiscard]] persistent_call {
 public:
-    persistent_call(communicator_core& c, sole_ptr<detail::ready_call> call) : core_(&c), call_(std::move(call)) {
-        if (!c.end) c.end = make_counted<detail::communicator_end>();
-        end_ = c.end;
-    }
+    persistent_call(communicator_core& c, sole_ptr<detail::ready_call> call)
+        : core_(&c), end_(c.watch_end()), call_(std::move(call)) {}
     persistent_call(persistent_call&& o) noexcept
         : core_(o.core_), end_(std::move(o.end_)), call_(std::move(o.call_)), state_(o.state_) {
         o.state_ = idle;
     }
     persistent_call& operator=(persistent_call&& o) noexcept {
+        note_drop();
         call_ = std::move(o.call_); // what was under way here ends
         core_ = o.core_, end_ = std::move(o.end_), state_ = o.state_;
         o.state_ = idle;
         return *this;
     }
+
+    ~persistent_call() { note_drop(); }
 
     // Makes the call and waits for it.
     void operator()() {
@@ -64,6 +66,10 @@ private:
             refuse();
     }
     void refuse() const;
+    void note_drop() const noexcept {
+        if (state_ == under_way && call_ != nullptr && !end_->has_come) [[unlikely]]
+            (void)core_->note_dropped("a persistent call was started and destroyed without wait()", "wait() for it");
+    }
     [[noreturn]] void refuse_idle() const;
 
     communicator_core* core_;

@@ -39,6 +39,12 @@ public:
         return *this;
     }
     ~call_under_way() { leave(); }
+    // Before it goes.
+    void note_drop() const noexcept {
+        if (is_droppable())
+            (void)core_->note_dropped("the handle of an unfinished call was destroyed, which ends the communicator",
+                                      "wait() for it first");
+    }
 
     bool test() {
         if (is_done()) return true;
@@ -81,8 +87,11 @@ private:
         core_->require_own();
         return false;
     }
+    bool is_droppable() const noexcept {
+        return core_ != nullptr && op_ != nullptr && op_->state != task_state::done && !op_->is_left;
+    }
     void leave() noexcept {
-        if (core_ == nullptr || op_ == nullptr || op_->state == task_state::done || op_->is_left) return;
+        if (!is_droppable()) return;
         if (core_->home->mark.is_child()) return; // the call is the parent's
         core_->drop(op_.get());
         core_->net.report(failure(errc::aborted, core_->net.rank()));
@@ -107,10 +116,13 @@ public:
         : held_(std::move(held)), call_(c, std::move(op), timeout_ns) {}
     work(work&&) noexcept = default;
     work& operator=(work&& o) noexcept {
+        call_.note_drop();
         call_ = std::move(o.call_); // what was under way here ends before its buffers do
         held_ = std::move(o.held_);
         return *this;
     }
+
+    ~work() { call_.note_drop(); }
 
     // True once the call is done. Never waits. Throws what ended the call: a peer that died and time that has run out
     // are noticed here as in wait().

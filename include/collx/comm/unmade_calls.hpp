@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls that a group has collected and has not made. A group that is destroyed with them says so: results would be
+// missing on this rank, and the other ranks would wait.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <utility>
+
+#include <collx/comm/core.hpp>
+#include <collx/core/pointers.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+class unmade_calls {
+public:
+    unmade_calls() = default;
+    unmade_calls(unmade_calls&& o) noexcept
+        : core_(o.core_), end_(std::move(o.end_)), first_(o.first_), count_(std::exchange(o.count_, 0)) {}
+    unmade_calls& operator=(unmade_calls&& o) noexcept {
+        drop();
+        core_ = o.core_, end_ = std::move(o.end_), first_ = o.first_, count_ = std::exchange(o.count_, 0);
+        return *this;
+    }
+    ~unmade_calls() { drop(); }
+
+    void add(communicator_core& c, const char* verb) {
+        if (count_++ == 0) core_ = &c, end_ = c.watch_end(), first_ = verb;
+    }
+    void are_made() { count_ = 0; }
+
+private:
+    void drop() noexcept {
+        if (count_ != 0 && !end_->has_come) tell();
+        count_ = 0;
+    }
+    // The other ranks wait for these calls: of a checked communicator, they hear of it at once.
+    [[gnu::cold, gnu::noinline]] void tell() noexcept {
+        const bool is_checked = core_->settings.checked != 0;
+        char text[160];
+        std::snprintf(text, sizeof text,
+                      "a group was destroyed without launch(): none of its %zu calls was made, the first is %s", count_,
+                      first_);
+        if (core_->note_dropped(text,
+                                is_checked ? "call launch(); checked, this ends the communicator" : "call launch()") &&
+            is_checked)
+            core_->abandon();
+    }
+    communicator_core* core_ = nullptr;
+    counted_ptr<communicator_end> end_;
+    const char* first_ = "";
+    std::size_t count_ = 0;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
