@@ -46,11 +46,10 @@ struct tcp6_world : tcp_world {
 // A store behind the face that start-up code is compiled against.
 struct faced_world {
     collx::memory_store store;
-    collx::detail::plain_face<collx::memory_store> face{store};
+    collx::detail::store_face<collx::memory_store> face{store};
     collx::any_store& connect() { return face; }
 };
-static_assert(collx::Store<collx::any_store> && !collx::CollectiveStore<collx::any_store> &&
-              collx::CollectiveStore<collx::any_collective_store>);
+static_assert(collx::Store<collx::any_store> && !collx::OwnStore<collx::any_store>);
 
 // The archetype: what rendezvous() may use of a store and nothing else.
 struct least_store {

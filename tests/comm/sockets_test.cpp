@@ -330,7 +330,7 @@ TEST_CASE("more lanes are made when large messages come, and only then") {
 TEST_CASE("ranks that do not mean the same number of lanes say so at once") {
     const int n = 3;
     collx::memory_store store;
-    collx::detail::plain_face<collx::memory_store> face(store);
+    collx::detail::store_face<collx::memory_store> face(store);
     std::vector<std::thread> threads;
     std::atomic<int> said{0};
     for (int r = 0; r < n; ++r)
@@ -622,7 +622,7 @@ TEST_CASE("threads as ranks of several hosts go on without one that failed") {
 TEST_CASE("ranks of several hosts meet in a store and tell each other where they listen") {
     constexpr int n = 7;
     collx::memory_store store;
-    collx::detail::plain_face<collx::memory_store> face(store);
+    collx::detail::store_face<collx::memory_store> face(store);
     std::vector<std::thread> threads;
     std::atomic<int> right{0};
     for (int r = 0; r < n; ++r)
@@ -664,7 +664,7 @@ TEST_CASE("a rank that has no descriptor for the others, or no way to them, says
     constexpr int n = 3;
     for (const bool full : {true, false}) {
         collx::memory_store store;
-        collx::detail::plain_face<collx::memory_store> face(store);
+        collx::detail::store_face<collx::memory_store> face(store);
         std::vector<std::thread> threads;
         std::vector<std::string> said(n);
         for (int r = 0; r < n; ++r)
@@ -709,7 +709,7 @@ std::vector<std::string> files_in(const std::string& directory) {
 std::vector<std::string> join_at(const std::vector<std::string>& addresses, void (*body)(collx::communicator&)) {
     const int n = static_cast<int>(addresses.size());
     collx::memory_store store;
-    collx::detail::plain_face<collx::memory_store> face(store);
+    collx::detail::store_face<collx::memory_store> face(store);
     std::vector<std::string> said(addresses.size());
     std::vector<std::thread> threads;
     for (int r = 0; r < n; ++r)

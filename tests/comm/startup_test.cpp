@@ -99,7 +99,7 @@ collx::host_description alone_on_host(int rank) {
 template <class Store>
 collx::counted_ptr<collx::job> join_alone(int rank, int n, Store& store,
                                           std::int64_t timeout_ns = collx_test::patient(60'000'000'000)) {
-    collx::detail::plain_face<Store> face(store);
+    collx::detail::store_face<Store> face(store);
     return collx::detail::join_by_store(rank, n, static_cast<collx::any_store&>(face), timeout_ns, alone_on_host(rank),
                                         counted_calls);
 }

@@ -88,7 +88,7 @@ inline collx::host_description host_of(const cell& c, int r) {
 template <collx::Store Store>
 collx::communicator world_of(const cell& c, Store& store, const collx::host_description& host, int r,
                              const collx::socket_calls& calls) {
-    collx::detail::plain_face<Store> face(store);
+    collx::detail::store_face<Store> face(store);
     auto job =
         collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host, calls);
     job->settings.lend = c.lend;

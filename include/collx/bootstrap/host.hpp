@@ -142,8 +142,8 @@ inline kept_text reach_of(const host_description& h) {
 // connects to the rank one up in a binomial tree, whose address is given, and returns the host words of all ranks. So
 // the store gives each rank one address and nobody the whole table. Collective. Errors: as come_together() and the
 // door's; timeout naming a rank that does not say where it listens. all: see come_together().
-template <Store S, class Door>
-[[gnu::cold]] meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
+template <class Door>
+[[gnu::cold]] meeting meet_at(any_store& store, int rank, int size, const deadline& until, const host_description& h,
                               const kept_text& settings, Door&& door, start_watch* all = nullptr) {
     const bool is_watched = all != nullptr && all->is_on();
     const agreement a = come_together(store, rank, size, until,
@@ -154,7 +154,7 @@ template <Store S, class Door>
                     mine = detail::joined({door.open(h), detail::reach_of(h)});
     const int up = rank & (rank - 1);
     if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // the others have nobody below them
-    if constexpr (CollectiveStore<S>) store.barrier(base, size, until);
+    if (store.has_order()) store.barrier(base, size, until);
     kept_text address;
     try {
         const kept_text key = detail::joined({base, up});
@@ -170,6 +170,12 @@ template <Store S, class Door>
     for (const int host : m.host_of) is_one_host = is_one_host && host == 0;
     if (is_one_host) m.host_of.clear();
     return m;
+}
+template <OwnStore S, class Door>
+meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
+                const kept_text& settings, Door&& door) {
+    detail::store_face<S> face(store);
+    return meet_at(static_cast<any_store&>(face), rank, size, until, h, settings, door);
 }
 
 COLLX_END_NAMESPACE

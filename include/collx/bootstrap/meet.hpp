@@ -71,19 +71,19 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
     const char* after = d.store.c_str() + (colon != kept_text::npos ? colon + 1 : 0);
     if (is_scheme("file:")) {
         file_store store(d.store.substr(5));
-        plain_face<file_store> face(store);
+        store_face<file_store> face(store);
         return f(static_cast<any_store&>(face));
     }
     if (is_scheme("pmi:")) {
         pmi_store& store = process_pmi(static_cast<int>(read_digits(after, INT32_MAX)), d, until);
         read_pmi_locals(store, d);
-        collective_face<pmi_store> face(store);
-        return f(static_cast<any_collective_store&>(face));
+        store_face<pmi_store> face(store);
+        return f(static_cast<any_store&>(face));
     }
     if (is_scheme("pmix:") && pmix != nullptr) {
         pmix_by_component store;
-        collective_face<pmix_by_component> face(store);
-        return f(static_cast<any_collective_store&>(face));
+        store_face<pmix_by_component> face(store);
+        return f(static_cast<any_store&>(face));
     }
     if (!is_scheme("tcp:") || colon <= 4)
         fail(errc::environment, d.rank, -1, d.remedy, "nothing says how the %d ranks find each other", d.size);
@@ -92,7 +92,7 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
     sole_ptr<tcp_server> server;
     if (d.rank == 0) server = make_sole<tcp_server>(host, port, key);
     tcp_store store(host, port, until, d.rank, key);
-    plain_face<tcp_store> face(store);
+    store_face<tcp_store> face(store);
     auto met = [&] {
         try {
             return f(static_cast<any_store&>(face));
@@ -107,14 +107,12 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
 }
 
 // Who is where, as this store lets the ranks find out.
-template <class S, class Door>
-[[gnu::cold]] meeting find_places(S& store, job_description& d, const deadline& until, const host_description& h,
+template <class Door>
+[[gnu::cold]] meeting find_places(any_store& store, job_description& d, const deadline& until, const host_description& h,
                                   const kept_text& settings, Door& door, start_watch& all) {
     // A process manager that knows all ranks to be on one host need not carry their cards.
-    if constexpr (CollectiveStore<S>)
-        if (d.local_size == d.size && h.id == h.machine)
-            return {
-                come_together(store, d.rank, d.size, until, {settings + connection_words(h), h.id, h.machine}).token,
+    if (store.has_order() && d.local_size == d.size && h.id == h.machine)
+        return {come_together(store, d.rank, d.size, until, {settings + connection_words(h), h.id, h.machine}).token,
                 {}};
     return meet_at(store, d.rank, d.size, until, h, settings, door, &all);
 }
@@ -137,7 +135,7 @@ template <class S, class Door>
 [[gnu::cold]] inline void meet(job_description& d, const deadline& until, const job_key& key = {}) {
     detail::ask_manager(d, until);
     if (!d.job.empty() || d.size == 1) return;
-    d.job = detail::with_store(d, until, key, [&](auto& store) { return rendezvous(store, d.rank, d.size, until); });
+    d.job = detail::with_store(d, until, key, [&](any_store& store) { return rendezvous(store, d.rank, d.size, until); });
 }
 
 // The name alone.
@@ -159,8 +157,8 @@ template <class Door, class Join>
                  "COLLX_HOST_ID says that ranks may be on several hosts, and COLLX_JOB is for one");
         return join(meeting{d.job, {}}, nullptr);
     }
-    return detail::with_store(d, until, h.by.key, [&](auto& store) {
-        start_watch all(detail::alarm_of(store), d.rank, d.size, until);
+    return detail::with_store(d, until, h.by.key, [&](any_store& store) {
+        start_watch all(store.alarm(), d.rank, d.size, until);
         door.tell(&all);
         return all.guard([&] {
             const meeting m = detail::find_places(store, d, until, h, settings, door, all);

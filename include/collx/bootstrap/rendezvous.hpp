@@ -149,10 +149,9 @@ struct findings {
 }
 
 // One meeting in a store, as one rank. `turn`: what its keys begin with.
-template <class S>
 class rendezvous_tree {
 public:
-    rendezvous_tree(S& store, int rank, int size, const deadline& until, const kept_text& turn, start_watch* all)
+    rendezvous_tree(any_store& store, int rank, int size, const deadline& until, const kept_text& turn, start_watch* all)
         : store_(store), rank_(rank), size_(size), until_(until), turn_(turn), all_(all) {}
 
     // What rank `whom` is to set. With a watch the error is that of all ranks.
@@ -218,7 +217,7 @@ private:
         }
     }
 
-    S& store_;
+    any_store& store_;
     int rank_, size_;
     deadline until_;
     kept_text turn_;
@@ -227,15 +226,40 @@ private:
 
 } // namespace detail
 
+namespace detail {
+
+// Where a process manager knows the ranks and their number. Whether they are on one host remains to be found out. Cost:
+// one value, one barrier, one look. Errors: as the store's, who is missing only its process manager knows; mismatch on
+// the rank that differs from rank 0.
+[[gnu::cold]] inline agreement come_together_in_order(any_store& store, int rank, int size, const deadline& until,
+                                                      const arrival& me) {
+    const kept_text key = joined({"collx/job/", store.next_turn()});
+    if (rank == 0)
+        store.set(key, joined({random_token(), words_of({me.settings, "", "", true}, size)}));
+    store.barrier(key, size, until);
+    const kept_text said = store.get(key, until);
+    if (said.size() < 33)
+        fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
+             "rank 0 left something unknown in the store");
+    const findings f = compare_with_root(said.substr(32), {me.settings, "", "", true}, rank, size);
+    // Who has another key goes on with the others to where they compare it once more, and so all of them learn of it.
+    if (f.odd != 0 && !is_of_keys(f.says))
+        fail(errc::mismatch, rank, 0, "give all ranks the same size, settings and build of collx",
+             "rank %d says %s, rank 0 says %s", rank, f.says.c_str(), f.expected.c_str());
+    return {said.substr(0, 32), false};
+}
+
+} // namespace detail
+
 // The name of the job, random and the same on all `size` ranks, and whether they are on one host. Collective; may be
 // called again with the same store for the next job. Ensures: when it returns on rank 0 all ranks have the name, so
 // rank 0 may take the store away. Errors: timeout (names the missing ranks) · mismatch (sizes or settings differ; names
 // the ranks) · environment (hosts that cannot reach each other) · whatever the store throws. Cost: five words in the
 // store per rank, on rank 0 about 4 log4(size) waits. all: of the start that this is a part of. Then rank 0 does not
-// wait until all have the name: start_watch::finish() does.
-template <Store S>
-requires(!CollectiveStore<S>) [[gnu::cold]] agreement
-    come_together(S& store, int rank, int size, const deadline& until, const arrival& me, start_watch* all = nullptr) {
+// wait until all have the name: start_watch::finish() does. Of a CollectiveStore: see come_together_in_order().
+[[gnu::cold]] inline agreement come_together(any_store& store, int rank, int size, const deadline& until,
+                                             const arrival& me, start_watch* all = nullptr) {
+    if (store.has_order()) return detail::come_together_in_order(store, rank, size, until, me);
     if (size < 1 || rank < 0 || rank >= size)
         fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, size);
     // Each rank counts for itself which meeting of this store this is; a rank number used twice shows as a meeting that
@@ -244,7 +268,7 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
     const kept_text turn = detail::joined({"collx/", number, "/"});
     if (all != nullptr && !all->is_on()) all = nullptr;
     if (all != nullptr) all->begin(number, turn);
-    detail::rendezvous_tree<S> tree(store, rank, size, until, turn, all);
+    detail::rendezvous_tree tree(store, rank, size, until, turn, all);
     detail::findings f;
     if (!me.has_address) f.without_address = rank;
     if (rank == 0) {
@@ -280,30 +304,15 @@ requires(!CollectiveStore<S>) [[gnu::cold]] agreement
     return detail::read_verdict(verdict, rank);
 }
 
-// As above. Whether they are on one host remains to be found out. Cost: one value, one barrier, one look. Errors: as
-// the store's, who is missing only its process manager knows; mismatch on the rank that differs from rank 0.
-template <CollectiveStore S>
-[[gnu::cold]] agreement come_together(S& store, int rank, int size, const deadline& until, const arrival& me,
-                                      start_watch* = nullptr) {
-    const kept_text key = detail::joined({"collx/job/", store.next_turn()});
-    if (rank == 0)
-        store.set(key, detail::joined({detail::random_token(), detail::words_of({me.settings, "", "", true}, size)}));
-    store.barrier(key, size, until);
-    const kept_text said = store.get(key, until);
-    if (said.size() < 33)
-        fail(errc::protocol, rank, 0, "build all ranks with the same version of collx",
-             "rank 0 left something unknown in the store");
-    const detail::findings f = detail::compare_with_root(said.substr(32), {me.settings, "", "", true}, rank, size);
-    // Who has another key goes on with the others to where they compare it once more, and so all of them learn of it.
-    if (f.odd != 0 && !detail::is_of_keys(f.says))
-        fail(errc::mismatch, rank, 0, "give all ranks the same size, settings and build of collx",
-             "rank %d says %s, rank 0 says %s", rank, f.says.c_str(), f.expected.c_str());
-    return {said.substr(0, 32), false};
+template <OwnStore S>
+agreement come_together(S& store, int rank, int size, const deadline& until, const arrival& me) {
+    detail::store_face<S> face(store);
+    return come_together(static_cast<any_store&>(face), rank, size, until, me);
 }
 
 // The name alone.
 template <Store S>
-[[gnu::cold]] kept_text rendezvous(S& store, int rank, int size, const deadline& until) {
+kept_text rendezvous(S& store, int rank, int size, const deadline& until) {
     return come_together(store, rank, size, until, arrival{}).token;
 }
 

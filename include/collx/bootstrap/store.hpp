@@ -81,24 +81,6 @@ inline std::int64_t add_to_text(const kept_text* held, std::int64_t delta, name_
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(delta));
 }
 
-// A barrier of set, get and add, for stores that have nothing better. Round k is over when the last of its ranks says
-// so.
-template <class S>
-void barrier_by_counting(S& store, name_view name, int ranks, const deadline& until) {
-    if (ranks < 1) fail(errc::invalid_argument, -1, -1, "", "a barrier of %d ranks", ranks);
-    const kept_text base(name);
-    const std::int64_t number = store.add(joined({base, "/came"}), 1);
-    const kept_text open = joined({base, "/open/", (number - 1) / ranks});
-    if (number % ranks == 0) return store.set(open, "");
-    try {
-        (void)store.get(open, until);
-    } catch (const timed_out&) {
-        const std::int64_t came = store.add(joined({base, "/came"}), 0) - (number - 1) / ranks * ranks;
-        fail(errc::timeout, -1, -1, "are all ranks alive?", "%d of %d ranks came to barrier '%s'",
-             static_cast<int>(came), ranks, base.c_str());
-    }
-}
-
 inline kept_text random_token() {
     unsigned char bytes[16];
     if (without_eintr([&] { return ::getrandom(bytes, sizeof bytes, 0); }) != static_cast<ssize_t>(sizeof bytes))
@@ -122,67 +104,65 @@ public:
     virtual kept_text get(name_view key, const deadline& until) = 0;
     virtual std::int64_t add(name_view key, std::int64_t delta) = 0;
     virtual void barrier(name_view name, int ranks, const deadline& until) = 0;
-    virtual store_alarm* alarm() { return nullptr; }
+    // Of a CollectiveStore. Else there is no next turn.
+    virtual bool has_order() const { return false; }
+    virtual int next_turn() { return 0; }
+    virtual store_alarm* alarm() { return nullptr; } // what the store knows of ranks that have gone; null: nothing
 
 protected:
     ~any_store() = default;
 };
-// The same of those with the order of process managers: see CollectiveStore.
-class any_collective_store : public any_store {
-public:
-    static constexpr bool is_collective = true;
-    virtual int next_turn() = 0;
-
-protected:
-    ~any_collective_store() = default;
-};
+// A store that does not have that face yet.
+template <class S>
+concept OwnStore = Store<S> && !std::is_base_of_v<any_store, S>;
 
 namespace detail {
 
-// What the store knows of ranks that have gone; null: nothing.
-template <class S>
-store_alarm* alarm_of(S& s) {
-    if constexpr (std::is_base_of_v<any_store, S>) return s.alarm();
-    else if constexpr (std::is_base_of_v<store_alarm, S>) return &s;
-    else return nullptr;
-}
-
 // A store behind that face. It must outlive this.
-template <Store S, class Face>
-class faced_store : public Face {
+template <class S>
+class store_face final : public any_store {
+    static_assert(Store<S>);
+
 public:
-    explicit faced_store(S& s) : store_(s) {}
+    explicit store_face(S& s) : store_(s) {}
     void set(name_view key, name_view value) override { store_.set(key, value); }
     kept_text get(name_view key, const deadline& until) override { return store_.get(key, until); }
     std::int64_t add(name_view key, std::int64_t delta) override { return store_.add(key, delta); }
     void barrier(name_view name, int ranks, const deadline& until) override { store_.barrier(name, ranks, until); }
-    store_alarm* alarm() override { return alarm_of(store_); }
+    bool has_order() const override { return CollectiveStore<S>; }
+    int next_turn() override {
+        if constexpr (CollectiveStore<S>) return store_.next_turn();
+        else return 0;
+    }
+    store_alarm* alarm() override {
+        if constexpr (std::is_base_of_v<store_alarm, S>) return &store_;
+        else return nullptr;
+    }
 
-protected:
-    ~faced_store() = default;
+private:
     S& store_;
 };
-template <Store S>
-class plain_face final : public faced_store<S, any_store> {
-public:
-    using base = any_store;
-    using faced_store<S, any_store>::faced_store;
-};
-template <CollectiveStore S>
-class collective_face final : public faced_store<S, any_collective_store> {
-public:
-    using base = any_collective_store;
-    using faced_store<S, any_collective_store>::faced_store;
-    int next_turn() override { return this->store_.next_turn(); }
-};
-template <class S>
-struct face_of {
-    using type = plain_face<S>;
-};
-template <CollectiveStore S>
-struct face_of<S> {
-    using type = collective_face<S>;
-};
+// A barrier of set, get and add, for stores that have nothing better. Round k is over when the last of its ranks says
+// so.
+[[gnu::cold]] inline void barrier_by_counting(any_store& store, name_view name, int ranks, const deadline& until) {
+    if (ranks < 1) fail(errc::invalid_argument, -1, -1, "", "a barrier of %d ranks", ranks);
+    const kept_text base(name);
+    const std::int64_t number = store.add(joined({base, "/came"}), 1);
+    const kept_text open = joined({base, "/open/", (number - 1) / ranks});
+    if (number % ranks == 0) return store.set(open, "");
+    try {
+        (void)store.get(open, until);
+    } catch (const timed_out&) {
+        const std::int64_t came = store.add(joined({base, "/came"}), 0) - (number - 1) / ranks * ranks;
+        fail(errc::timeout, -1, -1, "are all ranks alive?", "%d of %d ranks came to barrier '%s'",
+             static_cast<int>(came), ranks, base.c_str());
+    }
+}
+template <OwnStore S>
+void barrier_by_counting(S& store, name_view name, int ranks, const deadline& until) {
+    store_face<S> face(store);
+    barrier_by_counting(static_cast<any_store&>(face), name, ranks, until);
+}
 
 } // namespace detail
 

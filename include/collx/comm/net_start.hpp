@@ -56,8 +56,7 @@ namespace detail {
     return describe_host(environment(), size > 1 ? process_protection() : job_protection(), root);
 }
 
-template <class Store>
-counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_ns, const host_description& near,
+[[gnu::cold]] inline counted_ptr<job> join_at(int rank, int size, any_store& store, std::int64_t timeout_ns, const host_description& near,
                          const socket_calls& calls = system_socket_calls, const transports& over = {}) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
@@ -65,7 +64,7 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
     const host_description h = keep_apart(near, over, rank);
     const deadline until = deadline::in_ns(timeout_ns);
     door to_others(timeout_ns, h.by, calls, h.lanes);
-    start_watch all(alarm_of(store), rank, size, until);
+    start_watch all(store.alarm(), rank, size, until);
     to_others.tell(&all);
     return all.guard([&] {
         const meeting m = meet_at(store, rank, size, until, h, settings_text(s), to_others, &all);
@@ -77,9 +76,8 @@ counted_ptr<job> join_at(int rank, int size, Store& store, std::int64_t timeout_
         return j;
     });
 }
-template <class Face>
-[[gnu::cold]] counted_ptr<job> join_with(int rank, int size, Face& store, std::int64_t timeout_ns,
-                                         const transports& over) {
+[[gnu::cold]] inline counted_ptr<job> join_with(int rank, int size, any_store& store, std::int64_t timeout_ns,
+                                                const transports& over) {
     return join_at(rank, size, store, timeout_ns, describe_protected_host(size), system_socket_calls, over);
 }
 
@@ -95,8 +93,8 @@ template <class Face>
     if (const kept_text address(id.address()); !address.empty()) {
         const host_description h = describe_protected_host(size, address);
         tcp_store store(address, id.port(), deadline::in_ns(timeout_ns), rank, h.by.key);
-        plain_face<tcp_store> face(store);
-        auto j = join_at(rank, size, static_cast<any_store&>(face), timeout_ns, h, system_socket_calls, over);
+        store_face<tcp_store> face(store);
+        auto j = join_at(rank, size, face, timeout_ns, h, system_socket_calls, over);
         j->found_by = "unique id";
         return j;
     }
@@ -141,8 +139,7 @@ template <class Face>
 }
 
 inline constexpr net_component net_of_sockets{join_far,
-                                              join_with<any_store>,
-                                              join_with<any_collective_store>,
+                                              join_with,
                                               join_with_id,
                                               [](const growing_array<int>& host_of, const transports& over) {
                                                   return thread_jobs(host_of, system_socket_calls, nullptr, "127.0.0.1",

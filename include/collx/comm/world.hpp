@@ -18,7 +18,6 @@
 COLLX_BEGIN_NAMESPACE
 
 class any_store;
-class any_collective_store;
 struct socket_calls;
 struct host_description;
 struct job_protection;
@@ -32,8 +31,6 @@ namespace detail {
 struct net_component {
     counted_ptr<job> (*join)(job_description&, const transports* over);
     counted_ptr<job> (*by_store)(int rank, int size, any_store&, std::int64_t timeout_ns, const transports&);
-    counted_ptr<job> (*by_collective_store)(int rank, int size, any_collective_store&, std::int64_t timeout_ns,
-                                            const transports&);
     counted_ptr<job> (*by_id)(const unique_id&, int rank, int size, std::int64_t timeout_ns, const transports&);
     growing_array<counted_ptr<job>> (*threads_apart)(const growing_array<int>& host_of, const transports&);
     growing_array<std::uint64_t> (*survivors)(communicator_core&, std::uint32_t round, sole_ptr<kept>& answers);
@@ -58,7 +55,7 @@ inline const net_component& require_net(int rank, const char* why) {
 }
 
 template <class S>
-struct face_of; // of a Store: in bootstrap/store.hpp, which a program with a store includes
+class store_face; // of a Store: in bootstrap/store.hpp, which a program with a store includes
 
 // The process's job: joined when the first communicator is made, left when the process ends, so that communicators may
 // come and go. over: null: what it was joined over, or all transports.
@@ -84,16 +81,10 @@ inline counted_ptr<job> join_by_store(int rank, int size, any_store& store, std:
     return join_custom(
         require_net(rank, "a store brings ranks together").by_store(rank, size, store, timeout_ns, over));
 }
-inline counted_ptr<job> join_by_store(int rank, int size, any_collective_store& store, std::int64_t timeout_ns,
-                                      const transports& over) {
-    return join_custom(
-        require_net(rank, "a store brings ranks together").by_collective_store(rank, size, store, timeout_ns, over));
-}
 template <class Store>
 counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns, const transports& over) {
-    using face = typename face_of<Store>::type;
-    face all(store);
-    return join_by_store(rank, size, static_cast<typename face::base&>(all), timeout_ns, over);
+    store_face<Store> face(store);
+    return join_by_store(rank, size, static_cast<any_store&>(face), timeout_ns, over);
 }
 
 // As a rank of that host, whatever the environment says, and with system calls of one's own: for tests. (net_start.hpp)

@@ -55,7 +55,7 @@ auto without_eintr(Call&& call) {
 }
 
 // What poll() wants to hear about a deadline: milliseconds rounded up, at most `longest_ms`.
-inline int poll_ms(const deadline& until, int longest_ms) {
+[[gnu::cold]] inline int poll_ms(const deadline& until, int longest_ms) {
     const std::int64_t left_ns = until.left_ns();
     if (left_ns <= 0) return 0;
     const std::int64_t ms = (left_ns - 1) / 1'000'000 + 1;
@@ -63,7 +63,7 @@ inline int poll_ms(const deadline& until, int longest_ms) {
 }
 
 // Waits for one descriptor. False when the deadline passed first.
-inline bool wait_for_event(int fd, short events, const deadline& until) {
+[[gnu::cold]] inline bool wait_for_event(int fd, short events, const deadline& until) {
     for (;;) {
         pollfd p{fd, events, 0};
         if (::poll(&p, 1, poll_ms(until, 1000)) > 0) return true;
@@ -71,7 +71,7 @@ inline bool wait_for_event(int fd, short events, const deadline& until) {
     }
 }
 
-inline void nap_ns(std::int64_t ns) {
+[[gnu::cold]] inline void nap_ns(std::int64_t ns) {
     const timespec t{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
     ::nanosleep(&t, nullptr);
 }
@@ -83,7 +83,7 @@ public:
         : longest_ns_(longest_ns),
           state_(static_cast<std::uint64_t>(now_ns()) ^ static_cast<std::uint64_t>(::getpid()) << 32) {}
     // False when the deadline has passed. `nap` is replaced where a test looks at the times.
-    bool sleep(const deadline& until, void (*nap)(std::int64_t ns) = nap_ns) {
+    [[gnu::cold]] bool sleep(const deadline& until, void (*nap)(std::int64_t ns) = nap_ns) {
         const std::int64_t left_ns = until.left_ns();
         if (left_ns <= 0) return false;
         state_ = state_ * 6364136223846793005u + 1442695040888963407u;
