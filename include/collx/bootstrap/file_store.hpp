@@ -22,7 +22,7 @@ class file_store final : public store_alarm {
 public:
     // Makes the directory if it is not there (its parent must be). Errors: environment if it belongs to or is open to
     // others.
-    explicit file_store(kept_text directory) : path_(static_cast<kept_text&&>(directory)) {
+    [[gnu::cold]] explicit file_store(kept_text directory) : path_(static_cast<kept_text&&>(directory)) {
         if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) fail_at("make", path_.c_str());
         directory_ = descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
         struct stat about {};
@@ -129,7 +129,7 @@ public:
 private:
     static kept_text presence_of(int rank) { return detail::joined({"alive.", rank}); }
     // Some ranks at each look, so that many who wait see all of them soon.
-    void look_for_the_dead() {
+    [[gnu::cold]] void look_for_the_dead() {
         look_at_ns_ = now_ns() + 10'000'000;
         for (int i = 0; i < 16 && i < ranks_ && !has_found_; ++i, ++next_) {
             const int r = next_ % ranks_;
@@ -161,7 +161,7 @@ private:
 
     // Letters, digits and ._- stay, the rest becomes %xx; what gets too long for a file name becomes a hash (the file
     // says its key again).
-    static kept_text file_of(name_view key) {
+    [[gnu::cold]] static kept_text file_of(name_view key) {
         kept_text name = "k.";
         for (const char c : key) {
             const bool stays = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
@@ -192,7 +192,7 @@ private:
                       static_cast<unsigned long long>(now_ns()));
         return aside;
     }
-    kept_text write_aside(name_view key, name_view value) const {
+    [[gnu::cold]] kept_text write_aside(name_view key, name_view value) const {
         const kept_text aside_name = name_aside();
         const char* const aside = aside_name.c_str();
         char length[4];
@@ -219,7 +219,7 @@ private:
         fail_at(what, aside);
     }
 
-    bool read(const kept_text& file, name_view key, kept_text& value) const {
+    [[gnu::cold]] bool read(const kept_text& file, name_view key, kept_text& value) const {
         const descriptor fd(::openat(directory_.get(), file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
         if (!fd.is_open()) {
             if (errno == ENOENT || errno == ESTALE) return false;
@@ -246,7 +246,7 @@ private:
 
     // One adder at a time. flock() is let go by the kernel when its process dies, and by closing the descriptor. Who
     // holds it leaves its rank there.
-    descriptor lock() const {
+    [[gnu::cold]] descriptor lock() const {
         descriptor fd(::openat(directory_.get(), "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
         if (!fd.is_open()) fail_at("open", "lock");
         deadline until = deadline::in_ns(10'000'000'000);

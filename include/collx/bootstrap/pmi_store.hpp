@@ -29,7 +29,7 @@ public:
 
     // `fd` stays the caller's (an MPI library may use it, too). Errors: environment when it is no socket · protocol ·
     // peer_failed when the manager hangs up · timeout.
-    pmi_store(int fd, int rank, int size, const deadline& until) : rank_(rank), size_(size), owner_(::getpid()) {
+    [[gnu::cold]] pmi_store(int fd, int rank, int size, const deadline& until) : rank_(rank), size_(size), owner_(::getpid()) {
         int type = 0;
         socklen_t bytes = sizeof type;
         if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) != 0 || type != SOCK_STREAM)
@@ -44,7 +44,7 @@ public:
     }
     // at: HOST:PORT as the manager says it, so a name is looked up, which may take the time that the system gives
     // names. Errors: as above; environment when nobody is there.
-    pmi_store(const kept_text& at, int id, const deadline& until) : rank_(id), size_(0), owner_(::getpid()) {
+    [[gnu::cold]] pmi_store(const kept_text& at, int id, const deadline& until) : rank_(id), size_(0), owner_(::getpid()) {
         connect(at, until);
         (void)ask(detail::joined({"cmd=initack pmiid=", id}), "initack", until);
         for (int* number : {&size_, &rank_, static_cast<int*>(nullptr)}) { // and whether to print what is said
@@ -62,7 +62,7 @@ public:
     int size() const { return size_; }
     pmi_store(const pmi_store&) = delete;
     pmi_store& operator=(const pmi_store&) = delete;
-    ~pmi_store() {
+    [[gnu::cold]] ~pmi_store() {
         if (owner_ != ::getpid() || !socket_.is_open()) return; // a fork() is no rank
         try {
             (void)ask("cmd=finalize", "finalize_ack", deadline::in_ns(goodbye_limit_ns));
@@ -120,7 +120,7 @@ private:
         space_ = pmi(name, "kvsname");
         if (space_.empty() || space_.size() > 1024) fail_nonsense(name);
     }
-    void connect(const kept_text& at, const deadline& until) {
+    [[gnu::cold]] void connect(const kept_text& at, const deadline& until) {
         const std::size_t colon = at.rfind(':');
         addrinfo hints{}, *found = nullptr;
         hints.ai_socktype = SOCK_STREAM;
@@ -158,7 +158,7 @@ private:
         return n < 2048 ? static_cast<std::size_t>(n) - 1 : 2047;
     }
 
-    bool look_up(const kept_text& word, kept_text& value) {
+    [[gnu::cold]] bool look_up(const kept_text& word, kept_text& value) {
         const kept_text line = ask(detail::joined({"cmd=get kvsname=", space_, " key=", word}), "get_result",
                                    deadline::in_ns(answer_limit_ns));
         if (detail::pmi_value(line, "rc") != "0") return false;
@@ -169,7 +169,7 @@ private:
     }
 
     // One question, one line as the answer. After anything else the connection is not usable any more.
-    kept_text ask(kept_text question, name_view answer, const deadline& until) {
+    [[gnu::cold]] kept_text ask(kept_text question, name_view answer, const deadline& until) {
         if (!socket_.is_open())
             fail(errc::peer_failed, rank_, -1, "see the first error", "the connection to the process manager is lost");
         question += '\n';
@@ -178,7 +178,7 @@ private:
         if (detail::pmi_value(line, "cmd") != answer) fail_nonsense(line);
         return line;
     }
-    void send_all(const kept_text& text, const deadline& until) {
+    [[gnu::cold]] void send_all(const kept_text& text, const deadline& until) {
         for (std::size_t done = 0; done < text.size();) {
             const ssize_t n = detail::without_eintr([&] {
                 return ::send(socket_.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -188,7 +188,7 @@ private:
             else if (!detail::wait_for_event(socket_.get(), POLLOUT, until)) fail_late();
         }
     }
-    kept_text receive_line(const deadline& until) {
+    [[gnu::cold]] kept_text receive_line(const deadline& until) {
         for (std::size_t seen = 0;;) {
             const std::size_t end = in_.find('\n', seen);
             if (end != kept_text::npos) {

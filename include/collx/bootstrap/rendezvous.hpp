@@ -53,7 +53,7 @@ struct findings {
                        first_odd, " ", odd, "\n", list, "\n", says, "\n", expected});
     }
     // False for what text() has not made.
-    bool read(const kept_text& text) {
+    [[gnu::cold]] bool read(const kept_text& text) {
         std::int64_t numbers[6];
         std::size_t at = 0;
         for (std::int64_t& n : numbers) {
@@ -155,14 +155,14 @@ public:
         : store_(store), rank_(rank), size_(size), until_(until), turn_(turn), all_(all) {}
 
     // What rank `whom` is to set. With a watch the error is that of all ranks.
-    kept_text get(const char* key, int whom, const deadline& until) {
+    [[gnu::cold]] kept_text get(const char* key, int whom, const deadline& until) {
         return all_ != nullptr ? all_->get(joined({turn_, key}), whom)
                                : kept_text(store_.get(joined({turn_, key}), until));
     }
 
     // What the ranks below this one have found, added to `f`. Waits for no more of them once one counts other ranks.
     // False when one has not come in time.
-    bool gather(findings& f) {
+    [[gnu::cold]] bool gather(findings& f) {
         for (int c = rank_ * rendezvous_fan + 1; c <= rank_ * rendezvous_fan + rendezvous_fan && c < size_; ++c) {
             if (f.has_other_size) return true;
             findings below;
@@ -177,7 +177,7 @@ public:
         return true;
     }
     // Rank 0's. `turns`: what the keys of those who have come begin with, `number`: which meeting this is.
-    kept_text verdict(const findings& f, bool have_all_come, std::int64_t number) {
+    [[gnu::cold]] kept_text verdict(const findings& f, bool have_all_come, std::int64_t number) {
         if (f.odd != 0)
             return joined({is_of_keys(f.says) ? "x" : "m", f.first_odd, f.odd > 1 ? " ranks " : " rank ", f.list,
                            f.odd > 1 ? " say " : " says ", f.says, ", rank 0 says ", f.expected});
@@ -190,7 +190,7 @@ public:
 
 private:
     // The time is over: who is there is only looked for, and not for long.
-    kept_text missing(std::int64_t number) {
+    [[gnu::cold]] kept_text missing(std::int64_t number) {
         kept_text late;
         int first = -1, count = 0, silent = -1;
         const deadline enough = deadline::in_ns(verdict_grace_ns / 2);

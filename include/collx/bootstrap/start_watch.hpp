@@ -41,7 +41,7 @@ public:
         alarm_->watch(number, first_);
     }
     // As of a store. whom: the rank that is to set the key.
-    kept_text get(name_view key, int whom) {
+    [[gnu::cold]] kept_text get(name_view key, int whom) {
         kept_text value;
         try {
             while (!alarm_->get_or_bell(key, bell_, until_, value)) hear(value);
@@ -61,7 +61,7 @@ public:
     bool has_spoken() const override { return is_over_; }
     // All have joined when this returns. Collective. That, too, is a verdict: a death comes before it for all, or
     // after.
-    void finish() {
+    [[gnu::cold]] void finish() {
         if (alarm_ == nullptr) return;
         const kept_text last = detail::second_bell(first_);
         kept_text said;
@@ -138,7 +138,7 @@ private:
         raise(mine);
     }
     // The words without "collx: rank N: ".
-    static kept_text text_of(const error& e) {
+    [[gnu::cold]] static kept_text text_of(const error& e) {
         name_view text(e.what());
         const kept_text before =
             e.rank() >= 0 ? detail::joined({"collx: rank ", e.rank(), ": "}) : kept_text("collx: ");
@@ -146,7 +146,7 @@ private:
         return kept_text(text).substr(0, text.size() < 250 ? text.size() : 250);
     }
     // The first verdict counts. own: what this rank throws if it is this one.
-    void announce(errc code, int who, const kept_text& text, const error* own = nullptr) {
+    [[gnu::cold]] void announce(errc code, int who, const kept_text& text, const error* own = nullptr) {
         const kept_text said = detail::joined({"f", static_cast<int>(code), " ", who, " ", text});
         const kept_text held = say_last(said);
         if (own != nullptr && held == said) is_over_ = true, raise(*own);
@@ -160,7 +160,7 @@ private:
         return held;
     }
 
-    void call_roll(const error& mine) {
+    [[gnu::cold]] void call_roll(const error& mine) {
         bool is_mine = false;
         const kept_text held = alarm_->claim(first_, "r", is_mine);
         if (held == detail::start_done) return;
@@ -179,7 +179,7 @@ private:
         if (!is_mine) raise(mine); // it fell silent itself
         name_the_silent(mine);
     }
-    void name_the_silent(const error& mine) {
+    [[gnu::cold]] void name_the_silent(const error& mine) {
         kept_text absent;
         int first_absent = -1, absents = 0, silent = -1;
         const deadline enough = deadline::in_ns(roll_ns);
@@ -201,7 +201,7 @@ private:
                             detail::joined({"rank ", silent, " came to the store and says no more"}));
         announce(errc::timeout, mine.peer(), text_of(mine)); // all are there: it is as this rank saw it
     }
-    bool has(const kept_text& key, std::int64_t at_least) {
+    [[gnu::cold]] bool has(const kept_text& key, std::int64_t at_least) {
         try {
             std::int64_t n = 0;
             kept_text value;

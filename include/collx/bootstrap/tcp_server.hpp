@@ -32,7 +32,7 @@ public:
     static constexpr std::int64_t news_limit_ns = 500'000'000;
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
-    explicit tcp_server(const kept_text& host = "127.0.0.1", int port = 0, const job_key& key = {})
+    [[gnu::cold]] explicit tcp_server(const kept_text& host = "127.0.0.1", int port = 0, const job_key& key = {})
         : owner_(::getpid()), key_(key) {
         detail::tcp_address a = detail::numeric_address(look_up(host, deadline::in_ns(slow_limit_ns)), port);
         listener_ = detail::tcp_socket(a);
@@ -53,7 +53,7 @@ public:
     }
     tcp_server(const tcp_server&) = delete;
     tcp_server& operator=(const tcp_server&) = delete;
-    ~tcp_server() {
+    [[gnu::cold]] ~tcp_server() {
         if (::getpid() != owner_) return; // fork() copied the object, not the thread
         const std::uint64_t one = 1;
         (void)!::write(stop_.get(), &one, sizeof one);
@@ -88,7 +88,7 @@ private:
                  std::strerror(r));
     }
 
-    void serve() noexcept {
+    [[gnu::cold]] void serve() noexcept {
         try {
             detail::growing_array<pollfd> polled;
             for (;;) {
@@ -119,7 +119,7 @@ private:
         }
     }
 
-    void attend(connection& c, int events) {
+    [[gnu::cold]] void attend(connection& c, int events) {
         if ((events & POLLOUT) != 0) return flush(c);
         if ((events & POLLIN) == 0) return c.socket.close(); // hung up, also while it waits
         // Who asks something else waits no longer.
@@ -145,7 +145,7 @@ private:
             if (c.socket.is_open() && !c.awaited.empty()) answer(c, detail::tcp_status::ended, "", 0);
     }
     // Rings the bells of those who were lost without a bye. True when there may be more.
-    bool tell_of_the_lost() {
+    [[gnu::cold]] bool tell_of_the_lost() {
         for (std::size_t i = 0; i < connections_.size(); ++i) {
             connection& c = connections_[i];
             if (c.socket.is_open() || c.has_left || !c.is_known || c.rank < 0) continue;
@@ -156,7 +156,7 @@ private:
         return false;
     }
     // Lost before it had a bell: that of the first who listens to one is rung.
-    void note_lost(std::int64_t rank) {
+    [[gnu::cold]] void note_lost(std::int64_t rank) {
         for (const connection& c : connections_)
             if (c.socket.is_open() && c.is_known && c.rank == rank) return; // it has come again
         if (lost_.size() < detail::refused_ranks::most) lost_.push_back(rank);
@@ -176,7 +176,7 @@ private:
         if (find(bell) == nullptr && table_.put(nullptr, bell, verdict)) tell_waiting(bell);
     }
     // Counts when it waits: who knows that all have come knows it of ranks that will know it, too.
-    void arrive(connection& c, const kept_text& bell, const kept_text& heard, std::int64_t wait_ns) {
+    [[gnu::cold]] void arrive(connection& c, const kept_text& bell, const kept_text& heard, std::int64_t wait_ns) {
         get(c, detail::second_bell(bell), heard, wait_ns);
         const kept_text key = detail::joined({bell, "/joined"});
         entry* held = find(key);
@@ -185,7 +185,7 @@ private:
         if (table_.put(held, key, detail::joined({++sum})) && sum == c.ranks) ring(bell, kept_text(detail::start_done));
     }
     // Those who wait for the key, or hear it as their bell, get its value.
-    void tell_waiting(const kept_text& key) {
+    [[gnu::cold]] void tell_waiting(const kept_text& key) {
         const entry* held = find(key);
         if (held == nullptr || waiting_for(key) == 0) return;
         const kept_text value = held->value;
@@ -198,7 +198,7 @@ private:
             }
     }
 
-    void expire() {
+    [[gnu::cold]] void expire() {
         const std::int64_t now = now_ns();
         for (connection& c : connections_) {
             if (c.limit_ns > now || !c.socket.is_open()) continue;
@@ -207,7 +207,7 @@ private:
         }
     }
 
-    void accept_some() {
+    [[gnu::cold]] void accept_some() {
         const std::size_t most = detail::most_strangers();
         std::size_t strangers = 0;
         for (const connection& c : connections_) strangers += !c.is_known;
@@ -230,14 +230,14 @@ private:
             connections_.push_back(static_cast<connection&&>(c));
         }
     }
-    bool drop_oldest_stranger() {
+    [[gnu::cold]] bool drop_oldest_stranger() {
         for (auto c = connections_.begin(); c != connections_.end(); ++c)
             if (!c->is_known) return connections_.erase(c), true;
         return false;
     }
 
     // Reads at most the rest of one frame, so that nobody can make us keep more.
-    void listen_to(connection& c) {
+    [[gnu::cold]] void listen_to(connection& c) {
         char part[16 * 1024];
         for (;;) {
             const std::size_t wanted = bytes_missing(c);
@@ -262,7 +262,7 @@ private:
         return sizeof r + r.key_bytes + r.value_bytes - c.in.size();
     }
 
-    void handle(connection& c) {
+    [[gnu::cold]] void handle(connection& c) {
         if (c.is_proving) return take_proof(c);
         const auto r = head_of(c);
         if (r.word == detail::tcp_word::keyed_hello) return challenge(c, r.number);
@@ -302,7 +302,7 @@ private:
         c.rank = rank;
         detail::erase_if(lost_, [&](std::int64_t r) { return r == rank; }); // it has come again
     }
-    void get(connection& c, const kept_text& key, const kept_text& bell, std::int64_t wait_ns) {
+    [[gnu::cold]] void get(connection& c, const kept_text& key, const kept_text& bell, std::int64_t wait_ns) {
         if (const entry* held = find(key)) return answer(c, detail::tcp_status::ok, held->value, 0);
         if (!bell.empty() && !lost_.empty()) tell_lost_at(bell);
         if (const entry* rung = bell.empty() ? nullptr : find(bell))
@@ -358,7 +358,7 @@ private:
         return waiting_[detail::hash_bytes(key.data(), key.size(), 0) % most_hashes];
     }
 
-    void answer(connection& c, detail::tcp_status status, const kept_text& value, std::int64_t number,
+    [[gnu::cold]] void answer(connection& c, detail::tcp_status status, const kept_text& value, std::int64_t number,
                 name_view words = {}) {
         detail::tcp_reply r;
         r.status = status;
@@ -373,7 +373,7 @@ private:
         c.limit_ns = now_ns() + slow_limit_ns;
         flush(c);
     }
-    void flush(connection& c) {
+    [[gnu::cold]] void flush(connection& c) {
         const ssize_t n = detail::without_eintr(
             [&] { return ::send(c.socket.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT); });
         if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return c.socket.close();

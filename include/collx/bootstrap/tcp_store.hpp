@@ -20,7 +20,7 @@ public:
     // Connects, trying again until the deadline: the server may start later. host: an address, or a name. rank: for the
     // server's messages. Errors: timeout · security when what answers has another key, or one of both has none. So do
     // the other ranks, from get(), when this has gone on for a while.
-    tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
+    [[gnu::cold]] tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
         : owner_(::getpid()), address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
@@ -43,7 +43,7 @@ public:
 
     tcp_store(tcp_store&&) = default;
     // Says goodbye: this rank has not died.
-    ~tcp_store() {
+    [[gnu::cold]] ~tcp_store() {
         if (owner_ == ::getpid()) say_bye(); // a fork() is no rank
     }
 
@@ -93,7 +93,7 @@ public:
         return a.status != detail::tcp_status::rung;
     }
     // Asks once, and looks from then on whether the answer has come.
-    bool is_rung(name_view bell, kept_text& value) override {
+    [[gnu::cold]] bool is_rung(name_view bell, kept_text& value) override {
         if (has_ended_) return false;
         if (!is_listening_) {
             if (!socket_.is_open() || say(detail::tcp_word::get, bell, "", INT64_MAX / 4, soon()) != came::whole)
@@ -128,7 +128,7 @@ private:
         const bool is_short = is_starting_ && left_ns + late_limit_ns < answer_limit_ns;
         return deadline::in_ns(is_short ? left_ns + late_limit_ns : answer_limit_ns);
     }
-    answer wait(detail::tcp_word word, name_view key, name_view bell, const deadline& until) {
+    [[gnu::cold]] answer wait(detail::tcp_word word, name_view key, name_view bell, const deadline& until) {
         const std::int64_t left_ns = until.left_ns();
         // The server keeps the time; this end only makes sure that there still is a server.
         const std::int64_t limit_ns = bell.empty() ? answer_limit_ns : late_limit_ns;
@@ -137,7 +137,7 @@ private:
         return ask(word, key, bell, left_ns, for_answer);
     }
     // Takes the question for the bell back; what it may have heard is heard again by who asks again.
-    void stop_listening() {
+    [[gnu::cold]] void stop_listening() {
         if (!is_listening_) return;
         is_listening_ = false;
         try { // any other word ends it: the first answer is to the question, the second to that
@@ -148,7 +148,7 @@ private:
     }
     enum class came { whole, late, lost };
 
-    bool connect(const deadline& until) {
+    [[gnu::cold]] bool connect(const deadline& until) {
         socket_ = detail::tcp_socket(address_);
         if (::connect(socket_.get(), address_.get(), address_.bytes) != 0) {
             if (errno != EINPROGRESS && errno != EINTR) return false;
@@ -164,7 +164,7 @@ private:
         if (until.at_ns < until_answer.at_ns) until_answer = until;
         return key_ ? greet_by_key(until_answer) : greet(until_answer);
     }
-    bool greet(const deadline& until) {
+    [[gnu::cold]] bool greet(const deadline& until) {
         detail::tcp_request hello;
         hello.number = rank_;
         return send_all(&hello, sizeof hello, until) == came::whole && is_answered(detail::tcp_status::ok, until);
@@ -211,7 +211,7 @@ private:
         return mine.bytes == theirs.bytes && std::memcmp(&mine.address, &theirs.address, mine.bytes) == 0;
     }
 
-    answer ask(detail::tcp_word word, name_view key, name_view value, std::int64_t number, const deadline& until) {
+    [[gnu::cold]] answer ask(detail::tcp_word word, name_view key, name_view value, std::int64_t number, const deadline& until) {
         detail::check_store_key(key);
         stop_listening();
         const came c = socket_.is_open() ? say(word, key, value, number, until) : came::lost;
@@ -229,7 +229,7 @@ private:
         frame += value;
         return send_all(frame.data(), frame.size(), until);
     }
-    answer hear(const deadline& until) {
+    [[gnu::cold]] answer hear(const deadline& until) {
         detail::tcp_reply r;
         answer a;
         came c = receive_all(&r, sizeof r, until);
@@ -248,7 +248,7 @@ private:
         has_ended_ |= r.status == detail::tcp_status::ended;
         return a;
     }
-    answer require_ok(answer a, name_view key) const {
+    [[gnu::cold]] answer require_ok(answer a, name_view key) const {
         switch (a.status) {
             case detail::tcp_status::ok:
             case detail::tcp_status::rung: break;
@@ -276,7 +276,7 @@ private:
              "the connection to the store is lost");
     }
 
-    came send_all(const void* data, std::size_t bytes, const deadline& until) {
+    [[gnu::cold]] came send_all(const void* data, std::size_t bytes, const deadline& until) {
         for (const char* at = static_cast<const char*>(data); bytes > 0;) {
             const ssize_t n =
                 detail::without_eintr([&] { return ::send(socket_.get(), at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); });
@@ -286,7 +286,7 @@ private:
         }
         return came::whole;
     }
-    came receive_all(void* data, std::size_t bytes, const deadline& until) {
+    [[gnu::cold]] came receive_all(void* data, std::size_t bytes, const deadline& until) {
         for (char* at = static_cast<char*>(data); bytes > 0;) {
             const ssize_t n = detail::without_eintr([&] { return ::recv(socket_.get(), at, bytes, MSG_DONTWAIT); });
             if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);

@@ -44,7 +44,7 @@ public:
 
     // Those who go on. Errors: timeout naming a rank that lives and does not come · peer_failed when the others went on
     // without this one.
-    const members& agree() {
+    [[gnu::cold]] const members& agree() {
         for (int k = 0; k < me_ && !is_decided_; ++k)
             if (follow(k)) is_decided_ = true;
         if (!is_decided_) coordinate(), is_decided_ = true;
@@ -86,7 +86,7 @@ private:
     }
 
     // ------------------------------------------------------------------ words
-    void open(int r, descriptor socket, const stream_hello* hello, const secret& session = {}) {
+    [[gnu::cold]] void open(int r, descriptor socket, const stream_hello* hello, const secret& session = {}) {
         peer& p = at(r);
         p.connection = make_sole<stream>(hub_->calls(), shape_, 1);
         p.tx = p.connection->tx(0);
@@ -95,7 +95,7 @@ private:
                            seal_connection(hub_->protected_by().level, session, r < me_, hub_->calls()));
         p.has_come = p.was_asked = false, p.told = -1;
     }
-    void say(int r, kind what, int ballot, const members& bits, int about = -1) {
+    [[gnu::cold]] void say(int r, kind what, int ballot, const members& bits, int about = -1) {
         peer& p = at(r);
         if (!p.connection || !p.connection->is_live()) return;
         std::byte* slot = p.tx.try_acquire(word_bytes());
@@ -107,7 +107,7 @@ private:
         (void)p.connection->move();
     }
     // True with the next word of a rank. What no survivor says ends its connection.
-    bool hear(int r, heard& h) {
+    [[gnu::cold]] bool hear(int r, heard& h) {
         peer& p = at(r);
         if (!p.connection || !p.rx.has_message()) return false;
         if (!p.rx.is_expected(word_bytes(), survival_word::tag)) return p.connection->close(), false;
@@ -120,12 +120,12 @@ private:
         if (w.ballot < 0 || w.ballot > n_ || w.rank < -1 || w.rank >= n_) return p.connection->close(), false;
         return true;
     }
-    bool move(int r) {
+    [[gnu::cold]] bool move(int r) {
         peer& p = at(r);
         if (p.proof) return greet(r);
         return p.connection && p.connection->is_live() && p.connection->move();
     }
-    bool greet(int k) {
+    [[gnu::cold]] bool greet(int k) {
         peer& p = at(k);
         const greeted how = p.proof->move();
         if (how == greeted::not_yet) return false;
@@ -158,7 +158,7 @@ private:
 
     // ------------------------------------------------------------------ following
     // True when rank k has said what holds; false when it is gone.
-    bool follow(int k) {
+    [[gnu::cold]] bool follow(int k) {
         backoff wait(core_->settings.waiting);
         // Well within the patience: who is not asked cannot answer.
         const std::int64_t most_ns = patience_ns() / 8 < 64'000'000 ? patience_ns() / 8 : 64'000'000;
@@ -199,7 +199,7 @@ private:
         p.is_gone = is_gone(r) || !connect(r);
     }
     // False when nobody listens there any more.
-    bool connect(int k) {
+    [[gnu::cold]] bool connect(int k) {
         peer& p = at(k);
         p.connected_ns = now_ns();
         if (p.connection && door_probe::is_closed_by(p.connection->error())) return false;
@@ -242,7 +242,7 @@ private:
     }
 
     // ------------------------------------------------------------------ coordinating
-    void coordinate() {
+    [[gnu::cold]] void coordinate() {
         members proposal;
         backoff wait(core_->settings.waiting);
         for (;;) {
@@ -266,7 +266,7 @@ private:
             if (r != me_ && at(r).has_come) say(r, kind::commit, me_ + 1, decided_);
     }
     // The connection that came last counts: an earlier one was cut or given up.
-    bool take_guests() {
+    [[gnu::cold]] bool take_guests() {
         bool came = false;
         const bool has_room = hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
             if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
@@ -278,7 +278,7 @@ private:
         if (!has_room && !is_decided_) fail_full();
         return came;
     }
-    bool attend(int r, const members& proposal) {
+    [[gnu::cold]] bool attend(int r, const members& proposal) {
         peer& p = at(r);
         if (!p.connection) return false;
         bool moved = move(r);
@@ -298,7 +298,7 @@ private:
         say(r, is_in(proposal, r) ? kind::propose : kind::out, me_ + 1, proposal);
         return true;
     }
-    void propose(members& proposal) {
+    [[gnu::cold]] void propose(members& proposal) {
         int ballot = core_->accepted_ballot;
         proposal = ballot != 0 ? core_->accepted_members : none();
         for (int r = 0; r < n_; ++r) {
@@ -332,7 +332,7 @@ private:
         told_ns_ = now;
         tell(kind::waits, missing, proposal);
     }
-    void tell(kind what, int missing, const members& proposal) {
+    [[gnu::cold]] void tell(kind what, int missing, const members& proposal) {
         for (int r = 0; r < n_; ++r) {
             peer& p = at(r);
             if (r == me_ || !p.has_come || (what == kind::waits && p.told == missing)) continue;
@@ -354,7 +354,7 @@ private:
     void part_all() {
         for (int r = 0; r < n_; ++r) part(r);
     }
-    void help() override {
+    [[gnu::cold]] void help() override {
         const turn_tried here(turn_);
         if (!here) return;
         (void)take_guests();

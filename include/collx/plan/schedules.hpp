@@ -80,11 +80,8 @@ public:
     bound_schedule& bind(const Algorithm& algorithm, int at_port, inspection inspect = nullptr) {
         const void* id = &detail::algorithm_id<Algorithm>;
         const std::uint64_t bits = detail::parameter_bits(algorithm);
-        for (std::size_t i = detail::schedule_place(reinterpret_cast<std::uintptr_t>(id), bits, at_port);; ++i) {
-            entry& e = table_[i & (table_.size() - 1)];
-            if (e.id == id && e.bits == bits && e.at_port == at_port) return *e.schedule;
-            if (e.id == nullptr) return insert(e, id, bits, at_port, make(recipe_of(algorithm), at_port, inspect));
-        }
+        if (bound_schedule* bound = find(id, bits, at_port)) return *bound;
+        return bind_new({&algorithm, &recipe_of<Algorithm>, inspect}, id, bits, at_port);
     }
 
     // Proves what is bound, once: that the algorithm does what its collective promises, for this number of ranks and
@@ -94,7 +91,7 @@ public:
     //     bind() has checked.
     template <class Algorithm>
     void require_proof(bound_schedule& b, const Algorithm& algorithm) {
-        if (!b.is_proved) prove(b, recipe_of(algorithm));
+        if (!b.is_proved) prove(b, recipe_of<Algorithm>(*this, &algorithm));
     }
     static constexpr std::int64_t most_proved_steps = 1 << 17;
     static void inspected(const schedule_cache& c, const recipe& a);
@@ -176,8 +173,9 @@ private:
         (*static_cast<const A*>(algorithm))(ex, rank, n);
     }
     template <class A>
-    [[gnu::cold, gnu::noinline]] recipe recipe_of(const A& a) const {
-        const int n = links_.size();
+    [[gnu::cold]] static recipe recipe_of(const schedule_cache& c, const void* algorithm) {
+        const A& a = *static_cast<const A*>(algorithm);
+        const int n = c.links_.size();
         bool fits = true;
         if constexpr (requires { a.fits(n); }) fits = a.fits(n);
         recipe r{&a,
@@ -194,6 +192,19 @@ private:
             for (int i = 0; fits && i < a.contributors(n); ++i) r.members.push_back(a.member(i));
         return r;
     }
+    // An algorithm that is not bound yet, whatever its type.
+    struct unbound {
+        const void* algorithm;
+        recipe (*recipe_of)(const schedule_cache&, const void* algorithm);
+        inspection inspect;
+    };
+    bound_schedule* find(const void* id, std::uint64_t bits, int at_port) {
+        for (std::size_t i = detail::schedule_place(reinterpret_cast<std::uintptr_t>(id), bits, at_port);; ++i) {
+            entry& e = table_[i & (table_.size() - 1)];
+            if ((e.id == id && e.bits == bits && e.at_port == at_port) || e.id == nullptr) return e.schedule.get();
+        }
+    }
+    bound_schedule& bind_new(const unbound& a, const void* id, std::uint64_t bits, int at_port);
     sole_ptr<bound_schedule> make(const recipe& a, int at_port, inspection inspect);
     void prove(bound_schedule& b, const recipe& a);
     void require_bounds(const recipe& a) const;
@@ -202,7 +213,7 @@ private:
     static sched::program record(const recipe& a, int rank);
     // One window per algorithm, port and shape, whatever the root.
     bound_window& window_for(const void* id, int at_port, const window_shape& shape);
-    bound_schedule& insert(entry& e, const void* id, std::uint64_t bits, int at_port, sole_ptr<bound_schedule> made);
+    entry& place_of(const void* id, std::uint64_t bits, int at_port);
     void grow();
     void grow_scratch(bound_schedule& b, std::size_t bytes);
 

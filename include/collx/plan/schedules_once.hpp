@@ -253,24 +253,29 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     return windows_.back()->state;
 }
 
-[[gnu::cold]] COLLX_ONCE bound_schedule& schedule_cache::insert(entry& e, const void* id, std::uint64_t bits,
-                                                                int at_port, sole_ptr<bound_schedule> made) {
+[[gnu::cold]] COLLX_ONCE bound_schedule& schedule_cache::bind_new(const unbound& a, const void* id, std::uint64_t bits,
+                                                                  int at_port) {
+    auto made = make(a.recipe_of(*this, a.algorithm), at_port, a.inspect);
     made->parameters = bits;
-    e = {id, bits, at_port, std::move(made)};
-    bound_schedule& result = *e.schedule;
     if (++used_ * 2 > table_.size()) grow();
-    return result;
+    entry& e = place_of(id, bits, at_port);
+    e = {id, bits, at_port, std::move(made)};
+    return *e.schedule;
+}
+
+// Where there is none yet.
+[[gnu::cold]] COLLX_ONCE schedule_cache::entry& schedule_cache::place_of(const void* id, std::uint64_t bits,
+                                                                         int at_port) {
+    std::size_t i = detail::schedule_place(reinterpret_cast<std::uintptr_t>(id), bits, at_port);
+    while (table_[i & (table_.size() - 1)].id != nullptr) ++i;
+    return table_[i & (table_.size() - 1)];
 }
 
 [[gnu::cold]] COLLX_ONCE void schedule_cache::grow() {
-    detail::growing_array<entry> bigger(table_.size() * 2);
-    for (auto& e : table_) {
-        if (e.id == nullptr) continue;
-        std::size_t i = detail::schedule_place(reinterpret_cast<std::uintptr_t>(e.id), e.bits, e.at_port);
-        while (bigger[i & (bigger.size() - 1)].id != nullptr) ++i;
-        bigger[i & (bigger.size() - 1)] = std::move(e);
-    }
-    table_ = std::move(bigger);
+    detail::growing_array<entry> old(table_.size() * 2);
+    old.swap(table_);
+    for (auto& e : old)
+        if (e.id != nullptr) place_of(e.id, e.bits, e.at_port) = std::move(e);
 }
 
 COLLX_END_NAMESPACE

@@ -19,7 +19,7 @@ public:
         kept_text key, value;
     };
 
-    entry* find(const kept_text& key) {
+    [[gnu::cold]] entry* find(const kept_text& key) {
         const std::uint64_t hash = hash_bytes(key.data(), key.size(), 0);
         for (std::uint64_t at = hash;; ++at) {
             const std::uint32_t place = index_[at & (index_.size() - 1)];
@@ -29,7 +29,7 @@ public:
         }
     }
     // held: what find() says of the key. False when there is no room.
-    bool put(entry* held, const kept_text& key, const kept_text& value) {
+    [[gnu::cold]] bool put(entry* held, const kept_text& key, const kept_text& value) {
         const std::size_t more = value.size() + (held == nullptr ? key.size() : 0),
                           less = held != nullptr ? held->value.size() : 0;
         if (total_bytes_ - less + more > most_total_bytes || (held == nullptr && entries_.size() >= most_entries))
@@ -47,7 +47,7 @@ private:
         while (index_[at & (index_.size() - 1)] != 0) ++at;
         index_[at & (index_.size() - 1)] = place;
     }
-    void add_entry(entry e) {
+    [[gnu::cold]] void add_entry(entry e) {
         entries_.push_back(static_cast<entry&&>(e));
         const auto count = static_cast<std::uint32_t>(entries_.size());
         if (2 * entries_.size() <= index_.size()) return note_entry(count);

@@ -89,7 +89,7 @@ public:
         : socket_(static_cast<descriptor&&>(socket)), hello_(h), key_(&key), in_(calls), out_(calls) {
         draw_random(hello_.nonce, sizeof hello_.nonce);
     }
-    greeted move() {
+    [[gnu::cold]] greeted move() {
         for (;;) {
             const greeted done = step();
             if (done != greeted::done || state_ == state::over) return done;
@@ -159,7 +159,7 @@ public:
     std::int64_t until_ns;
     stream_hello hello{};
 
-    greeted move(const char (&token)[stream_hello::token_bytes], protection asked, const job_key& key) {
+    [[gnu::cold]] greeted move(const char (&token)[stream_hello::token_bytes], protection asked, const job_key& key) {
         for (;;) {
             const greeted done = step(token, asked, key);
             if (done != greeted::done || state_ == state::over) return done;
