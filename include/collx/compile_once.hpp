@@ -9,6 +9,7 @@
 // Without COLLX_COMPILED it defines nothing that collx.hpp does not.
 #pragma once
 
+#include <collx/comm/apart.hpp>
 #include <collx/comm/compare_signatures.hpp>
 #include <collx/comm/core_once.hpp>
 #include <collx/comm/job_once.hpp>
@@ -31,6 +32,7 @@ COLLX_CHOICES(/* defined */)
 constinit const selection* const selections_over_channels = detail::over_channels;
 namespace detail {
 constinit const net_component* const net = &net_of_sockets;
+constinit const work_apart* const apart = &work_of_channels;
 } // namespace detail
 COLLX_END_NAMESPACE
 #endif

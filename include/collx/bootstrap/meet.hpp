@@ -108,8 +108,8 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
 
 // Who is where, as this store lets the ranks find out.
 template <class Door>
-[[gnu::cold]] meeting find_places(any_store& store, job_description& d, const deadline& until, const host_description& h,
-                                  const kept_text& settings, Door& door, start_watch& all) {
+[[gnu::cold]] meeting find_places(any_store& store, job_description& d, const deadline& until,
+                                  const host_description& h, const kept_text& settings, Door& door, start_watch& all) {
     // A process manager that knows all ranks to be on one host need not carry their cards.
     if (store.has_order() && d.local_size == d.size && h.id == h.machine)
         return {come_together(store, d.rank, d.size, until, {settings + connection_words(h), h.id, h.machine}).token,
@@ -135,7 +135,8 @@ template <class Door>
 [[gnu::cold]] inline void meet(job_description& d, const deadline& until, const job_key& key = {}) {
     detail::ask_manager(d, until);
     if (!d.job.empty() || d.size == 1) return;
-    d.job = detail::with_store(d, until, key, [&](any_store& store) { return rendezvous(store, d.rank, d.size, until); });
+    d.job =
+        detail::with_store(d, until, key, [&](any_store& store) { return rendezvous(store, d.rank, d.size, until); });
 }
 
 // The name alone.

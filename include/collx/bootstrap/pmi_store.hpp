@@ -29,7 +29,8 @@ public:
 
     // `fd` stays the caller's (an MPI library may use it, too). Errors: environment when it is no socket · protocol ·
     // peer_failed when the manager hangs up · timeout.
-    [[gnu::cold]] pmi_store(int fd, int rank, int size, const deadline& until) : rank_(rank), size_(size), owner_(::getpid()) {
+    [[gnu::cold]] pmi_store(int fd, int rank, int size, const deadline& until)
+        : rank_(rank), size_(size), owner_(::getpid()) {
         int type = 0;
         socklen_t bytes = sizeof type;
         if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) != 0 || type != SOCK_STREAM)
@@ -44,7 +45,8 @@ public:
     }
     // at: HOST:PORT as the manager says it, so a name is looked up, which may take the time that the system gives
     // names. Errors: as above; environment when nobody is there.
-    [[gnu::cold]] pmi_store(const kept_text& at, int id, const deadline& until) : rank_(id), size_(0), owner_(::getpid()) {
+    [[gnu::cold]] pmi_store(const kept_text& at, int id, const deadline& until)
+        : rank_(id), size_(0), owner_(::getpid()) {
         connect(at, until);
         (void)ask(detail::joined({"cmd=initack pmiid=", id}), "initack", until);
         for (int* number : {&size_, &rank_, static_cast<int*>(nullptr)}) { // and whether to print what is said

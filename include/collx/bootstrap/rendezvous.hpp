@@ -151,7 +151,8 @@ struct findings {
 // One meeting in a store, as one rank. `turn`: what its keys begin with.
 class rendezvous_tree {
 public:
-    rendezvous_tree(any_store& store, int rank, int size, const deadline& until, const kept_text& turn, start_watch* all)
+    rendezvous_tree(any_store& store, int rank, int size, const deadline& until, const kept_text& turn,
+                    start_watch* all)
         : store_(store), rank_(rank), size_(size), until_(until), turn_(turn), all_(all) {}
 
     // What rank `whom` is to set. With a watch the error is that of all ranks.
@@ -234,8 +235,7 @@ namespace detail {
 [[gnu::cold]] inline agreement come_together_in_order(any_store& store, int rank, int size, const deadline& until,
                                                       const arrival& me) {
     const kept_text key = joined({"collx/job/", store.next_turn()});
-    if (rank == 0)
-        store.set(key, joined({random_token(), words_of({me.settings, "", "", true}, size)}));
+    if (rank == 0) store.set(key, joined({random_token(), words_of({me.settings, "", "", true}, size)}));
     store.barrier(key, size, until);
     const kept_text said = store.get(key, until);
     if (said.size() < 33)

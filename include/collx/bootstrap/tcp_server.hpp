@@ -359,7 +359,7 @@ private:
     }
 
     [[gnu::cold]] void answer(connection& c, detail::tcp_status status, const kept_text& value, std::int64_t number,
-                name_view words = {}) {
+                              name_view words = {}) {
         detail::tcp_reply r;
         r.status = status;
         r.value_bytes = static_cast<std::uint32_t>(value.size());

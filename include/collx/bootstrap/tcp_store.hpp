@@ -20,7 +20,8 @@ public:
     // Connects, trying again until the deadline: the server may start later. host: an address, or a name. rank: for the
     // server's messages. Errors: timeout · security when what answers has another key, or one of both has none. So do
     // the other ranks, from get(), when this has gone on for a while.
-    [[gnu::cold]] tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1, const job_key& key = {})
+    [[gnu::cold]] tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1,
+                            const job_key& key = {})
         : owner_(::getpid()), address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
         // Another job's server may be about to leave this port.
         const deadline patience = deadline::in_ns(2'000'000'000);
@@ -211,7 +212,8 @@ private:
         return mine.bytes == theirs.bytes && std::memcmp(&mine.address, &theirs.address, mine.bytes) == 0;
     }
 
-    [[gnu::cold]] answer ask(detail::tcp_word word, name_view key, name_view value, std::int64_t number, const deadline& until) {
+    [[gnu::cold]] answer ask(detail::tcp_word word, name_view key, name_view value, std::int64_t number,
+                             const deadline& until) {
         detail::check_store_key(key);
         stop_listening();
         const came c = socket_.is_open() ? say(word, key, value, number, until) : came::lost;

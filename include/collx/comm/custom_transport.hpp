@@ -7,6 +7,7 @@
 #include <collx/core/error.hpp>
 #include <collx/core/pointers.hpp>
 #if !defined(COLLX_COMPILED)
+#include <collx/comm/apart.hpp>
 #include <collx/plan/channel_selector.hpp>
 #endif
 #include <collx/transport/custom_door.hpp>

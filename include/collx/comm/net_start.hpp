@@ -12,6 +12,7 @@
 #include <collx/bootstrap/meet.hpp>
 #include <collx/bootstrap/names.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
+#include <collx/comm/apart.hpp>
 #include <collx/comm/join_hosts.hpp>
 #include <collx/comm/shrink_far.hpp>
 #include <collx/comm/start.hpp>
@@ -56,8 +57,10 @@ namespace detail {
     return describe_host(environment(), size > 1 ? process_protection() : job_protection(), root);
 }
 
-[[gnu::cold]] inline counted_ptr<job> join_at(int rank, int size, any_store& store, std::int64_t timeout_ns, const host_description& near,
-                         const socket_calls& calls = system_socket_calls, const transports& over = {}) {
+[[gnu::cold]] inline counted_ptr<job> join_at(int rank, int size, any_store& store, std::int64_t timeout_ns,
+                                              const host_description& near,
+                                              const socket_calls& calls = system_socket_calls,
+                                              const transports& over = {}) {
     job_settings s = settings_for(size);
     s.timeout_ns = timeout_ns;
     s.over = over;
@@ -138,9 +141,7 @@ namespace detail {
     return jobs;
 }
 
-inline constexpr net_component net_of_sockets{join_far,
-                                              join_with,
-                                              join_with_id,
+inline constexpr net_component net_of_sockets{join_far, join_with, join_with_id,
                                               [](const growing_array<int>& host_of, const transports& over) {
                                                   return thread_jobs(host_of, system_socket_calls, nullptr, "127.0.0.1",
                                                                      1, over);

@@ -30,18 +30,11 @@ public:
     bool run(const sched::step& s, strand_cursor& st);
 
 private:
-    // The message of a step.
-    struct message {
-        std::size_t bytes;
-        std::uint32_t tag;
-        receiving_end* rx = nullptr;
-        sending_end* tx = nullptr;
-        const std::byte* in = nullptr; // of a slot
-        std::byte* out = nullptr;
-    };
+    friend struct far_steps; // far_once.hpp
 
     std::uint32_t tag_of(const sched::ref& r) const { return call_.cuts.transfer_tag(r) ^ folded(call_.agreed); }
-    bool move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape, message& m, bool measures);
+    bool move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape, channel_message& m,
+                      bool measures);
     std::size_t touch(const sched::step& s, const strand_cursor& st, int i, const std::byte* in, std::byte* out);
 
     // A slot's header line is aligned for ordinary types only; short messages of wider ones go to the ring.
@@ -57,10 +50,7 @@ private:
     bool is_far(std::size_t bytes, const receiving_end* rx, const sending_end* tx) const {
         return bytes >= least_far_bytes && ((rx != nullptr && rx->is_far()) || (tx != nullptr && tx->is_far()));
     }
-    far_step far(const sched::step& s, const strand_cursor& st) const;
     void push(const sched::step& s, const strand_cursor& st, const sending_end* tx);
-    void want(const sched::step& s, const strand_cursor& st, receiving_end& rx, std::size_t bytes, std::uint32_t tag);
-    bool run_far_step(const sched::step& s, const strand_cursor& st, const message& m);
 
     // -------------------------------------------------------------- lending: see transport/channel.hpp
     bool may_lend(const sched::step& s) const;

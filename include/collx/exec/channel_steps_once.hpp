@@ -21,12 +21,12 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
         (s.what & sched::copy) != 0 || !sends ? s.dst : (s.src.where != sched::place::none ? s.src : s.dst);
     const std::size_t n = call_.cuts.message_elems(shape.where, shape.chunks, st.piece);
     if (n == 0 && (st.piece > 0 || skips_empty_)) return true; // both ends know that this chunk has ended
-    message m{.bytes = framed(call_.bytes_of(n)), .tag = tag_of(shape)};
+    channel_message m{.bytes = framed(call_.bytes_of(n)), .tag = tag_of(shape)};
     const bool measures = call_.plan.lends && m.bytes >= least_measured_bytes;
     if (receives) {
         m.rx = &call_.net.rx(call_.plan.at_port, s.peer_from);
         if (!m.rx->has_message()) {
-            if (is_far(m.bytes, m.rx, nullptr)) want(s, st, *m.rx, m.bytes, m.tag);
+            if (is_far(m.bytes, m.rx, nullptr)) detail::apart->want(*this, s, st, *m.rx, m.bytes, m.tag);
             st.awaited = m.rx;
             return call_.blocked_on(s.peer_from);
         }
@@ -44,8 +44,8 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
 
 // Requires: a message and room, as far as the step wants them.
 COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape,
-                                            message& m, bool measures) {
-    if (is_far(m.bytes, m.rx, m.tx) && run_far_step(s, st, m)) return push(s, st, m.tx), true;
+                                            channel_message& m, bool measures) {
+    if (is_far(m.bytes, m.rx, m.tx) && detail::apart->run(*this, s, st, m)) return push(s, st, m.tx), true;
     if (m.tx != nullptr) {
         if (may_lend(s)) {
             const std::size_t lent = lent_elems(call_.cuts.in, call_.cuts.chunk(s.src.chunks, 0), st);
@@ -92,46 +92,14 @@ COLLX_ONCE std::size_t channel_steps::touch(const sched::step& s, const strand_c
 }
 
 // ------------------------------------------------------------------ between hosts
-// Cold, as what is lent below: compiled for size and kept apart from the steps in memory. Messages of 16 KiB and more
-// have time for the call.
 // What is sent when nothing is left to receive need not wait for a look at what may come. Several pieces go together.
 COLLX_ONCE void channel_steps::push(const sched::step& s, const strand_cursor& st, const sending_end* tx) {
     if (tx == nullptr || !tx->is_far() || call_.cuts.count != 1) return;
     if ((may(s, st) & bound_schedule::last) != 0) call_.net.push(s.peer_to);
 }
 
-COLLX_ONCE far_step channel_steps::far(const sched::step& s, const strand_cursor& st) const {
-    return {call_.plan, call_.cuts, call_.elements, s, static_cast<std::size_t>(st.index), st.step_index(s), st.piece};
-}
-
-// Pre-posts the receive of the message that a step waits for; at the same time, of those that come next from others.
-[[gnu::cold]] COLLX_ONCE void channel_steps::want(const sched::step& s, const strand_cursor& st, receiving_end& rx,
-                                                  std::size_t bytes, std::uint32_t tag) {
-    if (!call_.elements.is.plain) return;
-    std::byte* const at = far(s, st).wanted_at();
-    if (at == nullptr || !rx.want_at(at, bytes, tag) || !call_.elements.is_apart()) return;
-    strand_cursor there = st;
-    for (const sched::step* t = st.begin; t != st.end; ++t) {
-        there.piece = st.piece + (t < st.pc ? 1 : 0);
-        if ((may(*t, st) & bound_schedule::alone) == 0 || t == st.pc) continue;
-        if (there.piece >= call_.cuts.count) continue;
-        auto& other = call_.net.rx(call_.plan.at_port, t->peer_from);
-        const std::size_t size = call_.bytes_of(call_.cuts.message_elems(t->dst.where, t->dst.chunks, there.piece));
-        if (!is_far(size, &other, nullptr) || other.has_message()) continue;
-        if (std::byte* const to = far(*t, there).wanted_at(); to != nullptr)
-            (void)other.want_at(to, size, tag_of(t->dst));
-    }
-}
-
-[[gnu::cold]] COLLX_ONCE bool channel_steps::run_far_step(const sched::step& s, const strand_cursor& st,
-                                                          const message& m) {
-    if (!call_.elements.is.plain) return false;
-    return run_far(far(s, st), m.rx, m.tx, m.bytes, m.tag, [&](const std::byte* in) {
-        for (int i = 0; i < s.dst.chunks.count; ++i) in += call_.bytes_of(touch(s, st, i, in, nullptr));
-    });
-}
-
 // ------------------------------------------------------------------ lending
+// Cold: compiled for size and kept apart from the other steps. Messages of this size have time for a call.
 // Only plain memory: what hooks or a wire type would change on the way cannot be read at its place.
 COLLX_ONCE bool channel_steps::may_lend(const sched::step& s) const {
     const element_ops::facts& is = call_.elements.is;

@@ -11,6 +11,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/exec/far.hpp>
 #include <collx/plan/schedules.hpp>
 #include <collx/sched/explain.hpp>
 #include <collx/sched/ranges.hpp>
@@ -43,54 +44,6 @@ struct footprint {
             }
     }
 };
-
-// Finds the steps that may send from and receive into the user's memory, and those that send last.
-[[gnu::cold]] inline void find_far(bound_schedule& b) {
-    const auto& strands = b.steps.strands;
-    detail::growing_array<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
-    const auto add = [&](detail::growing_array<int>& count, const sched::ref& r) {
-        for (int i = 0; r.where == sched::place::out && i < r.chunks.count; ++i)
-            ++count[static_cast<std::size_t>(r.chunks.at(i, b.chunks))];
-    };
-    const auto all_are = [&](const sched::ref& r, const detail::growing_array<int>& x, const auto& y) {
-        if (r.where != sched::place::out) return false; // scratch may have more chunks than buffers
-        for (int i = 0; i < r.chunks.count; ++i) {
-            const auto c = static_cast<std::size_t>(r.chunks.at(i, b.chunks));
-            if (x[c] != y(c)) return false;
-        }
-        return true;
-    };
-    for (const auto& strand : strands)
-        for (const auto& s : strand) {
-            add(writes, s.dst), add(touches, s.dst), add(touches, s.src);
-            if ((s.what & sched::recv) == 0) continue;
-            if (static_cast<std::size_t>(s.peer_from) >= from.size())
-                from.resize(static_cast<std::size_t>(s.peer_from) + 1);
-            ++from[static_cast<std::size_t>(s.peer_from)];
-        }
-    for (const auto& strand : strands) {
-        b.far.emplace_back();
-        before.assign(writes.size(), 0);
-        for (const auto& s : strand) {
-            add(before, s.dst);
-            char flags = 0;
-            const sched::ref& held = (s.what & sched::recv) != 0 ? s.dst : s.src;
-            const bool is_sent = (s.what & sched::send) != 0 && held.where == sched::place::out;
-            b.uses_results |= is_sent || s.src.where == sched::place::out;
-            if (is_sent && all_are(held, before, [&](std::size_t c) { return writes[c]; }))
-                flags |= bound_schedule::stays;
-            if (s.what == (sched::recv | sched::copy) && from[static_cast<std::size_t>(s.peer_from)] == 1 &&
-                all_are(s.dst, touches, [](std::size_t) { return 1; }))
-                flags |= bound_schedule::alone;
-            b.far.back().push_back(flags);
-        }
-    }
-    if (strands.size() != 1) return;
-    for (std::size_t i = strands[0].size(); i-- > 0;) {
-        if ((strands[0][i].what & sched::send) != 0) b.far[0][i] |= bound_schedule::last;
-        if ((strands[0][i].what & sched::recv) != 0) return;
-    }
-}
 
 // Copies the tables that chunk sets look positions up in, so that steps outlive what they were recorded from. Single
 // chunks are settled.
@@ -231,7 +184,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     b->at_port = at_port;
     b->algorithm = a.id;
     b->sources.resize(static_cast<std::size_t>(n));
-    if (!links_.is_one_host()) detail::find_far(*b);
+    if (!links_.is_one_host()) detail::apart->mark(*b);
     b->zero_copy = f.zero_copy;
     b->lends = f.lends;
     if (a.declared.declared_signals != 0)
