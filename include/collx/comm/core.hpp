@@ -5,7 +5,6 @@
 
 #include <collx/core/atomic.hpp>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include <collx/comm/count_table.hpp>
@@ -230,19 +229,10 @@ struct communicator_core {
     void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
         or_abandon([&] { show_all(mine, bytes, visit, timeout_ns); });
     }
-    // The same where ranks do not share all memory, and while their communicator comes up.
-    template <class Visit>
-    void exchange_apart(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns,
-                        communicator_core* parent) {
-        detail::apart->exchange(
-            *this, mine, bytes, const_cast<void*>(static_cast<const void*>(&visit)),
-            [](void* v, int r, const std::byte* line) { (*static_cast<std::remove_reference_t<Visit>*>(v))(r, line); },
-            timeout_ns, parent);
-    }
     template <class Visit>
     void show_all(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns) {
         (void)agree(bytes);
-        if (!net.is_one_host()) return exchange_apart(mine, bytes, visit, timeout_ns, nullptr);
+        if (!net.is_one_host()) return detail::exchange_apart(*this, mine, bytes, visit, timeout_ns);
         const std::uint64_t i = exchanges++, tag = signal_word::tag(agreed);
         auto& line = exchange_window.line(net.rank(), 0, i);
         std::memcpy(line.payload, mine, bytes);

@@ -249,8 +249,8 @@ COLLX_ONCE int communicator_core::find_failed_thread() const {
     const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
     const auto meet = [&] {
         if (!net.is_one_host())
-            return exchange_apart(
-                &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
+            return detail::exchange_apart(
+                *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
         net.control().attached.fetch_add(1, memory_order::acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };
         wait_until(have_all_come, limit_ns, everybody, parent);

@@ -33,15 +33,15 @@ template <class IsApart>
     // All ranks hear whose endpoint has failed. Twice: the second time, whether all are connected.
     const auto compare = [&](communicator_core& all, const char* what) {
         int failed = -1;
-        all.exchange_apart(
-            &mine, sizeof mine,
+        exchange_apart(
+            all, &mine, sizeof mine,
             [&](int r, const std::byte* line) {
                 auto theirs = mine;
                 std::memcpy(&theirs, line, sizeof theirs);
                 if (theirs.has_failed && failed < 0) failed = r;
                 addresses.push_back(theirs.at);
             },
-            near->settings.timeout_ns, nullptr);
+            near->settings.timeout_ns);
         if (trouble) std::rethrow_exception(trouble);
         if (failed >= 0)
             fail(errc::peer_failed, rank, failed, "see its output", "the transport %s of rank %d %s",

@@ -98,8 +98,8 @@ inline host_description keep_apart(host_description h, const transports& over, i
     int failed = -1;
     {
         communicator_core all(near);
-        all.exchange_apart(
-            &mine, sizeof mine,
+        exchange_apart(
+            all, &mine, sizeof mine,
             [&](int r, const std::byte* line) {
                 auto theirs = mine;
                 std::memcpy(&theirs, line, sizeof theirs);
@@ -108,7 +108,7 @@ inline host_description keep_apart(host_description h, const transports& over, i
                 addresses.emplace_back(theirs.address);
                 m.host_of.push_back(r);
             },
-            near->settings.timeout_ns, nullptr);
+            near->settings.timeout_ns);
     }
     if (trouble) std::rethrow_exception(trouble);
     if (failed >= 0) fail(errc::peer_failed, rank, failed, "see its output", "rank %d cannot listen", failed);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <collx/core/config.hpp>
 #include <collx/exec/bound_schedule.hpp>
@@ -54,6 +55,16 @@ extern const work_apart* const apart; // a constant: communicators may be made b
 // communicators whose ranks do not share all memory, which there are in no other.
 inline const work_apart* apart = nullptr;
 #endif
+
+// Every rank shows the others a few bytes; visit(rank, line). For a communicator that is coming up, too.
+template <class Visit>
+void exchange_apart(communicator_core& c, const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns,
+                    communicator_core* parent = nullptr) {
+    apart->exchange(
+        c, mine, bytes, const_cast<void*>(static_cast<const void*>(&visit)),
+        [](void* v, int r, const std::byte* line) { (*static_cast<std::remove_reference_t<Visit>*>(v))(r, line); },
+        timeout_ns, parent);
+}
 
 } // namespace detail
 
