@@ -196,7 +196,7 @@ ROWS = [
     ("parameters do not matter", "plan/schedules.hpp", "e.id == id && e.bits == bits &&", "e.id == id &&", ["plan/schedules"]),
     ("two depths of one algorithm share a window", "plan/schedules_once.hpp", "&& w->state.memory.shape() == shape)", ")",
      ["plan/schedules"]),
-    ("what is bound is lost when the table grows", "plan/schedules_once.hpp", "if (e.id == nullptr) continue;", "continue;",
+    ("what is bound is lost when the table grows", "plan/schedules_once.hpp", "if (e.id != nullptr) place_of", "if (false) place_of",
      ["plan/schedules"]),
     ("scratch that is in use is freed", "plan/schedules_once.hpp",
      "if (b.scratch_bytes != 0) b.outgrown.push_back(std::move(b.scratch_memory));", "", ["plan/schedules"]),

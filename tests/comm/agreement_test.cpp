@@ -5,6 +5,8 @@
 // of a few bytes, over memory and along a tree of connections (tree_exchange).
 #include <array>
 
+#include <collx/comm/tree_exchange.hpp>
+
 #include "support.hpp"
 
 using namespace collx_test;
