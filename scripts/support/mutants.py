@@ -146,6 +146,9 @@ ROWS = [
      ["transport/stream"]),
     ("the chain of those who wait is cut after its first", "transport/detail/stream_words.hpp",
      "--waiting_left > 0 && w.peer() != waiting_first", "false", ["transport/stream"]),
+    ("the end of another lane counts more than a goodbye that is not read", "transport/detail/stream_receiving.hpp",
+     "if (!is_ending_ && (wire_.has_unread() || wire_.is_readable(socket_.get()))) return moved;", "",
+     ["transport/stream:who has said goodbye*"]),
     # ---------------------------------------------------------------- bootstrap
     ("a value may be one byte too long", "bootstrap/store.hpp", "value.size() > most_value_bytes)", "value.size() > most_value_bytes + 1)",
      ["bootstrap/store"]),
@@ -250,6 +253,8 @@ ROWS = [
      "void refresh() override {}", ["comm/persistent:every verb*"]),
     ("a call begins although the communicator has failed", "comm/core.hpp", "if (const failure f = net.failed(); f) give_up(f, -1);", "",
      ["comm/failure:every verb refuses*", "comm/failure:abort from*"]),
+    ("a communicator waits twice as long as was set", "comm/core.hpp", "until = later(now, limit);", "until = later(now, 2 * limit);",
+     ["comm/failure:set_timeout*"]),
     ("a call's own time is the communicator's", "comm/core.hpp", "if (until > 0 && timeout_ns <= 0) until", "if (until > 0) until",
      ["comm/failure:a communicator's time*"]),
     ("messages forget what ranks agreed on", "exec/channel_steps.hpp", "^ folded(call_.agreed);", ";",

@@ -41,7 +41,7 @@ void check_absent(int n, bool checked, F call) {
         const std::int64_t begin = collx::now_ns();
         const auto e = thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 2s}); });
         const double took = ms_since(begin);
-        EXPECT_AT(took, took < 25'000 * collx_test::slowness()); // not the communicator's 50 s
+        EXPECT_AT(took, took >= 2000 && took < 2000 + 2000 * collx_test::slowness()); // not the communicator's 50 s
         EXPECT(e.peer() == n - 1 && e.code() == collx::errc::timeout &&
                says(e, ("timed out waiting for rank " + std::to_string(n - 1)).c_str()));
         failed.fetch_add(1);
@@ -76,27 +76,32 @@ TEST_CASE("an absent rank is named when the call's time is up") {
     });
 }
 
-TEST_CASE("with strands that wait for several ranks, the absent one is named") {
-    for (const int n : {5, 7})
-        for (const int absent : {1, 3, n - 1}) {
-            std::atomic<int> failed{0};
-            on_ranks(n, [&](collx::communicator& w) {
-                w.set_checked(false);
-                at("n=%d absent=%d", n, absent);
-                std::vector<int> x(20'000);
-                if (w.rank() == absent) {
-                    while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
-                    return EXPECT(true);
-                }
-                const auto e = thrown<timed_out>(w, [&] {
-                    for (int calls = 0; calls < 3; ++calls) // some ranks need nothing of the absent one at first
-                        collx::all_reduce(w.with(collx::algo::double_tree_all_reduce{}, collx::piece{4000}), x,
-                                          collx::plus{}, {.timeout = 1500ms});
-                });
-                failed.fetch_add(1);
-                EXPECT_AT(e.peer(), e.peer() == absent);
-            });
+// One rank of n stays away, the others are in a double tree: their strands wait for several ranks.
+static void check_absent_in_trees(int n, int absent) {
+    const std::chrono::nanoseconds limit = heard_within(1500ms);
+    std::atomic<int> failed{0};
+    on_ranks(n, [&](collx::communicator& w) {
+        w.set_checked(false);
+        at("n=%d absent=%d", n, absent);
+        std::vector<int> x(20'000);
+        if (w.rank() == absent) {
+            while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
+            return EXPECT(true);
         }
+        const auto e = thrown<timed_out>(w, [&] {
+            for (int calls = 0; calls < 3; ++calls) // some ranks need nothing of the absent one at first
+                collx::all_reduce(w.with(collx::algo::double_tree_all_reduce{}, collx::piece{4000}), x, collx::plus{},
+                                  {.timeout = limit});
+        });
+        failed.fetch_add(1);
+        EXPECT_AT(e.peer(), e.peer() == absent);
+    });
+}
+
+TEST_CASE("with strands that wait for several ranks, the absent one is named") {
+    side_by_side cases;
+    for (const int n : {5, 7})
+        for (const int absent : {1, 3, n - 1}) cases.add([=] { check_absent_in_trees(n, absent); });
 }
 
 TEST_CASE("a call does not give up before its time") {
@@ -116,18 +121,34 @@ TEST_CASE("a call does not give up before its time") {
 }
 
 TEST_CASE("set_timeout bounds every call") {
-    std::atomic<bool> over{false};
-    on_ranks(2, [&](collx::communicator& w) {
-        w.set_timeout(100ms);
-        if (w.rank() == 1) {
-            while (!over) std::this_thread::sleep_for(1ms);
-            return EXPECT(true);
-        }
-        const std::int64_t begin = collx::now_ns();
-        (void)thrown<timed_out>(w, [&] { collx::barrier(w); });
-        over = true;
-        EXPECT_AT(ms_since(begin), ms_since(begin) >= 100 && ms_since(begin) < 30'000);
-    });
+    // How late a thread is says something of the machine, and is asked of a plain one that sleeps beside the call.
+    // Compared is the least late of several tries.
+    double least = 1e9, least_of_plain = 1e9;
+    int tries = 0;
+    for (; (tries == 0 || least > least_of_plain + 30) && tries < 20; ++tries) {
+        std::atomic<bool> over{false};
+        std::jthread plain([&] {
+            const std::int64_t begin = collx::now_ns();
+            while (ms_since(begin) < 100) std::this_thread::sleep_for(1ms);
+            least_of_plain = std::min(least_of_plain, ms_since(begin));
+        });
+        on_ranks(2, [&](collx::communicator& w) {
+            w.set_timeout(100ms);
+            if (w.rank() == 1) {
+                while (!over) std::this_thread::sleep_for(1ms);
+                return EXPECT(true);
+            }
+            const std::int64_t begin = collx::now_ns();
+            (void)thrown<timed_out>(w, [&] { collx::barrier(w); });
+            const double took = ms_since(begin);
+            over = true;
+            EXPECT_AT(took, took >= 100);
+            least = std::min(least, took);
+        });
+        plain.join();
+    }
+    INFO(tries << " tries: " << least << " ms, a plain thread " << least_of_plain << " ms");
+    CHECK(least <= least_of_plain + 30);
 }
 
 TEST_CASE("a communicator's time is for standing still, a call's own for the whole call") {
@@ -153,7 +174,7 @@ TEST_CASE("a communicator's time is for standing still, a call's own for the who
                 // Longer than any of its pieces, shorter than all of them.
                 EXPECT(thrown<timed_out>(w, [&] { call({.timeout = 1200ms}); }).peer() == 1);
                 EXPECT_AT(ms_since(begin),
-                          ms_since(begin) >= 1200 && ms_since(begin) < 25'000 * collx_test::slowness());
+                          ms_since(begin) >= 1200 && ms_since(begin) < 1200 + 2000 * collx_test::slowness());
             } else {
                 (void)thrown<timed_out>(w, [&] {
                     for (;;) call({});

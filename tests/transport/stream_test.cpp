@@ -883,6 +883,47 @@ TEST_CASE("a goodbye that overtakes other lanes does not end the stream before t
     }
 }
 
+namespace {
+
+// The system has no memory for what would be read there.
+struct short_of_memory {
+    static inline int fd = -1;
+    static ssize_t recvmsg(int at, msghdr* m, int flags) {
+        if (at == fd) return errno = ENOMEM, -1;
+        return ::recvmsg(at, m, flags);
+    }
+};
+constexpr socket_calls short_of_memory_calls{::socket,    ::connect, ::accept4, ::sendmsg, short_of_memory::recvmsg,
+                                             ::epoll_wait};
+
+} // namespace
+
+TEST_CASE("who has said goodbye is not lost because the end of another lane is seen before it") {
+    constexpr channel_shape shape{.depth = 2, .slot_bytes = 4096};
+    stream left(system_socket_calls, shape, 5), right(short_of_memory_calls, shape, 5);
+    auto [a, b] = connection(AF_UNIX);
+    auto [c, d] = connection(AF_UNIX);
+    short_of_memory::fd = b.get();
+    left.open(std::move(a), nullptr, false), right.open(std::move(b), nullptr, false);
+    left.allow_lanes(2), right.allow_lanes(2);
+    left.use_lane(1, std::move(c), {}), right.adopt_lane(1, 1, std::move(d), {});
+    auto tx = left.tx(1);
+    auto rx = right.rx(1);
+    fill_message(tx.try_acquire(4096), 5, 4096);
+    tx.commit(4096);
+    left.say_bye();
+    REQUIRE(wait_until([&] { return left.move(), left.has_said_bye(); }));
+    (void)left.release_lane(1);
+    (void)left.release_socket();
+    for (int i = 0; i < 300; ++i) right.move(); // looks at idle lanes now and then
+    CHECK(right.is_live());
+    short_of_memory::fd = -1;
+    CHECK(wait_until([&] { return right.move(), !right.is_live(); }));
+    CHECK(right.state() == stream::phase::left);
+    REQUIRE(rx.has_message());
+    CHECK(is_message(rx.peek(4096), 5, 4096));
+}
+
 // ---------------------------------------------------------------------------------------------- doors of unix sockets
 namespace {
 

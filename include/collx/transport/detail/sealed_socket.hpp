@@ -156,6 +156,11 @@ public:
         m.msg_iovlen = 1;
         return without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT); });
     }
+    // Whether the system has something to receive, or the end.
+    static bool is_readable(int fd) {
+        pollfd p{fd, POLLIN, 0};
+        return ::poll(&p, 1, 0) > 0;
+    }
     // Whether the other end has given up the connection and what it had sent.
     static bool is_reset(int fd) {
         pollfd p{fd, 0, 0};

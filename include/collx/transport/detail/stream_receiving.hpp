@@ -35,6 +35,8 @@ protected:
         has_more_ = !is_ending_;
         const bool moved = receive();
         if (!is_live() || is_held_ || has_more_ || (words_.has_heard_bye && !lanes_->is_waiting())) return moved;
+        // A read that gave nothing or little does not say that nothing is there: the system may be short of memory.
+        if (!is_ending_ && (wire_.has_unread() || wire_.is_readable(socket_.get()))) return moved;
         if (error_ == 0) error_ = lanes_->error();
         is_ending_ = false;
         phase_ = phase::lost;
