@@ -10,6 +10,7 @@
 #pragma once
 
 #include <collx/comm/apart.hpp>
+#include <collx/comm/call_check_once.hpp>
 #include <collx/comm/compare_signatures.hpp>
 #include <collx/comm/core_once.hpp>
 #include <collx/comm/job_once.hpp>

@@ -98,7 +98,7 @@ TEST_CASE("parts that a call writes may lie in any order, but not overlap") {
 TEST_CASE("the first field in which calls differ, with both values and all odd ranks, on every rank") {
     for (const spread& hosts : {spread{}, spread{2}})
         on_hosts(4, hosts, [](collx::communicator& w) {
-            const signature one{.count = 8, .type_hash = 1, .root = 2, .what = collx::collective::reduce};
+            const signature one{.count = 8, .type_hash = 1, .root = 2, .what = collx::detail::verb::reduce};
             const auto compare = [&](const signature& mine) {
                 collx::detail::compare_signatures(w.internals(), mine, 0);
             };
@@ -110,7 +110,7 @@ TEST_CASE("the first field in which calls differ, with both values and all odd r
                 EXPECT(says(e, "rank 0 differs from rank 1, 3: ") && says(e, expected) && e.peer() == 1);
             };
             compare(one);
-            differs(&signature::what, collx::collective::scan, "collective is reduce on rank 0 and scan on rank 1");
+            differs(&signature::what, collx::detail::verb::scan, "collective is reduce on rank 0 and scan on rank 1");
             differs(&signature::root, 3, "root is 2 on rank 0 and 3 on rank 1");
             differs(&signature::count, 9u, "count is 8 on rank 0 and 9");
             differs(&signature::counts_hash, 10'007u, "table of counts is 0 on rank 0 and 7");

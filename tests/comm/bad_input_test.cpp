@@ -152,7 +152,7 @@ TEST_CASE("roots and peers that are no ranks") {
 TEST_CASE("sizes that do not fit each other") {
     on_ranks(3, [](collx::communicator& w) {
         std::vector<int> six(6), seven(7), two(2);
-        check(w, "input has 6 elements, output 7", [&] { collx::all_reduce(w, six, seven); });
+        check(w, "the output buffer has 7 elements and needs 6", [&] { collx::all_reduce(w, six, seven); });
         check(w, "the output buffer has 7 elements and needs 6", [&] { collx::scan(w, six, seven); });
         check(w, "the output buffer has 7 elements and needs 6", [&] { collx::all_gather(w, two, seven); });
         check(w, "7 elements do not divide among 3 ranks", [&] { collx::all_gather(w, seven); });
@@ -197,7 +197,7 @@ TEST_CASE("counts that are negative, overflow or do not sum up") {
         check(w, "the input buffer has 6 elements, its counts need 9", [&] {
             collx::reduce_scatter_v(w, x, mine, std::array{3, 3, 3});
         });
-        check(w, "the input buffer has 6 elements, its counts need 9", [&] {
+        check(w, "the only buffer has 6 elements, its counts need 9", [&] {
             collx::reduce_scatter_v(w, x, std::array{3, 3, 3});
         });
         check(w, "2 numbers for 3 ranks", [&] { collx::reduce_scatter_v(w, x, std::array{2, 2}); });

@@ -411,7 +411,7 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
         r.use(other);
         says("choose it with cudaSetDevice", [&] { all_reduce(c, x); });
         r.use(me);
-        says("the input buffer lies in device memory", [&] { all_reduce(w, view(x.data(), 10)); });
+        says("the only buffer lies in device memory", [&] { all_reduce(w, view(x.data(), 10)); });
         EXPECT(!try_::all_reduce(c, device_view<float>(host.data(), 10)).has_value());
         all_reduce(c, x); // none of it did harm
         synchronize(c);

@@ -15,6 +15,7 @@
 
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/options.hpp>
+#include <collx/comm/verb_table.hpp>
 #include <collx/comm/work.hpp>
 #include <collx/core/any_type.hpp>
 #include <collx/core/result.hpp>
@@ -22,27 +23,6 @@
 COLLX_BEGIN_NAMESPACE
 
 namespace detail {
-
-enum class any_verb : std::uint8_t {
-    all_reduce,
-    reduce,
-    reduce_scatter,
-    reduce_scatter_v,
-    scan,
-    exclusive_scan,
-    broadcast,
-    all_gather,
-    all_gather_v,
-    gather,
-    gather_v,
-    scatter,
-    scatter_v,
-    all_to_all,
-    all_to_all_v,
-    send,
-    recv,
-    sendrecv
-};
 
 // One number for each rank, or none. Refers to the list.
 class any_counts {
@@ -61,7 +41,7 @@ private:
 };
 
 struct any_request {
-    any_verb what;
+    verb what;
     bool in_place; // `out` is the only buffer
     any_buffer in, out;
     any_op op = any_op::plus;
@@ -88,7 +68,7 @@ auto call_any(communicator& c, const any_request& r) {
     }
 }
 
-template <class Mode, any_verb What>
+template <class Mode, verb What>
 struct any_reduction {
     auto operator()(communicator& c, const any_buffer& x, any_op op = any_op::plus, const call_options& o = {}) const {
         return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .op = op, .options = o});
@@ -102,7 +82,7 @@ template <class Mode>
 struct any_reduction_v {
     auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, any_op op = any_op::plus,
                     const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = any_verb::reduce_scatter_v,
+        return call_any<Mode>(c, {.what = verb::reduce_scatter_v,
                                   .in_place = true,
                                   .in = x,
                                   .out = x,
@@ -112,7 +92,7 @@ struct any_reduction_v {
     }
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
                     any_op op = any_op::plus, const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = any_verb::reduce_scatter_v,
+        return call_any<Mode>(c, {.what = verb::reduce_scatter_v,
                                   .in_place = false,
                                   .in = in,
                                   .out = out,
@@ -122,7 +102,7 @@ struct any_reduction_v {
     }
 };
 // Of one buffer, of two, or of either.
-template <class Mode, any_verb What, bool One, bool Two>
+template <class Mode, verb What, bool One, bool Two>
 struct any_movement {
     auto operator()(communicator& c, const any_buffer& x, const call_options& o = {}) const requires One {
         return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .options = o});
@@ -132,7 +112,7 @@ struct any_movement {
         return call_any<Mode>(c, {.what = What, .in_place = false, .in = in, .out = out, .options = o});
     }
 };
-template <class Mode, any_verb What>
+template <class Mode, verb What>
 struct any_movement_v {
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
                     const any_counts& offsets = {}, const call_options& o = {}) const {
@@ -149,7 +129,7 @@ template <class Mode>
 struct any_exchange_v {
     auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const any_counts& offsets = {},
                     const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = any_verb::all_to_all_v,
+        return call_any<Mode>(c, {.what = verb::all_to_all_v,
                                   .in_place = true,
                                   .in = x,
                                   .out = x,
@@ -160,7 +140,7 @@ struct any_exchange_v {
     auto operator()(communicator& c, const any_buffer& in, const any_counts& send_counts,
                     const any_counts& send_offsets, const any_buffer& out, const any_counts& recv_counts,
                     const any_counts& recv_offsets, const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = any_verb::all_to_all_v,
+        return call_any<Mode>(c, {.what = verb::all_to_all_v,
                                   .in_place = false,
                                   .in = in,
                                   .out = out,
@@ -171,7 +151,7 @@ struct any_exchange_v {
                                   .options = o});
     }
 };
-template <class Mode, any_verb What>
+template <class Mode, verb What>
 struct any_message {
     auto operator()(communicator& c, const any_buffer& x, int peer, const call_options& o = {}) const {
         return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .peer = peer, .options = o});
@@ -181,7 +161,7 @@ template <class Mode>
 struct any_sendrecv {
     auto operator()(communicator& c, const any_buffer& outgoing, int to_rank, const any_buffer& incoming, int from_rank,
                     const call_options& o = {}) const {
-        return call_any<Mode>(c, {.what = any_verb::sendrecv,
+        return call_any<Mode>(c, {.what = verb::sendrecv,
                                   .in_place = false,
                                   .in = outgoing,
                                   .out = incoming,
@@ -204,24 +184,24 @@ struct any_sendrecv {
 //     operator that is none, memory that is not aligned for the type.
 namespace any {
 
-#define COLLX_ANY_VERBS(Mode)                                                                           \
-    inline constexpr detail::any_reduction<Mode, detail::any_verb::all_reduce> all_reduce{};            \
-    inline constexpr detail::any_reduction<Mode, detail::any_verb::reduce> reduce{};                    \
-    inline constexpr detail::any_reduction<Mode, detail::any_verb::reduce_scatter> reduce_scatter{};    \
-    inline constexpr detail::any_reduction_v<Mode> reduce_scatter_v{};                                  \
-    inline constexpr detail::any_reduction<Mode, detail::any_verb::scan> scan{};                        \
-    inline constexpr detail::any_reduction<Mode, detail::any_verb::exclusive_scan> exclusive_scan{};    \
-    inline constexpr detail::any_movement<Mode, detail::any_verb::broadcast, true, false> broadcast{};  \
-    inline constexpr detail::any_movement<Mode, detail::any_verb::all_gather, true, true> all_gather{}; \
-    inline constexpr detail::any_movement_v<Mode, detail::any_verb::all_gather_v> all_gather_v{};       \
-    inline constexpr detail::any_movement<Mode, detail::any_verb::gather, false, true> gather{};        \
-    inline constexpr detail::any_movement_v<Mode, detail::any_verb::gather_v> gather_v{};               \
-    inline constexpr detail::any_movement<Mode, detail::any_verb::scatter, false, true> scatter{};      \
-    inline constexpr detail::any_movement_v<Mode, detail::any_verb::scatter_v> scatter_v{};             \
-    inline constexpr detail::any_movement<Mode, detail::any_verb::all_to_all, true, true> all_to_all{}; \
-    inline constexpr detail::any_exchange_v<Mode> all_to_all_v{};                                       \
-    inline constexpr detail::any_message<Mode, detail::any_verb::send> send{};                          \
-    inline constexpr detail::any_message<Mode, detail::any_verb::recv> recv{};
+#define COLLX_ANY_VERBS(Mode)                                                                       \
+    inline constexpr detail::any_reduction<Mode, detail::verb::all_reduce> all_reduce{};            \
+    inline constexpr detail::any_reduction<Mode, detail::verb::reduce> reduce{};                    \
+    inline constexpr detail::any_reduction<Mode, detail::verb::reduce_scatter> reduce_scatter{};    \
+    inline constexpr detail::any_reduction_v<Mode> reduce_scatter_v{};                              \
+    inline constexpr detail::any_reduction<Mode, detail::verb::scan> scan{};                        \
+    inline constexpr detail::any_reduction<Mode, detail::verb::exclusive_scan> exclusive_scan{};    \
+    inline constexpr detail::any_movement<Mode, detail::verb::broadcast, true, false> broadcast{};  \
+    inline constexpr detail::any_movement<Mode, detail::verb::all_gather, true, true> all_gather{}; \
+    inline constexpr detail::any_movement_v<Mode, detail::verb::all_gather_v> all_gather_v{};       \
+    inline constexpr detail::any_movement<Mode, detail::verb::gather, false, true> gather{};        \
+    inline constexpr detail::any_movement_v<Mode, detail::verb::gather_v> gather_v{};               \
+    inline constexpr detail::any_movement<Mode, detail::verb::scatter, false, true> scatter{};      \
+    inline constexpr detail::any_movement_v<Mode, detail::verb::scatter_v> scatter_v{};             \
+    inline constexpr detail::any_movement<Mode, detail::verb::all_to_all, true, true> all_to_all{}; \
+    inline constexpr detail::any_exchange_v<Mode> all_to_all_v{};                                   \
+    inline constexpr detail::any_message<Mode, detail::verb::send> send{};                          \
+    inline constexpr detail::any_message<Mode, detail::verb::recv> recv{};
 
 COLLX_ANY_VERBS(detail::blocking)
 inline constexpr detail::any_sendrecv<detail::blocking> sendrecv{};

@@ -79,8 +79,6 @@ COLLX_ONCE const any_loop& any_loop_of(any_type t, any_op op) {
 }
 
 // ------------------------------------------------------------------ the calls
-inline bool any_reduces(any_verb v) { return v <= any_verb::exclusive_scan; }
-
 // Only where the verb reads or writes there: with roots, other ranks may pass anything as the other buffer.
 inline void require_any_buffer(int me, const any_buffer& b, const char* which) {
     const std::size_t bytes = size_of(b.type), align = b.type == any_type::complex64    ? 4
@@ -99,7 +97,7 @@ inline void require_any(int me, const any_request& r) {
     if (r.in.type != r.out.type)
         fail(errc::invalid_argument, me, -1, "give both the same type",
              "the input has elements of %s, the output of %s", name_of(r.in.type), name_of(r.out.type));
-    if (!any_reduces(r.what)) return;
+    if (!row_of(r.what).reduces()) return;
     if (static_cast<int>(r.op) >= any_op_count)
         fail(errc::invalid_argument, me, -1, "operators are the values of collx::any_op",
              "the operator has the number %d, which is none", static_cast<int>(r.op));
@@ -125,12 +123,11 @@ auto call_reduction(communicator& c, const any_request& r) {
     const view in = cells<view>(r.in), out = cells<view>(r.out);
     const any_operator<Bytes> op(r.out.type, r.op);
     switch (r.what) {
-        case any_verb::all_reduce: return any_reduce<Mode>(all_reduce_fn<Mode>{}, c, r, in, out, op);
-        case any_verb::reduce: return any_reduce<Mode>(reduce_fn<Mode>{}, c, r, in, out, op);
-        case any_verb::reduce_scatter: return any_reduce<Mode>(reduce_scatter_fn<Mode>{}, c, r, in, out, op);
-        case any_verb::scan: return any_reduce<Mode>(scan_fn<Mode, collective::scan>{}, c, r, in, out, op);
-        case any_verb::exclusive_scan:
-            return any_reduce<Mode>(scan_fn<Mode, collective::exclusive_scan>{}, c, r, in, out, op);
+        case verb::all_reduce: return any_reduce<Mode>(all_reduce_fn<Mode>{}, c, r, in, out, op);
+        case verb::reduce: return any_reduce<Mode>(reduce_fn<Mode>{}, c, r, in, out, op);
+        case verb::reduce_scatter: return any_reduce<Mode>(reduce_scatter_fn<Mode>{}, c, r, in, out, op);
+        case verb::scan: return any_reduce<Mode>(scan_fn<Mode>{}, c, r, in, out, op);
+        case verb::exclusive_scan: return any_reduce<Mode>(exclusive_scan_fn<Mode>{}, c, r, in, out, op);
         default: break;
     }
     const reduce_scatter_v_fn<Mode> verb;
@@ -142,18 +139,18 @@ auto call_movement(communicator& c, const any_request& r) {
     const view in = cells<view>(r.in), out = cells<view>(r.out);
     const call_options& o = r.options;
     switch (r.what) {
-        case any_verb::broadcast: return broadcast_fn<Mode>{}(c, out, o);
-        case any_verb::all_gather:
+        case verb::broadcast: return broadcast_fn<Mode>{}(c, out, o);
+        case verb::all_gather:
             return r.in_place ? all_gather_fn<Mode>{}(c, out, o) : all_gather_fn<Mode>{}(c, in, out, o);
-        case any_verb::all_gather_v: return all_gather_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
-        case any_verb::gather: return gather_fn<Mode>{}(c, in, out, o);
-        case any_verb::gather_v: return gather_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
-        case any_verb::scatter: return scatter_fn<Mode>{}(c, in, out, o);
-        case any_verb::scatter_v: return scatter_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
-        case any_verb::all_to_all:
+        case verb::all_gather_v: return all_gather_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
+        case verb::gather: return gather_fn<Mode>{}(c, in, out, o);
+        case verb::gather_v: return gather_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
+        case verb::scatter: return scatter_fn<Mode>{}(c, in, out, o);
+        case verb::scatter_v: return scatter_v_fn<Mode>{}(c, in, out, r.counts, r.offsets, o);
+        case verb::all_to_all:
             return r.in_place ? all_to_all_fn<Mode>{}(c, out, o) : all_to_all_fn<Mode>{}(c, in, out, o);
-        case any_verb::send: return message_fn<Mode, true>{}(c, in, r.peer, o);
-        case any_verb::recv: return message_fn<Mode, false>{}(c, out, r.peer, o);
+        case verb::send: return message_fn<Mode, true>{}(c, in, r.peer, o);
+        case verb::recv: return message_fn<Mode, false>{}(c, out, r.peer, o);
         default: break;
     }
     const all_to_all_v_fn<Mode> verb;
@@ -162,9 +159,9 @@ auto call_movement(communicator& c, const any_request& r) {
 }
 template <class Mode, std::size_t Bytes>
 auto call_on_cells(communicator& c, const any_request& r) {
-    if (any_reduces(r.what)) return call_reduction<Mode, Bytes>(c, r);
+    if (row_of(r.what).reduces()) return call_reduction<Mode, Bytes>(c, r);
     if constexpr (std::is_same_v<Mode, blocking>)
-        if (r.what == any_verb::sendrecv) {
+        if (r.what == verb::sendrecv) {
             using view = contiguous_view<cell<Bytes>>;
             return sendrecv_fn<Mode>{}(c, cells<view>(r.in), r.peer, cells<view>(r.out), r.from_peer, r.options);
         }

@@ -2,7 +2,7 @@
 // barrier: nobody leaves before everybody has come.
 #pragma once
 
-#include <collx/comm/device_call.hpp>
+#include <collx/comm/verb_fronts.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -24,11 +24,8 @@ struct barrier_fn {
     auto operator()(Comm&& comm, const call_options& o = {}) const {
         return in_mode<Mode>(comm, [&] {
             const contiguous_view<std::byte> none(nullptr, 0);
-            return run_call<Mode, collective::barrier>(comm, none, none, no_op{}, {.timeout_ns = o.timeout.count()},
-                                                       [](int chunks) {
-                                                           const auto l = chunk_layout::even(0, chunks);
-                                                           return std::pair(l, l);
-                                                       });
+            return run_call<Mode, verb::barrier>(comm, none, none, no_op{},
+                                                 {.what = verb::barrier, .timeout_ns = o.timeout.count()});
         });
     }
 };
@@ -37,15 +34,6 @@ struct barrier_fn {
 
 // Cost: one signal each; no data.
 // Ensures: whatever any rank wrote to shared memory before the call is visible to all after it.
-inline constexpr detail::barrier_fn<detail::blocking> barrier{};
-namespace async {
-inline constexpr detail::barrier_fn<detail::nonblocking> barrier{};
-}
-namespace try_ {
-inline constexpr detail::barrier_fn<detail::tried> barrier{};
-}
-namespace persistent {
-inline constexpr detail::barrier_fn<detail::repeated> barrier{};
-}
+COLLX_VERB(barrier)
 
 COLLX_END_NAMESPACE

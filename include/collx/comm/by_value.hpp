@@ -228,9 +228,8 @@ struct scatter_by_value {
 namespace by_value {
 inline constexpr detail::reduction_by_value<detail::all_reduce_fn<detail::blocking>> all_reduce{};
 inline constexpr detail::reduction_by_value<detail::reduce_fn<detail::blocking>> reduce{};
-inline constexpr detail::reduction_by_value<detail::scan_fn<detail::blocking, collective::scan>> scan{};
-inline constexpr detail::reduction_by_value<detail::scan_fn<detail::blocking, collective::exclusive_scan>>
-    exclusive_scan{};
+inline constexpr detail::reduction_by_value<detail::scan_fn<detail::blocking>> scan{};
+inline constexpr detail::reduction_by_value<detail::exclusive_scan_fn<detail::blocking>> exclusive_scan{};
 inline constexpr detail::reduce_scatter_by_value reduce_scatter{};
 inline constexpr detail::broadcast_by_value broadcast{};
 inline constexpr detail::all_gather_by_value all_gather{};

@@ -80,8 +80,7 @@ template <class R>
 R result_of(const counted_ptr<held_operation<R>>&);
 
 // What the policies, the collective and the types of one call come to: the typed part of a call_request.
-// OwnCounts: an all_to_all_v.
-template <collective C, bool OwnCounts, class In, class Out, class Op, class Policies>
+template <collective C, class In, class Out, class Op, class Policies>
 struct typed_call {
     // What is only moved travels as it is: a rank's own part would otherwise keep digits that the others do not
     // receive.
@@ -99,9 +98,8 @@ struct typed_call {
     static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; "
                                                    "broadcast, all_gather and all_to_all can do that.");
 
-    template <class Layouts>
     static call_request request(communicator_core& c, const Policies& p, typed_elements<mover_type>& elements,
-                                const call_facts& f, const Layouts& layouts, int at_port) {
+                                const call_facts& f, int at_port) {
         const bool checked = c.settings.checked != 0;
         std::uint32_t type_says = static_cast<std::uint32_t>(type_hash<wire_type>());
         std::uint32_t op_says = static_cast<std::uint32_t>(op_hash<Op>());
@@ -109,8 +107,7 @@ struct typed_call {
             const auto& said = elements.mover().op().says();
             type_says = said.type_hash, op_says = said.op_hash;
         }
-        return {.what = C,
-                .facts = f,
+        return {.facts = f,
                 .elements = elements,
                 .kept_bytes = sizeof(typename mover_type::acc_type),
                 .at_port = at_port,
@@ -124,11 +121,7 @@ struct typed_call {
                 .op_hash = op_says,
                 .policy_hash = checked ? hash_of(p) : 0,
                 .choose = &choose,
-                .policies = &p,
-                .cut = [](const void* l, int chunks) -> call_request::cuts {
-                    return (*static_cast<const Layouts*>(l))(chunks);
-                },
-                .layouts = &layouts};
+                .policies = &p};
     }
 
 private:
@@ -226,47 +219,44 @@ inline int next_async_port(communicator_core& c) {
     return port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
 }
 
-template <class Mode, collective C, bool OwnCounts, class Comm, class In, class Out, class Op, class Layouts,
-          class Kept, class Refresh>
-auto run_accepted_call(Comm& comm, const In& in, const Out& out, const Op& op, const call_facts& f,
-                       const Layouts& layouts, const Kept& kept, const Refresh& refresh) {
+template <class Mode, collective C, bool MayRelay, class Comm, class In, class Out, class Op, class Kept, class Refresh>
+auto run_accepted_call(Comm& comm, const In& in, const Out& out, const Op& op, const call_facts& f, const Kept& kept,
+                       const Refresh& refresh) {
     communicator_core& c = base_of(comm).internals();
     const auto& policies = policies_of(comm);
-    using call = typed_call<C, OwnCounts, In, Out, Op, std::remove_cvref_t<decltype(policies)>>;
-    constexpr bool may_relay = OwnCounts && C == collective::all_to_all;
+    using call = typed_call<C, In, Out, Op, std::remove_cvref_t<decltype(policies)>>;
     c.require_time_limit(f.timeout_ns);
     c.begin_collective();
     using mover_type = typename call::mover_type;
     if constexpr (std::is_same_v<Mode, repeated>) {
-        using ready = ready_collective<C, call, may_relay, std::remove_cvref_t<decltype(policies)>,
-                                       std::remove_cvref_t<Layouts>, Kept, Refresh>;
-        return persistent_call(c, make_sole<ready>(c, policies, mover_type(in, out, op, c.net.size()), f, layouts, kept,
-                                                   refresh, next_async_port(c)));
+        using ready = ready_collective<C, call, MayRelay, std::remove_cvref_t<decltype(policies)>, Kept, Refresh>;
+        return persistent_call(c, make_sole<ready>(c, policies, mover_type(in, out, op, c.net.size()), f, kept, refresh,
+                                                   next_async_port(c)));
     } else if constexpr (std::is_same_v<Mode, nonblocking>) {
         typed_elements elements(mover_type(in, out, op, c.net.size()));
         const int at_port = next_async_port(c);
-        const call_request r = call::request(c, policies, elements, f, layouts, at_port);
+        const call_request r = call::request(c, policies, elements, f, at_port);
         return work<decltype(result_of(kept.held))>(
-            c, start_prepared<may_relay>(c, r, prepare(c, r), elements.mover(), at_port), kept.held, f.timeout_ns);
+            c, start_prepared<MayRelay>(c, r, prepare(c, r), elements.mover(), at_port), kept.held, f.timeout_ns);
     } else {
         typed_elements elements(mover_type(in, out, op, c.net.size()));
-        const call_request r = call::request(c, policies, elements, f, layouts, port::blocking);
+        const call_request r = call::request(c, policies, elements, f, port::blocking);
         const prepared_call p = prepare(c, r);
-        if constexpr (may_relay)
+        if constexpr (MayRelay)
             if (is_relayed(r, p)) return run_relayed(c, r, p);
         run_prepared(c, r, p);
     }
 }
 
-// Runs a call the way Mode says. `kept` is what an async or persistent call keeps alive, `refresh` what a persistent
-// one does before each run.
-template <class Mode, collective C, bool OwnCounts = false, class Comm, class In, class Out, class Op, class Layouts,
-          class Kept = kept_buffers<>, class Refresh = no_refresh>
-auto run_call(Comm& comm, const In& in, const Out& out, const Op& op, const call_facts& f, const Layouts& layouts,
-              const Kept& kept = Kept(), const Refresh& refresh = {}) {
+// Runs a call that has been checked, the way Mode says. `kept` is what an async or persistent call keeps alive,
+// `refresh` what a persistent one does before each run.
+template <class Mode, verb V, class Comm, class In, class Out, class Op, class Kept = kept_buffers<>,
+          class Refresh = no_refresh>
+auto run_call(Comm& comm, const In& in, const Out& out, const Op& op, const call_facts& f, const Kept& kept = Kept(),
+              const Refresh& refresh = {}) {
     // Else the verb has refused the operator with a sentence, behind which no errors of the engine should stand.
     if constexpr (std::is_same_v<Op, no_op> || ReduceOp<Op, element_of<In>>)
-        return run_accepted_call<Mode, C, OwnCounts>(comm, in, out, op, f, layouts, kept, refresh);
+        return run_accepted_call<Mode, row_of(V).does, V == verb::all_to_all_v>(comm, in, out, op, f, kept, refresh);
 }
 
 // f makes a whole call. Mode `tried` turns errors into values; those that no other rank knows of end the communicator.

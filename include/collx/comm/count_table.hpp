@@ -64,6 +64,12 @@ public:
             total_ += numbers_[i];
         }
     }
+    // Of a rank that knows its own part only.
+    void assign_one(int me, int ranks, std::size_t count) {
+        const auto n = static_cast<std::size_t>(ranks);
+        numbers_.assign(2 * n, 0);
+        numbers_[static_cast<std::size_t>(me)] = end_ = total_ = count;
+    }
     // Throws if two parts overlap. For parts that a call writes; those it reads may. Cost: one look at each part where
     // they lie in rank order, else a sort.
     void require_disjoint(int me, const char* which) const {

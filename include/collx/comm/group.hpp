@@ -40,48 +40,54 @@ public:
         require_output<X>();
         detail::require_staying<X>();
         watch(x);
-        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>("all_reduce", checked(buffer(x)), op, -1);
+        const auto v = buffer(x);
+        check(detail::verb::all_reduce, v);
+        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>("all_reduce", v, op, -1);
     }
     template <Buffer X, class Op = plus>
     void reduce(X&& x, int root, Op op = {}) {
         require_output<X>();
         detail::require_staying<X>();
         watch(x);
-        detail::require_root(comm_->internals(), root);
-        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>("reduce", checked(buffer(x)), op, root);
+        const auto v = buffer(x);
+        check(detail::verb::reduce, v, root);
+        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>("reduce", v, op, root);
     }
     template <Buffer X>
     void broadcast(X&& x, int root) {
         require_output<X>();
         detail::require_staying<X>();
         watch(x);
-        detail::require_root(comm_->internals(), root);
-        add<detail::grouped_broadcast<Mode, buffer_t<X>>>("broadcast", checked(buffer(x)), root);
+        const auto v = buffer(x);
+        check(detail::verb::broadcast, v, root);
+        add<detail::grouped_broadcast<Mode, buffer_t<X>>>("broadcast", v, root);
     }
     template <Buffer In, Buffer Out>
     void all_gather(In&& in, Out&& out) {
         require_output<Out>();
         detail::require_staying<In, Out>();
         watch(in), watch(out);
-        const auto a = checked(buffer(in));
-        const auto b = checked(buffer(out));
-        auto& c = comm_->internals();
-        detail::require_size(c, "output", b.size(), a.size() * static_cast<std::size_t>(c.net.size()));
-        detail::require_apart(c, a, b, a.size() * static_cast<std::size_t>(c.net.rank()));
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        (void)detail::check_call(
+            comm_->internals(), detail::row_of(detail::verb::all_gather),
+            {.in = detail::seen_on_host(a),
+             .out = detail::seen_on_host(b),
+             .is_same_type = std::is_same_v<detail::element_of<buffer_t<In>>, detail::element_of<buffer_t<Out>>>});
         add<detail::grouped_all_gather<Mode, buffer_t<In>, buffer_t<Out>>>("all_gather", a, b);
     }
     template <Buffer X>
     void send(X&& x, int peer) {
         detail::require_staying<X>();
         watch(x);
-        add_transfer<true>(checked(buffer(x)), peer);
+        add_transfer<true>(buffer(x), peer);
     }
     template <Buffer X>
     void recv(X&& x, int peer) {
         require_output<X>();
         detail::require_staying<X>();
         watch(x);
-        add_transfer<false>(checked(buffer(x)), peer);
+        add_transfer<false>(buffer(x), peer);
     }
     // What is no buffer: collx::buffer says why.
     template <class X, class... Rest>
@@ -176,9 +182,9 @@ private:
         if constexpr (detail::is_repeated_v<Mode>) buffers_.push_back(make_sole<detail::typed_watch<X>>(&x));
     }
     template <class View>
-    View checked(View v) const {
-        detail::require_memory(comm_->internals(), v, "group's");
-        return v;
+    void check(detail::verb what, const View& v, int root = 0) const {
+        (void)detail::check_call(comm_->internals(), detail::row_of(what),
+                                 {.out = detail::seen_on_host(v), .is_in_place = true, .root = root});
     }
     template <class Call, class... Args>
     void add(const char* verb, Args&&... args) {
@@ -189,6 +195,7 @@ private:
     template <bool Outgoing, class View>
     void add_transfer(View v, int peer) {
         detail::require_peer(comm_->internals(), peer);
+        detail::require_memory(comm_->internals(), v, "group's");
         transfers_.push_back(make_sole<detail::typed_transfer<Mode, View, Outgoing>>(*comm_, v, peer));
         unmade_.add(comm_->internals(), Outgoing ? "send" : "recv");
     }

@@ -22,7 +22,7 @@ namespace detail {
 
 // What ranks must have alike in a group: compared in words by checked calls, as a number by all.
 struct group_signature {
-    signature shown{.what = collective::all_reduce, .made_by = signature::group};
+    signature shown{.what = verb::all_reduce, .made_by = signature::group};
     std::uint64_t says = 0;
 };
 

@@ -7,32 +7,18 @@
 #include <cstdint>
 #include <utility>
 
+#include <collx/comm/call_check.hpp>
 #include <collx/comm/core.hpp>
 #include <collx/core/views.hpp>
 #include <collx/exec/element_ops.hpp>
 #include <collx/exec/relayed_task.hpp>
 #include <collx/plan/problem.hpp>
-#include <collx/sched/collective.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Everything about one call that is not its data.
-struct call_facts {
-    int root = 0;
-    std::size_t total_elems = 0; // of the whole buffer: what the selector looks at
-    std::uint64_t count = 0;     // what ranks must agree on
-    std::uint64_t counts_hash = 0;
-    std::int64_t timeout_ns = 0;
-    bool private_counts = false;    // ranks know their own counts only, so nothing may be derived from them together
-    count_tables* tables = nullptr; // of an all_to_all_v: `first` is what goes out
-};
-
 // A call as its verb describes it.
 struct call_request {
-    using cuts = std::pair<chunk_layout, chunk_layout>; // of the input and of the output
-
-    collective what;
     const call_facts& facts;
     element_ops& elements;
     std::size_t kept_bytes; // of an element of a partial result
@@ -46,9 +32,6 @@ struct call_request {
     // The algorithm that the policies bind, or the default one.
     bound_schedule& (*choose)(communicator_core&, const call_request&, const problem&);
     const void* policies;
-    // How the buffers are cut, once the algorithm and so the number of chunks is known.
-    cuts (*cut)(const void* layouts, int chunks);
-    const void* layouts;
 };
 
 // What a request becomes.

@@ -26,7 +26,7 @@ inline void compare_requests(communicator_core& c, const call_request& r, bool z
                         .op_hash = r.op_hash,
                         .root = r.facts.root,
                         .policy_hash = r.policy_hash,
-                        .what = r.what,
+                        .what = r.facts.what,
                         .zero_copy = zero_copy,
                         .made_by = r.is_persistent ? signature::persistent : signature::call},
                        r.facts.timeout_ns);
@@ -70,7 +70,8 @@ inline std::size_t piece_elems_of(const communicator_core& c, const call_request
 // What ranks must have alike in this call, as far as all compilers spell it alike. (A root is a parameter of the
 // algorithm.)
 inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) {
-    std::uint64_t says = r.elements.is.kind + static_cast<std::uint64_t>(r.what) * 0xd6e8'feb8'6659'fd93 +
+    std::uint64_t says = r.elements.is.kind +
+                         static_cast<std::uint64_t>(row_of(r.facts.what).does) * 0xd6e8'feb8'6659'fd93 +
                          plan.parameters * 0xc4ce'b9fe'1a85'ec53;
     if (!r.facts.private_counts)
         says += r.facts.count * 0x9fb2'1c65'1e98'df25 + r.facts.counts_hash * 0xa24b'aed4'963e'e407;
@@ -81,7 +82,7 @@ COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
     const bool attached = r.attaches && !r.in_windows, zero_copy = may_use_zero_copy(c, r, attached);
     if (c.settings.checked != 0) compare_requests(c, r, zero_copy);
     bound_schedule& plan = choose_schedule(c, r, attached, zero_copy);
-    const auto [in, out] = r.cut(r.layouts, plan.chunks);
+    const auto [in, out] = r.facts.cuts(plan.chunks);
     const std::size_t elem_bytes = r.elements.is.bytes;
     const std::size_t chunk_bytes = (in.largest() > out.largest() ? in.largest() : out.largest()) * elem_bytes;
     const bool is_short = r.elements.is.plain && plan.is_short_form && !r.facts.private_counts && r.piece_bytes == 0 &&

@@ -5,7 +5,6 @@
 
 #include <collx/algo/message.hpp>
 #include <collx/comm/device_call.hpp>
-#include <collx/comm/layouts.hpp>
 #include <collx/comm/refusals.hpp>
 #include <collx/comm/short_calls.hpp>
 #include <collx/comm/typed_ready_call.hpp>

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include <collx/comm/core.hpp>
+#include <collx/comm/verb_table.hpp>
 #include <collx/core/config.hpp>
-#include <collx/sched/collective.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -20,7 +20,7 @@ struct signature {
     std::uint32_t op_hash = 0;
     std::int32_t root = 0;
     std::uint32_t policy_hash = 0;
-    collective what = collective::barrier;
+    detail::verb what = detail::verb::barrier;
     std::uint8_t zero_copy = 0;
     form made_by = call;
 };

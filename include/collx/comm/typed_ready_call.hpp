@@ -107,14 +107,14 @@ private:
 };
 
 // Call: a typed_call. Refresh: what is done with the buffers before each run.
-template <collective C, class Call, bool MayRelay, class Policies, class Layouts, class Kept, class Refresh>
+template <collective C, class Call, bool MayRelay, class Policies, class Kept, class Refresh>
 class ready_collective final : public ready_operation {
     using mover_type = typename Call::mover_type;
 
 public:
     ready_collective(communicator_core& c, const Policies& p, const mover_type& m, const call_facts& f,
-                     const Layouts& l, const Kept& kept, const Refresh& refresh, int at_port)
-        : ready_operation(c, at_port, f.timeout_ns), policies_(p), elements_(m), facts_(f), layouts_(l), buffers_(kept),
+                     const Kept& kept, const Refresh& refresh, int at_port)
+        : ready_operation(c, at_port, f.timeout_ns), policies_(p), elements_(m), facts_(f), buffers_(kept),
           refresh_(refresh), request_(requested(at_port)) {
         bind(elements_, prepare(c, request_));
         (void)c.agree(~call_.says); // making it is a call, too
@@ -134,7 +134,7 @@ public:
 
 private:
     call_request requested(int at_port) {
-        call_request r = Call::request(core_, policies_, elements_, facts_, layouts_, at_port);
+        call_request r = Call::request(core_, policies_, elements_, facts_, at_port);
         r.is_persistent = true;
         return r;
     }
@@ -158,7 +158,6 @@ private:
     const Policies policies_;
     typed_elements<mover_type> elements_;
     const call_facts facts_;
-    const Layouts layouts_;
     const watched_buffers<Kept> buffers_;
     const Refresh refresh_;
     const call_request request_; // refers to the others

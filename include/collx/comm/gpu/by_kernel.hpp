@@ -114,7 +114,7 @@ struct by_kernel {
                             .type_hash = static_cast<std::uint32_t>(type_hash<T>()),
                             .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
                             .root = call.o.root,
-                            .what = C},
+                            .what = verb_of(C)},
                            call.timeout_ns());
     }
 

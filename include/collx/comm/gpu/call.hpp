@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <utility>
 
+#include <collx/comm/call_check.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/gpu/group.hpp>
-#include <collx/comm/layouts.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -74,26 +74,20 @@ struct device_shape {
     bool in_packed = false, out_packed = false;
 };
 
-template <collective C>
-device_shape device_shape_of(communicator_core& c, std::size_t in, std::size_t out, bool is_in_place) {
-    const auto n = static_cast<std::size_t>(c.net.size()), me = static_cast<std::size_t>(c.net.rank());
-    device_shape s{.in = in, .out = out, .count = in};
-    if constexpr (C == collective::all_gather) {
-        s.count = is_in_place ? part_of(c, out) : in;
-        require_size(c, "output", out, s.count * n);
-        s.out_parts = true, s.in_packed = !is_in_place, s.in_at = is_in_place ? me * s.count : 0;
-    } else if constexpr (C == collective::reduce_scatter) {
-        s.count = part_of(c, in);
-        if (!is_in_place) require_size(c, "output", out, s.count);
-        s.in_parts = true, s.out_packed = !is_in_place, s.out_at = is_in_place ? me * s.count : 0;
-    } else if constexpr (C == collective::all_to_all) {
-        s.count = part_of(c, in);
-        require_size(c, "output", out, in);
-        s.in_parts = s.out_parts = true;
-    } else if constexpr (C != collective::reduce) {
-        require_size(c, "output", out, in);
-    }
-    return s;
+inline device_shape device_shape_of(communicator_core& c, verb v, std::size_t in, std::size_t out, bool is_in_place,
+                                    int root) {
+    const verb_row& row = row_of(v);
+    const std::size_t count = check_sizes(c, row, in, out, is_in_place, root);
+    const std::size_t at = is_in_place ? own_place(row, count, c.net.rank()) : 0;
+    return {.in = in,
+            .out = out,
+            .count = count,
+            .in_parts = row.in == extent::parts,
+            .out_parts = row.out == extent::parts,
+            .in_at = row.in == extent::part ? at : 0,
+            .out_at = row.out == extent::part ? at : 0,
+            .in_packed = row.in == extent::part && !is_in_place,
+            .out_packed = row.out == extent::part && !is_in_place};
 }
 
 } // namespace detail

@@ -135,17 +135,12 @@ private:
         auto& g = call.g;
         communicator_core& core = call.core();
         require_root(core, o.root);
-        const device_shape s = device_shape_of<C>(core, in.size(), out.size(), is_in_place);
+        constexpr verb_row row = row_of(verb_of(C));
+        const device_shape s = device_shape_of(core, row.what, in.size(), out.size(), is_in_place, o.root);
         g.require_memory(in, "input");
-        if (C != collective::reduce || o.root == g.rank()) {
+        if (has_output(row, g.rank(), o.root)) {
             g.require_memory(out, "output");
-            if (out.size() < in.size() && C == collective::reduce) require_size(core, "output", out.size(), in.size());
-            const bool has_place = C == collective::all_gather || C == collective::reduce_scatter;
-            if (!is_in_place)
-                require_apart(core, in, out,
-                              C == collective::all_to_all ? SIZE_MAX
-                              : has_place                 ? s.count * static_cast<std::size_t>(g.rank())
-                                                          : 0);
+            if (!is_in_place) require_apart(core, in, out, own_place(row, s.count, g.rank()));
         }
         const typename Started::alone& alone = call; // so that a group adds no code to what is staged
         if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
@@ -167,11 +162,7 @@ private:
         require_root(core, o.root);
         constexpr bool gathers = C == collective::gather;
         const auto n = static_cast<std::size_t>(call.g.size());
-        const std::size_t part = gathers ? in.size() : out.size();
-        if (o.root == call.g.rank()) {
-            if (gathers) require_size(core, "output", out.size(), part * n);
-            else require_size(core, "input", in.size(), part * n);
-        }
+        const std::size_t part = check_sizes(core, row_of(verb_of(C)), in.size(), out.size(), false, o.root);
         if constexpr (policies::template has_algorithm<C>)
             if (call.g.is_direct()) {
                 call.g.require_memory(in, "input");
@@ -281,7 +272,7 @@ private:
             }
             announce_parts(call.c, x);
         } else {
-            compare_signatures(core, {.type_hash = type, .root = call.o.root, .what = C}, o.timeout.count());
+            compare_signatures(core, {.type_hash = type, .root = call.o.root, .what = verb_of(C)}, o.timeout.count());
             compare_counts(call.c, core.tables, o);
         }
     }

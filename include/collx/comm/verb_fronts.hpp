@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The forms in which verbs are called: with one buffer or two, with an operator or without, on host memory, device
+// memory or a fused team. What differs between two verbs of one form is their row in the table of verbs; a verb's
+// header names its front and says what it is for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include <collx/comm/device_call.hpp>
+#include <collx/comm/rank_buffers.hpp>
+#include <collx/comm/refusals.hpp>
+#include <collx/core/growing_array.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// What an exchange in place sends from while parts arrive: the first `count` elements, in memory of the call.
+template <class View, class T = element_of<View>>
+contiguous_view<const T> copy_of(const View& v, std::size_t count, growing_array<std::byte>& memory) {
+    memory.reserve(count * sizeof(T) + alignof(T)); // the elements are written over what is there
+    const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+    auto* const to = reinterpret_cast<T*>((at + alignof(T) - 1) / alignof(T) * alignof(T));
+    if constexpr (View::is_contiguous) {
+        if (count != 0) std::memcpy(static_cast<void*>(to), v.data(), count * sizeof(T));
+    } else {
+        for (std::size_t i = 0; i < count; ++i) {
+            const T element = v[i];
+            std::memcpy(static_cast<void*>(to + i), &element, sizeof(T));
+        }
+    }
+    return {to, count};
+}
+
+// A call of one buffer, or of two, checked and run. tables: of a v-variant.
+template <class Mode, verb V, class Comm, class X, class Op, class Kept>
+auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, const Kept& kept,
+                  count_tables* tables = nullptr) {
+    const call_facts f = check_call(base_of(comm).internals(), row_of(V),
+                                    {.out = seen_on_host(x),
+                                     .is_in_place = true,
+                                     .root = o.root,
+                                     .timeout_ns = o.timeout.count(),
+                                     .tables = tables});
+    if constexpr (row_of(V).place == in_place::copied) {
+        auto& copied = kept.tables(base_of(comm).internals()).copied;
+        const std::size_t count = tables != nullptr ? tables->first.end() : x.size();
+        return run_call<Mode, V>(comm, copy_of(x, count, copied), x, op, f, kept,
+                                 [x, count, &copied] { copy_of(x, count, copied); });
+    } else {
+        return run_call<Mode, V>(comm, x, x, op, f, kept);
+    }
+}
+template <class Mode, verb V, class Comm, class In, class Out, class Op, class Kept>
+auto run_apart(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept,
+               count_tables* tables = nullptr) {
+    const call_facts f = check_call(base_of(comm).internals(), row_of(V),
+                                    {.in = seen_on_host(in),
+                                     .out = seen_on_host(out),
+                                     .is_same_type = std::is_same_v<element_of<In>, element_of<Out>>,
+                                     .root = o.root,
+                                     .timeout_ns = o.timeout.count(),
+                                     .tables = tables});
+    return run_call<Mode, V>(comm, in, out, op, f, kept);
+}
+
+// The member of a fused team that a verb is.
+template <verb V, class Team, class... Args>
+void run_on_team(Team& team, Args&&... args) {
+    if constexpr (V == verb::all_reduce) team.all_reduce(args...);
+    else if constexpr (V == verb::reduce) team.reduce(args...);
+    else if constexpr (V == verb::reduce_scatter) team.reduce_scatter(args...);
+    else if constexpr (V == verb::broadcast) team.broadcast(args...);
+    else if constexpr (V == verb::all_gather) team.all_gather(args...);
+    else team.all_to_all(args...);
+}
+template <verb V>
+inline constexpr bool is_on_teams_v =
+    V == verb::all_reduce || V == verb::reduce_scatter || V == verb::all_gather || V == verb::all_to_all;
+
+// Verbs that move elements as they are, parts of one length.
+template <class Mode, verb V>
+struct moving_fn : refusals<> {
+    using refusals<>::operator();
+    static constexpr verb_row row = row_of(V);
+
+    template <Communicates Comm, HostBuffer X>
+    requires(row.takes_one) auto operator()(Comm&& comm, X&& x, const call_options& o = {}) const {
+        require_output<X>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X, row.place == in_place::copied>(x);
+            return run_in_place<Mode, V>(comm, buffer(*kept.out), no_op{}, o, kept);
+        });
+    }
+    template <Communicates Comm, Buffer In, HostBuffer Out>
+    requires(row.takes_two) auto operator()(Comm&& comm, In&& in, Out&& out, const call_options& o = {}) const {
+        require_output<Out>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            return run_apart<Mode, V>(comm, buffer(*kept.in), buffer(*kept.out), no_op{}, o, kept);
+        });
+    }
+    template <Communicates Comm, DeviceBuffer X>
+    requires(row.takes_one) auto operator()(Comm&& comm, X&& x, const device_call_options& o = {}) const {
+        if constexpr (row.place == in_place::copied) return refuse_device_in_place<X>();
+        else return call_on_device<Mode, row.does>(comm, x, x, no_op{}, o, true);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out>
+    requires(row.takes_two) auto operator()(Comm&& comm, In&& in, Out&& out, const device_call_options& o = {}) const {
+        return call_on_device<Mode, row.does>(comm, in, out, no_op{}, o, false);
+    }
+    // All ranks of a fused team at once.
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out>
+    requires(std::is_same_v<Mode, blocking>&& is_on_teams_v<V>) void
+    operator()(Team&& team, In&& in, Out&& out, const team_options<Team>& o = {}) const {
+        run_on_team<V>(team, in, out, o);
+    }
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out>
+    requires(std::is_same_v<Mode, blocking>&& V == verb::broadcast) void
+    operator()(Team&& team, In&& in, Out&& out, int root, const team_options<Team>& o = {}) const {
+        run_on_team<V>(team, in, out, root, o);
+    }
+};
+
+// The same with a list of the parts' lengths, and one of places: all_gather_v, gather_v, scatter_v.
+template <class Mode, verb V>
+struct moving_v_fn : refusals<> {
+    using refusals<>::operator();
+    static constexpr verb_row row = row_of(V);
+
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
+              class Offsets = growing_array<std::size_t>>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
+                    const device_call_options& o = {}) const {
+        return call_on_device<Mode, row.does>(comm, in, out, no_op{}, o, part_counts(counts, offsets));
+    }
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list,
+              class Offsets = growing_array<std::size_t>>
+    auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, const Offsets& offsets = {},
+                    const call_options& o = {}) const {
+        require_output<Out>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out, true>(in, out);
+            const auto a = buffer(*kept.in);
+            const auto b = buffer(*kept.out);
+            auto& c = base_of(comm).internals();
+            count_tables& tables = kept.tables(c);
+            if (row.counts == part_counts_of::root && c.net.rank() != o.root)
+                tables.first.assign_one(c.net.rank(), c.net.size(), row.out == extent::part ? b.size() : a.size());
+            else tables.first.assign(c.net.rank(), c.net.size(), counts, offsets, row.name);
+            return run_apart<Mode, V>(comm, a, b, no_op{}, o, kept, &tables);
+        });
+    }
+};
+
+// Verbs that reduce, with an operator, plus by default.
+template <class Mode, verb V>
+struct reducing_fn : sums_by_default<reducing_fn<Mode, V>> {
+    using sums_by_default<reducing_fn<Mode, V>>::operator();
+    static constexpr verb_row row = row_of(V);
+
+    template <Communicates Comm, HostBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const call_options& o = {}) const {
+        require_output<X>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, X>(x);
+            const auto v = buffer(*kept.out);
+            require_reduce_op<Op, element_of<decltype(v)>>();
+            return run_in_place<Mode, V>(comm, v, op, o, kept);
+        });
+    }
+    template <Communicates Comm, HostBuffer In, HostBuffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            const auto a = buffer(*kept.in);
+            require_reduce_op<Op, element_of<decltype(a)>>();
+            return run_apart<Mode, V>(comm, a, buffer(*kept.out), op, o, kept);
+        });
+    }
+    template <Communicates Comm, DeviceBuffer X, OpArgument Op = plus>
+    auto operator()(Comm&& comm, X&& x, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, row.does>(comm, x, x, op, o, true);
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, class Op = plus>
+    auto operator()(Comm&& comm, In&& in, Out&& out, Op op = {}, const device_call_options& o = {}) const {
+        return call_on_device<Mode, row.does>(comm, in, out, op, o, false);
+    }
+    // All ranks of a fused team at once.
+    template <FusedTeam Team, RankBuffers X, class Op = plus>
+    requires(std::is_same_v<Mode, blocking>&& V == verb::all_reduce && !RankBuffers<Op>) void
+    operator()(Team&& team, X&& x, const Op& op = {}, const team_options<Team>& o = {}) const {
+        run_on_team<V>(team, x, x, op, o);
+    }
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
+    requires(std::is_same_v<Mode, blocking>&& is_on_teams_v<V>) void
+    operator()(Team&& team, In&& in, Out&& out, const Op& op = {}, const team_options<Team>& o = {}) const {
+        run_on_team<V>(team, in, out, op, o);
+    }
+    template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
+    requires(std::is_same_v<Mode, blocking>&& V == verb::reduce) void
+    operator()(Team&& team, In&& in, Out&& out, int root, const Op& op = {}, const team_options<Team>& o = {}) const {
+        run_on_team<V>(team, in, out, root, op, o);
+    }
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
+
+// A verb in all its modes: NAME_fn, a template over the mode, is its front.
+#define COLLX_VERB(NAME)                                            \
+    inline constexpr detail::NAME##_fn<detail::blocking> NAME{};    \
+    namespace async {                                               \
+    inline constexpr detail::NAME##_fn<detail::nonblocking> NAME{}; \
+    }                                                               \
+    namespace try_ {                                                \
+    inline constexpr detail::NAME##_fn<detail::tried> NAME{};       \
+    }                                                               \
+    namespace persistent {                                          \
+    inline constexpr detail::NAME##_fn<detail::repeated> NAME{};    \
+    }
