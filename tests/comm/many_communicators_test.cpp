@@ -164,3 +164,31 @@ TEST_CASE("idle communicators over sockets cost a call no look each, and are hea
             });
     }
 }
+
+TEST_CASE("communicators over sockets beyond the first few share one connection to each rank") {
+    for (const int ranks : {2, 4}) {
+        std::vector<int> host_of;
+        for (int r = 0; r < ranks; ++r) host_of.push_back(r);
+        collx::run_threads(host_of, [&](collx::communicator& w) {
+            const int made = 100;
+            add_one(w, w);
+            collx::barrier(w);
+            const long before = w.rank() == 0 ? open_files() : 0;
+            collx::barrier(w);
+            std::vector<collx::communicator> all;
+            for (int i = 0; i < made; ++i) all.push_back(i % 2 == 0 ? w.split(0) : w.dup());
+            for (auto& c : all) add_one(c, w);
+            for (auto& c : all) add_one(c, w);
+            collx::barrier(w);
+            const long used = w.rank() == 0 ? open_files() - before : 0;
+            if (w.rank() == 0) std::printf("%d ranks: %ld files for %d communicators\n", ranks, used, made);
+            // Of all ranks, which are in this process: a few connections to each peer, and what asks many at once.
+            EXPECT_AT(static_cast<int>(used), used <= ranks * ((ranks - 1) * 5 + 6));
+            collx::barrier(w);
+            std::vector<int> x(500'000, w.rank());
+            auto& last = all.back();
+            collx::broadcast(last, x, {.root = 0});
+            EXPECT(x[499'999] == 0);
+        });
+    }
+}

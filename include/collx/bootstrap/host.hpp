@@ -51,6 +51,12 @@ namespace detail {
 
 } // namespace detail
 
+// How many communicators of a rank may have connections of their own.
+[[gnu::cold]] inline int most_own_communicators(const environment& env = environment()) {
+    const int asked = detail::number_in(env, detail::variable_named("COLLX_OWN_CONNECTIONS"));
+    return asked > 0 ? asked : 4;
+}
+
 // root: the address where the ranks meet, if they do so at one: without COLLX_ADDRESS a rank listens where it sends
 // there from. Errors: environment. A rank whose address others could reach needs a key, or COLLX_INSECURE=1: without
 // one, whoever can read along can also join in.

@@ -51,6 +51,7 @@ namespace detail {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
     auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
                          : join_memory_of_host(name.c_str(), here, rank, until, arena_bytes, news);
+    d.hub->set_most_own(most_own_communicators());
     d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank));
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
                                make_counted<remote_door>(std::move(d.hub)));

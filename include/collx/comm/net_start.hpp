@@ -134,6 +134,7 @@ namespace detail {
         auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
                                             s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
         hub->set_lanes(lanes);
+        hub->set_most_own(most_own_communicators());
         hub->use_verbs(open_verbs(over, hub->protected_by().level, hub->own_address(), r));
         jobs.push_back(
             make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));

@@ -35,7 +35,7 @@ public:
           limit_ns_(c.settings.timeout_ns < INT64_MAX / 2 ? c.settings.timeout_ns : INT64_MAX / 2),
           begun_ns_(now_ns()) {
         const std::uint64_t origin[] = {c.id, round};
-        id_ = hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 13) | 1;
+        id_ = far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 13), false);
     }
     far_survivors(const far_survivors&) = delete;
     ~far_survivors() override {

@@ -16,6 +16,7 @@ struct split_request {
 struct split_place {
     std::uint64_t offset;
     std::uint32_t has_failed; // the first of a group on a host found no place
+    std::uint32_t is_full;    // no more communicators may have connections of their own here
 };
 
 inline sole_ptr<communicator_core> split(communicator_core& c, int color, int key) {
@@ -43,9 +44,10 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     }
     // The first of each group on a host takes the place and shows it to all.
     const bool leads = color >= 0 && leader == me;
-    split_place place{job::no_place, 0};
+    split_place place{job::no_place, 0, c.home->door && c.home->door->is_full()};
     std::uint64_t offset = job::no_place;
     int failed = -1;
+    bool shares = false;
     try {
         if (leads) place.offset = job::take_links(*c.home->memory, c.home->layout_of(members));
     } catch (...) { // all of the group hear of it below
@@ -55,7 +57,9 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
         split_place theirs;
         std::memcpy(&theirs, line, sizeof theirs);
         if (r == leader) offset = theirs.offset;
-        if (theirs.has_failed != 0 && failed < 0 && all[static_cast<std::size_t>(r)].color == color) failed = r;
+        if (all[static_cast<std::size_t>(r)].color != color) return;
+        if (theirs.has_failed != 0 && failed < 0) failed = r;
+        shares = shares || theirs.is_full != 0;
     });
     if (color < 0) return {};
     if (failed >= 0) { // on whichever host
@@ -66,7 +70,8 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     // The same on all ranks of the group, and on no other communicator. (Not the number of calls so far: one that
     // failed on a rank, before the others heard of it, may count there alone.)
     const std::uint64_t origin[] = {c.id, c.splits, static_cast<std::uint64_t>(color)};
-    const std::uint64_t id = hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12) | 1;
+    const std::uint64_t id =
+        far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 12), shares);
     const int n_there = static_cast<int>(members.size());
     auto made = make_sole<communicator_core>(c.home, offset, rank_there, n_there, std::move(members), &c, true, id);
     made->settings = c.settings;

@@ -57,6 +57,13 @@ struct far_members {
     channel_shape shape{};
     int ports = 0;
     lending lend = lending::automatic;
+
+    // shares: the communicator has no connections of its own, but a part of one that this rank has to each other rank.
+    static constexpr std::uint64_t id_of(std::uint64_t hash, bool shares) {
+        return ((hash | 1) & ~shares_bit) | (shares ? shares_bit : 0);
+    }
+    static constexpr bool shares(std::uint64_t id) { return (id & shares_bit) != 0; }
+    static constexpr std::uint64_t shares_bit = std::uint64_t{1} << 63;
 };
 
 class remote_door;
@@ -67,6 +74,8 @@ public:
     virtual ~far_door() = default;
     // The sockets by which survivors of a failure find each other; null: there are none.
     virtual remote_door* of_sockets() { return nullptr; }
+    // Whether this rank has as many communicators with connections of their own as it may.
+    virtual bool is_full() const { return false; }
     virtual sole_ptr<far_links> open(far_members m) = 0;
 };
 

@@ -14,6 +14,7 @@ public:
     explicit remote_door(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
     sole_ptr<far_links> open(far_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
     remote_door* of_sockets() override { return this; }
+    bool is_full() const override { return hub_->is_full(); }
     const counted_ptr<socket_hub>& hub() const { return hub_; }
 
 private:

@@ -27,14 +27,15 @@ class remote_links final : public far_links, detail::helped {
 public:
     remote_links(counted_ptr<socket_hub> hub, far_members m)
         : hub_(std::move(hub)), id_(m.id), rank_(m.rank), members_(std::move(m.ranks)), shape_(m.shape),
-          ports_(m.ports), lend_(m.lend), peers_(members_.size()) {}
+          ports_(m.ports), lend_(m.lend), shares_(far_members::shares(id_)), peers_(members_.size()) {}
     remote_links(const remote_links&) = delete;
     ~remote_links() override {
-        if (failed_ != nullptr) hub_->helpers().leave(name_);
+        if (failed_ != nullptr) leave();
     }
     void begin(atomic<std::uint64_t>& failed, waiting_words waits = {}) override {
         failed_ = &failed, waits_ = waits;
         name_ = hub_->helpers().enter(*this);
+        if (!shares_) hub_->count_own(1);
     }
 
     [[gnu::cold]] sending_end tx(int port, int peer) override {
@@ -50,7 +51,7 @@ public:
         bool moved = false, helps = false;
         if (const detail::turn_tried here(turn_); here && failed_ != nullptr)
             moved = move_all(), helps = !moved && (++idle_turns_ & 7) == 0;
-        if (helps) hub_->helpers().help_others(*this);
+        if (helps) help_others();
         return moved;
     }
     void push(int peer) override {
@@ -102,7 +103,7 @@ public:
     // Nobody helps from here on: the failure's word may become another communicator's, connections are the hub's.
     [[gnu::cold]] void say_bye() override {
         if (failed_ == nullptr) return;
-        hub_->helpers().leave(name_);
+        leave();
         const detail::turn_taken here(turn_);
         const bool has_failed = static_cast<bool>(failed());
         if (has_failed) settle_all();
@@ -110,7 +111,7 @@ public:
         (void)move_all();
         if (has_failed) hub_->shorten_linger(500'000'000);
         for (const int p : active_) {
-            hub_->helpers().stop_watching(stream_to(p).fd());
+            if (!shares_) hub_->helpers().stop_watching(stream_to(p).fd());
             hub_->linger(std::move(peers_[static_cast<std::size_t>(p)].connection));
         }
         active_.clear();
@@ -133,7 +134,7 @@ public:
     int connections() override {
         const detail::turn_taken here(turn_);
         int n = 0;
-        for (const int p : active_) n += stream_to(p).opened_lanes();
+        for (const int p : active_) n += stream_to(p).is_shared() ? 0 : stream_to(p).opened_lanes();
         return n;
     }
 
@@ -150,11 +151,23 @@ private:
     static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
 
     void help() override {
-        if (const detail::turn_tried here(turn_); here) (void)move_all();
+        if (const detail::turn_tried here(turn_); here) (void)move_all(true);
     }
     void be_watched() override {
         const detail::turn_taken here(turn_);
-        for (const int p : active_) hub_->helpers().watch(stream_to(p).fd(), name_);
+        for (const int p : active_)
+            if (!shares_) hub_->helpers().watch(stream_to(p).fd(), name_);
+    }
+    [[gnu::cold]] void leave() {
+        hub_->helpers().leave(name_);
+        if (!shares_) return hub_->count_own(-1);
+        while (hub_->shared().take_arrival(id_) >= 0) {
+        }
+    }
+    // What this communicator shares it reads itself, and what else comes with it.
+    void help_others() {
+        if (!shares_) hub_->shared().pump_all();
+        hub_->helpers().help_others(*this);
     }
     [[gnu::cold]] void settle_all() {
         for (auto& p : peers_)
@@ -166,12 +179,13 @@ private:
             if (is(stream_to(p))) return true;
         return false;
     }
+    int job_rank(int p) const { return members_[static_cast<std::size_t>(p)]; }
     stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
 
     // ------------------------------------------------------------------ connecting
     [[gnu::cold]] stream& made(int p) {
         auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (!c) c = hub_->make_stream(shape_, ports_), c->set_lending(lend_), c->set_waiting_words(waits_);
+        if (!c) c = hub_->make_stream(shape_, ports_, shares_), c->set_lending(lend_), c->set_waiting_words(waits_);
         return *c;
     }
     [[gnu::cold]] stream& wanted(int p) {
@@ -180,7 +194,10 @@ private:
                   detail::is_in(lost_, p)))
             return *c;
         stream& s = made(p);
-        if (p < rank_) {
+        if (shares_) {
+            s.open(hub_->shared().open(*hub_, job_rank(rank_), job_rank(p), id_, name_));
+            active_.push_back(p);
+        } else if (p < rank_) {
             connect(p);
         } else { // the higher rank mostly comes by itself
             peers_[static_cast<std::size_t>(p)].try_at_ns = now_ns() + first_try_ns;
@@ -241,7 +258,7 @@ private:
         if (p < rank_) s.say_welcome();
         activate(p);
     }
-    sole_ptr<detail::sealed_socket> sealed(const detail::secret& session, bool is_connecting) {
+    sole_ptr<detail::wire_layer> sealed(const detail::secret& session, bool is_connecting) {
         return detail::seal_connection(hub_->protected_by().level, session, is_connecting, hub_->calls());
     }
     void stop_greeting(int p) {
@@ -285,12 +302,15 @@ private:
     }
 
     // ------------------------------------------------------------------ moving
-    bool move_all() {
+    // is_helped: by who has put into the mail of this communicator what came over connections that it shares.
+    bool move_all(bool is_helped = false) {
         const failure known = failed();
         const bool is_thorough = (++looks_ & 127) == 0;
-        if (!wanted_.empty() || !greeting_.empty() || is_thorough) {
+        if (shares_) adopt_parts();
+        if (!wanted_.empty() || !greeting_.empty() || is_thorough || (shares_ && hub_->shared().has_to_open())) {
             const auto take = [&](auto& h, descriptor s, const auto& session) { adopt(h, std::move(s), session); };
             if (!hub_->look(id_, take) && !wanted_.empty()) report(failure(errc::resource, rank_));
+            if (hub_->shared().has_to_open()) hub_->shared().move(*hub_, job_rank(rank_));
             if (const int p = hub_->take_odd(id_); p >= 0 && p < static_cast<int>(peers_.size()) && p != rank_)
                 report(failure(errc::security, p));
             knock(static_cast<bool>(known)); // those whom we wait for may wait for us: they must hear of it too
@@ -299,8 +319,8 @@ private:
             if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)
                 report(f);
         bool moved = !greeting_.empty() && greet();
-        const bool asks_first = poll_.is_open() && !is_thorough; // at times each one: whatever it has become
-        if (asks_first && ((looks_ & 15) == 0 || any([](stream& s) { return !s.receives_by_verbs(); })))
+        const bool asks_first = shares_ ? is_helped || visit_shared(moved) : poll_.is_open() && !is_thorough; // at times each one: whatever it has become
+        if (asks_first && !shares_ && ((looks_ & 15) == 0 || any([](stream& s) { return !s.receives_by_verbs(); })))
             moved = poll_.visit_readable(hub_->calls(), [&](std::uint64_t p) {
                 return move_one(static_cast<int>(p), true);
             }) || moved;
@@ -311,6 +331,22 @@ private:
             if (i < active_.size() && active_[i] != p) --i; // it has gone
         }
         return moved;
+    }
+    // Those that share a connection which can be read; false when nothing tells which these are.
+    bool visit_shared(bool& moved) {
+        if (active_.size() < 2 || !hub_->shared().can_tell()) return false;
+        moved = hub_->shared().visit_readable([&](int of_job) {
+            for (const int p : active_)
+                if (job_rank(p) == of_job) return move_one(p, true);
+            return hub_->shared().pump(of_job), false;
+        }) || moved;
+        return true;
+    }
+    // Peers that have begun with their part of a connection.
+    void adopt_parts() {
+        for (int of_job; (of_job = hub_->shared().take_arrival(id_)) >= 0;)
+            for (int p = 0; p < static_cast<int>(members_.size()); ++p)
+                if (job_rank(p) == of_job) (void)wanted(p);
     }
     bool move_one(int p, bool is_readable) {
         stream& s = stream_to(p);
@@ -336,6 +372,7 @@ private:
             return true;
         }
         if (s.is_nonsense()) report(failure(s.is_insecure() ? errc::security : errc::protocol, p));
+        else if (s.is_shared() && s.error() == EMFILE) report(failure(errc::resource, rank_));
         else lose(p);
         return true;
     }
@@ -379,6 +416,7 @@ private:
     channel_shape shape_;
     int ports_;
     lending lend_;
+    bool shares_; // has no connections of its own
     atomic<std::uint64_t>* failed_ = nullptr;
     waiting_words waits_;
     detail::turn turn_;

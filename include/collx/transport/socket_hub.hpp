@@ -20,6 +20,7 @@
 #include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
+#include <collx/transport/detail/trunks.hpp>
 #include <collx/transport/detail/unix_door.hpp>
 #include <collx/transport/stream.hpp>
 
@@ -65,10 +66,14 @@ public:
         listener_.close();
         for (const deadline until = deadline::in_ns(told_limit_ns); tell_guests() && !until.passed();)
             detail::nap_ns(200'000);
-        for (const deadline until = deadline::in_ns(linger_ns_); !lingering_.empty() && !until.passed();) {
-            drain();
-            if (!lingering_.empty()) detail::nap_ns(200'000);
-        }
+        const deadline until = deadline::in_ns(linger_ns_);
+        wait_for_leavers(until);
+        const auto leave = [this](descriptor s) {
+            (void)::shutdown(s.get(), SHUT_WR);
+            lingering_.emplace_back().sockets.push_back(std::move(s));
+        };
+        while (!trunks_.part(leave) && !until.passed()) detail::nap_ns(200'000);
+        wait_for_leavers(until);
     }
     // Where all ranks listen, if the constructor was told of some only. Before others use this hub.
     void learn(detail::growing_array<socket_address> peers) { peers_ = std::move(peers), end_start(); }
@@ -92,16 +97,25 @@ public:
     // What messages to other hosts go by where the other rank has one, too. Null: sockets.
     void use_verbs(sole_ptr<verbs_device> d) { verbs_ = std::move(d); }
     const verbs_device* verbs() const { return verbs_.get(); }
-    [[gnu::cold]] sole_ptr<stream> make_stream(const channel_shape& shape, int ports) const {
+    [[gnu::cold]] sole_ptr<stream> make_stream(const channel_shape& shape, int ports, bool is_shared = false) const {
         auto s = make_sole<stream>(*calls_, shape, ports);
-        s->allow_lanes(lanes_);
+        if (!is_shared) s->allow_lanes(lanes_);
         if (verbs_) s->use_verbs(*verbs_);
         return s;
     }
-    bool knows(int job_rank) const { return peers_[static_cast<std::size_t>(job_rank)].bytes != 0; }
+    // How many communicators may have connections of their own; later ones share one to each peer.
+    void set_most_own(int communicators) { most_own_ = communicators; }
+    bool is_full() const { return own_.load(memory_order::relaxed) >= most_own_; }
+    void count_own(int by) { own_.fetch_add(by, memory_order::relaxed); }
+    detail::trunks& shared() { return trunks_; }
+    bool knows(int job_rank) const {
+        return static_cast<std::size_t>(job_rank) < peers_.size() &&
+               peers_[static_cast<std::size_t>(job_rank)].bytes != 0;
+    }
     // In a child that fork() made: nothing here belongs to it.
     void forget() {
         linger_ns_ = 0, is_forgotten_ = true;
+        trunks_.forget();
         for (leaver& l : lingering_)
             if (l.connection) l.connection->forget();
         lingering_.clear(), guests_.clear();
@@ -158,7 +172,8 @@ public:
         greet_guests();
         drain();
         for (std::size_t i = 0; i < parked_.size();) {
-            if (parked_[i].hello.communicator != communicator) {
+            const std::uint64_t wanted = parked_[i].hello.communicator;
+            if (wanted != communicator && wanted != detail::trunks::name) {
                 // Nobody has to take a lane that does not lead: its communicator may have gone.
                 const bool is_late = parked_[i].hello.lane != 0 && now_ns() > parked_[i].until_ns;
                 if (is_late) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -167,7 +182,8 @@ public:
             }
             detail::guest g = std::move(parked_[i]);
             parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
-            take(g.hello, std::move(g.socket), g.session(protection_.key));
+            if (g.hello.communicator == communicator) take(g.hello, std::move(g.socket), g.session(protection_.key));
+            else trunks_.bring(std::move(g));
         }
         return has_room;
     }
@@ -242,6 +258,12 @@ private:
         a.bytes = sizeof a.address;
         return ::getsockname(fd, reinterpret_cast<sockaddr*>(&a.address), &a.bytes) == 0 && a.is_loopback();
     }
+    [[gnu::cold]] void wait_for_leavers(const deadline& until) {
+        while (!lingering_.empty() && !until.passed()) {
+            drain();
+            if (!lingering_.empty()) detail::nap_ns(200'000);
+        }
+    }
     // Closes what has been delivered. Answers that still come are read away.
     void drain() {
         for (std::size_t i = 0; i < lingering_.size();)
@@ -253,6 +275,7 @@ private:
             (void)l.connection->move();
             if (!l.connection->is_live()) return true;
             if (!l.connection->has_said_bye()) return false;
+            if (l.connection->is_shared()) return true; // what it shares goes on
             l.sockets.push_back(l.connection->release_socket());
             for (int k = 1; k < l.connection->lanes(); ++k)
                 if (descriptor d = l.connection->release_lane(k); d.is_open()) l.sockets.push_back(std::move(d));
@@ -288,8 +311,11 @@ private:
     detail::growing_array<detail::guest> guests_, parked_;
     bool is_starting_ = true;
     detail::growing_array<std::pair<std::uint64_t, int>> odd_; // communicator, rank there
-    detail::growing_array<leaver> lingering_;
     detail::mutual_help helpers_{*calls_};
+    detail::trunks trunks_{*calls_, helpers_};
+    int most_own_ = 4;
+    atomic<int> own_{0};
+    detail::growing_array<leaver> lingering_; // some use what is above
 };
 
 COLLX_END_NAMESPACE

@@ -49,9 +49,9 @@ public:
     // Takes over a socket, connected or on its way. `hello` goes out first if there is one; a lower rank's end sends
     // nothing else before the welcome. sealed: what bytes go through. Requires: no connection so far.
     void open(descriptor socket, const detail::stream_hello* hello, bool wait_for_welcome,
-              sole_ptr<detail::sealed_socket> sealed = {}) {
+              sole_ptr<detail::wire_layer> sealed = {}) {
         if (sealed) verbs_ = nullptr; // nothing would seal what a device sends
-        wire_.begin(static_cast<sole_ptr<detail::sealed_socket>&&>(sealed));
+        wire_.begin(static_cast<sole_ptr<detail::wire_layer>&&>(sealed));
         socket_ = static_cast<descriptor&&>(socket);
         phase_ = wait_for_welcome ? phase::waiting : phase::open;
         queue_.clear();
@@ -61,6 +61,13 @@ public:
         hello_ = *hello;
         queue_.add({{}, reinterpret_cast<const std::byte*>(&hello_), sizeof hello_, 0, false});
     }
+    // Takes over a part of a connection that others share.
+    [[gnu::cold]] void open(sole_ptr<detail::wire_layer> part) {
+        wire_.begin(static_cast<sole_ptr<detail::wire_layer>&&>(part));
+        phase_ = phase::open;
+        is_shared_ = true;
+    }
+    bool is_shared() const { return is_shared_; } // then it has no descriptor
     // Gives up a connection over which nothing was said but hello.
     void close() { socket_.close(), phase_ = phase::closed; }
     phase state() const { return phase_; }
@@ -112,7 +119,7 @@ public:
     int opened_lanes() const { return lanes_ ? 1 + lanes_->opened() : 1; }
     bool has_lane(int k) const { return !lanes_ || lanes_->is_open(k); }
     // One that came here, at that attempt of the other end to make it. It may be used at once.
-    [[gnu::cold]] void adopt_lane(int k, std::uint32_t attempt, descriptor socket, sole_ptr<detail::sealed_socket> by) {
+    [[gnu::cold]] void adopt_lane(int k, std::uint32_t attempt, descriptor socket, sole_ptr<detail::wire_layer> by) {
         lanes_->open(k, std::move(socket), std::move(by));
         words_.attempts[k] = attempt;
         words_.owed_lanes |= 1u << k;
@@ -121,7 +128,7 @@ public:
     bool has_arrived(int k, std::uint32_t attempt) const {
         return (words_.heard_lanes >> k & 1) != 0 && words_.heard_attempts[k] == attempt;
     }
-    [[gnu::cold]] void use_lane(int k, descriptor socket, sole_ptr<detail::sealed_socket> by) {
+    [[gnu::cold]] void use_lane(int k, descriptor socket, sole_ptr<detail::wire_layer> by) {
         lanes_->open(k, std::move(socket), std::move(by));
     }
     descriptor release_lane(int k) { return lanes_ ? lanes_->release(k) : descriptor(); }
@@ -159,6 +166,9 @@ public:
         return phase_ == phase::left || phase_ == phase::lost || (!has_under_way() && !has_messages());
     }
     descriptor release_socket() { return static_cast<descriptor&&>(socket_); }
+
+private:
+    bool is_shared_ = false;
 };
 
 COLLX_END_NAMESPACE

@@ -55,7 +55,7 @@ private:
         descriptor socket; // has said all that it had to, and waits to be heard of
         sole_ptr<greeting> proof;
         sole_ptr<word_writer> writer;
-        sole_ptr<sealed_socket> sealed;
+        sole_ptr<wire_layer> sealed;
         std::int64_t try_at_ns = 0;
     };
     static constexpr std::int64_t next_try_ns = 50'000'000;

@@ -96,20 +96,25 @@ public:
     void stop_watching(int fd) {
         if (is_watching_.load(memory_order::acquire)) poll_.remove(fd);
     }
+    // A communicator has something to read that no descriptor shows.
+    void note(std::uint64_t name) {
+        const turn_taken here(notes_turn_);
+        noted_.push_back(name);
+        has_notes_.store(true, memory_order::release);
+    }
     void help_others(const helped& but) {
         const turn_tried here(turn_);
         if (!here || count() < 2) return;
         const auto help = [&](const place& p) {
             if (p.who != nullptr && p.who != &but) p.who->help();
         };
+        help_noted(help);
         if (!poll_.is_open()) {
             for (const place& p : places_) help(p);
             return;
         }
         (void)poll_.visit_readable(*calls_, [&](std::uint64_t name) {
-            const place& p = places_[index(name)];
-            if (p.uses == name >> 32) help(p); // else of one that has gone
-            return true;
+            return help_named(name, help), true;
         });
         next_ = (next_ + 1) % places_.size();
         help(places_[next_]);
@@ -120,6 +125,22 @@ private:
         helped* who = nullptr;
         std::uint32_t uses = 0; // so that no name comes twice
     };
+    template <class Help>
+    void help_named(std::uint64_t name, Help&& help) {
+        const place& p = places_[index(name)];
+        if (p.uses == name >> 32) help(p); // else of one that has gone
+    }
+    template <class Help>
+    void help_noted(Help&& help) {
+        if (!has_notes_.load(memory_order::acquire)) return;
+        growing_array<std::uint64_t> names;
+        {
+            const turn_taken here(notes_turn_);
+            names.swap(noted_);
+            has_notes_.store(false, memory_order::release);
+        }
+        for (const std::uint64_t name : names) help_named(name, help);
+    }
     static constexpr std::size_t few = 8;
     static constexpr std::size_t index(std::uint64_t name) { return static_cast<std::size_t>(name & 0xffff'ffff); }
     std::size_t count() const { return places_.size() - free_.size(); }
@@ -131,6 +152,9 @@ private:
     growing_array<place> places_;
     growing_array<std::size_t> free_;
     std::size_t next_ = 0;
+    turn notes_turn_; // for these
+    growing_array<std::uint64_t> noted_;
+    atomic<bool> has_notes_{false};
 };
 
 } // namespace detail

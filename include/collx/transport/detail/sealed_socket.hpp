@@ -19,15 +19,28 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-class sealed_socket {
+// What a stream sends and receives through where that is not a socket as it is. Each call is given the socket.
+struct wire_layer {
+    virtual ~wire_layer() = default;
+    // As sendmsg(): how many bytes were taken, -1 for none. They may still lie here: see has_pending().
+    virtual ssize_t send(int fd, const msghdr& m) = 0;
+    // Hands the system what lies here. False while something is left, errno says why.
+    virtual bool flush(int fd) = 0;
+    virtual bool has_pending() const = 0;
+    // As recvmsg(). -1 with EBADMSG, and so ever after, for what the other end has not sent in this place.
+    virtual ssize_t receive(int fd, const msghdr& m) = 0;
+    // Whether there is more to receive() than the socket has.
+    virtual bool has_unread() const = 0;
+};
+
+class sealed_socket final : public wire_layer {
 public:
     static constexpr std::size_t most_text = 64 * 1024;
 
     sealed_socket(sole_ptr<sealer> by, const socket_calls& calls)
         : by_(std::move(by)), calls_(&calls), out_(most_record), in_(2 * most_record) {}
 
-    // As sendmsg(): how many bytes were taken, -1 for none. They may still lie here: see has_pending().
-    ssize_t send(int fd, const msghdr& m) {
+    ssize_t send(int fd, const msghdr& m) override {
         std::size_t taken = 0, part = 0, at = 0;
         while (flush(fd) && part < m.msg_iovlen) {
             std::size_t bytes = 0;
@@ -43,8 +56,7 @@ public:
         }
         return taken != 0 ? static_cast<ssize_t>(taken) : -1; // flush() has set errno
     }
-    // Hands the system what lies here. False while something is left, errno says why.
-    bool flush(int fd) {
+    bool flush(int fd) override {
         while (sent_ < end_) {
             iovec v{out_.data() + sent_, end_ - sent_};
             msghdr m{};
@@ -56,12 +68,10 @@ public:
         }
         return true;
     }
-    bool has_pending() const { return sent_ < end_; }
-    // Whether there is more to receive() than the socket has.
-    bool has_unread() const { return text_left_ != 0 || got_ != at_ || is_broken_; }
+    bool has_pending() const override { return sent_ < end_; }
+    bool has_unread() const override { return text_left_ != 0 || got_ != at_ || is_broken_; }
 
-    // As recvmsg(). -1 with EBADMSG, and so ever after, for what the other end has not sent in this place.
-    ssize_t receive(int fd, const msghdr& m) {
+    ssize_t receive(int fd, const msghdr& m) override {
         std::size_t given = 0;
         for (std::size_t part = 0, at = 0; part < m.msg_iovlen;) {
             if (text_left_ == 0) {
@@ -129,21 +139,22 @@ private:
     bool is_broken_ = false;
 };
 
-// The two calls of a stream, sealed or not.
+// The two calls of a stream: of the system, or of a layer above it.
 class stream_wire {
 public:
     explicit stream_wire(const socket_calls& calls) : calls_(&calls) {}
     const socket_calls& calls() const { return *calls_; }
-    void begin(sole_ptr<sealed_socket> sealed) { sealed_ = static_cast<sole_ptr<sealed_socket>&&>(sealed); }
-    bool is_sealed() const { return sealed_ != nullptr; }
+    void begin(sole_ptr<wire_layer> by) { layer_ = static_cast<sole_ptr<wire_layer>&&>(by); }
+    void end() { layer_ = nullptr; }
+    bool is_plain() const { return layer_ == nullptr; }
     // more: what follows at once shall go with it.
     ssize_t send(int fd, const msghdr& m, bool more = false) {
-        if (sealed_) return sealed_->send(fd, m);
+        if (layer_) return layer_->send(fd, m);
         const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
         return without_eintr([&] { return calls_->sendmsg(fd, &m, flags); });
     }
     ssize_t receive(int fd, msghdr& m) {
-        if (sealed_) return sealed_->receive(fd, m);
+        if (layer_) return layer_->receive(fd, m);
         return without_eintr([&] { return calls_->recvmsg(fd, &m, MSG_DONTWAIT); });
     }
     // Whether there is something to receive: > 0 yes, 0 the end, -1 for what errno says.
@@ -166,17 +177,17 @@ public:
         pollfd p{fd, 0, 0};
         return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)) != 0;
     }
-    bool flush(int fd) { return !sealed_ || sealed_->flush(fd); }
-    bool has_pending() const { return sealed_ && sealed_->has_pending(); }
-    bool has_unread() const { return sealed_ && sealed_->has_unread(); }
+    bool flush(int fd) { return !layer_ || layer_->flush(fd); }
+    bool has_pending() const { return layer_ && layer_->has_pending(); }
+    bool has_unread() const { return layer_ && layer_->has_unread(); }
 
 private:
     const socket_calls* calls_;
-    sole_ptr<sealed_socket> sealed_; // null: as they are
+    sole_ptr<wire_layer> layer_; // null: as they are
 };
 
 // What the connections of a job are sealed by, if they are.
-inline sole_ptr<sealed_socket> seal_connection(protection level, const secret& session, bool is_connecting,
+inline sole_ptr<wire_layer> seal_connection(protection level, const secret& session, bool is_connecting,
                                                const socket_calls& calls) {
     if (level < protection::integrity) return {};
     return make_sole<sealed_socket>(seals->make(session, is_connecting, level == protection::encrypted), calls);

@@ -57,7 +57,7 @@ public:
     bool is_open(int k) const { return at(k).socket.is_open(); }
     int opened() const { return open_; } // without the leading one
     bool are_open() const { return open_ == count_ - 1; }
-    void open(int k, descriptor socket, sole_ptr<sealed_socket> sealed) {
+    void open(int k, descriptor socket, sole_ptr<wire_layer> sealed) {
         at(k).wire.begin(std::move(sealed));
         at(k).socket = std::move(socket);
         ++open_;

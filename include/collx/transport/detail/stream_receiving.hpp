@@ -67,6 +67,7 @@ protected:
             if (got < 0 && would_block(errno)) return has_more_ = false, moved;
             if (got < 0 && errno == EBADMSG) return is_nonsense_ = is_insecure_ = true; // it shall hear of it
             if (got < 0 && error_ == 0) error_ = errno;
+            if (got < 0 && errno == EPROTO) is_nonsense_ = true;
             if (got <= 0) return end(), true;
             moved = true;
             const auto bytes = static_cast<std::size_t>(got);
@@ -347,6 +348,7 @@ protected:
         if (is_exposed())
             page_pipe::take_back(socket_.get()); // what the system still has is not to be received any more
         socket_.close();
+        if (phase_ == phase::left || phase_ == phase::lost) wire_.end();
         pages_.drop();
         if (lanes_) lanes_->close();
     }

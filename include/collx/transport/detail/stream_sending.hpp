@@ -208,7 +208,7 @@ protected:
                       .taken = static_cast<std::uint32_t>(in_[p].told)});
         return true;
     }
-    bool can_reference() { return !lanes_ && !wire_.is_sealed() && pages_.is_usable_on(socket_.get()); }
+    bool can_reference() { return !lanes_ && wire_.is_plain() && pages_.is_usable_on(socket_.get()); }
     // Its number, if the other lanes carry parts of a message; without them it goes as ever.
     std::uint64_t stripe(const std::byte* payload, std::size_t bytes, bool is_lent) {
         if (bytes < stream_lanes::least_bytes) return 0;

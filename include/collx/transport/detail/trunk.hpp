@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One connection between two ranks of a job that many communicators share. Each has a line of it, which looks to a
+// stream like a connection of its own:
+//
+//   segment: the communicator, a length, so many bytes of its stream  |  end: of its line  |  welcome
+//
+// A segment that the system takes in part is copied, so whoever sends next finishes it, and no line waits for another's
+// rank. What comes for another line than the one that is read is put into that line's mail: nothing ever stops reading,
+// and the streams' credits bound what comes. A line may have mail before its communicator is made here. The connection
+// keeps one order for all lines, so what a line's other end said last, its end too, is read before the end of all.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/transport/detail/mutual_help.hpp>
+#include <collx/transport/detail/sealed_socket.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+#include <collx/transport/detail/stream_frame.hpp>
+#include <collx/transport/detail/trunk_line.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class trunk {
+public:
+    enum class phase : std::uint32_t {
+        closed,  // no connection yet
+        waiting, // of a lower rank: the peer has not said welcome yet
+        open,
+        lost // for good
+    };
+    // peer: a rank of the job. generation: how many were lost between these two ranks.
+    trunk(const socket_calls& calls, int peer, std::uint32_t generation, mutual_help& helpers, trunk_arrivals& arrivals)
+        : wire_(calls), peer_(peer), generation_(generation), lines_(helpers, arrivals, peer) {
+        unsent_.reserve(sizeof(segment) + segment::most_bytes);
+    }
+    trunk(const trunk&) = delete;
+
+    int peer() const { return peer_; }
+    std::uint32_t generation() const { return generation_; }
+    phase state() const { return phase_.load(memory_order::acquire); }
+    int fd() const { return socket_.get(); }
+    bool is_refused() const { return error_ == ECONNREFUSED; }
+
+    // Takes over a socket, connected or on its way. `hello` goes out first if there is one.
+    void open(descriptor socket, const stream_hello* hello, bool wait_for_welcome, bool owes_welcome,
+              sole_ptr<wire_layer> sealed) {
+        const turn_taken here(turn_);
+        wire_.begin(std::move(sealed));
+        socket_ = std::move(socket);
+        error_ = 0, at_ = got_ = 0;
+        hello_.clear();
+        if (hello != nullptr) hello_.append(reinterpret_cast<const std::byte*>(hello), sizeof *hello);
+        const segment welcome{.what = segment::kind::welcome};
+        if (owes_welcome) hello_.append(reinterpret_cast<const std::byte*>(&welcome), sizeof welcome);
+        phase_.store(wait_for_welcome ? phase::waiting : phase::open, memory_order::release);
+        (void)flush();
+    }
+    // Gives up a connection that waits: the peer's has come.
+    void drop() {
+        const turn_taken here(turn_);
+        if (state() == phase::waiting) close(phase::closed, 0);
+    }
+    // error: what its lines hear of the system, EBADMSG for a broken seal or another protection; 0: nothing.
+    void lose(int error) {
+        const turn_taken here(turn_);
+        close(phase::lost, error);
+    }
+
+    // ------------------------------------------------------------------ lines
+    // name: of the communicator's links in mutual_help.
+    trunk_line& claim(std::uint64_t communicator, std::uint64_t name) {
+        const turn_taken here(turn_);
+        return lines_.claim(communicator, name);
+    }
+    void close(trunk_line& l) {
+        if (is_forgotten_) return;
+        const turn_taken here(turn_);
+        if (unsent_line_ == &l) unsent_line_ = nullptr;
+        const segment end{.what = segment::kind::end, .communicator = l.communicator};
+        try {
+            if (state() != phase::lost) unsent_.append(reinterpret_cast<const std::byte*>(&end), sizeof end);
+        } catch (const std::bad_alloc&) { // the other end finds its line silent
+        }
+        lines_.close(l, state() == phase::lost);
+        (void)flush();
+    }
+
+    // As sendmsg(), for one line: how many bytes were taken, -1 for none. They may still lie here: see is_unsent.
+    ssize_t send(trunk_line& l, const msghdr& m) {
+        const turn_tried here(turn_);
+        if (!here) return errno = EAGAIN, -1;
+        if (!flush()) return -1;
+        segment_writer out(l.communicator, m);
+        const ssize_t n = wire_.send(socket_.get(), out.whole());
+        if (n < 0) return note_error(), -1;
+        const std::size_t taken = out.keep_rest(static_cast<std::size_t>(n), unsent_);
+        if (has_unsent()) l.is_unsent.store(true, memory_order::release), unsent_line_ = &l;
+        return static_cast<ssize_t>(taken);
+    }
+    // Hands the system what lies here of this line. False while something is left, errno says why.
+    bool flush(trunk_line& l) {
+        if (!l.is_unsent.load(memory_order::acquire)) return true;
+        const turn_tried here(turn_);
+        if (!here) return errno = EAGAIN, false;
+        return flush();
+    }
+    // As recvmsg(), for one line.
+    ssize_t receive(trunk_line& l, const msghdr& m) {
+        const turn_tried here(turn_);
+        if (!here) return errno = EAGAIN, -1;
+        read_places to(m);
+        l.take_mail(to);
+        if (!l.has_mail()) read(&l, to);
+        const bool has_ended = l.peer_has_closed || is_deaf_ || state() == phase::lost;
+        l.has_news.store(l.has_mail() || has_ended, memory_order::release);
+        if (to.given() != 0) return static_cast<ssize_t>(to.given());
+        if (!has_ended) return errno = EAGAIN, -1;
+        return l.peer_has_closed || error_ == 0 ? 0 : (errno = error_, -1);
+    }
+    // Everything that has come goes to the mail of its lines.
+    void pump() {
+        const turn_tried here(turn_);
+        read_places nowhere;
+        if (here) read(nullptr, nowhere);
+    }
+
+    // ------------------------------------------------------------------ the end
+    // The socket, when the system has everything or never will; not open: not yet, or there is none.
+    descriptor release_flushed() {
+        const turn_taken here(turn_);
+        if (state() != phase::open || (!flush() && would_block(errno))) return {};
+        descriptor s = std::move(socket_);
+        close(phase::lost, 0);
+        return s;
+    }
+    // In a child that fork() made.
+    void forget() { is_forgotten_ = true; }
+
+private:
+    static constexpr std::size_t stage_bytes = 16 * 1024 + 512, short_bytes = 4096;
+    static constexpr int most_reads = 64; // of one look
+
+    bool has_unsent() const { return unsent_at_ < unsent_.size() || wire_.has_pending(); }
+    void note_error() {
+        if (!would_block(errno) && error_ == 0) error_ = errno; // reading decides
+    }
+    bool write(growing_array<std::byte>& from, std::size_t& at) {
+        while (at < from.size()) {
+            iovec part{from.data() + at, from.size() - at};
+            msghdr m{};
+            m.msg_iov = &part;
+            m.msg_iovlen = 1;
+            const ssize_t n = wire_.send(socket_.get(), m);
+            if (n < 0) return note_error(), false;
+            at += static_cast<std::size_t>(n);
+        }
+        return from.clear(), at = 0, true;
+    }
+    bool flush() {
+        const phase now = state();
+        if (now == phase::closed || now == phase::lost) return errno = now == phase::lost ? EPIPE : EAGAIN, false;
+        if (!write(hello_, hello_at_)) return false;
+        if (now == phase::waiting) return errno = EAGAIN, false;
+        if (!write(unsent_, unsent_at_)) return false;
+        if (!wire_.flush(socket_.get())) return note_error(), false;
+        if (unsent_line_ != nullptr) unsent_line_->is_unsent.store(false, memory_order::release);
+        unsent_line_ = nullptr;
+        return true;
+    }
+
+    // Reads what has come: the bytes of `l` go to their places, until these are full, and those of others to their
+    // mail.
+    void read(trunk_line* l, read_places& to) {
+        (void)flush();
+        bool is_dry = false;
+        for (int reads = 0; (l == nullptr || !to.is_full()) && state() != phase::closed && !is_deaf_;) {
+            if (left_ == 0 && begin_segment()) continue;
+            if (state() == phase::lost) return;
+            if (left_ != 0 && at_ != got_) {
+                const std::size_t here = left_ < got_ - at_ ? left_ : got_ - at_;
+                const std::size_t took = line_ == l && l != nullptr ? to.put(stage_ + at_, here)
+                                         : lines_.post(*line_, stage_ + at_, here) ? here : 0;
+                if (took == 0) return; // no memory: it stays where it is
+                at_ += took, left_ -= took;
+                if (line_->mail.size() > trunk_line::most_mail_bytes) return close(phase::lost, EPROTO);
+                continue;
+            }
+            if (is_dry || ++reads > most_reads) return;
+            is_dry = !(left_ != 0 && line_ == l && l != nullptr ? fill_directly(to) : fill());
+        }
+    }
+    // The head of the next one, if it is here.
+    bool begin_segment() {
+        segment s;
+        if (got_ - at_ < sizeof s) return false;
+        std::memcpy(&s, stage_ + at_, sizeof s);
+        const bool is_waiting = state() == phase::waiting;
+        if (!s.is_sound() || (s.what == segment::kind::welcome) != is_waiting) return close(phase::lost, EPROTO), false;
+        switch (s.what) {
+            case segment::kind::welcome: phase_.store(phase::open, memory_order::release); break;
+            case segment::kind::end: lines_.hear_end(s.communicator); break;
+            case segment::kind::bytes: line_ = &lines_.of(s.communicator), left_ = s.bytes; break;
+        }
+        return at_ += sizeof s, true;
+    }
+    // True if there may be more.
+    bool fill() {
+        std::memmove(stage_, stage_ + at_, got_ - at_);
+        got_ -= at_, at_ = 0;
+        iovec part{stage_ + got_, stage_bytes - got_};
+        msghdr m{};
+        m.msg_iov = &part;
+        m.msg_iovlen = 1;
+        const std::size_t got = took(wire_.receive(socket_.get(), m));
+        got_ += got;
+        return got == part.iov_len;
+    }
+    // The rest of this segment goes where it belongs, and the head of the next comes with it.
+    bool fill_directly(read_places& to) {
+        at_ = got_ = 0;
+        iovec parts[read_places::most + 1];
+        msghdr m{};
+        m.msg_iov = parts;
+        std::size_t direct = 0;
+        m.msg_iovlen = to.free_parts(parts, left_, direct);
+        const std::size_t behind = direct < left_ ? 0 : left_ < short_bytes ? stage_bytes : sizeof(segment);
+        if (behind != 0) parts[m.msg_iovlen++] = {stage_, behind};
+        const std::size_t got = took(wire_.receive(socket_.get(), m)), here = got < direct ? got : direct;
+        to.advance(here);
+        left_ -= here, got_ = got - here;
+        return got == direct + behind;
+    }
+    std::size_t took(ssize_t n) {
+        if (n > 0) return static_cast<std::size_t>(n);
+        if (n < 0 && would_block(errno)) return 0;
+        if (n < 0 && errno == EBADMSG) return is_deaf_ = true, error_ = errno, lines_.tell_all(), 0; // it shall hear why
+        if (n < 0 && error_ == 0) error_ = errno;
+        // One that waited gave way to a connection that is to come.
+        close(state() == phase::waiting ? phase::closed : phase::lost, error_);
+        return 0;
+    }
+    void close(phase next, int error) {
+        if (state() == phase::lost) return;
+        phase_.store(next, memory_order::release);
+        error_ = error;
+        socket_.close();
+        hello_.clear(), hello_at_ = 0;
+        if (next == phase::lost) unsent_line_ = nullptr, lines_.tell_all();
+    }
+
+    turn turn_; // for all of these but the atomic ones
+    stream_wire wire_;
+    descriptor socket_;
+    int peer_, error_ = 0;
+    std::uint32_t generation_;
+    atomic<phase> phase_{phase::closed};
+    bool is_forgotten_ = false, is_deaf_ = false; // deaf: a seal is broken, so nothing is read any more
+    trunk_lines lines_;
+    growing_array<std::byte> hello_, unsent_; // what goes out first; segments that have not gone entirely
+    std::size_t hello_at_ = 0, unsent_at_ = 0;
+    trunk_line* unsent_line_ = nullptr; // whose bytes are among these; one at most, for others send when they have gone
+    trunk_line* line_ = nullptr;        // of the segment that is being read
+    std::size_t left_ = 0;              // of it
+    std::size_t at_ = 0, got_ = 0;      // what came and is not read
+    std::byte stage_[stage_bytes];
+};
+
+// One communicator's part of a trunk, as a stream sees it. Its end is said when it is destroyed.
+class trunk_end final : public wire_layer {
+public:
+    trunk_end(counted_ptr<trunk> t, std::uint64_t communicator, std::uint64_t name)
+        : trunk_(std::move(t)), line_(trunk_->claim(communicator, name)) {}
+    trunk_end(const trunk_end&) = delete;
+    ~trunk_end() override { trunk_->close(line_); }
+    ssize_t send(int, const msghdr& m) override { return trunk_->send(line_, m); }
+    ssize_t receive(int, const msghdr& m) override { return trunk_->receive(line_, m); }
+    bool flush(int) override { return trunk_->flush(line_); }
+    bool has_pending() const override { return line_.is_unsent.load(memory_order::acquire); }
+    bool has_unread() const override { return line_.has_news.load(memory_order::acquire); }
+
+private:
+    counted_ptr<trunk> trunk_;
+    trunk_line& line_;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

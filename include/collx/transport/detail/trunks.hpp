@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A rank's trunks, one to each rank of the job that it shares communicators with: made when the first line is wanted,
+// by either end, and moved on for all lines together. The rank with the higher number sends at once, the lower one
+// waits for a welcome and gives way when the higher one's connection comes. After one was lost the next line makes
+// another.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/transport/detail/greeting.hpp>
+#include <collx/transport/detail/mutual_help.hpp>
+#include <collx/transport/detail/poll_set.hpp>
+#include <collx/transport/detail/rank_list.hpp>
+#include <collx/transport/detail/trunk.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class trunks {
+public:
+    static constexpr std::uint64_t name = 0; // in hellos, where else a communicator is
+
+    trunks(const socket_calls& calls, mutual_help& helpers) : calls_(&calls), helpers_(&helpers) {}
+
+    // A new line. hub: of this rank, `me` in the job. name: of the communicator's links in mutual_help.
+    template <class Hub>
+    [[gnu::cold]] sole_ptr<wire_layer> open(Hub& hub, int me, int peer, std::uint64_t communicator,
+                                            std::uint64_t line_name) {
+        const turn_taken here(turn_);
+        way& w = way_to(peer);
+        if (!w.to || w.to->state() == trunk::phase::lost) renew(w, w.to ? w.to->generation() + 1 : 0, me < peer);
+        if (me > peer && w.to->state() == trunk::phase::closed && !w.proof) connect(w, hub, me);
+        return make_sole<trunk_end>(w.to, communicator, line_name);
+    }
+    // One that a communicator of this rank has not and its peer has begun: a rank of the job; -1: none.
+    int take_arrival(std::uint64_t communicator) { return arrivals_.take(communicator); }
+
+    // One that came to the door.
+    [[gnu::cold]] void bring(guest&& g) {
+        const turn_taken here(guests_turn_);
+        guests_.push_back(std::move(g));
+        has_guests_.store(true, memory_order::release);
+    }
+    bool has_to_open() const {
+        return has_guests_.load(memory_order::relaxed) || is_opening_.load(memory_order::relaxed);
+    }
+    // Carries on those that are not open yet.
+    template <class Hub>
+    [[gnu::cold]] void move(Hub& hub, int me) {
+        const turn_tried here(turn_);
+        if (!here) return;
+        growing_array<guest> guests;
+        {
+            const turn_taken now(guests_turn_);
+            guests.swap(guests_);
+            has_guests_.store(false, memory_order::release);
+        }
+        for (guest& g : guests) adopt(g, hub, me);
+        for (std::size_t i = 0; i < opening_.size(); ++i) {
+            const int peer = opening_[i];
+            if (step(way_to(peer), hub, me)) remove_rank(opening_, peer), --i;
+        }
+        is_opening_.store(!opening_.empty(), memory_order::release);
+    }
+
+    // Those that can be read are shown to visit(rank of the job), which returns whether it moved any. False as well
+    // when nothing can tell which ones they are.
+    template <class Visit>
+    bool visit_readable(Visit&& visit) {
+        return is_polling_.load(memory_order::acquire) &&
+               poll_.visit_readable(*calls_, [&](std::uint64_t peer) { return visit(static_cast<int>(peer)); });
+    }
+    bool can_tell() const { return is_polling_.load(memory_order::acquire); }
+    // What has come over one, or over all, goes to the mail of its lines.
+    void pump(int peer) {
+        counted_ptr<trunk> t;
+        {
+            const turn_tried here(turn_);
+            if (here && static_cast<std::size_t>(peer) < ways_.size() && ways_[static_cast<std::size_t>(peer)])
+                t = ways_[static_cast<std::size_t>(peer)]->to;
+        }
+        if (t) t->pump();
+    }
+    void pump_all() {
+        const int one = only_.load(memory_order::acquire);
+        if (one == none) return;
+        if (!can_tell()) return pump(one);
+        (void)visit_readable([&](int peer) { return pump(peer), true; });
+    }
+
+    // At the end of the job: hands over the sockets of those that have said everything. False while some have not.
+    template <class Take>
+    [[gnu::cold]] bool part(Take&& take) {
+        const turn_taken here(turn_);
+        bool is_done = true;
+        for (auto& w : ways_) {
+            if (!w || !w->to || w->to->state() != trunk::phase::open) continue;
+            descriptor s = w->to->release_flushed();
+            if (s.is_open()) take(std::move(s));
+            else is_done = w->to->state() != trunk::phase::open && is_done;
+        }
+        return is_done;
+    }
+    // In a child that fork() made.
+    void forget() {
+        for (auto& w : ways_)
+            if (w && w->to) w->to->forget();
+    }
+    // How many there are.
+    int count() {
+        const turn_taken here(turn_);
+        int n = 0;
+        for (auto& w : ways_) n += w && w->to && w->to->state() == trunk::phase::open ? 1 : 0;
+        return n;
+    }
+
+private:
+    struct way {
+        int peer = 0;
+        counted_ptr<trunk> to;
+        sole_ptr<greeting> proof; // on its way to become its connection
+        std::int64_t try_at_ns = 0;
+        int refusals = 0;
+    };
+    static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 50'000'000, soon_ns = 1'000'000;
+    static constexpr int none = -1;
+
+    way& way_to(int peer) {
+        const auto at = static_cast<std::size_t>(peer);
+        if (ways_.size() <= at) ways_.resize(at + 1);
+        if (!ways_[at]) ways_[at] = make_sole<way>(), ways_[at]->peer = peer;
+        return *ways_[at];
+    }
+    void renew(way& w, std::uint32_t generation, bool is_patient) {
+        w.to = make_counted<trunk>(*calls_, w.peer, generation, *helpers_, arrivals_);
+        w.proof = nullptr;
+        w.refusals = 0;
+        w.try_at_ns = is_patient ? now_ns() + first_try_ns : 0; // the higher rank mostly comes by itself
+        if (!is_in(opening_, w.peer)) opening_.push_back(w.peer);
+        is_opening_.store(true, memory_order::release);
+    }
+    // True when it is open or lost.
+    template <class Hub>
+    bool step(way& w, Hub& hub, int me) {
+        if (w.proof) greet(w, hub, me);
+        else if (w.to->state() == trunk::phase::waiting) wait(w, me);
+        else if (w.to->state() == trunk::phase::closed && now_ns() >= w.try_at_ns && hub.knows(w.peer))
+            connect(w, hub, me);
+        const trunk::phase now = w.to->state();
+        if (now == trunk::phase::open) watch(w);
+        return now == trunk::phase::open || now == trunk::phase::lost;
+    }
+    void wait(way& w, int me) {
+        w.to->pump();
+        if (w.to->state() == trunk::phase::closed) come_again(w, me, w.to->is_refused());
+    }
+    // It gave way to a connection that is to come. If its process has ended, that one may wait at our door with its
+    // last words: only the second refusal counts.
+    void come_again(way& w, int me, bool is_refused) {
+        if (is_refused && (w.peer < me || ++w.refusals >= 2)) return w.to->lose(ECONNREFUSED);
+        w.try_at_ns = now_ns() + (is_refused ? soon_ns : next_try_ns);
+    }
+    template <class Hub>
+    void connect(way& w, Hub& hub, int me) {
+        stream_hello h = hub.hello(name, me, w.peer, {});
+        h.attempt = w.to->generation();
+        descriptor s = hub.connect_to(w.peer);
+        if (!s.is_open()) return not_connected(w, hub, me, errno);
+        const job_protection& by = hub.protected_by();
+        if (by.key) w.proof = make_sole<greeting>(std::move(s), h, by.key, *calls_);
+        else w.to->open(std::move(s), &h, w.peer > me, false, {});
+        if (w.to->state() == trunk::phase::open) watch(w);
+    }
+    template <class Hub>
+    void not_connected(way& w, Hub& hub, int me, int error) {
+        if (hub.is_unix() && error == EAGAIN) return void(w.try_at_ns = now_ns() + soon_ns); // a long queue
+        if (error == ECONNREFUSED) return come_again(w, me, true);
+        if (error == EMFILE || error == ENFILE || would_block(error)) return w.to->lose(EMFILE);
+        w.to->lose(error == EKEYREJECTED ? EBADMSG : error);
+    }
+    template <class Hub>
+    void greet(way& w, Hub& hub, int me) {
+        const greeted how = w.proof->move();
+        if (how == greeted::not_yet) return;
+        const sole_ptr<greeting> was = std::move(w.proof);
+        if (how == greeted::done)
+            w.to->open(was->release_socket(), nullptr, w.peer > me, false,
+                       seal_connection(hub.protected_by().level, was->session(), true, *calls_));
+        else if (how == greeted::insecure) w.to->lose(EBADMSG);
+        else if (!was->is_refused() && was->is_unreachable()) w.to->lose(was->error());
+        else come_again(w, me, was->is_refused()); // pushed out by strangers, too
+    }
+    template <class Hub>
+    void adopt(guest& g, Hub& hub, int me) {
+        const stream_hello& h = g.hello;
+        if (h.from < 0 || h.from == me || h.to != me || !hub.knows(h.from) || h.lane != 0 ||
+            (h.from_side == stream_hello::side::higher) != (h.from > me))
+            return;
+        way& w = way_to(h.from);
+        if (!w.to || h.attempt > w.to->generation()) {
+            if (w.to) w.to->pump(), w.to->lose(0); // the other end has lost it
+            renew(w, h.attempt, true);
+        }
+        const trunk::phase now = w.to->state();
+        const bool is_ours_begun = w.proof || now == trunk::phase::waiting;
+        if (h.attempt < w.to->generation() || now == trunk::phase::open || now == trunk::phase::lost ||
+            (is_ours_begun && h.from < me))
+            return; // ours stands
+        w.proof = nullptr;
+        w.to->drop();
+        w.to->open(std::move(g.socket), nullptr, false, h.from < me,
+                   seal_connection(hub.protected_by().level, g.session(hub.protected_by().key), false, *calls_));
+    }
+    // Many are asked at once, a single one by itself.
+    void watch(way& w) {
+        if (only_.load(memory_order::relaxed) == none) only_.store(w.peer, memory_order::release);
+        if (!can_tell() && only_.load(memory_order::relaxed) != w.peer) {
+            poll_.open();
+            for (auto& other : ways_)
+                if (other && other->to && other->peer != w.peer && other->to->state() == trunk::phase::open)
+                    poll_.add(other->to->fd(), static_cast<std::uint64_t>(other->peer));
+            is_polling_.store(poll_.is_open(), memory_order::release);
+        }
+        poll_.add(w.to->fd(), static_cast<std::uint64_t>(w.peer));
+    }
+
+    const socket_calls* calls_;
+    mutual_help* helpers_;
+    trunk_arrivals arrivals_;
+    turn turn_; // for these
+    growing_array<sole_ptr<way>> ways_; // by rank of the job
+    growing_array<int> opening_;
+    poll_set poll_;
+    atomic<bool> is_opening_{false}, is_polling_{false};
+    atomic<int> only_{none}; // the first that was open
+    turn guests_turn_; // for these
+    growing_array<guest> guests_;
+    atomic<bool> has_guests_{false};
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
