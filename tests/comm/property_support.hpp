@@ -71,8 +71,9 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
         const int n = *rc::gen::element(1, 2, 3, 4, 5, 6, 7, 8);
         const bool checked = *rc::gen::arbitrary<bool>();
         // Most of them share memory, the others are on as many hosts as there are ranks, or two, three or four a host.
-        const spread hosts{*rc::gen::element(0, 0, 0, 0, 0, 0, 0, 1, 2, 3), *rc::gen::element(false, false, true),
-                           *rc::gen::element(false, false, true), *rc::gen::element(false, false, true)};
+        spread hosts{*rc::gen::element(0, 0, 0, 0, 0, 0, 0, 1, 2, 3), *rc::gen::element(false, false, true),
+                     *rc::gen::element(false, false, true), *rc::gen::element(false, false, true)};
+        hosts.is_shared = *rc::gen::arbitrary<bool>();
         const bool have_devices = *rc::gen::arbitrary<bool>(); // for RDMA, of a fabric of the test's
         const auto calls = *rc::gen::container<std::vector<random_call>>(any_call(verbs));
         // Over sockets calls take their time, on a busy machine most of all.
@@ -84,9 +85,10 @@ void check_random_calls(const char* what, int verbs, F&& make_call, G&& finish) 
             w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
             w.set_checked(checked);
             for (std::size_t k = 0; k < count; ++k) {
-                at("n=%d per host %d%s%s%s checked=%d call %zu: verb %d algorithm %d count %u", n, hosts.ranks_per_host,
-                   hosts.bad_day ? " bad day" : "", hosts.is_unix ? " unix" : "", have_devices ? " by verbs" : "",
-                   checked, k, calls[k].verb, calls[k].algorithm, calls[k].count);
+                at("n=%d per host %d%s%s%s%s checked=%d call %zu: verb %d algorithm %d count %u", n,
+                   hosts.ranks_per_host, hosts.bad_day ? " bad day" : "", hosts.is_unix ? " unix" : "",
+                   hosts.is_shared ? " shared" : "", have_devices ? " by verbs" : "", checked, k, calls[k].verb,
+                   calls[k].algorithm, calls[k].count);
                 make_call(w, calls[k]);
             }
             finish(w);

@@ -351,6 +351,11 @@ TEST_CASE("ranks that do not mean the same number of lanes say so at once") {
     for (auto& t : threads) t.join();
     CHECK(said == n);
     CHECK(host_from({}).lanes == 1);
+    const char *none[] = {nullptr}, *seven[] = {"COLLX_OWN_CONNECTIONS=7", nullptr},
+               *wrong_number[] = {"COLLX_OWN_CONNECTIONS=0", nullptr};
+    CHECK(collx::most_own_communicators(collx::environment(none)) == 4);
+    CHECK(collx::most_own_communicators(collx::environment(seven)) == 7);
+    CHECK_THROWS_AS(collx::most_own_communicators(collx::environment(wrong_number)), collx::error);
     CHECK(host_from({"COLLX_LANES=8"}).lanes == 8);
     for (const char* wrong : {"COLLX_LANES=0", "COLLX_LANES=9", "COLLX_LANES=two", "COLLX_LANES="})
         CHECK_THROWS_AS(host_from({wrong}), collx::error);

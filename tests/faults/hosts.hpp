@@ -11,6 +11,7 @@
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
+#include <collx/transport/remote_door.hpp>
 
 #include "faults/support.hpp"
 
@@ -73,8 +74,9 @@ struct cell {
     verb what = verb::all_reduce;
     std::size_t elems = 10;
     int timeout_ms = 30'000;
-    bool is_unix = false; // sockets between the hosts
-    int lanes = 1;        // connections of a pair for large messages
+    bool is_unix = false;   // sockets between the hosts
+    bool is_shared = false; // the communicator has a part of the connections that its rank has for many
+    int lanes = 1;          // connections of a pair for large messages
     collx::lending lend = collx::lending::automatic;
 };
 
@@ -92,7 +94,10 @@ collx::communicator world_of(const cell& c, Store& store, const collx::host_desc
     auto job =
         collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host, calls);
     job->settings.lend = c.lend;
-    return collx::communicator(std::move(job));
+    const bool shares = c.is_shared && job->door;
+    if (shares) job->door->of_sockets()->hub()->set_most_own(1);
+    collx::communicator world(std::move(job));
+    return shares ? world.split(0) : std::move(world);
 }
 template <collx::Store Store>
 collx::communicator world_of(const cell& c, Store& store, int r) {
@@ -116,6 +121,7 @@ void each_cell(unsigned seed, F&& f, int verbs = static_cast<int>(verb::count)) 
         c.what = static_cast<verb>(v);
         c.elems = v % 3 == 2 ? 100'000 : 10;
         c.is_unix = (v + static_cast<int>(seed)) % 3 == 0;
+        c.is_shared = (v + static_cast<int>(seed)) % 2 == 0;
         f(c);
     }
 }

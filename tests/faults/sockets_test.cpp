@@ -267,6 +267,42 @@ TEST_CASE("whatever lane of a pair is cut, and whoever dies with several, all ra
     }
 }
 
+TEST_CASE("a rank that dies is named on every communicator that shares its connections") {
+    constexpr int shared = 12, n = 3, victim = 1;
+    struct seen {
+        std::atomic<int> right[n];
+    };
+    for (const bool is_unix : {false, true}) {
+        const cell c{.n = n, .ranks_per_host = 1, .victim = victim, .is_unix = is_unix, .is_shared = true};
+        store_directory dir;
+        shared_page<seen> page;
+        processes all;
+        for (int r = 0; r < c.n; ++r)
+            all.start(r, [&, r] {
+                collx::communicator world = world_of(c, dir, r);
+                std::vector<collx::communicator> others;
+                for (int k = 0; k < shared; ++k) others.push_back(world.dup());
+                for (int k = 0; k < shared / 2; ++k) check_works(others[static_cast<std::size_t>(k)], 100);
+                collx::barrier(world);
+                if (r == victim) ::kill(::getpid(), SIGKILL);
+                for (auto& other : others) try { // also those that were never used
+                        for (;;) collx::barrier(other);
+                    } catch (const collx::peer_failed& e) {
+                        page->right[r] += e.peer() == victim ? 1 : 0;
+                    }
+                go_on(others.back(), 1000, n - 1);
+                return 0;
+            });
+        all.wait();
+        for (int r = 0; r < n; ++r) {
+            if (r == victim) continue;
+            INFO("rank " << r << ": " << all[r].what);
+            CHECK(all[r].is_ok());
+            CHECK(page->right[r] == shared);
+        }
+    }
+}
+
 TEST_CASE("a rank that dies while the communicator is being made is named") {
     const cell c{.n = 4, .ranks_per_host = 1, .victim = 3};
     store_directory dir;

@@ -51,14 +51,38 @@ struct carrying_rx {
     void release(std::size_t bytes) { end.release(bytes); }
 };
 
-template <int Family, bool BadDay, int Lanes = 1>
+// The two ends of a connection that many share.
+struct trunk_pair {
+    detail::mutual_help helpers{system_socket_calls};
+    detail::trunk_arrivals arrivals;
+    counted_ptr<detail::trunk> left, right;
+    trunk_pair(int family, const socket_calls& calls)
+        : left(make_counted<detail::trunk>(calls, 1, 0u, helpers, arrivals)),
+          right(make_counted<detail::trunk>(calls, 0, 0u, helpers, arrivals)) {
+        auto [a, b] = connection(family);
+        left->open(std::move(a), nullptr, false, false, {});
+        right->open(std::move(b), nullptr, false, false, {});
+    }
+    void open(stream& l, stream& r, std::uint64_t communicator) {
+        l.open(make_sole<detail::trunk_end>(left, communicator, 0));
+        r.open(make_sole<detail::trunk_end>(right, communicator, 0));
+    }
+};
+
+template <int Family, bool BadDay, int Lanes = 1, bool Shared = false>
 struct socket_world {
     static constexpr int at_port = 3;
+    sole_ptr<trunk_pair> all; // outlives the streams
     stream left, right;
     int lane_fds[8] = {}; // of the left end, from 1 on
     explicit socket_world(channel_shape s)
         : left(BadDay ? bad_day_calls : system_socket_calls, s, 5),
           right(BadDay ? bad_day_calls : system_socket_calls, s, 5) {
+        if constexpr (Shared) {
+            all = make_sole<trunk_pair>(Family, BadDay ? bad_day_calls : system_socket_calls);
+            all->open(left, right, 17);
+            return;
+        }
         auto [a, b] = connection(Family);
         left.open(std::move(a), nullptr, false);
         right.open(std::move(b), nullptr, false);
@@ -101,6 +125,8 @@ using bad_local = socket_world<AF_UNIX, true>;
 using tcp_lanes = socket_world<AF_INET, false, 3>;
 using bad_lanes = socket_world<AF_INET6, true, 4>;
 using local_lanes = socket_world<AF_UNIX, false, 2>;
+using shared_tcp = socket_world<AF_INET, false, 1, true>;
+using bad_shared = socket_world<AF_UNIX, true, 1, true>;
 
 // A stream whose other end is the test.
 struct half_open {
@@ -131,10 +157,13 @@ int open_descriptors() {
 
 } // namespace
 
-TEMPLATE_TEST_CASE("streams keep order and content", "", tcp4, tcp6, local, bad_tcp, bad_local) {
+TEMPLATE_TEST_CASE("streams keep order and content", "", tcp4, tcp6, local, bad_tcp, bad_local, shared_tcp,
+                   bad_shared) {
     check_order_and_content<TestType>();
 }
-TEMPLATE_TEST_CASE("streams carry many short messages", "", tcp4, local, bad_tcp) { check_short_messages<TestType>(); }
+TEMPLATE_TEST_CASE("streams carry many short messages", "", tcp4, local, bad_tcp, shared_tcp) {
+    check_short_messages<TestType>();
+}
 
 TEST_CASE("a sender fills its own slots and those of the receiver, and no more until they are taken") {
     constexpr channel_shape shape{.depth = 4, .slot_bytes = 1024};
@@ -463,7 +492,7 @@ constexpr channel_shape far_shape{.depth = 4, .slot_bytes = far_pair::bytes};
 } // namespace
 
 TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted lands there", "", tcp4, local, bad_tcp,
-                   tcp_lanes, bad_lanes, local_lanes) {
+                   tcp_lanes, bad_lanes, local_lanes, shared_tcp, bad_shared) {
     TestType world(far_shape);
     auto tx = world.left.tx(1);
     auto rx = world.right.rx(1);
@@ -1259,4 +1288,136 @@ TEST_CASE("a process of another user neither comes in through a unix door nor is
     links.say_bye();
     ::kill(squatter, SIGKILL);
     ::waitpid(squatter, nullptr, 0);
+}
+
+namespace {
+
+void send_one(stream& s, sending_end& tx, std::size_t bytes, char with) {
+    std::byte* to = nullptr;
+    REQUIRE(wait_until([&] { return s.move(), (to = tx.try_acquire(bytes)) != nullptr; }));
+    std::memset(to, with, bytes);
+    tx.commit(bytes);
+}
+bool comes(stream& s, receiving_end& rx, std::size_t bytes, char with) {
+    if (!wait_until([&] { return s.move(), rx.has_message(); })) return false;
+    const auto* const at = reinterpret_cast<const char*>(rx.peek(bytes));
+    bool is_same = true;
+    for (std::size_t i = 0; i < bytes; ++i) is_same = is_same && at[i] == with;
+    rx.release(bytes);
+    return is_same;
+}
+
+} // namespace
+
+TEST_CASE("who does not read one line of a shared connection stops no other, and finds all of it later") {
+    constexpr channel_shape shape{.depth = 4, .slot_bytes = 512 * 1024};
+    for (const bool is_bad_day : {false, true}) {
+        const socket_calls& calls = is_bad_day ? bad_day_calls : system_socket_calls;
+        trunk_pair all(AF_INET, calls);
+        stream left[2]{{calls, shape, 1}, {calls, shape, 1}}, right[2]{{calls, shape, 1}, {calls, shape, 1}};
+        for (int k = 0; k < 2; ++k) all.open(left[k], right[k], static_cast<std::uint64_t>(k) + 1);
+        sending_end slow = left[0].tx(0), fast = left[1].tx(0);
+        receiving_end slow_rx = right[0].rx(0), fast_rx = right[1].rx(0);
+        int sent = 0; // more than the system's buffers hold
+        for (int i = 0; i < 200; ++i) {
+            if (slow.try_acquire(shape.slot_bytes) != nullptr) {
+                std::memset(slow.try_acquire(shape.slot_bytes), 'a' + sent, shape.slot_bytes);
+                slow.commit(shape.slot_bytes), ++sent;
+            }
+            (void)left[0].move(), (void)right[1].move();
+        }
+        CHECK(sent > shape.depth);
+        for (char c = 'A'; c <= 'Z'; ++c) {
+            send_one(left[1], fast, 100'000, c);
+            CHECK(wait_until([&] { return left[1].move(), right[1].move(), fast_rx.has_message(); }));
+            CHECK(comes(right[1], fast_rx, 100'000, c));
+        }
+        for (int i = 0; i < sent; ++i) {
+            CHECK(wait_until([&] { return left[0].move(), right[0].move(), slow_rx.has_message(); }));
+            CHECK(comes(right[0], slow_rx, shape.slot_bytes, static_cast<char>('a' + i)));
+        }
+    }
+}
+
+TEST_CASE("a line that comes before its communicator is made keeps what was said, its end too") {
+    constexpr channel_shape shape{.depth = 4, .slot_bytes = 4096};
+    trunk_pair all(AF_INET, system_socket_calls);
+    {
+        stream early(system_socket_calls, shape, 1);
+        early.open(make_sole<detail::trunk_end>(all.left, 5, 0));
+        sending_end tx = early.tx(0);
+        send_one(early, tx, 100, 'e');
+        REQUIRE(wait_until([&] { return early.move(), early.is_flushed(); }));
+        early.say_failure(0x3'0000'0005);
+        early.say_bye();
+        REQUIRE(wait_until([&] { return early.move(), early.has_said_bye(); }));
+    }
+    all.right->pump();
+    CHECK(all.arrivals.take(5) == 0);
+    CHECK(all.arrivals.take(5) == -1);
+    stream late(system_socket_calls, shape, 1);
+    (void)late.rx(0);
+    late.open(make_sole<detail::trunk_end>(all.right, 5, 0));
+    CHECK(wait_until([&] { return late.move(), late.state() == stream::phase::left; }));
+    receiving_end rx = late.rx(0);
+    CHECK(rx.has_message());
+    CHECK(late.heard_failure() == 0x3'0000'0005);
+    // Both have closed it: nothing of it is left, so a line of this name would be another.
+    all.left->pump();
+    stream again(system_socket_calls, shape, 1);
+    again.open(make_sole<detail::trunk_end>(all.left, 5, 0));
+    for (int i = 0; i < 100; ++i) (void)again.move();
+    CHECK(again.is_live());
+}
+
+TEST_CASE("a line that has closed throws away what still comes for it, and others go on") {
+    constexpr channel_shape shape{.depth = 4, .slot_bytes = 64 * 1024};
+    trunk_pair all(AF_INET, system_socket_calls);
+    stream left[2]{{system_socket_calls, shape, 1}, {system_socket_calls, shape, 1}},
+        right[2]{{system_socket_calls, shape, 1}, {system_socket_calls, shape, 1}};
+    for (int k = 0; k < 2; ++k) all.open(left[k], right[k], static_cast<std::uint64_t>(k) + 1);
+    sending_end tx[2] = {left[0].tx(0), left[1].tx(0)};
+    receiving_end rx = right[1].rx(0);
+    (void)right[0].rx(0);
+    right[0].say_bye();
+    REQUIRE(wait_until([&] { return right[0].move(), right[0].has_said_bye(); }));
+    right[0].~stream();
+    new (&right[0]) stream(system_socket_calls, shape, 1);
+    for (int i = 0; i < 4; ++i)
+        if (tx[0].try_acquire(shape.slot_bytes) != nullptr) tx[0].commit(shape.slot_bytes);
+    (void)left[0].move();
+    send_one(left[1], tx[1], 1000, 'x');
+    CHECK(wait_until([&] { return left[0].move(), left[1].move(), right[1].move(), rx.has_message(); }));
+    CHECK(comes(right[1], rx, 1000, 'x'));
+    CHECK(wait_until([&] { return left[0].move(), left[0].state() == stream::phase::left; }));
+    CHECK(left[1].is_live());
+}
+
+TEST_CASE("the end of a shared connection is that of all its lines, after what was said on them") {
+    constexpr channel_shape shape{.depth = 4, .slot_bytes = 4096};
+    for (const bool is_nonsense : {false, true}) {
+        detail::mutual_help helpers{system_socket_calls};
+        detail::trunk_arrivals arrivals;
+        auto [a, b] = connection(AF_UNIX);
+        auto mine = make_counted<detail::trunk>(system_socket_calls, 1, 0u, helpers, arrivals);
+        mine->open(std::move(a), nullptr, false, false, {});
+        stream one(system_socket_calls, shape, 1), other(system_socket_calls, shape, 1);
+        (void)one.rx(0), (void)other.rx(0);
+        one.open(make_sole<detail::trunk_end>(mine, 1, 0));
+        other.open(make_sole<detail::trunk_end>(mine, 2, 0));
+        const struct {
+            detail::segment head{.bytes = sizeof(stream_frame), .communicator = 1};
+            stream_frame bad_news{.what = kind::failure, .bytes = 5, .tag = 3};
+            detail::segment wrong{.magic = 1};
+        } said;
+        REQUIRE(::send(b.get(), &said, is_nonsense ? sizeof said : offsetof(decltype(said), wrong), 0) > 0);
+        if (!is_nonsense) b.close();
+        CHECK(wait_until([&] { return other.move(), !other.is_live(); })); // the other one's mail is kept
+        CHECK(other.heard_failure() == 0);
+        CHECK(wait_until([&] { return one.move(), !one.is_live(); }));
+        CHECK(one.heard_failure() == 0x3'0000'0005);
+        CHECK(one.state() == stream::phase::lost);
+        CHECK(one.is_nonsense() == is_nonsense);
+        CHECK(other.is_nonsense() == is_nonsense);
+    }
 }

@@ -13,6 +13,7 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/transport/detail/far_peers.hpp>
 #include <collx/transport/detail/lane_maker.hpp>
 #include <collx/transport/detail/poll_set.hpp>
 #include <collx/transport/detail/rank_list.hpp>
@@ -61,13 +62,7 @@ public:
     }
     int find_gone(int waiting_for, std::int64_t now) override {
         const detail::turn_taken here(turn_);
-        for (const int p : lost_) {
-            const std::int64_t since = peers_[static_cast<std::size_t>(p)].lost_at_ns;
-            if (p == waiting_for || now - since > missed_after_ns) return p;
-        }
-        if (waiting_for < 0 || waiting_for >= static_cast<int>(peers_.size())) return -1;
-        const auto& s = peers_[static_cast<std::size_t>(waiting_for)].connection;
-        return s && s->state() == stream::phase::left ? waiting_for : -1;
+        return peers_.find_gone(waiting_for, now);
     }
 
     [[gnu::cold]] void announce_failure() override {
@@ -86,7 +81,7 @@ public:
 
     void say_waiting() override {
         const detail::turn_taken here(turn_);
-        for (const int p : active_) stream_to(p).say_waiting(rank_);
+        for (const int p : peers_.active) stream_to(p).say_waiting(rank_);
     }
 
     [[gnu::cold]] void settle() override {
@@ -95,10 +90,10 @@ public:
         try { // who lives mostly says soon that it has received what went by reference, and need not be cut off
             const deadline until = deadline::in_ns(20'000'000);
             const auto is_exposed = [](stream& s) { return s.is_exposed(); };
-            for (; any(is_exposed) && !until.passed(); detail::nap_ns(50'000)) (void)move_all();
+            for (; peers_.any(is_exposed) && !until.passed(); detail::nap_ns(50'000)) (void)move_all();
         } catch (const std::bad_alloc&) {
         }
-        settle_all();
+        peers_.settle();
     }
     // Nobody helps from here on: the failure's word may become another communicator's, connections are the hub's.
     [[gnu::cold]] void say_bye() override {
@@ -106,26 +101,25 @@ public:
         leave();
         const detail::turn_taken here(turn_);
         const bool has_failed = static_cast<bool>(failed());
-        if (has_failed) settle_all();
-        for (const int p : active_) stream_to(p).say_bye();
+        if (has_failed) peers_.settle();
+        for (const int p : peers_.active) stream_to(p).say_bye();
         (void)move_all();
         if (has_failed) hub_->shorten_linger(500'000'000);
-        for (const int p : active_) {
+        for (const int p : peers_.active) {
             if (!shares_) hub_->helpers().stop_watching(stream_to(p).fd());
-            hub_->linger(std::move(peers_[static_cast<std::size_t>(p)].connection));
+            hub_->linger(std::move(peers_.at(p).connection));
         }
-        active_.clear();
-        wanted_.clear();
-        for (const int p : greeting_) peers_[static_cast<std::size_t>(p)].greeting = nullptr;
-        greeting_.clear();
+        peers_.active.clear();
+        peers_.wanted.clear();
+        for (const int p : peers_.greeting) peers_.at(p).greeting = nullptr;
+        peers_.greeting.clear();
         lanes_.stop();
         poll_.close();
         failed_ = nullptr;
     }
     void forget() override {
         failed_ = nullptr;
-        for (auto& p : peers_)
-            if (p.connection) p.connection->forget();
+        peers_.forget();
         hub_->forget();
     }
 
@@ -134,20 +128,12 @@ public:
     int connections() override {
         const detail::turn_taken here(turn_);
         int n = 0;
-        for (const int p : active_) n += stream_to(p).is_shared() ? 0 : stream_to(p).opened_lanes();
+        for (const int p : peers_.active) n += stream_to(p).is_shared() ? 0 : stream_to(p).opened_lanes();
         return n;
     }
 
 private:
-    struct peer {
-        sole_ptr<stream> connection;
-        sole_ptr<detail::greeting> greeting; // on its way to become that
-        std::int64_t try_at_ns = 0;          // a lower rank's next attempt
-        std::int64_t lost_at_ns = 0;
-        int refusals = 0;
-    };
     static constexpr std::int64_t first_try_ns = 5'000'000, next_try_ns = 200'000'000;
-    static constexpr std::int64_t missed_after_ns = 100'000'000;
     static constexpr std::size_t few_streams = 1; // more are asked all at once: a call each is dearer
 
     void help() override {
@@ -155,7 +141,7 @@ private:
     }
     void be_watched() override {
         const detail::turn_taken here(turn_);
-        for (const int p : active_)
+        for (const int p : peers_.active)
             if (!shares_) hub_->helpers().watch(stream_to(p).fd(), name_);
     }
     [[gnu::cold]] void leave() {
@@ -169,51 +155,38 @@ private:
         if (!shares_) hub_->shared().pump_all();
         hub_->helpers().help_others(*this);
     }
-    [[gnu::cold]] void settle_all() {
-        for (auto& p : peers_)
-            if (p.connection) p.connection->settle();
-    }
-    template <class Is>
-    bool any(Is&& is) {
-        for (const int p : active_)
-            if (is(stream_to(p))) return true;
-        return false;
-    }
     int job_rank(int p) const { return members_[static_cast<std::size_t>(p)]; }
-    stream& stream_to(int p) { return *peers_[static_cast<std::size_t>(p)].connection; }
+    stream& stream_to(int p) { return peers_.stream_to(p); }
 
     // ------------------------------------------------------------------ connecting
     [[gnu::cold]] stream& made(int p) {
-        auto& c = peers_[static_cast<std::size_t>(p)].connection;
+        auto& c = peers_.at(p).connection;
         if (!c) c = hub_->make_stream(shape_, ports_, shares_), c->set_lending(lend_), c->set_waiting_words(waits_);
         return *c;
     }
     [[gnu::cold]] stream& wanted(int p) {
-        auto& c = peers_[static_cast<std::size_t>(p)].connection;
-        if (c && (c->state() != stream::phase::closed || detail::is_in(wanted_, p) || detail::is_in(greeting_, p) ||
-                  detail::is_in(lost_, p)))
-            return *c;
+        auto& c = peers_.at(p).connection;
+        if (peers_.is_known(p)) return *c;
         stream& s = made(p);
         if (shares_) {
             s.open(hub_->shared().open(*hub_, job_rank(rank_), job_rank(p), id_, name_));
-            active_.push_back(p);
+            peers_.active.push_back(p);
         } else if (p < rank_) {
             connect(p);
         } else { // the higher rank mostly comes by itself
-            peers_[static_cast<std::size_t>(p)].try_at_ns = now_ns() + first_try_ns;
-            wanted_.push_back(p);
+            peers_.at(p).try_at_ns = now_ns() + first_try_ns;
+            peers_.wanted.push_back(p);
         }
         return s;
     }
     [[gnu::cold]] void connect(int p) {
         const detail::stream_hello h = hub_->hello(id_, rank_, p, shape_);
         const job_protection& by = hub_->protected_by();
-        descriptor s = hub_->connect_to(members_[static_cast<std::size_t>(p)]);
+        descriptor s = hub_->connect_to(job_rank(p));
         if (!s.is_open()) return not_connected(p, errno);
         if (by.key) {
-            peers_[static_cast<std::size_t>(p)].greeting =
-                make_sole<detail::greeting>(std::move(s), h, by.key, hub_->calls());
-            greeting_.push_back(p);
+            peers_.at(p).greeting = make_sole<detail::greeting>(std::move(s), h, by.key, hub_->calls());
+            peers_.greeting.push_back(p);
             return;
         }
         stream_to(p).open(std::move(s), &h, p > rank_);
@@ -223,19 +196,19 @@ private:
     // The system refused at once. Unix sockets always do: EAGAIN says that the door has a long queue, and a door that
     // is closed may have left us its last words (see move_one()).
     [[gnu::cold]] void not_connected(int p, int error) {
-        peer& q = peers_[static_cast<std::size_t>(p)];
+        detail::far_peer& q = peers_.at(p);
         const bool is_queue = hub_->is_unix() && error == EAGAIN;
         const bool is_refused = error == ECONNREFUSED && p > rank_ && ++q.refusals < 2;
-        if (is_queue || is_refused) return q.try_at_ns = now_ns() + 1'000'000, wanted_.push_back(p);
+        if (is_queue || is_refused) return q.try_at_ns = now_ns() + 1'000'000, peers_.wanted.push_back(p);
         if (error == EMFILE || error == ENFILE || detail::would_block(error))
             return report(failure(errc::resource, rank_));
         if (error == EKEYREJECTED) return report(failure(errc::security, p));
-        lose(p);
+        peers_.lose(p);
     }
     [[gnu::cold]] void adopt(const detail::stream_hello& h, descriptor socket, const detail::secret& session) {
         using side = detail::stream_hello::side;
         const int p = h.from;
-        if (p < 0 || p >= static_cast<int>(peers_.size()) || p == rank_ || h.to != rank_ ||
+        if (p < 0 || p >= peers_.count() || p == rank_ || h.to != rank_ ||
             h.depth != static_cast<std::uint32_t>(shape_.depth) || h.slot_bytes != shape_.slot_bytes ||
             (h.from_side == side::higher) != (p > rank_))
             return;
@@ -247,13 +220,13 @@ private:
                 s.adopt_lane(k, h.attempt, std::move(socket), sealed(session, false));
             return;
         }
-        const bool is_greeting = detail::is_in(greeting_, p);
+        const bool is_greeting = detail::is_in(peers_.greeting, p);
         if ((now != stream::phase::closed || is_greeting) && (p < rank_ || now == stream::phase::open))
             return; // ours stands
         if (now == stream::phase::left || now == stream::phase::lost) return;
-        stop_greeting(p);
-        if (now == stream::phase::waiting) s.close(), detail::remove_rank(active_, p);
-        detail::remove_rank(wanted_, p);
+        peers_.stop_greeting(p);
+        if (now == stream::phase::waiting) s.close(), detail::remove_rank(peers_.active, p);
+        detail::remove_rank(peers_.wanted, p);
         s.open(std::move(socket), nullptr, false, sealed(session, false));
         if (p < rank_) s.say_welcome();
         activate(p);
@@ -261,15 +234,11 @@ private:
     sole_ptr<detail::wire_layer> sealed(const detail::secret& session, bool is_connecting) {
         return detail::seal_connection(hub_->protected_by().level, session, is_connecting, hub_->calls());
     }
-    void stop_greeting(int p) {
-        peers_[static_cast<std::size_t>(p)].greeting = nullptr;
-        detail::remove_rank(greeting_, p);
-    }
     [[gnu::cold]] bool greet() { // carries on the proofs of connections that are not open yet
         bool moved = false;
-        for (std::size_t i = 0; i < greeting_.size(); ++i) {
-            const int p = greeting_[i];
-            peer& q = peers_[static_cast<std::size_t>(p)];
+        for (std::size_t i = 0; i < peers_.greeting.size(); ++i) {
+            const int p = peers_.greeting[i];
+            detail::far_peer& q = peers_.at(p);
             const detail::greeted how = q.greeting->move();
             if (how == detail::greeted::not_yet) continue;
             moved = true;
@@ -277,28 +246,28 @@ private:
             descriptor socket = q.greeting->release_socket();
             const detail::secret session = how == detail::greeted::done ? q.greeting->session() : detail::secret();
             const bool is_refused = q.greeting->is_refused(), is_unreachable = q.greeting->is_unreachable();
-            stop_greeting(p);
+            peers_.stop_greeting(p);
             if (how == detail::greeted::done) {
                 stream_to(p).open(std::move(socket), nullptr, p > rank_, sealed(session, true));
                 activate(p);
             } else if (how == detail::greeted::insecure) {
                 report(failure(errc::security, p));
             } else if (is_refused ? p < rank_ || ++q.refusals >= 2 : is_unreachable) {
-                lose(p);
+                peers_.lose(p);
             } else { // pushed out by strangers, or it gave way to a connection that is to come
                 q.try_at_ns = now_ns() + (is_refused ? 1'000'000 : next_try_ns / 4);
-                wanted_.push_back(p);
+                peers_.wanted.push_back(p);
             }
         }
         return moved;
     }
     [[gnu::cold]] void activate(int p) {
-        active_.push_back(p);
+        peers_.active.push_back(p);
         hub_->helpers().watch(stream_to(p).fd(), name_);
         if (poll_.is_open()) return poll_.add(stream_to(p).fd(), static_cast<std::uint64_t>(p));
-        if (active_.size() <= few_streams) return;
+        if (peers_.active.size() <= few_streams) return;
         poll_.open();
-        for (const int other : active_) poll_.add(stream_to(other).fd(), static_cast<std::uint64_t>(other));
+        for (const int other : peers_.active) poll_.add(stream_to(other).fd(), static_cast<std::uint64_t>(other));
     }
 
     // ------------------------------------------------------------------ moving
@@ -307,36 +276,40 @@ private:
         const failure known = failed();
         const bool is_thorough = (++looks_ & 127) == 0;
         if (shares_) adopt_parts();
-        if (!wanted_.empty() || !greeting_.empty() || is_thorough || (shares_ && hub_->shared().has_to_open())) {
+        if (!peers_.wanted.empty() || !peers_.greeting.empty() || is_thorough ||
+            (shares_ && hub_->shared().has_to_open())) {
             const auto take = [&](auto& h, descriptor s, const auto& session) { adopt(h, std::move(s), session); };
-            if (!hub_->look(id_, take) && !wanted_.empty()) report(failure(errc::resource, rank_));
+            const bool waits = !peers_.wanted.empty() || (shares_ && hub_->shared().has_to_open());
+            if (!hub_->look(id_, take) && waits) report(failure(errc::resource, rank_));
             if (hub_->shared().has_to_open()) hub_->shared().move(*hub_, job_rank(rank_));
-            if (const int p = hub_->take_odd(id_); p >= 0 && p < static_cast<int>(peers_.size()) && p != rank_)
+            if (const int p = hub_->take_odd(id_); p >= 0 && p < peers_.count() && p != rank_)
                 report(failure(errc::security, p));
             knock(static_cast<bool>(known)); // those whom we wait for may wait for us: they must hear of it too
         }
         if (!lanes_.is_idle() && (looks_ & 15) == 0)
             if (const failure f = lanes_.move(*hub_, rank_, [this](int p) -> stream& { return stream_to(p); }); f)
                 report(f);
-        bool moved = !greeting_.empty() && greet();
-        const bool asks_first = shares_ ? is_helped || visit_shared(moved) : poll_.is_open() && !is_thorough; // at times each one: whatever it has become
-        if (asks_first && !shares_ && ((looks_ & 15) == 0 || any([](stream& s) { return !s.receives_by_verbs(); })))
+        bool moved = !peers_.greeting.empty() && greet();
+        const bool asks_first = shares_ ? is_helped || visit_shared(moved)
+                                        : poll_.is_open() && !is_thorough; // at times each one: whatever it has become
+        if (asks_first && !shares_ &&
+            ((looks_ & 15) == 0 || peers_.any([](stream& s) { return !s.receives_by_verbs(); })))
             moved = poll_.visit_readable(hub_->calls(), [&](std::uint64_t p) {
                 return move_one(static_cast<int>(p), true);
             }) || moved;
-        for (std::size_t i = 0; i < active_.size(); ++i) {
-            const int p = active_[i];
+        for (std::size_t i = 0; i < peers_.active.size(); ++i) {
+            const int p = peers_.active[i];
             if (known) stream_to(p).say_failure(known.word);
             moved = move_one(p, !asks_first) || moved;
-            if (i < active_.size() && active_[i] != p) --i; // it has gone
+            if (i < peers_.active.size() && peers_.active[i] != p) --i; // it has gone
         }
         return moved;
     }
     // Those that share a connection which can be read; false when nothing tells which these are.
     bool visit_shared(bool& moved) {
-        if (active_.size() < 2 || !hub_->shared().can_tell()) return false;
+        if (peers_.active.size() < 2 || !hub_->shared().can_tell()) return false;
         moved = hub_->shared().visit_readable([&](int of_job) {
-            for (const int p : active_)
+            for (const int p : peers_.active)
                 if (job_rank(p) == of_job) return move_one(p, true);
             return hub_->shared().pump(of_job), false;
         }) || moved;
@@ -357,56 +330,53 @@ private:
         if (s.is_live() && s.is_insecure()) report(failure(errc::security, p));
         if (s.is_live()) {
             if (s.wants_lanes() && p < rank_) // the higher rank makes them
-                lanes_.begin(p, members_[static_cast<std::size_t>(p)], hub_->hello(id_, rank_, p, shape_), s.lanes());
+                lanes_.begin(p, job_rank(p), hub_->hello(id_, rank_, p, shape_), s.lanes());
             return moved;
         }
-        detail::remove_rank(active_, p);
+        detail::remove_rank(peers_.active, p);
         if (s.state() == stream::phase::left) return true;
-        peer& q = peers_[static_cast<std::size_t>(p)];
+        detail::far_peer& q = peers_.at(p);
         // It gave way to a connection that is to come. If its process has ended, that one may wait at our door with its
         // last words: only the second refusal counts.
         if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++q.refusals < 2)) {
             q.try_at_ns = now_ns() + (s.is_refused() ? 1'000'000 : next_try_ns / 4);
             s.close();
-            wanted_.push_back(p);
+            peers_.wanted.push_back(p);
             return true;
         }
         if (s.is_nonsense()) report(failure(s.is_insecure() ? errc::security : errc::protocol, p));
         else if (s.is_shared() && s.error() == EMFILE) report(failure(errc::resource, rank_));
-        else lose(p);
+        else peers_.lose(p);
         return true;
     }
     // A lower rank that has waited for a while asks the higher one to notice.
     [[gnu::cold]] void knock(bool at_once) {
         std::size_t i = 0;
-        for (std::size_t left = wanted_.size(); left > 0; --left, ++i) { // connect() may put some back behind these
-            const int p = wanted_[i];
-            auto& at = peers_[static_cast<std::size_t>(p)].try_at_ns;
-            if ((now_ns() < at && !at_once) || !hub_->knows(members_[static_cast<std::size_t>(p)])) continue;
+        for (std::size_t left = peers_.wanted.size(); left > 0;
+             --left, ++i) { // connect() may put some back behind these
+            const int p = peers_.wanted[i];
+            auto& at = peers_.at(p).try_at_ns;
+            if ((now_ns() < at && !at_once) || !hub_->knows(job_rank(p))) continue;
             at = now_ns() + next_try_ns;
-            wanted_.erase(wanted_.begin() + static_cast<std::ptrdiff_t>(i--));
+            peers_.wanted.erase(peers_.wanted.begin() + static_cast<std::ptrdiff_t>(i--));
             connect(p);
         }
-    }
-    void lose(int p) {
-        peers_[static_cast<std::size_t>(p)].lost_at_ns = now_ns();
-        if (!detail::is_in(lost_, p)) lost_.push_back(p);
     }
     [[gnu::cold]] void hear(int p, failure f) {
         // What another host says is checked like everything from outside.
         const bool is_sound = f.code_word() != 0 && f.code_word() <= static_cast<std::uint64_t>(last_errc) + 1 &&
-                              f.rank() >= -1 && f.rank() < static_cast<int>(peers_.size());
+                              f.rank() >= -1 && f.rank() < peers_.count();
         report(is_sound ? f : failure(errc::protocol, p));
     }
     failure failed() const { return failure(failed_->load(memory_order::acquire)); }
     void report(failure f) { report_in(*failed_, f); }
     bool is_flushed_or_stuck() {
         const detail::turn_taken here(turn_);
-        return greeting_.empty() && !any([](stream& s) { return !s.has_said_failure(); });
+        return peers_.greeting.empty() && !peers_.any([](stream& s) { return !s.has_said_failure(); });
     }
     bool is_wanting() {
         const detail::turn_taken here(turn_);
-        return !wanted_.empty();
+        return !peers_.wanted.empty();
     }
 
     counted_ptr<socket_hub> hub_;
@@ -420,10 +390,7 @@ private:
     atomic<std::uint64_t>* failed_ = nullptr;
     waiting_words waits_;
     detail::turn turn_;
-    detail::growing_array<peer> peers_;
-    detail::growing_array<int> active_, greeting_; // with a connection; on the way to one
-    detail::growing_array<int> wanted_;            // higher ranks that have not come
-    detail::growing_array<int> lost_;              // ended without a goodbye
+    detail::far_peers peers_;
     detail::poll_set poll_;
     detail::lane_maker lanes_;
     unsigned idle_turns_ = 0, looks_ = 0;

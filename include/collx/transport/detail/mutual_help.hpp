@@ -113,9 +113,7 @@ public:
             for (const place& p : places_) help(p);
             return;
         }
-        (void)poll_.visit_readable(*calls_, [&](std::uint64_t name) {
-            return help_named(name, help), true;
-        });
+        (void)poll_.visit_readable(*calls_, [&](std::uint64_t name) { return help_named(name, help), true; });
         next_ = (next_ + 1) % places_.size();
         help(places_[next_]);
     }

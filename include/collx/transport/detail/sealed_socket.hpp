@@ -188,7 +188,7 @@ private:
 
 // What the connections of a job are sealed by, if they are.
 inline sole_ptr<wire_layer> seal_connection(protection level, const secret& session, bool is_connecting,
-                                               const socket_calls& calls) {
+                                            const socket_calls& calls) {
     if (level < protection::integrity) return {};
     return make_sole<sealed_socket>(seals->make(session, is_connecting, level == protection::encrypted), calls);
 }

@@ -189,8 +189,9 @@ private:
             if (state() == phase::lost) return;
             if (left_ != 0 && at_ != got_) {
                 const std::size_t here = left_ < got_ - at_ ? left_ : got_ - at_;
-                const std::size_t took = line_ == l && l != nullptr ? to.put(stage_ + at_, here)
-                                         : lines_.post(*line_, stage_ + at_, here) ? here : 0;
+                const std::size_t took = line_ == l && l != nullptr                ? to.put(stage_ + at_, here)
+                                         : lines_.post(*line_, stage_ + at_, here) ? here
+                                                                                   : 0;
                 if (took == 0) return; // no memory: it stays where it is
                 at_ += took, left_ -= took;
                 if (line_->mail.size() > trunk_line::most_mail_bytes) return close(phase::lost, EPROTO);
@@ -244,7 +245,8 @@ private:
     std::size_t took(ssize_t n) {
         if (n > 0) return static_cast<std::size_t>(n);
         if (n < 0 && would_block(errno)) return 0;
-        if (n < 0 && errno == EBADMSG) return is_deaf_ = true, error_ = errno, lines_.tell_all(), 0; // it shall hear why
+        if (n < 0 && errno == EBADMSG)
+            return is_deaf_ = true, error_ = errno, lines_.tell_all(), 0; // it shall hear why
         if (n < 0 && error_ == 0) error_ = errno;
         // One that waited gave way to a connection that is to come.
         close(state() == phase::waiting ? phase::closed : phase::lost, error_);

@@ -99,8 +99,7 @@ class read_places {
 public:
     static constexpr std::size_t most = 4; // parts
     read_places() = default;
-    explicit read_places(const msghdr& m)
-        : parts_(m.msg_iov), count_(m.msg_iovlen < most ? m.msg_iovlen : most) {
+    explicit read_places(const msghdr& m) : parts_(m.msg_iov), count_(m.msg_iovlen < most ? m.msg_iovlen : most) {
         skip_full();
     }
     bool is_full() const { return part_ == count_; }

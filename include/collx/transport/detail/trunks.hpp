@@ -233,13 +233,13 @@ private:
     const socket_calls* calls_;
     mutual_help* helpers_;
     trunk_arrivals arrivals_;
-    turn turn_; // for these
+    turn turn_;                         // for these
     growing_array<sole_ptr<way>> ways_; // by rank of the job
     growing_array<int> opening_;
     poll_set poll_;
     atomic<bool> is_opening_{false}, is_polling_{false};
     atomic<int> only_{none}; // the first that was open
-    turn guests_turn_; // for these
+    turn guests_turn_;       // for these
     growing_array<guest> guests_;
     atomic<bool> has_guests_{false};
 };
