@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The peers of a communicator on other hosts: how far the way to each is, and its stream. Only for remote_links.hpp,
+// which moves them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/core/clock.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/transport/detail/greeting.hpp>
+#include <collx/transport/detail/rank_list.hpp>
+#include <collx/transport/stream.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+struct far_peer {
+    sole_ptr<stream> connection;
+    sole_ptr<detail::greeting> greeting; // on its way to become that
+    std::int64_t try_at_ns = 0;          // a lower rank's next attempt
+    std::int64_t lost_at_ns = 0;
+    int refusals = 0;
+};
+
+class far_peers {
+public:
+    explicit far_peers(std::size_t ranks) : all_(ranks) {}
+
+    growing_array<int> active, greeting; // with a connection; on the way to one
+    growing_array<int> wanted;           // higher ranks that have not come
+    growing_array<int> lost;             // ended without a goodbye
+
+    int count() const { return static_cast<int>(all_.size()); }
+    far_peer& at(int p) { return all_[static_cast<std::size_t>(p)]; }
+    stream& stream_to(int p) { return *at(p).connection; }
+    template <class Is>
+    bool any(Is&& is) {
+        for (const int p : active)
+            if (is(stream_to(p))) return true;
+        return false;
+    }
+    // Whether there is a way to it, or there was, or it is being made.
+    bool is_known(int p) {
+        const auto& c = at(p).connection;
+        return c && (c->state() != stream::phase::closed || is_in(wanted, p) || is_in(greeting, p) || is_in(lost, p));
+    }
+    void stop_greeting(int p) {
+        at(p).greeting = nullptr;
+        remove_rank(greeting, p);
+    }
+    void lose(int p) {
+        at(p).lost_at_ns = now_ns();
+        if (!is_in(lost, p)) lost.push_back(p);
+    }
+    // See far_links::find_gone().
+    int find_gone(int waiting_for, std::int64_t now) {
+        constexpr std::int64_t missed_after_ns = 100'000'000;
+        for (const int p : lost)
+            if (p == waiting_for || now - at(p).lost_at_ns > missed_after_ns) return p;
+        if (waiting_for < 0 || waiting_for >= count()) return -1;
+        const auto& s = at(waiting_for).connection;
+        return s && s->state() == stream::phase::left ? waiting_for : -1;
+    }
+    [[gnu::cold]] void settle() {
+        for (far_peer& p : all_)
+            if (p.connection) p.connection->settle();
+    }
+    void forget() {
+        for (far_peer& p : all_)
+            if (p.connection) p.connection->forget();
+    }
+
+private:
+    growing_array<far_peer> all_;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
