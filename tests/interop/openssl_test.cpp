@@ -24,7 +24,6 @@
 #include "support/patience.hpp"
 
 using namespace collx;
-using detail::sealed_socket;
 
 namespace {
 
@@ -63,11 +62,11 @@ struct wires {
 };
 constexpr socket_calls wire_calls{::socket, ::connect, ::accept4, wires::sendmsg, wires::recvmsg, ::epoll_wait};
 
-sole_ptr<sealed_socket> end_of(protection level, bool is_connecting, unsigned char session = 1) {
+sole_ptr<detail::wire_layer> end_of(protection level, bool is_connecting, unsigned char session = 1) {
     return detail::seal_connection(level, session_of(session), is_connecting, wire_calls);
 }
 // The record of a text.
-std::string record(sealed_socket& from, std::string text) {
+std::string record(detail::wire_layer& from, std::string text) {
     wires::sent.clear();
     iovec v{text.data(), text.size()};
     msghdr m{};
@@ -77,7 +76,7 @@ std::string record(sealed_socket& from, std::string text) {
     return wires::sent;
 }
 // What comes out; "BROKEN" for a broken seal.
-std::string heard(sealed_socket& at, const std::string& records) {
+std::string heard(detail::wire_layer& at, const std::string& records) {
     wires::to_come = records;
     std::string text(200'000, '\0');
     iovec v{text.data(), text.size()};
@@ -228,6 +227,12 @@ void sums(communicator& w) {
     barrier(half);
 }
 
+// One that shares its connections with others of this rank.
+communicator shared_one(communicator& w) {
+    w.membership()->door->of_sockets()->hub()->set_most_own(1);
+    return w.split(0);
+}
+
 // The system's calls, until a bit is turned on the way.
 struct bad_wire {
     static inline std::atomic<bool> strikes{false};
@@ -245,23 +250,31 @@ constexpr socket_calls bad_wire_calls{::socket, ::connect, ::accept4, ::sendmsg,
 TEST_CASE("communicators compute over sealed connections, on good days and bad") {
     for (const protection level : {protection::integrity, protection::encrypted})
         for (const auto* calls : {&system_socket_calls, &collx_test::bad_day_calls})
-            for (const auto& [code, peer] : seen_by_ranks(4, {level, job_key(std::string(64, 'k'))}, *calls, sums)) {
+            for (const auto& [code, peer] :
+                 seen_by_ranks(4, {level, job_key(std::string(64, 'k'))}, *calls, [](communicator& w) {
+                     sums(w);
+                     communicator shared = shared_one(w);
+                     sums(shared);
+                 })) {
                 INFO(name_of(level) << " " << static_cast<int>(code) << " about " << peer);
                 CHECK(code == errc::forked);
             }
 }
 
 TEST_CASE("a bit turned on the way is an error that names the connection's other end, on all ranks") {
-    for (const protection level : {protection::integrity, protection::encrypted}) {
+    for (const bool is_shared : {false, true}) {
+        const protection level = is_shared ? protection::encrypted : protection::integrity;
         bad_wire::struck = 0;
-        const auto seen = seen_by_ranks(3, {level, job_key(std::string(64, 'k'))}, bad_wire_calls, [](communicator& w) {
-            for (int i = 0; i < 2000; ++i) {
-                std::vector<int> x(5000, 1);
-                if (i == 20 && w.rank() == 0) bad_wire::strikes = true; // all connections are made
-                all_reduce(w, x);
-                if (x[4999] != w.size()) fail(errc::protocol, w.rank(), -1, "", "a wrong sum");
-            }
-        });
+        const auto seen =
+            seen_by_ranks(3, {level, job_key(std::string(64, 'k'))}, bad_wire_calls, [&](communicator& world) {
+                communicator w = is_shared ? shared_one(world) : world.split(0);
+                for (int i = 0; i < 2000; ++i) {
+                    std::vector<int> x(5000, 1);
+                    if (i == 20 && w.rank() == 0) bad_wire::strikes = true; // all connections are made
+                    all_reduce(w, x);
+                    if (x[4999] != w.size()) fail(errc::protocol, w.rank(), -1, "", "a wrong sum");
+                }
+            });
         CHECK(bad_wire::struck == 1);
         for (const auto& [code, peer] : seen) {
             INFO(static_cast<int>(code) << " about " << peer);
