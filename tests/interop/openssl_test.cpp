@@ -9,6 +9,7 @@
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
 #include <collx/transport/detail/sealed_socket.hpp>
+#include <collx/transport/remote_door.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -262,11 +263,13 @@ TEST_CASE("communicators compute over sealed connections, on good days and bad")
 }
 
 TEST_CASE("a bit turned on the way is an error that names the connection's other end, on all ranks") {
-    for (const bool is_shared : {false, true}) {
+    static bool is_shared; // the ranks run a plain function
+    for (const bool shares : {false, true}) {
+        is_shared = shares;
         const protection level = is_shared ? protection::encrypted : protection::integrity;
         bad_wire::struck = 0;
         const auto seen =
-            seen_by_ranks(3, {level, job_key(std::string(64, 'k'))}, bad_wire_calls, [&](communicator& world) {
+            seen_by_ranks(3, {level, job_key(std::string(64, 'k'))}, bad_wire_calls, [](communicator& world) {
                 communicator w = is_shared ? shared_one(world) : world.split(0);
                 for (int i = 0; i < 2000; ++i) {
                     std::vector<int> x(5000, 1);
