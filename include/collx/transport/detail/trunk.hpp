@@ -48,7 +48,7 @@ public:
 
     int peer() const { return peer_; }
     std::uint32_t generation() const { return generation_; }
-    phase state() const { return phase_.load(memory_order::acquire); }
+    phase state() const { return static_cast<phase>(phase_.load(memory_order::acquire)); }
     int fd() const { return socket_.get(); }
     bool is_refused() const { return error_ == ECONNREFUSED; }
 
@@ -63,7 +63,7 @@ public:
         if (hello != nullptr) hello_.append(reinterpret_cast<const std::byte*>(hello), sizeof *hello);
         const segment welcome{.what = segment::kind::welcome};
         if (owes_welcome) hello_.append(reinterpret_cast<const std::byte*>(&welcome), sizeof welcome);
-        phase_.store(wait_for_welcome ? phase::waiting : phase::open, memory_order::release);
+        set(wait_for_welcome ? phase::waiting : phase::open);
         (void)flush();
     }
     // Gives up a connection that waits: the peer's has come.
@@ -151,6 +151,7 @@ private:
     static constexpr std::size_t stage_bytes = 16 * 1024 + 512, short_bytes = 4096;
     static constexpr int most_reads = 64; // of one look
 
+    void set(phase p) { phase_.store(static_cast<std::uint32_t>(p), memory_order::release); }
     bool has_unsent() const { return unsent_at_ < unsent_.size() || wire_.has_pending(); }
     void note_error() {
         if (!would_block(errno) && error_ == 0) error_ = errno; // reading decides
@@ -209,7 +210,7 @@ private:
         const bool is_waiting = state() == phase::waiting;
         if (!s.is_sound() || (s.what == segment::kind::welcome) != is_waiting) return close(phase::lost, EPROTO), false;
         switch (s.what) {
-            case segment::kind::welcome: phase_.store(phase::open, memory_order::release); break;
+            case segment::kind::welcome: set(phase::open); break;
             case segment::kind::end: lines_.hear_end(s.communicator); break;
             case segment::kind::bytes: line_ = &lines_.of(s.communicator), left_ = s.bytes; break;
         }
@@ -254,7 +255,7 @@ private:
     }
     void close(phase next, int error) {
         if (state() == phase::lost) return;
-        phase_.store(next, memory_order::release);
+        set(next);
         error_ = error;
         socket_.close();
         hello_.clear(), hello_at_ = 0;
@@ -266,7 +267,7 @@ private:
     descriptor socket_;
     int peer_, error_ = 0;
     std::uint32_t generation_;
-    atomic<phase> phase_{phase::closed};
+    atomic<std::uint32_t> phase_{0};
     bool is_forgotten_ = false, is_deaf_ = false; // deaf: a seal is broken, so nothing is read any more
     trunk_lines lines_;
     growing_array<std::byte> hello_, unsent_; // what goes out first; segments that have not gone entirely
