@@ -100,6 +100,10 @@ ROWS = [
      "const std::size_t first = is_as_before ? choices_[choices_.size() - 2][depth] + 1 : 0;", ["topo/rings"]),
     ("a path may end in the worse class", "topo/path.hpp", "path_class::nvl, path_class::nvb, path_class::c2c, path_class::pix,",
      "path_class::c2c, path_class::nvl, path_class::nvb, path_class::pix,", ["topo/graph"]),
+    ("a line's number stands still", "topo/xml.hpp", "void step() { line_ += text_[at_++] == '\\n'; }", "void step() { ++at_; }",
+     ["topo/formats"]),
+    ("both ends of an NVLink count", "topo/nccl_topology.hpp", "told_.count({other, gpu}) != 0)", "told_.empty())",
+     ["topo/formats"]),
     ("the narrowest way of a class is taken", "topo/path.hpp", "std::sort(rates.begin(), rates.end());",
      "std::sort(rates.rbegin(), rates.rend());", ["topo/graph"]),
     # ---------------------------------------------------------------- transport

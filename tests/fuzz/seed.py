@@ -71,6 +71,17 @@ seeds = {
         bytes([0]) + b"fe80::1%lo 4000",
         bytes([0]) + b"collx-1-0123456789abcdef-0123456789abcdef0123456789abcdef",
     ],
+    "topology": [
+        bytes([0]) + b'<system version="1"><!-- c --><cpu numaid="0" arch="x86_64" vendor="GenuineIntel" modelid="85">'
+        b'<pci busid="a" class="0x060400" link_speed="8 GT/s" link_width="16"><pci busid="b"><gpu dev="0" sm="90" rank="0">'
+        b'<nvlink target="x" count="18" tclass="0x068000"/><c2c bw="44712" count="5"/></gpu></pci><pci busid="d"><gpu dev="1" rank="1">'
+        b'<nvlink target="b" count="2"/></gpu></pci><pci busid="c"><nic><net dev="0" speed="400000" name="m"/></nic></pci></pci>'
+        b'</cpu><cpu numaid="1" arch="arm64" host_hash="0x2"/></system>',
+        bytes([0]) + b'<?xml version="1.0"?>\n<a b="&lt;&amp;&quot;&apos;&gt;" c=\'1\'><d/></a>\n',
+        bytes([1]) + b'<graphs version="1"><graph id="0" pattern="4" nchannels="1" speedintra="20" speedinter="12.5" typeintra="NVL" '
+        b'typeinter="PIX" samechannels="1"><channel><net dev="0"/><gpu dev="1"/><gpu dev="0"/><net dev="1"/></channel></graph></graphs>',
+        bytes([2]) + b"\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tNV12\tPXB\t0-3\t0\nGPU1\tNV12\t X \tSOC\nNIC0\tPXB\tSYS\t X \nLegend:\n",
+    ],
 }
 
 for target, inputs in seeds.items():

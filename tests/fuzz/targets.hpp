@@ -17,6 +17,7 @@
 
 #include "fuzz/aggregated_target.hpp"
 #include "fuzz/input.hpp"
+#include "fuzz/topology_target.hpp"
 #include "support/toy_macs.hpp"
 
 namespace collx_fuzz {
@@ -337,6 +338,7 @@ inline constexpr struct {
                {"store", store},
                {"pmi", pmi},
                {"environment", variables_of_environment},
-               {"cards", cards}};
+               {"cards", cards},
+               {"topology", topology}};
 
 } // namespace collx_fuzz

@@ -31,10 +31,11 @@ constexpr const char* name_of(link_type t) {
 struct site {
     std::string name;
     site_type type = site_type::cpu;
-    int host = 0;  // which operating system it belongs to
-    int rail = -1; // nic: cards of one rail are on one network switch; -1: not known
-    int units = 1; // nvswitch: how many stand behind this site
-    int numa = -1; // number of the NUMA node, -1: not known
+    int host = 0;                // which operating system it belongs to
+    int rail = -1;               // nic: cards of one rail are on one network switch; -1: not known
+    int units = 1;               // nvswitch: how many stand behind this site
+    int numa = -1;               // number of the NUMA node, -1: not known
+    double port_bytes_per_s = 0; // nic: rate of its port, 0: not known
 };
 
 // One direction of a link; its other direction is the arc `back`.

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// NCCL's graph file (NCCL_GRAPH_FILE, NCCL_GRAPH_DUMP_FILE): orders of GPUs, one for each channel, with the cards by
+// which a channel enters and leaves a host. Read, written, and made of rings that were found here.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/topo/nccl_rates.hpp>
+#include <collx/topo/rings.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace topo {
+
+struct nccl_channel {
+    std::vector<int> gpus; // dev, in order
+    int net_in = -1, net_out = -1;
+};
+struct nccl_graph {
+    int id = 0;      // 0 ring, 1 tree, 2 CollNet chain, 3 NVLS, 4 CollNet direct
+    int pattern = 4; // 1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 CollNet direct
+    int crossnic = 0;
+    double speed_intra = 0, speed_inter = 0, latency_inter = 0; // GB/s, us
+    std::string type_intra = "NVL", type_inter = "PIX";
+    bool same_channels = false;
+    std::vector<nccl_channel> channels;
+};
+
+// Errors: invalid_argument as "FILE:LINE: what (remedy)".
+inline std::vector<nccl_graph> read_nccl_graphs(const std::string& text, const std::string& file = "graph") {
+    const xml_element root = read_xml(text, file);
+    const detail::attributes_of of{root, file};
+    if (root.name != "graphs" || of.needed("version") != "1")
+        of.wrong("no graphs of version 1", "begin with <graphs version=\"1\">");
+    const auto type_of = [&](const detail::attributes_of& a, const char* name) {
+        const std::string word = a.needed(name);
+        for (int c = 0; c <= static_cast<int>(path_class::dis); ++c)
+            if (word == name_of(static_cast<path_class>(c))) return word;
+        a.wrong(std::string(name) + "=\"" + word + "\"",
+                "name a class: LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS NET DIS");
+    };
+    std::vector<nccl_graph> graphs;
+    for (const xml_element& e : root.children) {
+        const detail::attributes_of a{e, file};
+        if (e.name != "graph") a.wrong("not known in <graphs>", "<graph> is");
+        nccl_graph g{a.number("id", 0, 0, 15),
+                     a.number("pattern", 4, 1, 6),
+                     a.number("crossnic", 0, 0, 2),
+                     a.rate("speedintra", 0),
+                     a.rate("speedinter", 0),
+                     a.rate("latencyinter", 0),
+                     type_of(a, "typeintra"),
+                     type_of(a, "typeinter"),
+                     a.number("samechannels", 0, 0, 1) != 0,
+                     {}};
+        for (const xml_element& c : e.children) {
+            const detail::attributes_of in{c, file};
+            if (c.name != "channel") in.wrong("not known in <graph>", "<channel> is");
+            nccl_channel channel;
+            for (const xml_element& stop : c.children) {
+                const detail::attributes_of s{stop, file};
+                (void)s.needed("dev");
+                if (stop.name == "gpu") channel.gpus.push_back(s.number("dev", 0, 0, 1 << 30));
+                else if (stop.name == "net")
+                    (channel.gpus.empty() ? channel.net_in : channel.net_out) = s.number("dev", 0, 0, 1 << 30);
+                else s.wrong("not known in <channel>", "<gpu> and <net> are");
+            }
+            if (channel.gpus.empty()) in.wrong("a channel without a GPU", "list its GPUs in order");
+            g.channels.push_back(std::move(channel));
+        }
+        if (const int n = a.number("nchannels", -1, 0, 1 << 20); n >= 0 && n != static_cast<int>(g.channels.size()))
+            a.wrong("nchannels=\"" + std::to_string(n) + "\" and " + std::to_string(g.channels.size()) + " channels",
+                    "make them agree");
+        graphs.push_back(std::move(g));
+    }
+    return graphs;
+}
+
+inline std::string write_nccl_graphs(const std::vector<nccl_graph>& graphs) {
+    const auto number = [](double x) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.6g", x);
+        return std::string(text);
+    };
+    xml_element root{"graphs", {{"version", "1"}}, {}, 0};
+    for (const nccl_graph& g : graphs) {
+        xml_element e{"graph",
+                      {{"id", std::to_string(g.id)},
+                       {"pattern", std::to_string(g.pattern)},
+                       {"crossnic", std::to_string(g.crossnic)},
+                       {"nchannels", std::to_string(g.channels.size())},
+                       {"speedintra", number(g.speed_intra)},
+                       {"speedinter", number(g.speed_inter)},
+                       {"latencyinter", number(g.latency_inter)},
+                       {"typeintra", g.type_intra},
+                       {"typeinter", g.type_inter},
+                       {"samechannels", g.same_channels ? "1" : "0"}},
+                      {},
+                      0};
+        for (const nccl_channel& c : g.channels) {
+            xml_element channel{"channel", {}, {}, 0};
+            const auto add = [&](const char* what, int dev) {
+                channel.children.push_back({what, {{"dev", std::to_string(dev)}}, {}, 0});
+            };
+            if (c.net_in >= 0) add("net", c.net_in);
+            for (const int dev : c.gpus) add("gpu", dev);
+            if (c.net_out >= 0) add("net", c.net_out);
+            e.children.push_back(std::move(channel));
+        }
+        root.children.push_back(std::move(e));
+    }
+    return to_xml(root);
+}
+
+// The rings of one host as NCCL reads them: each GPU by its number among the GPUs of the host, cards likewise.
+inline nccl_graph nccl_graph_of(const graph& g, const ring_set& set, int host = 0) {
+    nccl_graph out;
+    out.speed_intra = out.speed_inter = set.bytes_per_s / 1e9;
+    out.type_intra = name_of(set.limits.intra);
+    out.type_inter = name_of(set.limits.inter);
+    const auto gpus = g.all(site_type::gpu, host), cards = g.all(site_type::nic, host);
+    const auto number = [](const std::vector<int>& all, int s) {
+        return static_cast<int>(std::find(all.begin(), all.end(), s) - all.begin());
+    };
+    for (const ring& r : set.rings) {
+        nccl_channel c;
+        for (std::size_t k = 0; k < r.members.size(); ++k) {
+            if (g.at(r.members[k]).host == host) c.gpus.push_back(number(gpus, r.members[k]));
+            for (const int i : r.hops[k].arcs)
+                if (const arc& a = g.arc_at(i); a.type == link_type::network) {
+                    if (g.at(a.from).host == host && g.at(a.from).type == site_type::nic)
+                        c.net_out = number(cards, a.from);
+                    if (g.at(a.to).host == host && g.at(a.to).type == site_type::nic) c.net_in = number(cards, a.to);
+                }
+        }
+        out.channels.push_back(std::move(c));
+    }
+    return out;
+}
+
+} // namespace topo
+COLLX_END_NAMESPACE

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// NCCL's topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE) as a machine, and back. The file has system > cpu > pci >
+// gpu and nic > net; attributes that are not needed here are left alone. All NVSwitches are one site.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/topo/nccl_rates.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace topo {
+
+namespace detail {
+
+class nccl_topology_reader {
+public:
+    nccl_topology_reader(const std::string& file, rate_basis basis) : file_(file), basis_(basis) {}
+
+    graph read(const xml_element& system) {
+        const attributes_of of{system, file_};
+        if (system.name != "system") of.wrong("no <system>", "a topology file begins with <system version=\"1\">");
+        if (of.needed("version") != "1") of.wrong("version " + of.needed("version"), "version 1 is read");
+        for (const xml_element& cpu : system.children) add_cpu(cpu);
+        if (g_.size() == 0) of.wrong("no <cpu>", "name the NUMA nodes, each with what hangs at it");
+        link_cpus();
+        for (const auto& [gpu, sm, e] : links_) add_links(gpu, sm, *e);
+        return std::move(g_);
+    }
+
+private:
+    struct cpu_site {
+        int site;
+        double socket;
+    };
+    struct gpu_links {
+        int gpu, sm;
+        const xml_element* e;
+    };
+
+    std::string name_on(int host, const std::string& name) {
+        const std::string whole = host == 0 ? name : "h" + std::to_string(host) + "." + name;
+        return g_.find(whole) < 0 ? whole : whole + "#" + std::to_string(g_.size()); // several cpus of numaid -1
+    }
+    void add_cpu(const xml_element& e) {
+        const attributes_of of{e, file_};
+        if (e.name != "cpu") of.wrong("<system> holds <cpu> only", "put it below a <cpu>");
+        const std::string* hash = e.find("host_hash");
+        const int host = hosts_.try_emplace(hash ? *hash : "", static_cast<int>(hosts_.size())).first->second;
+        const int numa = of.number("numaid", -1, -1, 4095);
+        (void)of.needed("numaid");
+        const std::string* vendor = e.find("vendor");
+        const int s =
+            g_.add({name_on(host, "CPU" + std::to_string(numa < 0 ? 0 : numa)), site_type::cpu, host, -1, 1, numa});
+        cpus_.push_back(
+            {s, socket_rate(of.needed("arch"), vendor ? *vendor : "", of.number("modelid", 0, 0, 1 << 20))});
+        for (const xml_element& child : e.children) add_below(child, s);
+    }
+    void add_below(const xml_element& e, int above) {
+        const attributes_of of{e, file_};
+        if (e.name == "nic") return add_cards(e, above, 5000); // no PCIe is known: no limit
+        if (e.name == "pcilink") return;                       // its end may come later, and its rate is not said
+        if (e.name != "pci") of.wrong("not known here", "below <cpu> and <pci> are <pci>, <nic>, <gpu>");
+        const std::string bus = of.needed("busid");
+        if (buses_.count(bus) != 0) of.wrong("busid " + bus + " comes twice", "each device has its own");
+        const std::string* speed = e.find("link_speed");
+        const double rate = pcie_rate(speed ? *speed : "", of.number("link_width", 0, 0, 32), basis_);
+        for (const xml_element& child : e.children)
+            if (child.name == "gpu") return add_gpu(child, above, bus, rate);
+        const bool is_card = e.children.size() == 1 && e.children[0].name == "nic";
+        if (is_card) return add_cards(e.children[0], above, rate);
+        const int s = g_.add({name_on(g_.at(above).host, "PCI " + bus), site_type::pcie_switch, g_.at(above).host, -1,
+                              1, g_.at(above).numa});
+        buses_[bus] = s;
+        g_.link(above, s, link_type::pcie, {rate * 1e9, link_latencies::pcie});
+        for (const xml_element& child : e.children) add_below(child, s);
+    }
+    void add_gpu(const xml_element& e, int above, const std::string& bus, double rate) {
+        const attributes_of of{e, file_};
+        const int number = of.number("rank", of.number("dev", 0, 0, 1 << 20), 0, 1 << 20), host = g_.at(above).host;
+        const std::string name = "GPU" + std::to_string(number);
+        if (g_.find(name) >= 0 && e.find("rank") != nullptr)
+            of.wrong("rank " + std::to_string(number) + " comes twice", "number the GPUs");
+        const int s =
+            g_.add({name_on(e.find("rank") ? 0 : host, name), site_type::gpu, host, -1, 1, g_.at(above).numa});
+        buses_[bus] = s;
+        g_.link(above, s, link_type::pcie, {rate * 1e9, link_latencies::pcie});
+        for (const xml_element& child : e.children) {
+            if (child.name == "c2c") {
+                const attributes_of c{child, file_};
+                const double bw = c.rate("bw", 0) * c.number("count", 1, 1, 1024);
+                if (!(bw > 0)) c.wrong("a rate of 0", "give bw in MB/s and a count");
+                g_.link(cpus_.back().site, s, link_type::c2c,
+                        {bw * 1e6, link_latencies::c2c, c.number("count", 1, 1, 1024)});
+            } else if (child.name == "nvlink") links_.push_back({s, of.number("sm", 70, 1, 1000), &child});
+            else attributes_of{child, file_}.wrong("not known in <gpu>", "<nvlink> and <c2c> are");
+        }
+    }
+    void add_cards(const xml_element& nic, int above, double rate) {
+        for (const xml_element& e : nic.children) {
+            const attributes_of of{e, file_};
+            if (e.name != "net") of.wrong("not known in <nic>", "<net> is");
+            const std::string* name = e.find("name");
+            const int number = of.number("dev", 0, 0, 1 << 20);
+            double speed = of.rate("speed", 0);
+            if (speed <= 0) speed = 10000; // as NCCL
+            site s{name_on(g_.at(above).host, name && !name->empty() ? *name : "NIC" + std::to_string(number)),
+                   site_type::nic,
+                   g_.at(above).host,
+                   of.number("rail", number, -1, 1 << 20),
+                   1,
+                   g_.at(above).numa};
+            s.port_bytes_per_s = speed * 125e3;
+            g_.link(above, g_.add(std::move(s)), link_type::pcie, {rate * 1e9, link_latencies::pcie});
+        }
+    }
+    void link_cpus() {
+        for (std::size_t a = 0; a < cpus_.size(); ++a)
+            for (std::size_t b = a + 1; b < cpus_.size(); ++b)
+                if (g_.at(cpus_[a].site).host == g_.at(cpus_[b].site).host)
+                    g_.link(cpus_[a].site, cpus_[b].site, link_type::socket,
+                            {std::min(cpus_[a].socket, cpus_[b].socket) * 1e9, link_latencies::socket});
+    }
+    void add_links(int gpu, int sm, const xml_element& e) {
+        const attributes_of of{e, file_};
+        const int count = of.number("count", 1, 1, 1024), kind = of.number("tclass", 0x030200, 0, 1 << 24);
+        const double rate = nvlink_rate(sm, basis_) * count * 1e9;
+        if (kind == 0x068000) {
+            if (switches_ < 0) switches_ = g_.add({"NVSwitch", site_type::nvswitch, g_.at(gpu).host});
+            g_.link(gpu, switches_, link_type::nvlink, {rate, link_latencies::nvswitch, count});
+            return;
+        }
+        const std::string target = of.needed("target");
+        int other = cpus_[0].site;
+        if (kind != 0x068001) {
+            const auto it = buses_.find(target);
+            if (it == buses_.end() || it->second == gpu)
+                of.wrong("target " + target + " is no other GPU of this file",
+                         "name the bus id of a <pci> with a <gpu>");
+            other = it->second;
+        }
+        for (const int i : g_.arcs_of(gpu)) // said by the other end already
+            if (g_.arc_at(i).to == other && g_.arc_at(i).type == link_type::nvlink && told_.count({other, gpu}) != 0)
+                return;
+        told_.insert({{gpu, other}, true});
+        g_.link(gpu, other, link_type::nvlink, {rate, link_latencies::nvlink, count});
+    }
+
+    const std::string& file_;
+    const rate_basis basis_;
+    graph g_;
+    std::vector<cpu_site> cpus_;
+    std::map<std::string, int> hosts_, buses_;
+    std::vector<gpu_links> links_;
+    std::map<std::pair<int, int>, bool> told_;
+    int switches_ = -1;
+};
+
+} // namespace detail
+
+// The machine of an NCCL topology file. file: how messages call it.
+// Errors: invalid_argument as "FILE:LINE: what (remedy)".
+inline graph read_nccl_topology(const std::string& text, const std::string& file = "topology",
+                                rate_basis basis = rate_basis::published) {
+    const xml_element root = read_xml(text, file);
+    return detail::nccl_topology_reader(file, basis).read(root);
+}
+
+} // namespace topo
+COLLX_END_NAMESPACE

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A machine as NCCL's topology file. Only what the file can say: CPUs, PCIe, GPUs, NVLink, C2C and cards; the network
+// is left out, as NCCL finds it itself, and bus ids are made up from the numbers of sites.
+#pragma once
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include <collx/topo/nccl_rates.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace topo {
+
+namespace detail {
+
+class nccl_topology_writer {
+public:
+    nccl_topology_writer(const graph& g, int sm) : g_(g), sm_(sm) {}
+    xml_element write() {
+        xml_element system{"system", {{"version", "1"}}, {}, 0};
+        for (const int s : g_.all(site_type::cpu)) {
+            const site& at = g_.at(s);
+            xml_element cpu{"cpu", {{"numaid", std::to_string(at.numa)}}, {}, 0};
+            const std::string hash = "0x" + std::to_string(at.host + 1);
+            cpu.attributes.emplace_back("host_hash", hash);
+            add_processor(cpu, s);
+            add_below(cpu, s, -1);
+            system.children.push_back(std::move(cpu));
+        }
+        return system;
+    }
+
+private:
+    static std::string bus_of(int s) {
+        char text[24];
+        std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", s >> 13 & 0xffff, s >> 5 & 0xff, s & 31);
+        return text;
+    }
+    // The processor whose links between CPUs have this rate.
+    void add_processor(xml_element& cpu, int s) const {
+        int rate = 10;
+        for (const int i : g_.arcs_of(s))
+            if (g_.arc_at(i).type == link_type::socket) rate = static_cast<int>(g_.arc_at(i).bytes_per_s / 1e9 + 0.5);
+        const bool is_amd = rate == 16, is_ibm = rate == 32;
+        cpu.attributes.emplace_back("arch", is_ibm ? "ppc64" : "x86_64");
+        if (is_ibm) return;
+        cpu.attributes.emplace_back("vendor", is_amd ? "AuthenticAMD" : "GenuineIntel");
+        cpu.attributes.emplace_back("familyid", is_amd ? "143" : "6");
+        cpu.attributes.emplace_back("modelid", is_amd       ? "49"
+                                               : rate >= 40 ? "207"
+                                               : rate >= 22 ? "143"
+                                               : rate >= 10 ? "85"
+                                                            : "79");
+    }
+    // The PCIe generation and width that come nearest to the rate, published or counted.
+    static void add_speed(xml_element& e, double bytes_per_s) {
+        static constexpr const char* words[] = {"2.5", "5.0", "8.0", "16.0", "32.0", "64.0"};
+        double best = 1e30;
+        int generation = 0, lanes = 0;
+        for (int g = 0; g < 6; ++g)
+            for (int width = 1; width <= 16; width *= 2)
+                for (const rate_basis basis : {rate_basis::published, rate_basis::nccl}) {
+                    const std::string word = std::string(words[g]) + " GT/s PCIe";
+                    const double off = std::abs(pcie_rate(word, width, basis) * 1e9 - bytes_per_s);
+                    if (off < best) best = off, generation = g, lanes = width;
+                }
+        e.attributes.emplace_back("link_speed", std::string(words[generation]) + " GT/s PCIe");
+        e.attributes.emplace_back("link_width", std::to_string(lanes));
+    }
+    void add_below(xml_element& e, int s, int above) {
+        for (const int i : g_.arcs_of(s)) {
+            const arc& a = g_.arc_at(i);
+            const site_type type = g_.at(a.to).type;
+            if (a.to == above || type == site_type::cpu) continue;
+            // A GPU that is at its CPU by C2C alone still has a place on PCIe.
+            const bool is_c2c = a.type == link_type::c2c && type == site_type::gpu && !has_pcie(a.to);
+            if (a.type != link_type::pcie && !is_c2c) continue;
+            const char* kind = type == site_type::gpu ? "0x030200" : type == site_type::nic ? "0x020700" : "0x060400";
+            xml_element pci{"pci", {{"busid", bus_of(a.to)}, {"class", kind}}, {}, 0};
+            add_speed(pci, is_c2c ? 12e9 : a.bytes_per_s);
+            if (type == site_type::gpu) pci.children.push_back(gpu_of(a.to));
+            else if (type == site_type::nic) pci.children.push_back(nic_of(a.to));
+            else add_below(pci, a.to, s);
+            e.children.push_back(std::move(pci));
+        }
+    }
+    bool has_pcie(int s) const {
+        for (const int i : g_.arcs_of(s))
+            if (g_.arc_at(i).type == link_type::pcie) return true;
+        return false;
+    }
+    xml_element gpu_of(int s) {
+        const std::string number = std::to_string(gpus_++);
+        xml_element gpu{"gpu", {{"dev", number}, {"sm", std::to_string(sm_)}, {"rank", number}, {"gdr", "1"}}, {}, 0};
+        for (const int i : g_.arcs_of(s)) {
+            const arc& a = g_.arc_at(i);
+            const std::string count = std::to_string(a.lanes);
+            if (a.type == link_type::c2c) {
+                const auto mb_per_s = std::to_string(std::lround(a.bytes_per_s / 1e6 / a.lanes));
+                gpu.children.push_back({"c2c", {{"bw", mb_per_s}, {"count", count}}, {}, 0});
+            }
+            if (a.type != link_type::nvlink) continue;
+            const site_type other = g_.at(a.to).type;
+            const char* kind = other == site_type::nvswitch ? "0x068000"
+                               : other == site_type::gpu    ? "0x030200"
+                                                            : "0x068001";
+            const std::string target = other == site_type::nvswitch ? "fffffff:ff:ff.0" : bus_of(a.to);
+            gpu.children.push_back({"nvlink", {{"target", target}, {"count", count}, {"tclass", kind}}, {}, 0});
+        }
+        return gpu;
+    }
+    xml_element nic_of(int s) {
+        const site& at = g_.at(s);
+        const std::string number = std::to_string(nics_++);
+        double rate = at.port_bytes_per_s;
+        for (const int i : g_.arcs_of(s))
+            if (g_.arc_at(i).type == link_type::network) rate = g_.arc_at(i).bytes_per_s;
+        xml_element net{
+            "net", {{"name", at.name}, {"dev", number}, {"speed", std::to_string(std::lround(rate / 125e3))}}, {}, 0};
+        if (at.rail >= 0) net.attributes.emplace_back("rail", std::to_string(at.rail));
+        net.attributes.emplace_back("gdr", "1");
+        return {"nic", {}, {net}, 0};
+    }
+
+    const graph& g_;
+    const int sm_;
+    int gpus_ = 0, nics_ = 0;
+};
+
+} // namespace detail
+
+// sm: compute capability of the GPUs (60 P100, 70 V100, 80 A100, 90 H100, 100 B200), from which NCCL takes the rate of
+// a link. GPUs are numbered in the order of the file.
+inline std::string write_nccl_topology(const graph& g, int sm) {
+    return to_xml(detail::nccl_topology_writer(g, sm).write());
+}
+
+} // namespace topo
+COLLX_END_NAMESPACE

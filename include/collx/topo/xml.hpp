@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The XML of topology and graph files: elements with attributes, comments, nothing else. Strict, small and bounded,
+// with the line of whatever is wrong. A library of its own kind would be one that every user of collx carries, for
+// files in which text, entities beyond the five, name spaces and DTDs never occur.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/core/error.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace topo {
+
+struct xml_element {
+    std::string name;
+    std::vector<std::pair<std::string, std::string>> attributes; // in order
+    std::vector<xml_element> children;
+    int line = 0;
+
+    // Null where there is none.
+    const std::string* find(const char* attribute) const {
+        for (const auto& [key, value] : attributes)
+            if (key == attribute) return &value;
+        return nullptr;
+    }
+};
+
+namespace detail {
+
+// "topo.xml:12: ..." as invalid_argument.
+[[noreturn]] inline void fail_at(const std::string& file, int line, const char* remedy, const std::string& what) {
+    fail(errc::invalid_argument, -1, -1, remedy, "%.120s:%d: %.200s", file.c_str(), line, what.c_str());
+}
+
+class xml_reader {
+public:
+    xml_reader(const std::string& text, const std::string& file) : text_(text), file_(file) {}
+    xml_element read() {
+        skip_between();
+        xml_element root = element(0);
+        skip_between();
+        if (at_ != text_.size()) wrong("something follows the last element", "a file has one outermost element");
+        return root;
+    }
+
+private:
+    static constexpr int most_depth = 64, most_elements = 1 << 17;
+
+    [[noreturn]] void wrong(const std::string& what, const char* remedy) const { fail_at(file_, line_, remedy, what); }
+    bool starts(const char* word) const { return text_.compare(at_, std::strlen(word), word) == 0; }
+    char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+    void step() { line_ += text_[at_++] == '\n'; }
+    void skip_space() {
+        while (here() == ' ' || here() == '\t' || here() == '\r' || here() == '\n') step();
+    }
+    void skip_to_end_of(const char* end, const char* what) {
+        const std::size_t to = text_.find(end, at_);
+        if (to == text_.npos) wrong(std::string(what) + " has no end", "close it");
+        while (at_ < to + std::strlen(end)) step();
+    }
+    void skip_between() {
+        for (skip_space(); starts("<!--") || starts("<?"); skip_space())
+            starts("<?") ? skip_to_end_of("?>", "a declaration") : skip_to_end_of("-->", "a comment");
+    }
+    static bool is_letter(char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+               c == '.' || c == ':';
+    }
+    std::string word(const char* what) {
+        const std::size_t from = at_;
+        while (is_letter(here())) ++at_;
+        if (from == at_) wrong(std::string("expected ") + what, "see docs/topology.md for the elements");
+        return text_.substr(from, at_ - from);
+    }
+    std::string value() {
+        const char quote = here();
+        if (quote != '"' && quote != '\'') wrong("a value without quotes", "write name=\"value\"");
+        std::string v;
+        for (++at_; here() != quote;) {
+            if (at_ >= text_.size() || here() == '<') wrong("a value has no end", "close the quotes");
+            if (here() == '&') v += entity();
+            else v += here(), step();
+        }
+        ++at_;
+        return v;
+    }
+    char entity() {
+        static constexpr std::pair<const char*, char> known[] = {
+            {"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&apos;", '\''}};
+        for (const auto& [name, letter] : known)
+            if (starts(name)) return at_ += std::strlen(name), letter;
+        wrong("an unknown entity", "write & as &amp;");
+    }
+    xml_element element(int depth) {
+        if (here() != '<') wrong("expected an element", "text between elements means nothing here");
+        if (depth >= most_depth || ++elements_ > most_elements) wrong("too many elements", "split the file");
+        ++at_;
+        xml_element e;
+        e.line = line_;
+        e.name = word("the name of an element");
+        for (skip_space(); here() != '>' && here() != '/'; skip_space()) {
+            std::string name = word("an attribute or the end of <" + e.name + ">");
+            if (e.find(name.c_str()) != nullptr) wrong("the attribute '" + name + "' comes twice", "keep one of them");
+            skip_space();
+            if (here() != '=') wrong("the attribute '" + name + "' has no value", "write name=\"value\"");
+            ++at_;
+            skip_space();
+            std::string v = value();
+            e.attributes.emplace_back(std::move(name), std::move(v));
+        }
+        if (here() == '/') {
+            if (!starts("/>")) wrong("'/' without '>'", "end the element with />");
+            at_ += 2;
+            return e;
+        }
+        ++at_;
+        for (skip_between(); !starts("</"); skip_between()) {
+            if (at_ >= text_.size()) wrong("<" + e.name + "> has no end", "close it");
+            e.children.push_back(element(depth + 1));
+        }
+        at_ += 2;
+        if (const std::string end = word("the name of an element"); end != e.name)
+            wrong("<" + e.name + "> of line " + std::to_string(e.line) + " ends as </" + end + ">",
+                  "close them in order");
+        skip_space();
+        if (here() != '>') wrong("</" + e.name + " without '>'", "close it");
+        ++at_;
+        return e;
+    }
+    std::string word(const std::string& what) { return word(what.c_str()); }
+
+    const std::string& text_;
+    const std::string& file_;
+    std::size_t at_ = 0;
+    int line_ = 1, elements_ = 0;
+};
+
+} // namespace detail
+
+// Errors: invalid_argument as "FILE:LINE: what (remedy)".
+inline xml_element read_xml(const std::string& text, const std::string& file = "topology") {
+    return detail::xml_reader(text, file).read();
+}
+
+// Two spaces a level, attributes in order.
+inline std::string to_xml(const xml_element& e, int depth = 0) {
+    const std::string space(static_cast<std::size_t>(2 * depth), ' ');
+    std::string text = space + "<" + e.name;
+    for (const auto& [name, value] : e.attributes) {
+        text += " " + name + "=\"";
+        for (const char c : value)
+            text += c == '<'   ? "&lt;"
+                    : c == '>' ? "&gt;"
+                    : c == '&' ? "&amp;"
+                    : c == '"' ? "&quot;"
+                               : std::string(1, c);
+        text += "\"";
+    }
+    if (e.children.empty()) return text + "/>\n";
+    text += ">\n";
+    for (const xml_element& child : e.children) text += to_xml(child, depth + 1);
+    return text + space + "</" + e.name + ">\n";
+}
+
+} // namespace topo
+COLLX_END_NAMESPACE

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Descriptions of machines as text: the first byte says which of NCCL's topology file, its graph file, the matrix of
+// nvidia-smi the rest is.
+#pragma once
+
+#include <collx/topo/nccl_graph.hpp>
+#include <collx/topo/nccl_topology.hpp>
+#include <collx/topo/smi_matrix.hpp>
+
+#include "fuzz/input.hpp"
+
+namespace collx_fuzz {
+
+inline void topology(input in) {
+    const unsigned form = in.take() % 3;
+    const std::string text = in.rest();
+    try {
+        if (form == 0) {
+            const std::string written = topo::to_xml(topo::read_xml(text));
+            require(topo::to_xml(topo::read_xml(written)) == written, "what was read and written is read otherwise");
+            const topo::graph g = topo::read_nccl_topology(text);
+            require(g.size() > 0, "a machine of nothing");
+            for (int i = 0; i < g.arcs(); ++i) require(g.arc_at(i).bytes_per_s > 0, "a link without a rate");
+        } else if (form == 1) {
+            const std::string written = topo::write_nccl_graphs(topo::read_nccl_graphs(text));
+            require(topo::write_nccl_graphs(topo::read_nccl_graphs(written)) == written, "graphs are read otherwise");
+        } else {
+            const topo::smi_matrix m = topo::read_smi_matrix(text);
+            require(topo::read_smi_matrix(topo::to_text(m)).cells == m.cells, "a matrix is read otherwise");
+        }
+    } catch (const error& e) {
+        require(e.code() == errc::invalid_argument, "not the error of a wrong file");
+    }
+}
+
+} // namespace collx_fuzz

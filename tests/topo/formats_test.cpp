@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Files and texts that describe machines: NCCL's topology and graph files, the matrix of nvidia-smi. Machines written
+// and read again are the same; what is wrong is refused with its line and the remedy.
+#include <collx/topo/machines.hpp>
+#include <collx/topo/nccl_graph.hpp>
+#include <collx/topo/nccl_topology.hpp>
+#include <collx/topo/nccl_topology_writer.hpp>
+#include <collx/topo/smi_matrix.hpp>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+using namespace collx::topo;
+using Catch::Contains;
+
+namespace {
+
+// Two of the GPUs of a DGX-1V and a VM's second node, as a dump has them.
+const char* const dump = R"(<system version="1">
+  <!-- half of a machine -->
+  <cpu numaid="0" affinity="00000fff,ff00000f" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79">
+    <pci busid="0000:05:00.0" class="0x060400" vendor="0x10b5" link_speed="8 GT/s" link_width="16">
+      <pci busid="0000:06:00.0" class="0x030200" link_speed="8.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="70" rank="0" gdr="1">
+          <nvlink target="0000:07:00.0" count="2" tclass="0x030200"/>
+        </gpu>
+      </pci>
+      <pci busid="0000:07:00.0" class="0x030200" link_speed="" link_width="0">
+        <gpu dev="1" sm="70" rank="1"><nvlink target="0000:06:00.0" count="2" tclass="0x030200"/></gpu>
+      </pci>
+      <pci busid="0000:08:00.0" class="0x020700" link_speed="8.0 GT/s PCIe" link_width="8">
+        <nic><net name="mlx5_0" dev="0" speed="100000" port="1" guid="0x5" maxconn="131072" unheard="of"/></nic>
+      </pci>
+    </pci>
+  </cpu>
+  <cpu numaid="1" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79"/>
+</system>
+)";
+
+// The dump with one text in place of another.
+std::string changed(const std::string& from, const std::string& to) {
+    std::string text = dump;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+}
+std::string what_of(const std::string& text) {
+    try {
+        (void)read_nccl_topology(text, "node.xml");
+    } catch (const invalid_argument& e) {
+        return e.what();
+    }
+    return "accepted";
+}
+
+} // namespace
+
+TEST_CASE("a topology dump becomes a machine") {
+    const graph g = read_nccl_topology(dump, "node.xml", rate_basis::nccl);
+    REQUIRE(g.size() == 6);
+    const path nvlink = find_path(g, g.require("GPU0"), g.require("GPU1"));
+    CHECK(nvlink.type == path_class::nvl);
+    CHECK(nvlink.bytes_per_s == 40e9); // said by both ends, there once
+    const path card = find_path(g, g.require("GPU0"), g.require("mlx5_0"));
+    CHECK(card.type == path_class::pix);
+    CHECK(card.bytes_per_s == 6e9);
+    CHECK(g.at(g.require("mlx5_0")).port_bytes_per_s == 12.5e9);
+    CHECK(find_path(g, g.require("CPU0"), g.require("CPU1")).bytes_per_s == 6e9);
+    // A VM: nodes of one number, no affinity, a declaration in front.
+    const graph vm =
+        read_nccl_topology("<?xml version='1.0'?><system version=\"1\"><cpu numaid=\"-1\" arch=\"x86_64\"/>"
+                           "<cpu numaid=\"-1\" arch=\"x86_64\"/></system>");
+    CHECK(vm.size() == 2);
+}
+
+TEST_CASE("machines that are written are read again") {
+    struct row {
+        graph g;
+        int sm;
+    };
+    for (const rate_basis basis : {rate_basis::published, rate_basis::nccl})
+        for (const row& want : {row{dgx_1p(basis), 60}, row{dgx_1v(basis), 70}, row{dgx_2(basis), 70},
+                                row{dgx_a100(basis), 80}, row{dgx_h100(basis), 90}, row{hgx_b200(basis), 100}}) {
+            CAPTURE(want.sm);
+            const std::string text = write_nccl_topology(want.g, want.sm);
+            const graph again = read_nccl_topology(text, "again", basis);
+            REQUIRE(again.size() == want.g.size());
+            REQUIRE(again.arcs() == want.g.arcs());
+            for (const site_type from : {site_type::gpu, site_type::nic}) {
+                const auto a = want.g.all(site_type::gpu), b = again.all(site_type::gpu);
+                const auto to = want.g.all(from), there = again.all(from);
+                for (std::size_t i = 0; i < a.size(); ++i)
+                    for (std::size_t k = 0; k < to.size(); ++k) {
+                        const path p = find_path(want.g, a[i], to[k]), q = find_path(again, b[i], there[k]);
+                        REQUIRE(p.type == q.type);
+                        REQUIRE(q.bytes_per_s == Approx(p.bytes_per_s));
+                    }
+            }
+        }
+    const graph tray = gb200_nvl72(rate_basis::nccl, 1),
+                again = read_nccl_topology(write_nccl_topology(tray, 100), "tray", rate_basis::nccl);
+    CHECK(find_path(again, again.require("GPU0"), again.require("CPU0")).bytes_per_s == Approx(223.56e9));
+    CHECK(find_path(again, again.require("GPU0"), again.require("GPU3")).bytes_per_s == Approx(721.8e9));
+}
+
+TEST_CASE("what is wrong in a topology file is named with its line and the remedy") {
+    CHECK(what_of(dump) == "accepted");
+    CHECK_THAT(what_of(changed("version=\"1\"", "version=\"2\"")),
+               Contains("node.xml:1:") && Contains("version 1 is read"));
+    CHECK_THAT(what_of(changed("target=\"0000:07:00.0\"", "target=\"0000:99:00.0\"")),
+               Contains("node.xml:7:") && Contains("0000:99:00.0 is no other GPU"));
+    CHECK_THAT(what_of(changed("count=\"2\"", "count=\"-2\"")), Contains(":7:") && Contains("1 to 1024"));
+    CHECK_THAT(what_of(changed("busid=\"0000:07:00.0\"", "busid=\"0000:06:00.0\"")),
+               Contains(":10:") && Contains("comes twice"));
+    CHECK_THAT(what_of(changed("rank=\"1\"", "rank=\"0\"")), Contains(":11:") && Contains("rank 0 comes twice"));
+    CHECK_THAT(what_of(changed("busid=\"0000:05:00.0\" ", "")), Contains(":4:") && Contains("'busid' is missing"));
+    CHECK_THAT(what_of(changed("speed=\"100000\"", "speed=\"fast\"")), Contains(":14:") && Contains("not negative"));
+    CHECK_THAT(what_of(changed("<nic>", "<disk/><nic>")), Contains("not known here"));
+    CHECK_THAT(what_of(changed("</gpu>\n", "</gpux>\n")), Contains(":8:") && Contains("ends as </gpux>"));
+    CHECK_THAT(what_of(changed("-->", "")), Contains("a comment has no end"));
+    CHECK_THAT(what_of(changed("dev=\"0\" sm", "dev=\"0\" dev=\"1\" sm")), Contains("comes twice"));
+    CHECK_THAT(what_of(changed("gdr=\"1\"", "gdr=1")), Contains(":6:") && Contains("without quotes"));
+    CHECK_THAT(what_of(changed("gdr=\"1\"", "gdr=\"&none;\"")), Contains("unknown entity"));
+    CHECK_THAT(what_of(std::string(dump) + "<system/>"), Contains("something follows"));
+    CHECK_THAT(what_of(""), Contains("expected an element"));
+    CHECK_THAT(what_of("<system version=\"1\"/>"), Contains("no <cpu>"));
+    CHECK_THAT(what_of(std::string(dump).substr(0, 300)), Contains("has no end"));
+    std::string deep;
+    for (int i = 0; i < 1000; ++i) deep += "<pci>";
+    CHECK_THAT(what_of(deep), Contains("too many elements"));
+}
+
+TEST_CASE("rings go to a graph file and come back") {
+    const graph g = on_rails(dgx_1v(), 2, 12.5);
+    const ring_set set = find_rings(g, g.all(site_type::gpu));
+    const nccl_graph one = nccl_graph_of(g, set);
+    REQUIRE(one.channels.size() == 4);
+    for (int k = 0; k < 4; ++k) {
+        const nccl_channel& c = one.channels[static_cast<std::size_t>(k)];
+        CHECK((c.net_in == k && c.net_out == k && c.gpus.size() == 8));
+    }
+    const std::string text = write_nccl_graphs({one});
+    const auto again = read_nccl_graphs(text, "graph.xml");
+    REQUIRE(again.size() == 1);
+    CHECK(again[0].channels[2].gpus == one.channels[2].gpus);
+    CHECK(again[0].speed_intra == 12.5);
+    CHECK(write_nccl_graphs(again) == text);
+    const auto refused = [&](const char* from, const char* to) {
+        std::string wrong = text;
+        wrong.replace(wrong.find(from), std::string(from).size(), to);
+        try {
+            (void)read_nccl_graphs(wrong, "graph.xml");
+        } catch (const invalid_argument& e) {
+            return std::string(e.what());
+        }
+        return std::string("accepted");
+    };
+    CHECK_THAT(refused("nchannels=\"4\"", "nchannels=\"5\""), Contains("graph.xml:2:") && Contains("and 4 channels"));
+    CHECK_THAT(refused("\"NVL\"", "\"XXX\""), Contains(":2:") && Contains("name a class"));
+    CHECK_THAT(refused("<gpu dev=\"0\"/>", "<cpu/>"), Contains("'dev' is missing"));
+    CHECK_THAT(refused("pattern=\"4\"", "pattern=\"9\""), Contains("1 to 6"));
+    CHECK_THAT(refused("version=\"1\"", "version=\"0\""), Contains("version 1"));
+}
+
+TEST_CASE("the matrix of nvidia-smi is read and printed") {
+    const std::string text = "\033[4m\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\033[0m\n"
+                             "GPU0\t X \tNV12\tPXB\t0-15,64-79\t0\t\tN/A\n"
+                             "GPU1\tNV12\t X \tSYS\t16-31,80-95\t1\t\tN/A\n"
+                             "NIC0\tPXB\tSYS\t X \n\nLegend:\n\n  X    = Self\n";
+    const smi_matrix m = read_smi_matrix(text);
+    CHECK(m.names == std::vector<std::string>{"GPU0", "GPU1", "NIC0"});
+    CHECK(m.cells[0] == std::vector<std::string>{"X", "NV12", "PXB"});
+    CHECK(m.cpus[1] == "16-31,80-95");
+    CHECK(m.numa == std::vector<int>{0, 1, -1});
+    CHECK(read_smi_matrix("\tGPU0\tGPU1\nGPU0\tX\tSOC\nGPU1\tSOC\tX\n").cells[0][1] == "SYS");
+
+    const smi_matrix a100 = smi_matrix_of(dgx_a100());
+    CHECK(a100.cells[0][7] == "NV12");
+    CHECK(a100.cells[0][8] == "PXB");
+    CHECK(a100.cells[0][15] == "SYS");
+    const smi_matrix again = read_smi_matrix(to_text(a100));
+    CHECK(again.cells == a100.cells);
+    CHECK(again.numa[0] == 3);
+    CHECK(smi_matrix_of(dgx_1v()).cells[0][5] == "SYS"); // through a neighbour is nothing that it knows
+
+    const auto wrong = [&](const char* from, const char* to) {
+        std::string bad = text;
+        bad.replace(bad.find(from), std::string(from).size(), to);
+        try {
+            (void)read_smi_matrix(bad, "topo.txt");
+        } catch (const invalid_argument& e) {
+            return std::string(e.what());
+        }
+        return std::string("accepted");
+    };
+    CHECK_THAT(wrong("NV12\tPXB", "NVX\tPXB"), Contains("topo.txt:2:") && Contains("the cell 'NVX'"));
+    CHECK_THAT(wrong("GPU1\tNV12", "GPU1\tNV6"), Contains("topo.txt:3:") && Contains("the other way NV12"));
+    CHECK_THAT(wrong("NIC0\tPXB\tSYS\t X ", "NIC0\tPXB"), Contains("topo.txt:4:") && Contains("1 cells of 3"));
+    CHECK_THAT(wrong("\nGPU1\t", "\nGPU2\t"), Contains("'GPU2' where 'GPU1' is due"));
+    CHECK_THAT(wrong("\nNIC0\tPXB\tSYS\t X ", ""), Contains("2 rows of 3"));
+    CHECK_THROWS_WITH(read_smi_matrix(""), Contains("0 rows"));
+    CHECK_THROWS_WITH(read_smi_matrix("no GPU here\n"), Contains("no header"));
+}
