@@ -3,7 +3,7 @@
 //
 // What a call costs inside, with Google Benchmark: the loops that touch the bytes (exec/kernels.hpp), and the whole
 // path of an all_reduce of 8 bytes that was planned before, on one rank: checks, selection, cursor, arithmetic, and
-// nobody to wait for. Shows instructions too where the kernel lets a program count its own.
+// no waits. Shows instructions too where the kernel lets a program count its own.
 #include <benchmark/benchmark.h>
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>

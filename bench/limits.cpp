@@ -170,7 +170,7 @@ private:
                 if (!out.empty() && out[0] < 0) break;
                 if (r > 0) out.push_back(bytes <= 8 ? ns : static_cast<double>(bytes) / ns);
             }
-            w.at[me][3].v.store(1u << 20, std::memory_order_release); // nobody waits for one that left
+            w.at[me][3].v.store(1u << 20, std::memory_order_release); // no process waits for one that left
             w.at[me][2].v.store(1, std::memory_order_release);        // nor leaves before its memory is read
             w.wait(2, 2, 1, own_core);
             return out;

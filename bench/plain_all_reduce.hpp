@@ -41,7 +41,7 @@ struct shared_all_reduce {
             y[i] = sum;
         }
         words.at[me][1].v.store(calls, std::memory_order_release);
-        words.wait(1, 2, calls, own_core); // both halves are there, and nobody reads an input any more
+        words.wait(1, 2, calls, own_core); // both halves are there, and no input is read any more
     }
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A collective written by hand for the neighbours in a ring: bare sockets, and besides only what nobody can leave out,
-// the sum of what arrives and the copy of a rank's own part. No messages, no checks, no schedule: a rank sends as far
-// as it has something to send, receives what is there, and adds it while it is in the cache. In an all-to-all only the
-// numbers of bytes are right, not who gets them.
+// A collective written by hand for the neighbours in a ring: bare sockets, and besides only what no program can leave
+// out, the sum of what arrives and the copy of a rank's own part. No messages, no checks, no schedule: a rank sends as
+// far as it has something to send, receives what is there, and adds it while it is in the cache. In an all-to-all only
+// the numbers of bytes are right, not who gets them.
 #pragma once
 
 #include <sys/socket.h>

@@ -143,7 +143,7 @@ private:
             }
             answer(e.rank, now);
             if (s.what == word::set) publish(s.key, now);
-            if (s.key == "heard-by" && ++heard_by == n_ - 1) { // by whoever was the last: one request more
+            if (s.key == "heard-by" && ++heard_by == n_ - 1) { // by the last one: one request more
                 ++result_.requests, ++words.sets;
                 free += c_.request;
                 publish("heard", {free + 2 * c_.latency, now.depth + 2});

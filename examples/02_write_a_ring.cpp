@@ -85,7 +85,7 @@ int main() {
     show_steps(4);
 
     for (int n = 1; n <= 64; ++n) example::expect(collx::sched::verify(lesson::my_ring<>{}, n).ok(), "the proof");
-    std::printf("proved for 1 to 64 ranks: every chunk of every rank ends as the sum over all ranks, and nobody waits "
+    std::printf("proved for 1 to 64 ranks: every chunk of every rank ends as the sum over all ranks, and no rank waits "
                 "for ever\n\n");
 
     refute("with the wrong chunk in the middle",

@@ -74,7 +74,7 @@ void recurrence(collx::communicator& world) {
     const auto step = [](int i) { return affine{0.5 + 0.01 * i, 1.0 + i}; };
     affine composed{1, 0};
     for (int i = 0; i < 10; ++i) composed = then{}(composed, step(world.rank() * 10 + i));
-    affine before{1, 0}; // rank 0 keeps this: nobody comes before it
+    affine before{1, 0}; // rank 0 keeps this: no rank comes before it
     collx::exclusive_scan(world, collx::value(composed), collx::value(before), then{});
 
     double x = 3; // from the start, by hand
@@ -91,7 +91,7 @@ void capturing_lambda(collx::communicator& world) {
     collx::all_reduce(world, collx::value(x), [modulus](int a, int b) { return a * b % modulus; });
     example::expect(x == 200 * 201 % modulus * 202 % modulus * 203 % modulus, "the product modulo 1009");
 
-    // An algorithm that changes the order of operands wants to be told that this may be done.
+    // An algorithm that changes the order of operands must know that this may be done.
     auto product = collx::commutative([modulus](int a, int b) { return a * b % modulus; });
     int y = 200 + world.rank();
     collx::all_reduce(world, collx::value(y), product);

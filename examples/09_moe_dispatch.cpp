@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A layer of a mixture of experts. A gate sends each token to two of the experts, which live on all ranks; what they
-// answer comes back and is added up. Nobody knows in advance how much goes where, so counts travel first. Between hosts
+// answer comes back and is added up. How much goes where is not known in advance, so counts travel first. Between hosts
 // all that one of them has for a rank elsewhere leaves as one message. Next: docs/moe.md.
 // collx-example: everywhere
 #include <collx/algo/aggregated.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rank 0 keeps the weights, the others have the data. First in step: everybody waits for everybody, every time. Then
+// Rank 0 keeps the weights, the others have the data. First in step: all wait for all, every time. Then
 // each at its own pace: the server applies what comes when it comes, and holds back only those who are too far ahead of
 // the slowest (Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server", 2013).
 // One worker is slow on purpose. Next: docs/tour.md.
@@ -95,7 +95,7 @@ weights work_at_own_pace(collx::communicator& world, const shard& mine, bool is_
 
 // [doc:server]
 // One receive is outstanding for each worker, and the server asks them in turn. (A receive always names its sender: who
-// is served first is this program's decision, where everybody can read it.)
+// is served first is this program's decision, and it stands here.)
 struct seat {
     int steps_made = 0;
     bool waits = false; // for weights
@@ -153,7 +153,7 @@ void run(collx::communicator& world) {
     std::vector<float> times(static_cast<std::size_t>(world.size()));
     collx::gather(world, collx::value(took), times);
     example::expect(loss[0] < good_loss, "training in step converges");
-    example::expect(loss[1] < good_loss, "training at everybody's own pace converges");
+    example::expect(loss[1] < good_loss, "training at each rank's own pace converges");
     if (world.rank() != 0) return;
     // The first step beyond the bound arrives, and its answer waits.
     if (world.size() > 2) example::expect(lead == bound + 1, "others run ahead of the slow worker, as far as they may");

@@ -95,7 +95,7 @@ void* meeting_memory(collx::communicator& world) {
 struct printer {
     explicit printer(run_report& r) : report(r), line(points(r), !r.run.quiet) {}
 
-    // CSV, JSON and the table share standard output with nobody.
+    // CSV, JSON and the table have standard output to themselves.
     [[nodiscard]] bool prints_table() const {
         return report.run.csv != "-" && report.run.json != "-" && !report.run.is_comparison;
     }

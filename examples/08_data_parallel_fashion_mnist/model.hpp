@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A stack of dense layers with ReLU between and softmax at the end: one layer is softmax regression, two are an MLP.
-// Knows nothing of ranks: backward() tells whoever wants to know as soon as a layer's gradient is there.
+// Knows nothing of ranks: backward() calls a function as soon as a layer's gradient is there.
 #pragma once
 
 #include <Eigen/Core>

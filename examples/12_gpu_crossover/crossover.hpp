@@ -24,7 +24,7 @@ void sum_by(way w, Team& team, In& in, Out& out, std::size_t n) {
     using namespace collx;
     const auto cut = [n](int chunks) { return chunk_layout::even(n, chunks, 16); };
     switch (w) {
-        // One exchange, but every rank reads all of everybody's buffer: n times the bytes.
+        // One exchange, but every rank reads the whole buffer of each: n times the bytes.
         case way::one_shot:
             return team.template run<device::packet_protocol>(algo::one_shot_all_reduce{}, in, out, plus{}, {}, cut,
                                                               cut);

@@ -34,7 +34,7 @@ COLLX_HD inline float partial_product(const float* x_share, const float* w_share
     return sum;
 }
 
-// partial[r] is summed over the ranks, and everybody's y receives sum + bias + residual.
+// partial[r] is summed over the ranks, and each rank's y receives sum + bias + residual.
 template <class Team, class Partial, class Y>
 void sum_with_epilogue(Team& team, Partial& partial, Y& y, const epilogue& e) {
     const auto cut = [](int chunks) { return collx::chunk_layout::even(out_elems, chunks, 16); };

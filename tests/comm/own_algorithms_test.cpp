@@ -138,7 +138,7 @@ TEST_CASE("steps that name what is not there, and messages that do not match, ar
     check_broken<mistake::negative_chunk>("this is no set of chunks");
     check_broken<mistake::tmp>("the algorithm declares no such chunk of scratch");
     check_broken<mistake::window>("the algorithm declares no such signal, or no window");
-    check_broken<mistake::leftover>("a message that nobody receives");
+    check_broken<mistake::leftover>("a message that is never received");
     check_broken<mistake::short_message>("the message holds another number of chunks");
 }
 

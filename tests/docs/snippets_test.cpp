@@ -51,7 +51,7 @@ namespace mine {
 using collx::sched::copy, collx::sched::recv, collx::sched::send;
 using collx::sched::from, collx::sched::to, collx::sched::in, collx::sched::out;
 
-// Everybody sends its part to everybody: first to the rank after it.
+// Each rank sends its part to all others, first to the rank after it.
 struct flat_all_gather {
     static constexpr collx::collective op = collx::collective::all_gather;
     static constexpr const char* name = "flat_all_gather";

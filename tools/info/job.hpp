@@ -118,7 +118,7 @@ inline std::string try_threads(const std::vector<int>& host_of) {
     }
 }
 
-// The same over RDMA. Having no device is no problem, so that is told apart.
+// The same over RDMA. Having no device is no problem, so that case is reported apart.
 struct verbs_tried {
     std::string device, why_not;
     bool is_broken = false;

@@ -40,8 +40,9 @@ inline void add_protection(section& s, findings& out, const job_description& d, 
         s.add("address", "reached by other hosts at", here.address + " (" + here.why + ")",
               {{"address", here.address}, {"why", here.why}});
     if (!by.key && env.get("COLLX_INSECURE") != nullptr && env.get("COLLX_INSECURE")[0] == '1')
-        out.problems.push_back({"COLLX_INSECURE=1: whoever reaches the ranks' ports and knows the job's name can join",
-                                "give the job a key, see docs/security.md"});
+        out.problems.push_back(
+            {"COLLX_INSECURE=1: any host that reaches the ranks' ports and knows the job's name can join",
+             "give the job a key, see docs/security.md"});
 }
 
 } // namespace collx::tools::info

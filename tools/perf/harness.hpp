@@ -107,9 +107,9 @@ public:
     }
 
     /// All ranks together: how long a cache line takes just now from rank 0's core to that of another rank, one way, in
-    /// ns, where they stand: the slowest of up to four others, no two of them on one core. Nobody is moved.
+    /// ns, where they stand: the slowest of up to four others, no two of them on one core. No rank is moved.
     /// Ensures: rank 0 has the answer; the others have NaN, and so has rank 0 where all stand on its core or the other
-    /// did not answer in time. Cost: two barriers (`wait`), at most 0.3 ms a pair while nobody else runs, never more
+    /// did not answer in time. Cost: two barriers (`wait`), at most 0.3 ms a pair on an idle machine, never more
     /// than 2 ms for all.
     template <class Wait>
     double line_ns(Wait&& wait) {
@@ -136,7 +136,7 @@ public:
     [[nodiscard]] int size() const { return ranks_; }
 
 private:
-    // Whom rank 0 looks at: nobody that would have to wait for its core.
+    // The ranks that rank 0 looks at: none that would have to wait for its core.
     [[nodiscard]] std::vector<int> partners() const {
         std::vector<int> out, taken{processors_[0]};
         for (int r = 1; r < ranks_ && static_cast<int>(out.size()) < most_partners; ++r) {

@@ -37,7 +37,7 @@ struct expected_part {
     int rank; // from, or last_rank
 };
 
-/// The whole receive buffer of `rank`. Parts that nobody promises anything about are left out.
+/// The whole receive buffer of `rank`. Parts whose contents are unspecified are left out.
 inline std::vector<expected_part> expected_parts(operation op, std::size_t whole, int rank, int ranks, int root,
                                                  bool in_place) {
     const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);

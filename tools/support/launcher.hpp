@@ -37,7 +37,7 @@ public:
 
     launcher(const launcher&) = delete;
     launcher& operator=(const launcher&) = delete;
-    // Only after an exception somebody still runs here.
+    // Only after an exception a rank still runs here.
     ~launcher() {
         job_.send_to_all(SIGKILL);
         for (const int rank : job_.running()) ::waitpid(job_.pids()[static_cast<std::size_t>(rank)], nullptr, 0);
@@ -216,7 +216,7 @@ private:
         reap();
         if (now_ns() - all_ended_ns_ < linger_ns) return;
         for (const pid_t pid : leftovers()) ::kill(pid, SIGKILL);
-        // Whoever still holds a pipe is no descendant of ours.
+        // A process that still holds a pipe is no descendant of ours.
         if (now_ns() - all_ended_ns_ > 2 * linger_ns)
             for (auto& s : streams_)
                 if (s.is_open() && !s.destination().is_full()) s.close();
@@ -249,7 +249,7 @@ private:
     descriptor failures_;
     job job_;
     guard guard_;
-    std::int64_t all_ended_ns_ = 0; // 0: somebody runs
+    std::int64_t all_ended_ns_ = 0; // 0: a rank still runs
     bool abandoned_ = false;        // the user does not want to wait for the output's reader
 };
 
@@ -289,7 +289,7 @@ inline void require_hosts(const launch_options& options) {
 
 /// Starts options.ranks processes, waits for all, returns the status to exit with: 0, that of the rank that failed
 /// first (128 + number for a signal), 124 after the time limit, 126 or 127 where the program cannot be run.
-/// Requires: this process has one thread and no other children. Errors: std::exception with a sentence; nobody runs
+/// Requires: this process has one thread and no other children. Errors: std::exception with a sentence; no rank runs
 /// then.
 inline int run_ranks(const launch_options& options) {
     if (options.ranks < 1 || options.ranks > launch::most_ranks)

@@ -23,7 +23,7 @@ inline bool may_colour(int fd) {
     return is_terminal(fd) && (no_color == nullptr || *no_color == '\0');
 }
 
-/// Columns of the terminal, 80 where nobody knows.
+/// Columns of the terminal, 80 where unknown.
 inline int terminal_width(int fd) {
     winsize size{};
     if (::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;

@@ -56,7 +56,7 @@ public:
         return chunk_set(at_.first(other), at_.size(other)).in_order(order_);
     }
 
-    // One more than the largest chunk that anybody keeps for others.
+    // One more than the largest chunk that a rank keeps for others.
     static constexpr int chunks_kept(const node_view& nodes, int n) {
         const node_view at = nodes.over(n);
         int positions = 0, most = 0;
@@ -116,8 +116,8 @@ struct aggregated_counts {
 };
 
 // Shape: n chunks; chunk d of the input goes to rank d. Not in place. Strand 0 sends inside the node, strand 1 collects
-// and sends out, strand 2 receives from outside: a slow node keeps nobody's data from leaving. Chunks may differ in
-// size if carriers are told the counts: that is what counts() is for.
+// and sends out, strand 2 receives from outside: a slow node does not hold up data that leaves. Chunks may differ in
+// size if carriers know the counts: that is what counts() is for.
 // Cost, N nodes of G ranks: N - 1 messages of G chunks between nodes per rank, 2(G - 1) inside, of 1 and of N - 1
 // chunks; n(N - 1) messages between nodes in all, whatever the nodes' sizes. Scratch about n chunks; slots >= 1.
 struct aggregated_all_to_all {

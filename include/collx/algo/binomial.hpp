@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Binomial trees: in each round everybody who has the message passes it on, so that n ranks are reached in ceil(log2 n)
-// rounds. The choice for short messages: the number of rounds is least, the root repeats the whole message.
+// Binomial trees: in each round every rank that has the message passes it on, so that n ranks are reached in ceil(log2
+// n) rounds. The choice for short messages: the number of rounds is least, the root repeats the whole message.
 //
 //   8 ranks:   0 ── 4 ── 6 ── 7        the subtree of a rank v is the interval [v, v + lowest bit of v),
 //              │    └─ 5               so that gathered chunks are neighbours and reductions keep rank order

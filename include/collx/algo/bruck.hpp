@@ -12,7 +12,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
-// Everybody holds the chunks r, r + 1, … and doubles them by taking those of rank r + have. Chunk sets wrap around, so
+// Each rank holds the chunks r, r + 1, … and doubles them by taking those of rank r + have. Chunk sets wrap around, so
 // that everything is received where it belongs and the rotation at the end of the paper's text is not needed.
 // Shape: n chunks; rank r contributes chunk r.
 // Cost: ceil(log2 n) messages, n - 1 chunks per rank; no scratch, slots >= 1.
@@ -36,7 +36,7 @@ struct bruck_all_gather {
     }
 };
 
-// A block for the rank at distance j below travels along the bits of j: in the round of bit b everybody sends all
+// A block for the rank at distance j below travels along the bits of j: in the round of bit b each rank sends all
 // blocks whose distance has this bit to rank r - b. What arrives in the last round is at home and goes to the output.
 // Shape: n chunks; chunk d of the input goes to rank d. In place is fine: the input is read before the output is
 // written.

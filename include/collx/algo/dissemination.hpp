@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Barriers: nobody leaves before everybody has come. No data travels: a message is a token, its meaning is that it
+// Barriers: no rank leaves before all have come. No data travels: a message is a token, its meaning is that it
 // came.
 #pragma once
 
@@ -32,7 +32,7 @@ struct dissemination_barrier {
     }
 };
 
-// The same promise over windows: everybody raises a flag, everybody looks at all flags. No data at all.
+// The same promise over windows: each rank raises a flag and looks at all flags. No data at all.
 // Shape: no chunks, 1 signal.
 // Cost: one signal given and n looked at per rank.
 struct flag_barrier {

@@ -154,12 +154,10 @@ struct double_tree_reduce {
 // Up and down both trees with rank 0 above them; at rank 0 the way up and the way down are one strand, elsewhere two,
 // so that pieces follow one another without waiting for those before to come back.
 //
-// Whoever sends up to a neighbour in one tree would send down to the same neighbour in the other one, and two strands
-// cannot share a channel. So the trees on the way down have other leaves. That takes four leaves in each; below 9 ranks
-// one tree carries both halves.
-// Shape: 2 chunks, one per tree.
-// Cost: 4(n - 1) messages of one chunk, at most 4 per rank; scratch 2 chunks if n > 3; slots >= 1.
-// Order: rank order, equal on all ranks; any associative operator.
+// A rank that sends up to a neighbour in one tree would send down to the same neighbour in the other one, and two
+// strands cannot share a channel. So the trees on the way down have other leaves. That takes four leaves in each; below
+// 9 ranks one tree carries both halves. Shape: 2 chunks, one per tree. Cost: 4(n - 1) messages of one chunk, at most 4
+// per rank; scratch 2 chunks if n > 3; slots >= 1. Order: rank order, equal on all ranks; any associative operator.
 struct double_tree_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "double_tree";

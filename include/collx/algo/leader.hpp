@@ -112,7 +112,7 @@ struct leader_counts {
 
 // Shape: n chunks; chunk d of the input goes to rank d. Not in place. Strand 0 sends up, sends inside and,
 // at a leader, passes down what comes from outside; strand 1 collects, sends across and receives inside. Chunks may
-// differ in size if leaders are told the counts: that is what counts() and expected_counts() are for. Cost, N nodes of
+// differ in size if leaders know the counts: that is what counts() and expected_counts() are for. Cost, N nodes of
 // G ranks: N - 1 messages of G^2 chunks between nodes per leader, N(N - 1) in all; inside, G + 1 messages per rank, of
 // which one up and one down of n - G chunks. Scratch 2 G(n - G) chunks at leaders; slots >= 1.
 struct leader_all_to_all {

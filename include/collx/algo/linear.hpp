@@ -88,7 +88,7 @@ struct linear_reduce_scatter {
     }
 };
 
-// The same, and everybody sends its chunk of the result to everybody.
+// The same, and each rank sends its chunk of the result to all.
 // Shape: n chunks.
 // Cost: 2 (n - 1) messages of one chunk per rank, and one more to itself if r > 1;
 // scratch n chunks if n > 2, of which one is used; slots >= 1.

@@ -37,7 +37,7 @@ struct multicast_all_gather {
     }
 };
 
-// Shape: n chunks of the root's input, of which rank r moves chunk r to everybody: all ranks share the work.
+// Shape: n chunks of the root's input, of which rank r moves chunk r to all: the ranks share the work.
 // Cost: the input is read once, and stored n times.
 struct multicast_broadcast {
     static constexpr collective op = collective::broadcast;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Small messages in one phase over windows: everybody publishes what others need, everybody takes what it needs. One
+// Small messages in one phase over windows: each rank publishes what others need and takes what it needs. One
 // strand and one signal per iteration instead of the two of direct.hpp and two_shot.hpp: half the synchronisation, and
 // no putting ahead while taking.
 //
@@ -16,7 +16,7 @@ namespace algo {
 // Private buffers, staged through windows.
 // Shape: 1 chunk. Window segment 0: the contribution.
 // Cost: the buffer is written to a window once and n - 1 windows are read; one synchronisation; windows >= 2 deep
-// (checked): a rank that sees everybody's signal of iteration i knows that everybody has left iteration i - 1, so two
+// (checked): a rank that sees all signals of iteration i knows that all ranks have left iteration i - 1, so two
 // stages need no further wait.
 // Order: rank order, equal on all ranks; any associative operator.
 struct one_shot_all_reduce {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pairwise exchange: everybody sends to everybody directly, in an order in which no receiver is asked twice at once.
+// Pairwise exchange: each rank sends to each other directly, in an order in which no rank receives from two at once.
 // Sending and receiving are two strands, so a slow receiver never keeps its own data from leaving. Windows are not
 // needed; direct.hpp is the same idea with windows.
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recursive doubling: in round k everybody exchanges all it has with the partner at distance 2^k, so that it has twice
+// Recursive doubling: in round k each rank exchanges all it has with the partner at distance 2^k, so that it has twice
 // as much. The fewest rounds an all-reduce can have; the choice for short messages. Where n is no power of two the
 // ranks form teams (power_of_two.hpp), and only their leaders take part.
 //

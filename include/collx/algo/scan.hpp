@@ -59,7 +59,7 @@ struct chain_exclusive_scan {
     }
 };
 
-// After the round of distance d everybody holds the reduction of the 2d ranks that end with it.
+// After the round of distance d each rank holds the reduction of the 2d ranks that end with it.
 // Shape: 1 chunk.
 // Cost: ceil(log2 n) rounds, at most one message per rank and round; scratch 1 chunk if n > 2; slots >= 1.
 // Order: rank order; any associative operator.
@@ -87,7 +87,7 @@ struct doubling_scan {
     }
 };
 
-// The same after everybody has passed its operand to the next rank.
+// The same after each rank has passed its operand to the next rank.
 // Shape: 1 chunk; rank 0 receives nothing.
 // Cost: 1 + ceil(log2(n - 1)) rounds, at most one message per rank and round; scratch 1 chunk if n > 2; slots >= 1.
 // Order: rank order; any associative operator.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Direct all-reduce in two phases over windows: rank r reduces chunk r of everybody's contribution, then everybody
+// Direct all-reduce in two phases over windows: rank r reduces chunk r of all contributions, then each rank
 // collects the finished chunks. Each byte is read and written once per phase whatever n is; two synchronisations a
 // piece. The names are the GPU world's (one-shot, two-shot).
 #pragma once
@@ -30,14 +30,14 @@ struct two_shot_all_reduce {
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0)) {
-            ex.wait_all(1, depth); // everybody has reduced from the stage that is overwritten now
+            ex.wait_all(1, depth); // all ranks have reduced from the stage that is overwritten now
             // Left to itself nvcc repeats a step four times.
             COLLX_ROLLED
             for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
             ex.signal(0);
         }
         if (ex.strand(1)) {
-            ex.wait_all(2, depth); // everybody has taken the result that is overwritten now
+            ex.wait_all(2, depth); // all ranks have taken the result that is overwritten now
             ex.wait_all(0);
             ex.step(fold | copy, in(r), at_ranks(0, n, window(0, r)), out(r), place::window1);
             ex.signal(1);

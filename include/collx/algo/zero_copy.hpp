@@ -2,9 +2,9 @@
 // Collectives on buffers that lie in windows themselves (collx's shared allocator, registered memory): nothing is
 // staged, every byte is read once where its owner put it.
 //
-// There are no stages here, the user's own memory is at stake, so every text has two doors:
+// There are no stages here, the user's own memory is at stake, so every algorithm has two signals:
 //   signal 0   my input may be read and my output be overwritten  (waited for before a peer's buffer is touched)
-//   signal 1   I will touch no peer's buffer any more             (waited for, from whoever touches mine, at the end)
+//   signal 1   I will touch no peer's buffer any more             (waited for at the end, from ranks that touch mine)
 // All ranks give both signals in every call, so that calls may follow each other whatever their collective and root.
 #pragma once
 
@@ -177,7 +177,7 @@ struct zero_copy_scatter {
 };
 
 // Shape: 1 chunk.
-// Cost: n - 1 readers of the root's buffer; only the root waits at the end, for nobody touches another's buffer.
+// Cost: n - 1 readers of the root's buffer; only the root waits at the end, because no other rank's buffer is read.
 struct zero_copy_broadcast {
     static constexpr collective op = collective::broadcast;
     static constexpr const char* name = "zero_copy";

@@ -17,7 +17,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Servers serve until their process ends: nobody here knows when the last rank has come.
+// Servers serve until their process ends: when the last rank has come is not known here.
 struct kept_server {
     tcp_server server;
     kept_server* next;

@@ -2,7 +2,7 @@
 // What each launcher leaves in the environment of the processes it starts: torchrun, PMI-1 (MPICH's mpiexec, srun
 // --mpi=pmi2, Flux), PMIx (Open MPI's mpirun, PRRTE, srun --mpi=pmix), Slurm alone, Kubernetes. Each turns its
 // variables into rank, size, place on the host and a way to meet; in which order they are asked, and why, is
-// environment.hpp's. Talks to nobody. The facts behind it: docs/launchers.md.
+// environment.hpp's. Does not communicate. The facts behind it: docs/launchers.md.
 #pragma once
 
 #include <initializer_list>
@@ -75,7 +75,7 @@ inline kept_text derived_job(const char* launcher, const environment& env, std::
 // --------------------------------------------------------------------------------------------- torchrun and its like
 
 inline constexpr const char* several_hosts_remedy =
-    "set COLLX_STORE=tcp:ADDRESS:PORT, an address of rank 0's host and a port nobody uses";
+    "set COLLX_STORE=tcp:ADDRESS:PORT, an address of rank 0's host and a port that is free";
 
 // MASTER_PORT is part of the name and nothing else: torchrun's own store listens there.
 inline void describe_torch(const environment& env, job_description& d) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Which of this host's addresses a rank listens on: what COLLX_ADDRESS says in one of its forms (an address, an
-// interface, a network, the way to somebody, unix sockets), as an address in numbers and a sentence on why it is that
-// one. Names of hosts are not looked up. Asks the system for its interfaces and for one route, and sends nothing.
+// interface, a network, the route to an address, unix sockets), as an address in numbers and a sentence on why it is
+// that one. Names of hosts are not looked up. Asks the system for its interfaces and for one route, and sends nothing.
 #pragma once
 
 #include <arpa/inet.h>

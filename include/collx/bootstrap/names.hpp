@@ -23,7 +23,7 @@ struct name_answer {
 };
 using name_resolver = name_answer (*)(const kept_text&);
 
-// The system's. Cost: as long as its resolver takes; 10 s where a name server is silent and nobody has set it
+// The system's. Cost: as long as its resolver takes; 10 s where a name server is silent and no limit is set
 // otherwise.
 [[gnu::cold]] inline name_answer ask_system(const kept_text& name) {
     addrinfo hints{}, *found = nullptr;
@@ -78,7 +78,7 @@ inline bool is_outward(const kept_text& address) {
 } // namespace detail
 
 // The address of a host, in numbers; what is in numbers stays as it is. Asks again until the deadline, as a name may be
-// known only when its host is there. Errors: environment when nobody knows the name, or when it says too little.
+// known only when its host is there. Errors: environment when the name cannot be resolved, or when it says too little.
 [[gnu::cold]] inline kept_text look_up(const kept_text& host, const deadline& until,
                                        detail::name_resolver resolver = detail::ask_system) {
     if (!detail::is_name(host)) return host; // numbers, or what is refused as none

@@ -127,7 +127,7 @@ inline constexpr name_view optional_key_prefix = "optional:";
 
 namespace detail {
 
-// Takes out of the environment what nobody else should see: /proc shows a process's first environment, and what it
+// Takes out of the environment what no other process should see: /proc shows a process's first environment, and what it
 // starts inherits the present one.
 [[gnu::cold]] inline void forget_key() {
     if (char* text = ::getenv("COLLX_KEY")) ::explicit_bzero(text, std::strlen(text));
@@ -160,10 +160,9 @@ inline bool is_loopback(const tcp_address& a) {
                                              int port, const job_key& key) {
     const char* insecure = env.get("COLLX_INSECURE");
     if (is_loopback(numeric_address(host, port)) || key || (insecure != nullptr && insecure[0] == '1')) return;
-    fail(
-        errc::environment, -1, -1,
-        "give the job a key, see docs/security.md, or set COLLX_INSECURE=1 if everybody on that network may be trusted",
-        "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());
+    fail(errc::environment, -1, -1,
+         "give the job a key, see docs/security.md, or set COLLX_INSECURE=1 if that whole network is trusted",
+         "%s names %.60s, which can be reached from outside, and the job has no key", variable, host.c_str());
 }
 // The address in tcp:ADDRESS:PORT; empty for other stores.
 inline kept_text address_of_store(const kept_text& store) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a store may know beside its values: that a rank has gone. tcp_store and file_store do; a program's own store may
-// derive from this, too. A *bell* is a key that is set once, by whoever comes first, when a start ends or is in doubt.
+// derive from this, too. A *bell* is a key that is set once, by the first rank, when a start ends or is in doubt.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ inline const char* kind_of_call(const signature& s) { return s.made_by == signat
     return nullptr;
 }
 
-// Everybody compares with rank 0 and names all ranks that differ from it, so that every rank prints the same names.
+// Each rank compares with rank 0 and names all ranks that differ from it, so that every rank prints the same names.
 [[gnu::cold]] COLLX_ONCE void compare_signatures(communicator_core& c, signature mine, std::int64_t timeout_ns) {
     mine.sequence = static_cast<std::uint32_t>(c.sequence);
     signature first{};

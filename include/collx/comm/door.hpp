@@ -78,7 +78,7 @@ public:
         std::uint64_t none = 0;
         failed_.compare_exchange_strong(none, f.word, memory_order::acq_rel);
         const failure first(failed_.load(memory_order::acquire));
-        // Nobody has failed who could not be told: those who come a little later shall hear the reason, and of no
+        // All ranks are alive and can still be notified: those that arrive a little later get the reason instead of a
         // death.
         if (first.code() == errc::security) net.links.announce_failure_to_all(2'000'000'000);
         else net.links.announce_failure();
@@ -121,7 +121,7 @@ private:
 class door {
 public:
     door(door&&) = default;
-    ~door() { remove_unix_file(listener_.get()); } // nobody came to take it over
+    ~door() { remove_unix_file(listener_.get()); } // it was not taken over
     explicit door(std::int64_t linger_ns, job_protection by, const socket_calls& calls = system_socket_calls,
                   int lanes = 1)
         : linger_ns_(linger_ns), calls_(&calls), by_(std::move(by)), lanes_(lanes) {}
@@ -135,7 +135,7 @@ public:
     }
     // Who is asked while ranks wait for each other whether the start has ended.
     void tell(start_news* news) { news_ = news; }
-    // See meet_at(). Afterwards `hub` knows where everybody listens.
+    // See meet_at(). Afterwards `hub` knows where all ranks listen.
     [[gnu::cold]] detail::growing_array<std::uint64_t> meet(const kept_text& token, int rank, int size,
                                                             std::uint64_t host, const kept_text& address_up,
                                                             const deadline& until) {
@@ -170,7 +170,7 @@ public:
     }
     counted_ptr<socket_hub> hub;
 
-    // Where nobody listens yet: a free port of an address in numbers, or a new name for a unix socket.
+    // An address that is not in use: a free port of an address in numbers, or a new name for a unix socket.
     [[gnu::cold]] static socket_address address_to_listen(const kept_text& at) {
         if (is_unix_address(at)) return unix_address(unix_directory(at), new_unix_name());
         return address_of(at, 0);

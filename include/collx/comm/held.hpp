@@ -56,7 +56,7 @@ struct held_operation {
     std::conditional_t<std::is_void_v<R>, nothing, R> held;
     count_tables tables; // of v-variants
 };
-// With an input that nobody asks for again.
+// With an input that is not read again.
 template <class R, class In>
 struct held_with_input : held_operation<R> {
     In in;

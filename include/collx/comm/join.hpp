@@ -75,7 +75,7 @@ inline void settle_waiting(const job_description& d, int local_ranks, job_settin
 }
 
 // until: the end of the whole start, from the first word in the store to the first communicator. news: how else it may
-// end; null: nobody says.
+// end; null: unknown.
 [[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
                                                      std::size_t arena_bytes, const char* found_by,
                                                      const deadline& until, const kept_text& more_settings = {},

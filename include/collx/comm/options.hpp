@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a call may be told beside its data: designated initialisers, any subset, no template cost.
+// The options of a call: designated initialisers, any subset, no template cost.
 //   collx::all_reduce(world, gradient, {.timeout = 5s});
 #pragma once
 

@@ -36,7 +36,7 @@ public:
         const std::uint64_t at = memory_->take(bytes);
         try {
             memory_->reserve(at, bytes);
-        } catch (const error&) { // what there was of it is somebody else's now
+        } catch (const error&) { // its memory may have another owner now
             memory_->give_back(at, bytes);
             throw;
         }

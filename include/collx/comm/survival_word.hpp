@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What survivors on several hosts say to each other (shrink_far.hpp), and how they find out that nobody listens any
+// What survivors on several hosts say to each other (shrink_far.hpp), and how they find out that no rank listens any
 // more where a rank did.
 #pragma once
 
@@ -25,7 +25,7 @@ struct survival_word {
     std::int32_t zero = 0;
 };
 
-// Whether anybody still listens where a rank did.
+// Whether the listener of a rank is still there.
 class door_probe {
 public:
     enum class answer { unknown, open, closed };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every rank shows the others a few bytes where there is no common memory: up a binomial tree to rank 0, and the whole
 // table down again, in messages of the blocking port. It is also how a communicator across hosts comes up: afterwards
-// its ranks hang together by connections, along which news of a failure reaches everybody.
+// its ranks hang together by connections, along which a failure notification reaches all.
 #pragma once
 
 #include <cstddef>
@@ -66,8 +66,8 @@ private:
     Core* parent_;
 };
 
-// All connections of the tree, without waiting for any: whoever gives up while it waits for one neighbour must reach
-// the others.
+// All connections of the tree, without waiting for any: a rank that gives up while it waits for one neighbour must
+// reach the others.
 template <class Links>
 [[gnu::cold]] void open_tree(Links& net) {
     const int n = net.size(), me = net.rank();

@@ -3,7 +3,7 @@
 // Operators that say where: arg_min and arg_max on (value, index) pairs, top_k on short sorted lists of them. All three
 // use one total order, so any order and grouping of the operands gives the same bits: a NaN comes first (it is what a
 // user must see), then the better value, then the lower index; -0 and +0 are equal values.
-// Requires: an index occurs once among all contributions (two entries with the same index cannot be told apart).
+// Requires: an index occurs once among all contributions (two entries with the same index cannot be distinguished).
 // It must not know about buffers.
 #pragma once
 

@@ -27,7 +27,7 @@ public:
 };
 struct seal_component {
     const char* name;
-    // session: known to both ends of this connection and to nobody else. hides: encrypt as well. Errors: unsupported.
+    // session: known to the two ends of this connection only. hides: encrypt as well. Errors: unsupported.
     sole_ptr<sealer> (*make)(const secret& session, bool is_connecting, bool hides);
 };
 // Written by: the initialisation of a program that includes the component; read by: transports.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What whoever waits while a job comes up asks at each turn: whether its start has ended elsewhere. Known to
+// What each wait during start-up asks at each turn: whether its start has ended elsewhere. Known to
 // transports, which wait, and answered by the bootstrap, which hears of it.
 #pragma once
 

@@ -45,7 +45,7 @@ public:
         if constexpr (plain) streams_moves_ = streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes(ranks);
     }
 
-    // Where results are sent on from where they lie, they had better stay in the caches. What is only copied from the
+    // Results that are sent on from where they lie should stay in the caches. What is only copied from the
     // user's input to the output is sent from the input, if at all.
     void stay_in_caches() { streams_ = false; }
     bool streams() const { return streams_; } // whether results go past the caches
@@ -167,7 +167,7 @@ public:
         if constexpr (reduces) fold_arrays(op_, to, static_cast<Wire*>(nullptr), from, count, n);
     }
 
-    // Zero copy: the rank-ordered reduction of everybody's buffers into everybody's.
+    // Zero copy: the rank-ordered reduction of all ranks' buffers into those of all ranks.
     void fold_everywhere(const Wire* const* sources, Wire* const* to, int count, std::size_t n) const requires plain {
         if constexpr (reduces) {
             if (streams_) fold_past_caches(op_, to, count, static_cast<Wire*>(nullptr), sources, count, n);

@@ -13,7 +13,7 @@ class operation {
 public:
     virtual ~operation() = default;
     virtual task_state advance() = 0;
-    task_state state = task_state::blocked; // kept by the progress engine for whoever waits
+    task_state state = task_state::blocked; // kept by the progress engine, read by waits
     bool is_left = false;                   // its communicator is gone, and with it all that it refers to
     bool is_dropped = false;                // its handle is gone, and perhaps its buffers: nothing may move it on
     failure error{};

@@ -56,7 +56,7 @@ inline void copy_unordered(void* to, const void* from, std::size_t n) {
 
 } // namespace detail
 
-// As memcpy. Whoever synchronises with this thread afterwards sees the copy.
+// As memcpy. A thread that synchronises with this one afterwards sees the copy.
 inline void copy_past_caches(void* to, const void* from, std::size_t n) {
     detail::copy_unordered(to, from, n);
     detail::order_streaming_stores();

@@ -174,7 +174,7 @@ inline thread_local char verbs_reason[400] = "";
 inline sole_ptr<verbs_device> open_libibverbs(const verbs_choice& which) {
     // A child of fork() must not make the parent's pages move away from under the device. Linux takes care of it since
     // 5.12; before, the library must, by hiding registered pages from children, which it would do needlessly even where
-    // Linux does. Where it comes too late, because somebody registered memory before, only programs that fork lose.
+    // Linux does. Where it comes too late, because memory was registered before, only programs that fork lose.
     if (::ibv_is_fork_initialized() != IBV_FORK_UNNEEDED) (void)::ibv_fork_init();
     const verbs_device_list devices;
     verbs_refusal no;

@@ -263,7 +263,7 @@ private:
              std::strerror(e));
     }
 
-    // Reported by the next poll(). What is under way ends, too: nobody can say any more what arrived.
+    // Reported by the next poll(). What is under way ends, too: what arrived is unknown.
     [[gnu::cold]] void stop(std::uint64_t id, const char* why) {
         if (has_failed_) return;
         has_failed_ = true;

@@ -28,8 +28,8 @@ inline constexpr std::size_t long_message_bytes = 32 * 1024;
 // for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
 // a broadcast down one tree, before the overlap of two pays.
 inline constexpr std::size_t few_steps_bytes = 512 * 1024;
-// Up to so many ranks the root of a short broadcast sends to each, and in an all-gather of a few steps' bytes everybody
-// does: nobody has to pass anything on.
+// Up to so many ranks the root of a short broadcast sends to each, and in an all-gather of a few steps' bytes each rank
+// does: nothing is passed on.
 inline constexpr int few_ranks = 4;
 constexpr bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 } // namespace detail

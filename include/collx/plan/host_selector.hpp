@@ -18,13 +18,13 @@ namespace detail {
 inline constexpr std::size_t long_among_hosts_bytes = 64 * 1024;
 // Up to here a sum between hosts is one message of one rank each, not one of every rank.
 inline constexpr std::size_t one_rail_bytes = 16 * 1024;
-// Among so many hosts their leaders may exchange directly. All-gather: bytes of all ranks up to which they had better.
+// Among so many hosts their leaders may exchange directly. All-gather: bytes of all ranks up to which that is faster.
 inline constexpr int few_hosts = 8;
 inline constexpr std::size_t led_gather_bytes = 64 * 1024;
 // All-to-all: bytes for one peer up to which one message for each rank elsewhere beats one for each pair of ranks.
 inline constexpr std::size_t aggregated_bytes = 32 * 1024;
 
-// Bound when the call had better go host by host; null: it had better not.
+// Bound where host by host is expected to be faster; null: where it is not.
 template <collective C>
 [[gnu::cold]] bound_schedule* select_among_hosts(schedule_cache& cache, const problem& p) {
     [[maybe_unused]] const node_view at = *p.hosts;
@@ -44,7 +44,7 @@ template <collective C>
         return &cache.bind(algo::hierarchical<C, algo::trees>{{{.nodes = at}, p.root}}, p.at_port);
     } else if constexpr (C == collective::all_reduce || C == collective::reduce_scatter ||
                          C == collective::all_gather) {
-        if (C != collective::all_gather && p.ordered) return nullptr; // one after the other, whoever is where
+        if (C != collective::all_gather && p.ordered) return nullptr; // one after the other, whatever the placement
         if (is_long) return &cache.bind(algo::hierarchical<C, algo::rings>{{.nodes = at}}, p.at_port);
         if constexpr (C == collective::all_gather)
             if (p.bytes <= led_gather_bytes && at.nodes() <= few_hosts)

@@ -16,7 +16,7 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Everybody talks to everybody directly: right with any counts.
+// Each rank exchanges with each other directly: right with any counts.
 template <collective C>
 struct direct_algorithm {
     using type = void;

@@ -24,7 +24,7 @@ struct problem {
 };
 
 namespace detail {
-// All-to-all across hosts: bytes of one part up to which they had better go through leaders. What counts is the message
+// All-to-all across hosts: bytes of one part up to which going through leaders is faster. What counts is the message
 // from host to host; it beats one for each rank up to 128 KiB and, where sizes are not known (all_to_all_v), one for
 // each pair of ranks up to 256.
 constexpr int most_led_bytes(const node_view& hosts, bool sizes_are_known) {

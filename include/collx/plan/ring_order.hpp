@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A ring through some places of a machine, along links where there are links: which place comes after which, and which
 // neighbour stands between two that are not linked (as NVLink machines do it when a job uses some of the GPUs). The
-// graph is a function of two places, so whoever knows the machine can ask.
+// graph is a function of two places, so any description of the machine will do.
 #pragma once
 
 #include <vector>

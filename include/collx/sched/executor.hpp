@@ -14,7 +14,7 @@
 //   ex.step(copy, in(c), out(c));                              local copy; into window(s, c) it is a put
 //   ex.step(get | copy, at(k, window(0, c)), out(c));          rank k's window -> out[c]
 //   ex.step(fold | copy, in(c), at_ranks(0, n, window(0, c)), out(c), also);   rank-ordered reduction
-//   ex.step(fold | to_all, at_ranks(0, n, in(c)), out(c));     the same, stored to everybody's out[c]
+//   ex.step(fold | to_all, at_ranks(0, n, in(c)), out(c));     the same, stored to out[c] of all ranks
 //   ex.signal(s); ex.wait(s, k, lag); ex.wait_all(s, lag);
 //
 // Rules that make one run a proof (Kahn, "The semantics of a simple language for parallel programming", 1974): control

@@ -252,8 +252,8 @@ private:
         }
     }
 
-    // Nothing moves although not all have ended: follow who waits for whom from `me` until somebody who will never act,
-    // or a circle.
+    // Nothing moves although not all have ended: follow which rank waits for which, from `me` to one that will never
+    // act, or a circle.
     constexpr verdict blame(const running& me) {
         detail::growing_array<int> path;
         detail::growing_array<char> seen(strands_.size(), 0);

@@ -8,7 +8,7 @@
 // every channel depth, and one run decides here too.
 //
 // Two calls run back to back: before, between and after them the user writes all of `in` and `out`. That finds peers
-// that still read a buffer whose call has returned, and stages that are reused while someone lags a call behind.
+// that still read a buffer whose call has returned, and stages that are reused while a rank lags a call behind.
 //
 // Cost: clocks of ranks * strands numbers at every event, so this is for small n (tests use n <= 17); patterns do not
 // change beyond.

@@ -25,7 +25,7 @@ public:
 private:
     friend class rank_order;
     const int* table_ = nullptr;
-    int ranks_ = 0; // -1: no permutation, fits nobody
+    int ranks_ = 0; // -1: no permutation, fits no communicator
     std::uint64_t hash_ = 0;
 };
 

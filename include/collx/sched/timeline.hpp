@@ -76,7 +76,7 @@ public:
 
 private:
     constexpr int here(const running& me) const { return first_[static_cast<unsigned>(me.id)] + me.index(); }
-    // Waits that ask for nothing yet are reported by nobody: they take their places when a later step does.
+    // Waits that ask for nothing yet are not reported: they take their places when a later step does.
     constexpr void pass(int strand, int end) {
         int& next = next_[static_cast<unsigned>(strand)];
         for (int i = first_[static_cast<unsigned>(strand)]; i < end; ++i)

@@ -17,7 +17,7 @@ enum class problem : unsigned char {
     signal_twice,       // the same signal of a rank given twice in one iteration
     wrong_length,       // a message of another number of chunks than the receiver expects
     wrong_chunk,        // the right place, but another chunk's data
-    unset_read,         // a cell nobody has written
+    unset_read,         // a cell that was not written before
     overlap,            // a contribution reduced twice
     writes_input,       // stores to `in`
     not_an_output,      // stores to an `out` chunk that this rank does not have
@@ -27,9 +27,9 @@ enum class problem : unsigned char {
     missing_out,        // an `out` chunk that was never stored
     wrong_order,        // operands not in rank order although the algorithm promises it
     different_bits,     // a result that another rank computed by another expression
-    leftover,           // a message nobody receives
-    missing_message,    // waits for a message nobody sends
-    missing_signal,     // waits for a signal nobody gives
+    leftover,           // a message that no step receives
+    missing_message,    // waits for a message that no step sends
+    missing_signal,     // waits for a signal that no step gives
     deadlock,           // strands that wait for each other
     race,               // two accesses to one cell that nothing orders
     undeclared_tmp,     // scratch beyond what the algorithm declares

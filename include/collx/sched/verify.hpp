@@ -84,7 +84,7 @@ public:
             known_[sized(me.id) * words_ + w] |= said_[said(rank, index, iteration) + w];
     }
 
-    // A barrier is kept if whatever a rank may know when it returns includes the entry of everybody.
+    // A barrier is kept if whatever a rank may know when it returns includes the entry of all ranks.
     constexpr fault leave(int, int, int first, int last) {
         for (int k = 0; k < n_ && words_ != 0; ++k) {
             bool known = false;

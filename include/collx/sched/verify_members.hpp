@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The proof of a collective among some of the ranks whose messages others pass on. Whoever does nothing but send on
+// The proof of a collective among some of the ranks whose messages others pass on. A rank that only sends on
 // what comes from one rank to one other is a longer channel: leave those ranks out, join their ends, and what is left
 // is an ordinary schedule of the members, for the ordinary proof. That messages fit each other, that none is left over
-// and that nothing locks is shown on the whole schedule, with everybody in it.
+// and that nothing locks is shown on the whole schedule, with all ranks in it.
 #pragma once
 
 #include <collx/sched/verify.hpp>
@@ -10,7 +10,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
-// Who comes after `peer` on the way from `sender`, or before it on the way to `receiver` (forward false); -1: nobody,
+// Who comes after `peer` on the way from `sender`, or before it on the way to `receiver` (forward false); -1: none,
 // or not exactly one.
 constexpr int passes_on(const program& p, int from, int to) {
     int found = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How much can cross a machine at most: the flow from one site to another (Dinic 1970), and what follows from it for
-// rings and trees. Bounds only: whoever forwards is not asked, so a set of rings may well stay below.
+// rings and trees. Bounds only: they ignore which sites can forward, so a set of rings may stay below.
 #pragma once
 
 #include <algorithm>

@@ -70,7 +70,7 @@ struct arena_room {
     }
 };
 
-// A mapped arena. The mapping lives as long as somebody shares this object; the memory goes when the last process
+// A mapped arena. The mapping lives as long as this object is shared; the memory goes when the last process
 // unmaps it.
 class arena {
 public:
@@ -103,12 +103,12 @@ public:
         return b >= base_ && b < base_ + bytes_ && bytes <= static_cast<std::size_t>(base_ + bytes_ - b);
     }
     // The number of a rank's process as `me` may use it, -1 where it would mean another or none: ranks whose numbers
-    // are not those of rank 0 (another pid namespace) have not written theirs, and know nobody's.
+    // are not those of rank 0 (another pid namespace) have not written theirs, and know none of the others'.
     int process_of(int r, int me) const {
         const int number = header().pid[r].load(memory_order::acquire);
         return number <= 0 || header().pid[me].load(memory_order::relaxed) == ::getpid() ? number : -1;
     }
-    // This process's number is not what the others call it: nobody may ask by it whether a holder of the lock lives.
+    // This process's number is not what the others call it: so it does not show whether a holder of the lock lives.
     void hide_number() { is_number_hidden_ = true; }
     std::size_t bytes() const { return bytes_; }
     int fd() const { return fd_; }
@@ -127,8 +127,8 @@ public:
         return offset;
     }
 
-    // The piece of `bytes` that `word` names, the same for all ranks: taken by whoever asks for it first. Its pages are
-    // zero.
+    // The piece of `bytes` that `word` names, the same for all ranks: taken by the first process that asks for it. Its
+    // pages are zero.
     [[gnu::cold]] std::uint64_t take_once(atomic<std::uint64_t>& word, arena_room& room, std::size_t bytes) {
         if (const std::uint64_t there = word.load(memory_order::acquire); there != none) return there;
         auto& h = header();
@@ -153,7 +153,7 @@ public:
     // Gives a range back, its pages too.
     [[gnu::cold]] void give_back(std::uint64_t offset, std::size_t bytes) noexcept {
         bytes = round_up(bytes > 0 ? bytes : 1, page_bytes);
-        if (!clear(offset, bytes)) return; // whoever takes it next counts on zeros
+        if (!clear(offset, bytes)) return; // the next owner counts on zeros
         auto& h = header();
         if (!acquire(h)) return; // leaks address space
         int i = 0;
@@ -173,7 +173,7 @@ public:
         release(h);
     }
 
-    // What somebody left who died holding the lock: see assign(). Done by who takes it over.
+    // What a process that died holding the lock has left: see assign(). Done by who takes it over.
     static void repair(arena_header& h) {
         int kept = 0;
         for (int k = 0; k < h.free_count; ++k) {
@@ -327,7 +327,7 @@ private:
             if (h.lock.compare_exchange_strong(holder, me, memory_order::acquire)) return repair(h), true;
         }
     }
-    // Also one that nobody has waited for yet.
+    // Also one that has not been waited for yet.
     static bool has_ended(std::uint32_t process) {
         const descriptor fd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0)));
         if (!fd.is_open()) return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;

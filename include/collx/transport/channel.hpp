@@ -83,7 +83,7 @@ struct channel_memory {
     std::size_t place(std::size_t position, std::size_t bytes) const {
         return position + bytes > shape.ring_bytes() ? 0 : position;
     }
-    // Between hosts both ends of the memory are in one process, where it had better be reused as soon as possible: a
+    // Between hosts both ends of the memory are in one process, where reusing it as soon as possible is best: a
     // message that is neither short nor lent takes the first place that no message from `oldest` on has, so that one
     // taken before the next comes finds it in the cache. Its slot keeps which.
     void take_place(std::uint64_t i, std::uint64_t oldest) const {
@@ -175,9 +175,9 @@ public:
         memory_.sender().proof_at.store(reinterpret_cast<std::uint64_t>(&detail::proof_of_reading),
                                         memory_order::release);
     }
-    // Whether the next large message had better be lent. From time to time the other way is tried, long enough to see
-    // what it costs when it is in use: a ring that has rested lies in nobody's cache. The next message is `bytes` long,
-    // or `lent_bytes` if it is lent.
+    // Whether a single copy is expected to be faster for the next large message. From time to time the other way is
+    // tried, long enough to see what it costs when it is in use: a ring that has rested lies in no cache. The next
+    // message is `bytes` long, or `lent_bytes` if it is lent.
     bool prefers_to_lend(std::size_t bytes, std::size_t lent_bytes) {
         if (is_lending_) bytes = lent_bytes;
         const std::uint32_t lent = memory_.receiver().from_lender.load(memory_order::relaxed);

@@ -14,7 +14,7 @@
 //           try_acquire() gave are the channel's again with commit().
 // Drained:  once is_drained(), all that was committed arrives though the sender does nothing more. It becomes true, at
 //           the latest, when the receiver has taken all.
-// Progress: no function waits. What carries the messages is moved on by move() of whoever owns the ends.
+// Progress: no function waits. What carries the messages is moved on by move() of the object that owns the ends.
 // Failures: ends do not throw. The owner of the ends knows which peers are gone; the communicator has the time limit.
 // Threads:  an end is used by one thread at a time.
 #pragma once

@@ -37,7 +37,7 @@ struct gpu_facts {
 // From one device to another, as the driver sees it.
 struct gpu_access {
     bool can_access = false;     // loads and stores
-    bool native_atomics = false; // which only NVLink has: how the two are told apart without NVML
+    bool native_atomics = false; // which only NVLink has: how NVLink and PCIe are distinguished without NVML
     int performance_rank = 0;
 };
 
@@ -65,7 +65,7 @@ struct gpu_mapping {
     std::size_t bytes = 0;
     handle_kind kind = handle_kind::ipc;
     std::uint64_t driver = 0; // what the driver calls it
-    int file = -1;            // open while others may ask for it: whoever exported it closes it
+    int file = -1;            // open while others may ask for it: the exporter closes it
 };
 
 // Streams and events are pointers of the runtime's own. What it refuses it throws as collx::error, with a remedy.

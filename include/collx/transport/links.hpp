@@ -164,7 +164,7 @@ public:
     // The same for what lies ready for one of them; that one must be elsewhere.
     void push(int peer) { remote_->push(peer); }
     far_links* remote() const { return remote_.get(); }
-    // Tells the other hosts what is known here, as far as that goes without waiting for anybody.
+    // Tells the other hosts what is known here, as far as that goes without waiting.
     void announce_failure() {
         if (remote_) remote_->announce_failure();
     }
@@ -233,7 +233,7 @@ public:
 
     // All ranks have come to use this communicator. Failures from here on are those of calls.
     void note_all_came() { control().failed.fetch_or(failure::all_came_bit, memory_order::acq_rel); }
-    // The first failure wins; everybody reports that one.
+    // The first failure wins; all ranks report that one.
     void report(failure f) {
         report_in(control().failed, f);
         if (remote_) remote_->settle();
@@ -244,13 +244,13 @@ public:
                                                 layout_.notes_offset())[place_of(of_rank)];
     }
     // Gives up one rank's share of this memory: its own at the end, or that of a dead rank while the own is still held.
-    // True for the last share: nobody uses the memory any more.
+    // True for the last share: the memory is not in use any more.
     bool give_up_share(int of_rank) const {
         if (!is_here(of_rank) || note(of_rank).gave_up.exchange(1, memory_order::acq_rel) != 0) return false;
         return control().users.fetch_sub(1, memory_order::acq_rel) == 1;
     }
 
-    // Gives all memory of the communicator back to the arena. By whoever gave up the last share.
+    // Gives all memory of the communicator back to the arena. Called by the owner of the last share.
     void give_back_memory() noexcept {
         arena_->give_back(places().room);
         arena_->give_back(arena_->offset_of(base_), layout_.bytes());

@@ -22,7 +22,7 @@ COLLX_BEGIN_NAMESPACE
 
 class peer_watch {
 public:
-    // Watches nobody.
+    // Watches no process.
     peer_watch() = default;
 
     // Watches all ranks but `rank`. Requires: made right after joining, while all are known to live. A pidfd taken then
@@ -91,7 +91,7 @@ private:
     };
     detail::growing_array<peer> peers_;
     detail::growing_array<pollfd> polled_; // same order
-    // Set while a thread reads and writes the two. A watch is moved before anybody asks it.
+    // Set while a thread reads and writes the two. A watch is moved before it is first asked.
     struct asking {
         asking() = default;
         asking(asking&&) noexcept {}

@@ -146,7 +146,7 @@ private:
     static_assert(customs <= 1, "collx: a per_peer has one transport of the program's own at most");
     static_assert(customs == 0 || choose({.share_memory = true}) >= 0,
                   "collx: a transport that stands alone in a per_peer carries to ranks of its own host, too");
-    // Whether each is the choice for somebody, with devices and without.
+    // Whether each is the choice for some peer, with devices and without.
     static constexpr bool all_serve() {
         bool serves[sizeof...(Candidates) + 1] = {}, is_memory_first = true;
         for (const bool here : {false, true})

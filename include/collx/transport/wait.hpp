@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How to wait for another rank: spin while an answer can come within a cache-line transfer, give the core away when
-// ranks share it, nap when the wait has become long. Nobody is ever woken by a system call, so publishing stays one
+// ranks share it, nap when the wait has become long. No wait is ended by a system call, so publishing stays one
 // store; the price is at most an eighth of the time already waited (docs/design/waiting.md).
 #pragma once
 
@@ -29,8 +29,8 @@ struct wait_policy {
     std::int64_t nap_after_ns = 2'000'000;
     constexpr bool operator==(const wait_policy&) const = default;
 
-    // One core each: a line transfer is 0.03 to 0.3 us, so spin first. More ranks than cores: whoever is waited for may
-    // need this very core.
+    // One core each: a line transfer is 0.03 to 0.3 us, so spin first. More ranks than cores: the rank that is waited
+    // for may need this very core.
     static constexpr wait_policy for_ranks(int local_ranks, int cores) {
         return {.spins = local_ranks > cores ? 0u : 4000u, .nap_after_ns = 2'000'000};
     }
@@ -53,7 +53,7 @@ inline int usable_cores() {
 }
 
 // One wait. pause() is called after each look that found nothing; it returns true when it is time for the slow
-// questions: is everybody alive, has somebody aborted, has the deadline passed.
+// questions: are all ranks alive, has one aborted, has the deadline passed.
 class backoff {
 public:
     explicit backoff(const wait_policy& p) : policy_(p) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A window: memory of each rank that everybody may read, used as a ring, and per signal and stage one line that says
+// A window: memory of each rank that all ranks may read, used as a ring, and per signal and stage one line that says
 // "published". A line carries up to 120 bytes of the segment it publishes, so that a short contribution and the news of
 // it travel together, in one cache-line transfer up to 56 bytes.
 //
@@ -106,7 +106,7 @@ public:
     signal_line& line_at(int rank, int signal, int stage) const {
         return reinterpret_cast<signal_line*>(block(rank))[signal * shape_.depth + stage];
     }
-    // Depths are powers of two but for those that somebody chose otherwise; a division would take longer than the rest.
+    // Depths are powers of two unless the program chose another; a division would take longer than the rest.
     int stage(std::uint64_t iteration) const {
         const auto depth = static_cast<std::uint64_t>(shape_.depth);
         return static_cast<int>((depth & (depth - 1)) == 0 ? iteration & (depth - 1) : iteration % depth);

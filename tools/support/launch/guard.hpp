@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Nobody outlives the launcher. The kernel kills the ranks themselves when the launcher dies (PR_SET_PDEATHSIG), but
+// No rank outlives the launcher. The kernel kills the ranks themselves when the launcher dies (PR_SET_PDEATHSIG), but
 // not what they started, for example the program behind a shell script. The guard is a process that waits for the end
 // of a pipe only the launcher holds, and then kills the process groups of all ranks that had not ended.
 #pragma once
@@ -28,7 +28,7 @@ public:
         if (pid_ == 0) watch(ends.read.get(), groups);
         control_ = std::move(ends.write);
     }
-    /// Must be called before the rank is reaped: afterwards its number may belong to somebody else.
+    /// Must be called before the rank is reaped: afterwards its number may belong to another process.
     void forget(int rank) const {
         if (control_.is_open()) [[maybe_unused]]
             const auto n = ::write(control_.get(), &rank, sizeof rank);
@@ -52,7 +52,7 @@ private:
         sigset_t all;
         ::sigfillset(&all);
         ::sigprocmask(SIG_SETMASK, &all, nullptr);
-        // It must not keep anybody's pipe open.
+        // It must not keep a pipe open.
         const long limit = std::min(::sysconf(_SC_OPEN_MAX), 65536L);
         if (::close_range(0, static_cast<unsigned>(control) - 1, 0) != 0 ||
             ::close_range(static_cast<unsigned>(control) + 1, ~0U, 0) != 0)

@@ -60,7 +60,7 @@ public:
     [[nodiscard]] bool anybody_runs() const {
         return std::find(running_.begin(), running_.end(), true) != running_.end();
     }
-    /// The rank of a process, -1 for anybody else's.
+    /// The rank of a process, -1 for any other.
     [[nodiscard]] int rank_of(pid_t pid) const {
         for (std::size_t r = 0; r < pids_.size(); ++r)
             if (pids_[r] == pid && running_[r]) return static_cast<int>(r);

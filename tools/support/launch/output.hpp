@@ -69,7 +69,7 @@ public:
     [[nodiscard]] int fd() const { return fd_; }
     [[nodiscard]] bool has_work() const { return !broken_ && written_ < pending_.size(); }
     [[nodiscard]] bool is_full() const { return pending_.size() - written_ > (std::size_t{1} << 20); }
-    /// Nobody reads any more (EPIPE): what is added is dropped.
+    /// The reader has gone (EPIPE): what is added is dropped.
     [[nodiscard]] bool is_broken() const { return broken_; }
 
     /// Call when poll() says that the descriptor is writable.

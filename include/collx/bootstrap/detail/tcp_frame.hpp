@@ -39,7 +39,7 @@ enum class tcp_status : std::uint8_t {
     ended // the store is taken away with its work done
 };
 
-// Not the same, so that whoever sends our words back is not taken for a server.
+// Not the same, so that a peer that echoes our words is not taken for a server.
 inline constexpr std::uint32_t tcp_request_magic = 0x3153'5843, tcp_reply_magic = 0x3153'5852;
 inline constexpr std::uint16_t tcp_version = 2;
 

@@ -30,7 +30,7 @@ struct used_memory {
         return (is_written || o.is_written) && begin < o.end && o.begin < end;
     }
 };
-// Of a view whose elements are nobody knows where: all memory.
+// Of a view that does not say where its elements are: all memory.
 template <class View>
 used_memory memory_of(const View& v, bool is_written) {
     if (v.size() == 0) return {};

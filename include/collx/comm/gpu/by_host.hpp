@@ -22,7 +22,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Hooks are told the element's number in the user's buffer, not in the piece.
+// Hooks get the element's number in the user's buffer, not in the piece.
 template <class Op>
 struct shifted_op : op_wrapper<Op> {
     device::staging_range in, out;

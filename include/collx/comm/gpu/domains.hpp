@@ -96,14 +96,14 @@ public:
     }
     std::size_t room_bytes() const { return room_bytes_; }
 
-    // f(the communicator of this rank's rail), on the proxy's thread. What goes wrong there is told in the numbers of
-    // all ranks.
+    // f(the communicator of this rank's rail), on the proxy's thread. What goes wrong there is reported in the numbers
+    // of all ranks.
     template <class F>
     void on_rail(communicator& side, F&& f) {
         try {
             f(*rail_);
         } catch (const error& e) {
-            // A peer that gave up because of somebody else has said so to all, but may have left the rail before that
+            // A peer that gave up because of another rank has said so to all, but may have left the rail before that
             // came.
             communicator_core& c = side.internals();
             for (const deadline until = deadline::in_ns(250'000'000); !until.passed(); nap_ns(200'000))

@@ -56,14 +56,14 @@ public:
         const bool is_over = proxy_ == nullptr || proxy_->has_ended();
         if (!has_ended(is_over ? 1'000'000'000 : last_timeout_ns_)) {
             stop_kernels();
-            core().net.report(failure(errc::aborted, rank())); // the proxy may wait for somebody
+            core().net.report(failure(errc::aborted, rank())); // the proxy may wait for a peer
         }
         proxy_ = sole_ptr<gpu_proxy>();
         if (!has_ended(1'000'000'000)) { // a kernel uses the memory: it stays
             forget();
             return;
         }
-        // Peers' kernels may read this rank's memory a little longer than its own do, and what somebody has still open
+        // Peers' kernels may read this rank's memory a little longer than its own do, and what a peer has still open
         // by CUDA IPC must not be freed either.
         bool may_free = team_ == nullptr;
         if (!may_free) {
@@ -300,7 +300,7 @@ private:
                 if (team_->report(domains_->rank(), l, k).state == device::wait_state::timed_out) return true;
         return false;
     }
-    // Whoever gave up says why: throws that.
+    // Throws the reason that the rank which gave up reported.
     void listen() const {
         for (const deadline until = deadline::in_ns(3'000'000'000); !until.passed(); nap_ns(200'000)) proxy_->check();
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A thread of the host beside the kernels of one communicator. It carries out what kernels have staged in pinned
 // memory, over a communicator of its own and so over whatever joins the ranks (shared memory, sockets), and it looks
-// whether somebody died or aborted, so that no kernel waits for what will not come. Knows no GPU: it reads and writes
+// whether a rank died or aborted, so that no kernel waits for what will not come. Knows no GPU: it reads and writes
 // words.
 #pragma once
 
@@ -60,8 +60,8 @@ public:
         side_.internals().heeded = nullptr;
     }
 
-    // The number that a kernel stages with its piece. Kept for ever where the kernel is part of a graph, for nobody
-    // says when that is gone; else until it has been carried out.
+    // The number that a kernel stages with its piece. Kept for ever where the kernel is part of a graph, because CUDA
+    // does not report the end of a graph; else until it has been carried out.
     std::uint64_t add(order f, bool is_in_graph) {
         const std::uint64_t id = ++orders_made_;
         const std::lock_guard lock(mutex_);
@@ -175,8 +175,8 @@ private:
         if (now < next_look_ns_) return;
         next_look_ns_ = now + look_every_ns;
         auto& mine = side_.internals();
-        // News from other hosts: while kernels wait for each other nobody else may look, and after the end others have
-        // to hear of it.
+        // News from other hosts: while kernels wait for each other no other thread may look, and after the end others
+        // have to hear of it.
         (void)parent_.net.move();
         (void)mine.net.move();
         if (has_ended()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A call by way of the host, piece by piece: what copies a piece out and what copies its result in are put into the
-// stream, and the proxy is told what to do in between. Knows no collective.
+// stream, and the proxy gets a job in between. Knows no collective.
 #pragma once
 
 #include <cstddef>

@@ -33,7 +33,7 @@ public:
             [&](piece p) {
                 if (!is_last) this->reduce_inside(p);
                 const piece mine = share_of(p, local());
-                // Nobody looks at what the last one has.
+                // What the last one has is not read.
                 if (mine.count != 0)
                     pieces_.template put<in_type>(
                         this->gone(), base::range({0, is_last ? 0 : mine.count}),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a block of a fused kernel does around the steps: it takes over its lane's counts, waits for words of its peers,
-// and gives up when a deadline has passed or somebody else has given up. Knows no step and no element.
+// and gives up when a deadline has passed or another rank has given up. Knows no step and no element.
 //
 // A failed wait stops the block: all threads learn it in the same barrier, and each further step returns at once. So
 // the text needs no error path, and no barrier is left by a part of the threads.
@@ -207,8 +207,8 @@ private:
     }
 
     // ------------------------------------------------------------------------------------------ the same call
-    // By the blocks of lane 0, of which every rank has one in every call: each tells all peers what it is in, and waits
-    // for nobody.
+    // By the blocks of lane 0, of which every rank has one in every call: each sends all peers the
+    // words of its call, without waiting.
     COLLX_HD void say_call() {
         if (lane_ != 0 || !args_.words.are_compared()) return;
         COLLX_ROLLED
@@ -218,8 +218,8 @@ private:
             Env::store_line(said_by(static_cast<int>(k), rank_, shared_.number), words);
         }
     }
-    // When the call is done: whoever this rank had data from has said its words before. Words with flags may come
-    // before them, so there (waits) they are waited for. What a rank says too late is compared in the next call.
+    // When the call is done: a rank whose data have come has stored its words before them. With LL data may overtake
+    // the words, so there (waits) they are waited for. Words that come too late are compared in the next call.
     COLLX_HD void compare_calls(bool waits) {
         if (lane_ != 0 || !args_.words.are_compared()) return;
         COLLX_ROLLED

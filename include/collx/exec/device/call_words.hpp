@@ -52,7 +52,7 @@ struct part_word {
     }
 };
 
-// Why a rank's kernels stop: the word in everybody's rank_control.
+// Why a rank's kernels stop: the word in each rank's rank_control.
 struct stop_word {
     static constexpr std::uint64_t deadline = 1;
     COLLX_HD static constexpr std::uint64_t disagreement(int rank, int peer) {

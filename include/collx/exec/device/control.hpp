@@ -44,7 +44,7 @@ inline constexpr unsigned said_calls = 8; // more than any rank is ahead of one 
 
 // One per rank. What follows abort is used by the blocks of lane 0.
 struct alignas(line_bytes) rank_control {
-    // Nonzero once anybody gave up, and why (stop_word). Written by any rank's block: relaxed, system; read by mine:
+    // Nonzero once a rank gave up, and why (stop_word). Written by any rank's block: relaxed, system; read by mine:
     // relaxed.
     std::uint64_t abort;
     // What rank k said of call c, at c modulo said_calls: two words at once. Written by rank k: relaxed, system; read

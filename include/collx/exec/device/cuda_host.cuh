@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host's side of the CUDA runtime beside kernels that wait for each other, and beside somebody's capture: what it
-// refuses in words, memory that is cleared without waiting for anything else on the device, and kernels that are loaded
-// before one of them runs. It has not run on a GPU.
+// The host's side of the CUDA runtime beside kernels that wait for each other, and beside a capture of the program:
+// what it refuses in words, memory that is cleared without waiting for anything else on the device, and kernels that
+// are loaded before one of them runs. It has not run on a GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,7 +16,7 @@ namespace device {
 // What the runtime refuses, with the remedy that belongs to it.
 inline void require_cuda(cudaError_t e, const char* what) {
     if (e == cudaSuccess) return;
-    cudaGetLastError(); // whoever asks for the last error next shall not find this one: it is thrown, or not minded
+    cudaGetLastError(); // keeps it out of the program's next cudaGetLastError(): it is thrown, or of no consequence
     errc code = errc::invalid_argument;
     const char* remedy = "see the CUDA runtime's error codes";
     switch (e) {
@@ -104,7 +104,8 @@ inline cudaError_t allocate_cleared(void** p, std::size_t bytes) {
 class known_kernel {
 public:
     explicit known_kernel(const void* kernel) : kernel_(kernel), next_(first_) {
-        __atomic_store_n(&first_, this, __ATOMIC_RELEASE); // a library may be loaded while somebody looks
+        // A library may be loaded while another thread reads the list.
+        __atomic_store_n(&first_, this, __ATOMIC_RELEASE);
     }
     known_kernel(const known_kernel&) = delete;
 
@@ -132,7 +133,7 @@ private:
     static inline const known_kernel* first_ = nullptr;
 };
 
-// Of: a type whose kernel() is the address. Whoever launches it calls this, and so makes it known before main().
+// Of: a type whose kernel() is the address. A launch instantiates this, which registers the kernel before main().
 template <class Of>
 inline const known_kernel known_kernel_v{Of::kernel()};
 template <class Of>

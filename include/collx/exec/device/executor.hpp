@@ -75,7 +75,7 @@ public:
              piece += static_cast<unsigned>(args_.lanes)) {
             this->begin_piece(turn);
             args().algorithm(*this, rank_, ranks());
-            // Whoever sees my words of the next piece knows that this one is read, by all my threads.
+            // A peer that sees my words of the next piece knows that this one is read, by all my threads.
             if constexpr (flagged) stop_if(env_.any(failed_));
             ++turn;
         }

@@ -73,7 +73,7 @@ public:
         for (auto m = memory_.begin(); m != memory_.end(); ++m)
             if (m->base == p) {
                 ::munmap(m->base, m->bytes);
-                // Refused while somebody else can write it.
+                // Refused while another mapping can write it.
                 if (is_shown_by_ipc && ::fcntl(m->fd, F_ADD_SEALS, F_SEAL_WRITE) != 0) freed_while_open.fetch_add(1);
                 m->bytes = 0;
                 drop(*m);
@@ -127,7 +127,7 @@ public:
                 return;
             }
     }
-    // Allocations and mappings that nobody gave back.
+    // Allocations and mappings that were not given back.
     std::size_t pieces() {
         const std::lock_guard lock(mutex_);
         return memory_.size() + opened_.size();

@@ -22,7 +22,7 @@ public:
         : runtime_(std::move(r)), rank_(rank), lanes_(lanes), exchange_(std::move(exchange)) {}
 
     std::byte* allocate(int rank, std::size_t) const { return exchange_[static_cast<std::size_t>(rank)]; }
-    void free(int, std::byte*) const {} // whoever mapped it
+    void free(int, std::byte*) const {} // the process that mapped it frees it
     std::byte* allocate_host(std::size_t bytes) { return runtime_.allocate_host(bytes); }
     void free_host(std::byte* p) { runtime_.free_host(p); }
     std::byte* on_device(std::byte* p) { return runtime_.mapped(p); }

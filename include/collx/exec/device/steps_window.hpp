@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Steps over windows and over peers' own buffers: put, get, and the reduction of all ranks' operands in rank order.
-// Where words carry flags a put is pushed into the memory of whoever reads it, so that reading is local and needs no
-// signal: docs/design/device.md says for which texts that is right.
+// Where words carry flags a put is pushed into the memory of the rank that reads it, so that reading is local and needs
+// no signal: docs/design/device.md says for which texts that is right.
 #pragma once
 
 #include <collx/exec/device/executor.hpp>

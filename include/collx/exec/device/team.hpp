@@ -191,7 +191,7 @@ public:
         const auto* h = reinterpret_cast<const host_control*>(host_memory_);
         const std::uint64_t found = machine_.load_host(&h->disagreement);
         if (found == 0) return;
-        const int rank = stop_word::rank(found), peer = stop_word::peer(found); // whoever found it
+        const int rank = stop_word::rank(found), peer = stop_word::peer(found); // rank: the one that found it
         int mine_is = -1;
         if constexpr (requires { machine_.rank(); }) mine_is = machine_.rank();
         for (int k = 0; k < shape_.ranks; ++k) {

@@ -46,7 +46,7 @@ public:
 
     // A rank whose blocks never start, as if it had not made the call: for tests of deadlines.
     void leave_out(int rank) { missing_ = rank; }
-    // Only these lanes run, as if the others' pieces were somebody else's: for tests of counts that no memory holds.
+    // Only these lanes run, as if other ranks moved the others' pieces: for tests of counts that no memory holds.
     void run_only(std::vector<int> lanes) { only_ = std::move(lanes); }
 
     template <class Protocol, int Groups, class Algorithm, class Types>

@@ -17,7 +17,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// A barrier that also answers whether anybody said yes. The last to come opens it for this turn's number.
+// A barrier that also answers whether any thread said yes. The last to come opens it for this turn's number.
 class twin_barrier {
 public:
     explicit twin_barrier(unsigned threads) : threads_(threads) {}
@@ -77,7 +77,7 @@ public:
 
     // A line of 128 bytes: no processor's store is that wide, so here one thread moves it, the flag is its lock: it
     // leaves last (release), is looked at first (acquire), and the data are plain words, in which ThreadSanitizer finds
-    // whoever touches a line before its flag or writes one that is still read.
+    // a thread that touches a line before its flag, or writes one that is still read.
     static constexpr unsigned line_threads = 1;
     static bool any_of_line(bool mine) { return mine; }
     static bool try_load_lines(const unit16* pair, std::uint64_t flag, unit16 (&cells)[2][line_cells]) {

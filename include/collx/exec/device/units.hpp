@@ -109,8 +109,8 @@ COLLX_HD inline void store_pack(void* to, const pack<T, V>& p) {
 
 // ---------------------------------------------------------------------------------------------- words with flags
 // A line of 16 bytes carries 8 bytes of a pack: two words, each 4 bytes of data below the 4-byte flag. A word is
-// written and read at once, so whoever sees the flag has the data: no release, no acquire, no second message. Source:
-// the LL protocol of NCCL.
+// written and read at once, so a reader that sees the flag has the data: no release, no acquire, no second message.
+// Source: the LL protocol of NCCL.
 template <class T, int V>
 inline constexpr int packet_lines = static_cast<int>((pack<T, V>::bytes + 7) / 8);
 template <class T, int V>
@@ -146,10 +146,10 @@ COLLX_HD inline bool try_load_packet(const void* from, std::uint32_t flag, pack<
 }
 
 // ---------------------------------------------------------------------------------------------- lines with flags
-// A line of 128 bytes carries 120 bytes of data and a flag of 8, its last. Where lines arrive whole, whoever sees the
-// flag has the data. Lines go in pairs, which carry 15 packs of 16 bytes: cells 0 to 6 of either line hold one each,
-// the two halves that are left beside the flags hold the last. So no thread needs another's data. Source: the LL128
-// protocol of NCCL (Hu et al., "Demystifying NCCL", 2025).
+// A line of 128 bytes carries 120 bytes of data and a flag of 8, its last. Where lines arrive whole, a reader that sees
+// the flag has the data. Lines go in pairs, which carry 15 packs of 16 bytes: cells 0 to 6 of either line hold one
+// each, the two halves that are left beside the flags hold the last. So no thread needs another's data. Source: the
+// LL128 protocol of NCCL (Hu et al., "Demystifying NCCL", 2025).
 inline constexpr unsigned line_cells = 8, pair_packs = 15;
 inline constexpr std::size_t pair_bytes = 2 * line_cells * sizeof(unit16);
 

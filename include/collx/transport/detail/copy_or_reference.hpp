@@ -50,7 +50,7 @@ private:
                                  most_kept_bytes = std::size_t{256} << 20;
     // Of messages by copy one in so many bytes is asked for, so that a change is seen.
     static constexpr std::size_t unseen_limit = std::size_t{8} << 20;
-    // By copy nobody has to wait for the answer, which takes about so long.
+    // By copy no send waits for the answer, which takes about so long.
     static constexpr std::uint64_t answer_ns = 8'000;
 
     std::uint64_t own_ns() const { return (by_reference_ ? referring_ : copying_).ns_per_mib; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The other end of a TCP connection, where it is a socket of this very system and network namespace: asked of the
-// kernel by netlink (sock_diag(7)). What a socket was sent by reference may be received by nobody once that end has
+// kernel by netlink (sock_diag(7)). What a socket was sent by reference cannot be received any more once that end has
 // gone.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The side of all ranks but 0 in joining: finds rank 0, says who it is, maps what it receives and waits until everybody
+// The side of all ranks but 0 in joining: finds rank 0, says who it is, maps what it receives and waits until each rank
 // has done the same.
 #pragma once
 
@@ -22,7 +22,7 @@ public:
         : settings_(settings), name_(name_of_job(job)), job_hash_(hash_bytes(job, std::strlen(job), 3)), rank_(rank),
           ranks_(ranks), until_(until), news_(news) {}
 
-    // Tries until the deadline. What ends an attempt and is worth another: nobody listens yet, the queue is full, the
+    // Tries until the deadline. What ends an attempt and is worth another: no listener yet, the queue is full, the
     // listener was of a job that is just going, rank 0 had too many strangers at the door.
     [[gnu::cold]] counted_ptr<arena> join() {
         const char* trouble = "rank 0 did not come";
@@ -98,7 +98,7 @@ private:
                 fail(errc::resource, rank_, -1, remedy_of_join(errc::resource),
                      "this process may open no more files, not even rank 0's memory");
             auto shared = open_sealed_arena(static_cast<descriptor&&>(fd), welcome.number, rank_, ranks_);
-            // Another pid namespace: the number means nothing to the others, so nobody may watch it.
+            // Another pid namespace: the number means nothing to the others, so no rank may watch it.
             if (welcome.pid != ::getpid()) shared->hide_number();
             shared->header().pid[rank_].store(welcome.pid == ::getpid() ? ::getpid() : -1, memory_order::relaxed);
             shared->header().arrived.fetch_add(1, memory_order::acq_rel);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rank 0's side of joining: listens while ranks come, judges who they are, hands out the arena, and tells everybody
+// Rank 0's side of joining: listens while ranks come, judges who they are, hands out the arena, and sends all ranks
 // what went wrong if something did. One thread, one poll, everything bounded: a stranger costs its own socket and
 // nothing else.
 #pragma once
@@ -51,7 +51,7 @@ public:
             if (news_ != nullptr) news_->look();
             if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
         }
-        listener_.close(); // before anybody can return and come back for another job of the same name
+        listener_.close(); // before a rank can return and come back for another job of the same name
         shared.header().arrived.fetch_add(1, memory_order::acq_rel);
         join_packet done;
         done.what = join_packet::kind::done;
@@ -70,7 +70,7 @@ private:
         bool has_mapped = false;
     };
 
-    // Hears whoever speaks, up to some point in time.
+    // Reads what any rank sends, up to some point in time.
     [[gnu::cold]] void listen_for_a_while(const deadline& limit) {
         polled_.clear();
         polled_.push_back({listener_.get(), POLLIN, 0});

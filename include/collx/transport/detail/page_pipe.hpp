@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Memory on its way to a socket by reference: vmsplice() shows its pages to a pipe and splice() hands them on to the
 // socket, so nothing is copied on the sending side. Until the other end has received such bytes the system may still
-// read them where they are: whoever sends waits for word of that before it lets go of them, or takes them back. That
-// can be done surely only where the other end is a socket of this very system, so nothing goes further by reference.
+// read them where they are: the sender waits for the acknowledgement before it lets go of them, or takes them back.
+// That can be done surely only where the other end is a socket of this very system, so nothing goes further by
+// reference.
 #pragma once
 
 #include <fcntl.h>
@@ -50,10 +51,10 @@ public:
         is_refused_ = !is_unix(fd) && counterpart(fd).ask() != counterpart::state::open;
         return !is_refused_;
     }
-    // Gives the connection up, so that nobody receives what it still refers to. To close the socket would not do: a
-    // child that fork() made may have it open too. The other end of a unix socket hears at once; that of TCP is asked
-    // for until the reset has reached it, past whatever waits on the way. Then a receiver that is within its last read
-    // finds the reset behind it.
+    // Gives the connection up, so that the peer cannot receive what it still refers to. To close the socket would not
+    // do: a child that fork() made may have it open too. The other end of a unix socket hears at once; that of TCP is
+    // asked for until the reset has reached it, past whatever waits on the way. Then a receiver that is within its last
+    // read finds the reset behind it.
     [[gnu::cold]] static void take_back(int fd) {
         if (is_unix(fd)) return void(::shutdown(fd, SHUT_RDWR));
         counterpart other(fd);

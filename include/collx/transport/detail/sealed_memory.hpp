@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Shared memory without a name: a sparse memfd whose size is sealed, so that nobody can truncate it under the others
-// and nothing is left when the last process is gone. /dev/shm and its size limit play no part. Knows how to make such
-// an arena and how to judge one that was received.
+// Shared memory without a name: a sparse memfd whose size is sealed, so that no process can truncate it under the
+// others and nothing is left when the last process is gone. /dev/shm and its size limit play no part. Knows how to make
+// such an arena and how to judge one that was received.
 #pragma once
 
 #include <fcntl.h>

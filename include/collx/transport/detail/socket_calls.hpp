@@ -53,7 +53,7 @@ inline ssize_t receive_parts(int fd, msghdr* m, int flags) {
 inline constexpr socket_calls system_socket_calls{
     ::socket, ::connect, ::accept4, detail::send_parts, detail::receive_parts, ::epoll_wait, ::vmsplice, ::splice};
 
-// Where somebody listens: IPv4, IPv6 or a unix socket. Numbers only; who reads texts is above this room.
+// Where a rank listens: IPv4, IPv6 or a unix socket. Numbers only; who reads texts is above this room.
 struct socket_address {
     sockaddr_storage address{};
     socklen_t bytes = 0;

@@ -16,7 +16,7 @@ namespace detail {
 
 // The first bytes of a connection. `token` is the name of the job, which the store made up and told its ranks only: a
 // connection without it is a stranger's and is closed. It crosses the network in the clear, so by itself it keeps
-// strangers and port scans away, not somebody who listens; in a job with a key the nonce begins a proof
+// strangers and port scans away, not an eavesdropper; in a job with a key the nonce begins a proof
 // (core/authentication.hpp).
 struct stream_hello {
     static constexpr std::uint64_t magic_value = 0x3472'6565'7058'4c43; // "CLXpeer4"

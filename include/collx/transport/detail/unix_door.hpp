@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Addresses of ranks that reach each other over unix sockets: names in the abstract namespace, gone with their process,
 // or files of a directory that several containers share. Names are random, of one length, and short enough for the
-// table of addresses; nothing depends on nobody guessing them, for both ends ask the kernel whose the other one is.
+// table of addresses; security does not depend on their being secret, because both ends ask the kernel whose the other
+// one is.
 #pragma once
 
 #include <fcntl.h>
@@ -21,7 +22,7 @@ namespace detail {
 
 inline constexpr std::size_t unix_name_bytes = 25;
 
-// A name that nobody has.
+// A name that is not in use.
 [[gnu::cold]] inline kept_text new_unix_name() {
     unsigned char random[10];
     draw_random(random, sizeof random);

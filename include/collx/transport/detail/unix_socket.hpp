@@ -77,7 +77,7 @@ enum class packet {
 };
 
 // Receives one packet of exactly `bytes`. A descriptor that comes with it goes to `passed`; more than one, or one that
-// nobody asked for, is closed and makes the packet wrong.
+// was not asked for, is closed and makes the packet wrong.
 [[gnu::cold]] inline packet receive_packet(int from, void* data, std::size_t bytes, descriptor* passed = nullptr) {
     constexpr std::size_t most_fds = 8;
     iovec part{data, bytes};

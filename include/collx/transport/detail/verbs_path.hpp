@@ -8,8 +8,8 @@
 //             switched(port) ──▶                 the last word about this port: the rest goes by verbs
 //   verbs     write of the payload to its slot, send of the head behind it    (up to 112 bytes: in the head)
 //
-// Message i of a port goes to place i % depth of the receiver, so nobody says where. Slots that cannot be registered
-// are not offered, and the port stays with the socket.
+// Message i of a port goes to place i % depth of the receiver, so the place is not sent. Slots that cannot be
+// registered are not offered, and the port stays with the socket.
 #pragma once
 
 #include <cstring>
@@ -62,7 +62,7 @@ public:
                 to.add_word({.what = stream_frame::kind::switched, .at_port = static_cast<std::uint8_t>(p)});
         }
     }
-    // Whether add_words() has something to add, as far as can be told at a glance.
+    // Whether add_words() has something to add, as far as a cheap look shows.
     bool owes_words(unsigned used) const {
         return state_ == state::unsaid || (state_ == state::connected && ((used & ~offered_) != 0 || owes_switch_));
     }
