@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The store of processes that share a directory, on one host or over a network file system: a file per key, written
-// aside and renamed, so that nobody reads half a value. The directory belongs to this user alone (0700) and to one job;
-// the files stay until whoever made the directory removes it.
+// aside and renamed, so that no reader sees half a value. The directory belongs to this user alone (0700) and to one
+// job; the files stay until the directory is removed by its maker.
 #pragma once
 
 #include <fcntl.h>

@@ -24,7 +24,7 @@ class pmi_store {
 public:
     static constexpr bool is_collective = true; // rendezvous() then uses the barrier instead of sums
     static constexpr std::size_t most_line_bytes = 4096;
-    static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that wait for nobody
+    static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that wait for no rank
     static constexpr std::int64_t goodbye_limit_ns = 1'000'000'000;
 
     // `fd` stays the caller's (an MPI library may use it, too). Errors: environment when it is no socket · protocol ·
@@ -44,7 +44,7 @@ public:
         begin(until);
     }
     // at: HOST:PORT as the manager says it, so a name is looked up, which may take the time that the system gives
-    // names. Errors: as above; environment when nobody is there.
+    // names. Errors: as above; environment when there is no answer.
     [[gnu::cold]] pmi_store(const kept_text& at, int id, const deadline& until)
         : rank_(id), size_(0), owner_(::getpid()) {
         connect(at, until);

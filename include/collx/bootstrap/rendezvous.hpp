@@ -43,7 +43,7 @@ inline deadline with_grace(const deadline& until) {
 // What the ranks of one subtree have found: how they differ from rank 0.
 struct findings {
     bool has_other_host = false, has_other_machine = false;
-    bool has_other_size = false;                       // then nobody knows who is to come
+    bool has_other_size = false;                       // then it is unknown who is to come
     std::int64_t without_address = -1, first_odd = -1; // lowest of those ranks
     std::int64_t odd = 0;                              // how many say something else than rank 0
     kept_text list, says, expected;                    // which, what, and what rank 0 says

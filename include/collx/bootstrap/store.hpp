@@ -55,7 +55,7 @@ inline void check_store_value(name_view value) {
              value.size());
 }
 [[noreturn, gnu::cold]] inline void fail_store_timeout(name_view key) {
-    fail(errc::timeout, -1, -1, "are all ranks started, with the same store?", "nobody has set '%.*s' in the store",
+    fail(errc::timeout, -1, -1, "are all ranks started, with the same store?", "'%.*s' was never set in the store",
          static_cast<int>(key.size()), key.data());
 }
 

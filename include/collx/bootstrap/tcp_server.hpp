@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A connection that says
 // nonsense, nothing, or half of something costs only its own socket. With a key, who cannot prove to have it reads and
-// writes nothing; without one, whoever can connect may, so keep it on 127.0.0.1 or a network of one's own.
+// writes nothing; without one, any process that can connect may, so keep it on 127.0.0.1 or a network of one's own.
 #pragma once
 
 #include <poll.h>
@@ -26,7 +26,7 @@ class tcp_server {
 public:
     static constexpr std::size_t most_connections = (1 << 15) + 64; // or the limit of open files, if that is less
     static constexpr std::size_t most_entries = detail::store_table::most_entries;
-    // For a first frame, half a frame, a reply that nobody reads.
+    // For a first frame, half a frame, a reply that is not read.
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
     // At the end: so long those who come to a start that has failed can hear why, or others that it has not.
     static constexpr std::int64_t news_limit_ns = 500'000'000;
@@ -133,7 +133,7 @@ private:
 
     // ------------------------------------------------------------------ the end, and ranks that are lost
     bool is_ending() const { return end_ns_ != INT64_MAX; }
-    // Nobody has to hear anything: no start has failed, and those who took part in one have said bye.
+    // No rank has to hear anything: no start has failed, and those who took part in one have said bye.
     bool is_settled() const {
         for (const connection& c : connections_)
             if (c.socket.is_open() && !c.watched.empty()) return false;
@@ -236,7 +236,7 @@ private:
         return false;
     }
 
-    // Reads at most the rest of one frame, so that nobody can make us keep more.
+    // Reads at most the rest of one frame, so that no client can make us keep more.
     [[gnu::cold]] void listen_to(connection& c) {
         char part[16 * 1024];
         for (;;) {
@@ -290,7 +290,7 @@ private:
         }
         const bool is_kept = table_.put(held, key, r.word == detail::tcp_word::add ? detail::joined({sum}) : value),
                    is_claimed = r.word == detail::tcp_word::claim;
-        // The one who set it hears so before those who wait: when they know it, nobody may need this server any more.
+        // The one who set it hears so before those who wait: when they know it, this server may not be needed any more.
         // What is claimed is a verdict, and those who wait hear it first.
         if (is_claimed && is_kept) tell_waiting(key);
         answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, is_claimed ? value : "",

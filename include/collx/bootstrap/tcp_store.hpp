@@ -144,7 +144,7 @@ private:
         try { // any other word ends it: the first answer is to the question, the second to that
             if (say(detail::tcp_word::get, "collx/none", "", 0, soon()) == came::whole)
                 (void)hear(soon()), (void)hear(soon());
-        } catch (const error&) { // the server has gone: whoever asks it hears so
+        } catch (const error&) { // the server has gone: the next question to it fails
         }
     }
     enum class came { whole, late, lost };
@@ -160,7 +160,7 @@ private:
         }
         if (is_own_echo()) return false;
         detail::send_at_once(socket_.get());
-        // Whoever listens there must answer as a store does; a stranger does not get the whole of our time.
+        // What listens there must answer as a store does; a stranger does not get the whole of our time.
         deadline until_answer = deadline::in_ns(2'000'000'000);
         if (until.at_ns < until_answer.at_ns) until_answer = until;
         return key_ ? greet_by_key(until_answer) : greet(until_answer);

@@ -20,9 +20,9 @@ using all_to_all_fn = moving_fn<Mode, verb::all_to_all>;
          "rank %d sends %zu elements, the receive counts here say %zu", peer, sent, expected);
 }
 
-// Checked calls: everybody hears what its peers are about to send. Without, a wrong count is found at the first
-// message, and where messages are aggregated that one comes from a carrier, not from whoever is wrong. A template,
-// so that only programs with such a call compile the exchange of counts.
+// Checked calls: each rank hears what its peers are about to send. Without, a wrong count is found at the first
+// message, and where messages are aggregated that one comes from a carrier, not from the rank that is wrong. A
+// template, so that only programs with such a call compile the exchange of counts.
 template <class Comm>
 [[gnu::cold]] void compare_counts(Comm& comm, count_tables& t, const call_options& o) {
     auto& c = comm.internals();
@@ -139,7 +139,7 @@ COLLX_VERB(all_to_all)
 //     one table: in place, counts[k] elements go to rank k and are replaced by as many from there.
 // Cost: n - 1 messages per rank. Across N hosts that have several ranks each, short parts go through one rank of each
 //     host (N - 1 messages per host) and long ones directly; bound to aggregated_all_to_all, N - 1 messages of each
-//     rank leave its host. Whoever passes parts on learns their counts by short messages inside the host.
+//     rank leave its host. A rank that passes parts on learns their counts by short messages inside the host.
 // Errors: as all_reduce; mismatch naming the peer where what it sends differs from what this rank expects (where
 //     messages are aggregated and calls are not checked, the rank that passes the parts on).
 // Example: collx::all_to_all_v(world, tokens, send_counts, received, recv_counts);

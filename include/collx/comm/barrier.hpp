@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// barrier: nobody leaves before everybody has come.
+// barrier: no rank leaves before all have come.
 #pragma once
 
 #include <collx/comm/verb_fronts.hpp>

@@ -178,12 +178,12 @@ struct communicator_core {
     // no rank is to blame more than the next, unless one alone is silent.
     failure find_late(std::int64_t now, std::int64_t limit, awaited waiting_for) const;
     // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
-    // notice at once; the others too, a little later, in case nobody seems to). Who has left has done its part.
+    // notice at once; the others too, a little later, in case no other seems to). Who has left has done its part.
     int find_dead(std::int64_t now, int waiting_for);
 
     int find_failed_thread() const;
 
-    // Makes the failure known to all ranks and throws the first one that anybody reported.
+    // Makes the failure known to all ranks and throws the first one that was reported.
     [[noreturn]] void give_up(failure f, int waiting_for);
     [[noreturn]] void explain(failure f, int waiting_for) const;
     [[noreturn]] void explain_circle(int of_rank) const;
@@ -280,7 +280,7 @@ struct communicator_core {
             operation& op = *pending[i].op;
             try {
                 if (is_first && !op.is_dropped) op.state = advance(op);
-            } catch (...) { // whoever waits for it, later, hears that this rank gave up
+            } catch (...) { // a later wait for it reports that this rank gave up
                 op.state = task_state::failed, op.error = failure(errc::aborted, net.rank());
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
                 throw;
@@ -317,7 +317,7 @@ struct communicator_core {
         const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
         for (looking l;;) {
             advance_pending();
-            // What comes next had better find the next call, which may say where it wants it.
+            // Stop polling here: the next call may pre-post its receive buffer.
             const bool is_last = op.state == task_state::done && pending.empty();
             carried = !is_last && net.move();
             if (op.state == task_state::done) return true;
@@ -354,7 +354,7 @@ struct communicator_core {
         try {
             look(progress_look, 0, pending.front().op->waiting_for);
             return pending.size();
-        } catch (const error&) { // for whoever asks the operations
+        } catch (const error&) { // for waits that ask the operations
         }
         const failure f = net.failed();
         for (auto& p : pending) p.op->state = task_state::failed, p.op->error = f;
@@ -362,7 +362,7 @@ struct communicator_core {
         return 0;
     }
 
-    // Nobody gets past this before all have come, so whoever has ended meanwhile, however properly, will not come.
+    // No rank gets past this before all have come, so one that has ended meanwhile, even properly, will not come.
     void attach(communicator_core* parent);
     static constexpr int everybody = -2;
 

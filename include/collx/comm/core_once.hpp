@@ -48,7 +48,7 @@ COLLX_BEGIN_NAMESPACE
     device = sole_ptr<detail::device_part>();          // it uses what follows
     for (auto& p : pending)                            // their handles may live on
         p.op->state = task_state::failed, p.op->error = failure(errc::aborted, net.rank()), p.op->is_left = true;
-    if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // nobody will move them on
+    if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // no call will move them on
     if (!home->mark.is_child()) leave();
     else if (net.remote() != nullptr) net.remote()->forget();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees everybody
-// else's with one synchronisation, and finishes every call from what it sees. The schedule is one_shot's; only the
+// group: many small calls as one exchange. Each rank publishes the operands of all calls together, sees those of
+// all others with one synchronisation, and finishes every call from what it sees. The schedule is one_shot's; only the
 // mover differs, it carries a list of operands instead of one. Across hosts one all_gather brings the operands of all
 // ranks together. Sends and receives leave as one message per peer (grouped_messages.hpp).
 //
@@ -221,7 +221,7 @@ private:
         return all.says;
     }
 
-    // Everybody sends what it has to everybody: worth it while a call costs its messages and not its bytes.
+    // Each rank sends what it has to all: worth it while a call costs its messages and not its bytes.
     static std::size_t far_room(std::size_t n) {
         constexpr std::size_t of_all = 256 * 1024, most = 64 * 1024;
         return of_all / n < most ? of_all / n / 8 * 8 : most;

@@ -122,7 +122,7 @@ struct grouped_all_reduce final : grouped_call_in<Mode> {
     communicator* comm;
     View view;
     Op op;
-    int root; // -1: everybody receives
+    int root; // -1: all receive
     mover_type move;
 };
 

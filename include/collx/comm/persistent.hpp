@@ -21,7 +21,7 @@ COLLX_BEGIN_NAMESPACE
 
 // Refers to the communicator and to the buffers, which stay in place and keep their sizes. Inputs that are temporaries
 // are moved in. Movable; destroying one that is under way aborts the communicator, as dropping a work does. One that is
-// done and was not waited for is told on stderr; one that was never started is no mistake.
+// done and was not waited for is reported on stderr; one that was never started is no mistake.
 // Cost: making one allocates. A run does not, nor does it check, choose or look up anything but that buffers and
 //     communicator are still there.
 // Errors of a run: invalid_argument (under way already; a container was moved, resized or emptied) · what has ended the

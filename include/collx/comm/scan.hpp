@@ -20,7 +20,7 @@ using exclusive_scan_fn = reducing_fn<Mode, verb::exclusive_scan>;
 // Example: collx::scan(world, collx::value(count));
 COLLX_VERB(scan)
 
-// As scan, without the rank's own operand. Rank 0 has nobody before it: its output keeps what it held.
+// As scan, without the rank's own operand. Rank 0 is the first: its output keeps what it held.
 // Example: collx::exclusive_scan(world, collx::value(count), collx::value(offset)); // where my part begins
 COLLX_VERB(exclusive_scan)
 

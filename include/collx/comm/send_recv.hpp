@@ -240,7 +240,7 @@ private:
             send_all(comm, sent, to_rank, o);
             return receiving.wait();
         }
-        message_fn<nonblocking, true, false> start; // everybody receives, so nobody need wait for that
+        message_fn<nonblocking, true, false> start; // all receive, so no rank need wait for that
         auto sending = start(comm, sent, to_rank, o);
         receive(comm, received, from_rank, o);
         sending.wait();
@@ -258,7 +258,7 @@ private:
 //     else if (world.rank() == 1) collx::recv(world, x, 0);
 inline constexpr detail::message_fn<detail::blocking, true> send{};
 inline constexpr detail::message_fn<detail::blocking, false> recv{};
-// Sends to one rank while receiving from another (or the same): safe in rings, where everybody sending first would wait
+// Sends to one rank while receiving from another (or the same): safe in rings, where all ranks sending first would wait
 // for ever. The two buffers may not overlap. There is no async form: start a recv and a send.
 inline constexpr detail::sendrecv_fn<detail::blocking> sendrecv{};
 namespace async {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The checked policy: before a call every rank shows what it is about to do, and everybody compares. One exchange of
+// The checked policy: before a call every rank shows what it is about to do, and each compares. One exchange of
 // one cache line; a disagreement becomes the same sentence on all ranks instead of a hang.
 #pragma once
 
@@ -28,7 +28,7 @@ static_assert(sizeof(signature) <= signal_line::inline_bytes);
 
 namespace detail {
 
-// Everybody compares with rank 0 and names all ranks that differ from it, so that every rank prints the same names.
+// Each rank compares with rank 0 and names all ranks that differ from it, so that every rank prints the same names.
 COLLX_ONCE void compare_signatures(communicator_core& c, signature mine, std::int64_t timeout_ns);
 
 } // namespace detail

@@ -27,7 +27,7 @@ inline constexpr int most_chunks = 1 << 24;
 struct footprint {
     int max_message_chunks = 1, segments = 0;
     bool zero_copy = false;
-    bool lends = true; // whoever receives works single chunks into its output and sends nothing on
+    bool lends = true; // the receiver works single chunks into its output and sends nothing on
     void add(const sched::program& p) {
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {

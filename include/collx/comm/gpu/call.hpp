@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One call on device memory, before anybody knows by which way it goes: its communicator, options, stream and shape.
+// One call on device memory, before its way is chosen: its communicator, options, stream and shape.
 #pragma once
 
 #include <cstddef>

@@ -202,7 +202,7 @@ private:
         if (g == greeted::done) state_ = static_cast<state>(static_cast<int>(state_) + 1);
         return g;
     }
-    // From this job as far as one can tell: it is told why it may not come in. What it has sent behind its hello is
+    // From this job as far as one can tell: it gets the reason for the refusal. What it has sent behind its hello is
     // read away, for a socket closed over it would throw our word away.
     greeted refuse(protection asked) {
         const stream_frame refused{.what = stream_frame::kind::refused, .tag = static_cast<std::uint32_t>(asked)};
