@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a machine looks like, and what follows for a ring: this machine as /sys shows it, and a DGX-1V of which a job
+// has the GPUs 0, 2, 4 and 6 only. By themselves these four have rings of 50 GB/s in all; through their neighbours,
+// 150.
+#include <collx/topo/discovery.hpp>
+#include <collx/topo/explain_rings.hpp>
+#include <collx/topo/machines.hpp>
+
+#include "check.hpp"
+
+using namespace collx::topo;
+
+int main() {
+    const graph here = graph_of(discover());
+    std::printf("This machine: %zu NUMA nodes, %zu network cards that are up.\n", here.all(site_type::cpu).size(),
+                here.all(site_type::nic).size());
+    const std::vector<int> nodes = here.all(site_type::cpu);
+    if (nodes.size() > 1) std::printf("%s", explain(here, find_rings(here, nodes)).c_str());
+
+    const graph g = dgx_1v();
+    const std::vector<int> gpu = g.all(site_type::gpu), even{gpu[0], gpu[2], gpu[4], gpu[6]};
+    std::printf("\nA DGX-1V. From GPU0 to GPU5: %s\n", why(g, gpu[0], gpu[5]).c_str());
+    std::printf("From GPU2 to NIC0: %s\n", why(g, gpu[2], g.require("NIC0")).c_str());
+
+    ring_options alone;
+    alone.limits.relays = 0;
+    const ring_set by_themselves = find_rings(g, even, alone), through_others = find_rings(g, even);
+    std::printf("\n0, 2, 4 and 6 by themselves: %s", explain(g, by_themselves).c_str());
+    std::printf("\nThrough their neighbours: %s", explain(g, through_others).c_str());
+    example::expect(by_themselves.total() == 50e9, "two rings of 25 GB/s by themselves");
+    example::expect(through_others.total() >= 150e9 * (1 - 1e-9), "six rings of 25 GB/s through neighbours");
+
+    const graph two = on_rails(g, 2, 12.5); // card k of both on rail k
+    const ring_set rails = find_rings(two, two.all(site_type::gpu));
+    std::printf("\nTwo of them on four rails: %s", explain(two, rails).c_str());
+    example::expect(rails.total() == 50e9, "a ring on each rail");
+    return example::result();
+}

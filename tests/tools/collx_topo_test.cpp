@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_topo as it is called: what it prints of machines that are sold, of files, and of trees of /sys; what it
+// refuses.
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+using Catch::Contains;
+
+namespace {
+
+struct result {
+    int code;
+    std::string text;
+};
+result topo(const std::string& arguments) {
+    std::FILE* p = ::popen((COLLX_TOOL_DIR "/collx_topo " + arguments + " 2>&1").c_str(), "r");
+    if (p == nullptr) return {-1, ""};
+    std::string text;
+    for (char part[4096]; const std::size_t n = std::fread(part, 1, sizeof part, p);) text.append(part, n);
+    const int status = ::pclose(p);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
+
+} // namespace
+
+TEST_CASE("collx_topo prints machines, paths with reasons, rings and pictures") {
+    CHECK_THAT(topo("-m dgx-1v tree").text, Contains("CPU0; to CPU1") && Contains("    GPU0, PCIe 15.75 GB/s; to"));
+    CHECK_THAT(topo("-m dgx-a100 matrix").text, Contains("GPU0\t X \tNV12") && Contains("\tPXB\t"));
+    CHECK_THAT(topo("-m dgx-1v path GPU0 GPU5").text, Contains("NVB, 25 GB/s") && Contains("no NVLink joins them"));
+    CHECK_THAT(topo("-m dgx-1v rings").text, Contains("6 rings of 25 GB/s: 150 GB/s") && Contains("bottleneck"));
+    CHECK_THAT(topo("-m dgx-1v rings --ranks 0,2,4,6 --once").text, Contains("(GPU"));
+    CHECK_THAT(topo("-m dgx-h100 --hosts 2 --nic 50 rings").text,
+               Contains("8 rings of 50 GB/s: 400 GB/s of at most 400"));
+    CHECK_THAT(topo("-m dgx-1v dot").text,
+               Contains("graph machine {") && Contains("\"GPU0\" -- \"GPU3\" [label=\"NVLink 50\"]"));
+    CHECK_THAT(topo("-m dgx-1v svg").text, Contains("<svg ") && Contains("</svg>"));
+    CHECK_THAT(topo("-m dgx-1v nccl-graph").text, Contains("nchannels=\"6\""));
+    CHECK_THAT(topo("-m fat-tree rings").text, Contains("12.5 GB/s of at most 12.5"));
+    CHECK(topo("tree").code == 0); // this machine
+}
+
+TEST_CASE("what it writes it reads, and what is wrong it refuses") {
+    const std::string file = "/tmp/collx-topo-" + std::to_string(::getpid()) + ".xml";
+    std::ofstream(file) << topo("-m dgx-1v nccl-topology --sm 70").text;
+    CHECK_THAT(topo("-f " + file + " rings").text, Contains("6 rings of 25 GB/s"));
+    std::ofstream(file) << "<system version=\"1\">\n<cpu>\n</system>";
+    const result broken = topo("-f " + file + " tree");
+    CHECK(broken.code == 1);
+    CHECK_THAT(broken.text, Contains(file + ":3:") && Contains("close them in order"));
+    ::unlink(file.c_str());
+    CHECK_THAT(topo("-f " + file + " tree").text, Contains("no file"));
+    CHECK_THAT(topo("-m toaster tree").text, Contains("no machine is called 'toaster'") && Contains("dgx-1v"));
+    CHECK_THAT(topo("-m dgx-1v path GPU0 GPU9").text, Contains("no site 'GPU9'"));
+    CHECK_THAT(topo("-m dgx-1v rings --ranks 0,9").text, Contains("rank 9 of a machine for 8 ranks"));
+    CHECK_THAT(topo("-m dgx-1v rings --ranks 3,3").text, Contains("twice"));
+    CHECK(topo("-m dgx-1v").code != 0);
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_topo: looks at a machine (this one, one that is sold, a topology file of NCCL) and prints its tree, the matrix
+// of classes, a path with the reason, the rings that it has, or a picture.
+#include <CLI/CLI.hpp>
+
+#include <collx/topo/drawing.hpp>
+#include <collx/topo/nccl_graph.hpp>
+#include <collx/topo/nccl_topology_writer.hpp>
+#include <collx/topo/smi_matrix.hpp>
+
+#include <cstdio>
+
+#include "topo/source.hpp"
+
+namespace {
+
+using namespace collx;
+
+struct choices {
+    tools::machine_choice machine;
+    std::vector<int> ranks;
+    std::string from, to, matrix;
+    int sm = 90;
+    bool once = false;
+};
+
+std::string rings_text(const topo::graph& g, const choices& c, bool as_nccl) {
+    topo::ring_options o;
+    o.once = c.once;
+    const topo::ring_set set = topo::find_rings(g, tools::ranks_of(g, c.ranks), o);
+    return as_nccl ? topo::write_nccl_graphs({topo::nccl_graph_of(g, set)}) : topo::explain(g, set);
+}
+std::string svg_text(const topo::graph& g, const choices& c) {
+    const std::vector<int> ranks = tools::ranks_of(g, c.ranks);
+    return topo::to_svg(g, ranks.size() < 2 ? std::vector<topo::ring>{} : topo::find_rings(g, ranks).rings);
+}
+std::string matrix_text(const topo::graph& g, const choices& c) {
+    if (c.matrix.empty()) return topo::to_text(topo::smi_matrix_of(g));
+    return topo::to_text(topo::read_smi_matrix(tools::text_of_file(c.matrix), c.matrix));
+}
+
+} // namespace
+
+int main(int argc, char** argv) try {
+    CLI::App app{"Looks at a machine: this one, one that is sold (--machine), or a topology file of NCCL (--file)"};
+    choices c;
+    app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...");
+    app.add_option("-f,--file", c.machine.file, "a topology file of NCCL (NCCL_TOPO_DUMP_FILE)");
+    app.add_option("--sysfs", c.machine.sysfs, "another root than /sys");
+    app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
+    app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail")->check(CLI::PositiveNumber);
+    app.add_flag("--nccl-rates", c.machine.nccl_rates, "the rates that NCCL counts on instead of the published ones");
+    app.require_subcommand(1);
+    app.fallthrough();
+    CLI::App* tree = app.add_subcommand("tree", "sites and links");
+    CLI::App* matrix = app.add_subcommand("matrix", "classes between GPUs and cards, as nvidia-smi topo -m");
+    matrix->add_option("--read", c.matrix, "print what nvidia-smi has printed into this file");
+    CLI::App* path = app.add_subcommand("path", "the best path between two sites, and why");
+    path->add_option("from", c.from)->required();
+    path->add_option("to", c.to)->required();
+    CLI::App* rings = app.add_subcommand("rings", "the rings through all ranks, or through --ranks 0,2,4,6");
+    CLI::App* graph_file = app.add_subcommand("nccl-graph", "the rings as NCCL's graph file (NCCL_GRAPH_FILE)");
+    CLI::App* topology_file = app.add_subcommand("nccl-topology", "the machine as NCCL's topology file");
+    CLI::App* dot = app.add_subcommand("dot", "for Graphviz");
+    CLI::App* svg = app.add_subcommand("svg", "a picture with the rings");
+    for (CLI::App* with_rings : {rings, graph_file, svg})
+        with_rings->add_option("--ranks", c.ranks, "numbers of GPUs, or of CPUs where there is no GPU")->delimiter(',');
+    rings->add_flag("--once", c.once, "no GPU twice in a ring, also not to pass data on");
+    topology_file->add_option("--sm", c.sm, "compute capability of the GPUs: 60, 70, 80, 90, 100");
+    CLI11_PARSE(app, argc, argv);
+
+    const topo::graph g = tools::machine_of(c.machine);
+    std::string text;
+    if (*tree) text = tools::tree_text(g);
+    if (*matrix) text = matrix_text(g, c);
+    if (*path) text = topo::why(g, g.require(c.from), g.require(c.to)) + "\n";
+    if (*rings || *graph_file) text = rings_text(g, c, graph_file->parsed());
+    if (*topology_file) text = topo::write_nccl_topology(g, c.sm);
+    if (*dot) text = topo::to_dot(g);
+    if (*svg) text = svg_text(g, c);
+    std::fputs(text.c_str(), stdout);
+    return 0;
+} catch (const collx::error& e) {
+    std::fprintf(stderr, "collx_topo: %s\n", e.what());
+    return 1;
+}

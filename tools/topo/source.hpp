@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The machine that collx_topo looks at: this one, one of those that are sold, or a file; and its tree and matrix as
+// text.
+#pragma once
+
+#include <collx/topo/clusters.hpp>
+#include <collx/topo/discovery.hpp>
+#include <collx/topo/machines.hpp>
+#include <collx/topo/nccl_topology.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace collx::tools {
+
+using machine_table = std::map<std::string, std::function<topo::graph(topo::rate_basis)>>;
+
+/// The names that --machine takes.
+inline const machine_table& known_machines() {
+    using namespace topo;
+    static const machine_table table = {
+        {"dgx-1p", [](rate_basis b) { return dgx_1p(b); }},
+        {"dgx-1v", [](rate_basis b) { return dgx_1v(b); }},
+        {"dgx-2", [](rate_basis b) { return dgx_2(b); }},
+        {"dgx-a100", [](rate_basis b) { return dgx_a100(b); }},
+        {"dgx-h100", [](rate_basis b) { return dgx_h100(b); }},
+        {"hgx-b200", [](rate_basis b) { return hgx_b200(b); }},
+        {"gb200-nvl72", [](rate_basis b) { return gb200_nvl72(b); }},
+        {"workstation", [](rate_basis b) { return workstation(4, 2, 4, b); }},
+        {"fat-tree", [](rate_basis) { return fat_tree(4, 4, 2); }},
+        {"dragonfly", [](rate_basis) { return dragonfly(5, 2, 2); }},
+        {"torus",
+         [](rate_basis) {
+             return torus({4, 4});
+         }},
+    };
+    return table;
+}
+
+inline std::string text_of_file(const std::string& name) {
+    std::ifstream f(name, std::ios::binary);
+    if (!f) fail(errc::invalid_argument, -1, -1, "name a file that can be read", "no file '%.200s'", name.c_str());
+    return {std::istreambuf_iterator<char>(f), {}};
+}
+
+/// What the options name: a machine, a topology file, or the tree under sysfs; as `hosts` of it on rails.
+struct machine_choice {
+    std::string machine, file, sysfs = "/sys";
+    bool nccl_rates = false;
+    int hosts = 1;
+    double nic = 0; // GB/s, 0: as the cards' ports say, else 12.5
+};
+inline topo::graph machine_of(const machine_choice& c) {
+    const auto basis = c.nccl_rates ? topo::rate_basis::nccl : topo::rate_basis::published;
+    topo::graph g;
+    if (!c.file.empty()) g = topo::read_nccl_topology(text_of_file(c.file), c.file, basis);
+    else if (!c.machine.empty()) {
+        const auto it = known_machines().find(c.machine);
+        std::string names;
+        for (const auto& [name, make] : known_machines()) names += " " + name;
+        if (it == known_machines().end())
+            fail(errc::invalid_argument, -1, -1, ("there are" + names).c_str(), "no machine is called '%.100s'",
+                 c.machine.c_str());
+        g = it->second(basis);
+    } else g = topo::graph_of(topo::discover(c.sysfs));
+    if (c.hosts == 1) return g;
+    double nic = c.nic;
+    for (const int s : g.all(topo::site_type::nic))
+        if (nic <= 0) nic = g.at(s).port_bytes_per_s / 1e9;
+    return topo::on_rails(g, c.hosts, nic > 0 ? nic : 12.5);
+}
+
+/// Each host: CPUs, below each what hangs at it, and other links beside their site.
+inline std::string tree_text(const topo::graph& g) {
+    std::string text;
+    std::vector<char> is_shown(static_cast<std::size_t>(g.size()), 0);
+    const auto rate = [](const topo::arc& a) {
+        char t[48];
+        std::snprintf(t, sizeof t, "%s %.4g GB/s", topo::name_of(a.type), a.bytes_per_s / 1e9);
+        return std::string(t);
+    };
+    const std::function<void(int, int, int)> show = [&](int s, int by, int depth) {
+        is_shown[static_cast<std::size_t>(s)] = 1;
+        text += std::string(static_cast<std::size_t>(2 * depth), ' ') + g.name(s);
+        if (g.name(s).find(topo::name_of(g.at(s).type)) == std::string::npos)
+            text += " (" + std::string(topo::name_of(g.at(s).type)) + ")";
+        if (by >= 0) text += ", " + rate(g.arc_at(by));
+        if (g.at(s).units > 1) text += ", " + std::to_string(g.at(s).units) + " of them";
+        std::string others;
+        for (const int i : g.arcs_of(s)) {
+            const topo::arc& a = g.arc_at(i);
+            const bool is_above = by >= 0 && a.to == g.arc_at(by).from;
+            if (a.type != topo::link_type::pcie && !is_above)
+                others += (others.empty() ? " " : ", ") + g.name(a.to) + " " + rate(a);
+        }
+        text += (others.empty() ? "" : "; to" + others) + "\n";
+        for (const int i : g.arcs_of(s))
+            if (const topo::arc& a = g.arc_at(i);
+                !is_shown[static_cast<std::size_t>(a.to)] &&
+                (a.type == topo::link_type::pcie ||
+                 (a.type == topo::link_type::c2c && g.at(s).type == topo::site_type::cpu)))
+                show(a.to, i, depth + 1);
+    };
+    for (const int s : g.all(topo::site_type::cpu)) show(s, -1, 0);
+    for (int s = 0; s < g.size(); ++s)
+        if (!is_shown[static_cast<std::size_t>(s)] && g.at(s).type != topo::site_type::network_switch &&
+            g.at(s).type != topo::site_type::nvswitch)
+            show(s, -1, 0);
+    for (int s = 0; s < g.size(); ++s)
+        if (!is_shown[static_cast<std::size_t>(s)])
+            text += g.name(s) + ", " + std::to_string(g.arcs_of(s).size()) + " links\n";
+    return text;
+}
+
+/// GPUs, or CPUs where there are none, by the numbers of a list; all of them without one.
+inline std::vector<int> ranks_of(const topo::graph& g, const std::vector<int>& numbers) {
+    std::vector<int> all = g.all(topo::site_type::gpu), some;
+    if (all.empty()) all = g.all(topo::site_type::cpu);
+    if (numbers.empty()) return all;
+    for (const int n : numbers) {
+        if (n < 0 || n >= static_cast<int>(all.size()))
+            fail(errc::invalid_argument, -1, -1, "count from 0 in the order of `collx_topo tree`",
+                 "rank %d of a machine for %zu ranks", n, all.size());
+        some.push_back(all[static_cast<std::size_t>(n)]);
+    }
+    return some;
+}
+
+} // namespace collx::tools
