@@ -28,8 +28,10 @@ constexpr detail::mac_component mixing{
     "mixing", mixing_sign,
     [](const unsigned char* a, const unsigned char* b, std::size_t n) { return std::memcmp(a, b, n) == 0; }};
 
-struct hello {
+struct hello { // as that of a connection: which ranks, of which communicator, of which job
     std::uint32_t from = 3, to = 5;
+    std::uint64_t communicator = 7;
+    char token[32] = "the job";
     unsigned char nonce[32] = {1, 2, 3};
 };
 
