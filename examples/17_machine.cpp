@@ -3,18 +3,18 @@
 // What a machine looks like, and what follows for a ring: this machine as /sys shows it, and a DGX-1V of which a job
 // has the GPUs 0, 2, 4 and 6 only. By themselves these four have rings of 50 GB/s in all; through their neighbours,
 // 150.
-#include <collx/topo/discovery.hpp>
 #include <collx/topo/explain_rings.hpp>
 #include <collx/topo/machines.hpp>
+#include <collx/topo/pci_discovery.hpp>
 
 #include "check.hpp"
 
 using namespace collx::topo;
 
 int main() {
-    const graph here = graph_of(discover());
-    std::printf("This machine: %zu NUMA nodes, %zu network cards that are up.\n", here.all(site_type::cpu).size(),
-                here.all(site_type::nic).size());
+    const graph here = discover_graph();
+    std::printf("This machine: %zu NUMA nodes, %zu GPUs, %zu network cards.\n", here.all(site_type::cpu).size(),
+                here.all(site_type::gpu).size(), here.all(site_type::nic).size());
     const std::vector<int> nodes = here.all(site_type::cpu);
     if (nodes.size() > 1) std::printf("%s", explain(here, find_rings(here, nodes)).c_str());
 

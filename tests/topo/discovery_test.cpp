@@ -4,6 +4,7 @@
 // and from this machine. And a route through the machine that was found.
 #include <collx/topo/discovery.hpp>
 #include <collx/topo/machine_parts.hpp>
+#include <collx/topo/pci_discovery.hpp>
 #include <collx/topo/rings.hpp>
 
 #include <sys/stat.h>
@@ -161,7 +162,55 @@ TEST_CASE("what is missing or makes no sense is left out") {
     CHECK(detail::list_in("0-999999999").size() == 65536);
 }
 
+TEST_CASE("GPUs, cards and switches of a recorded DGX-1V") {
+    recorded_tree t;
+    for (int n = 0; n < 2; ++n) {
+        const std::string at = "devices/system/node/node" + std::to_string(n);
+        t.file(at + "/cpulist", std::to_string(n));
+        t.file(at + "/distance", n == 0 ? "10 21" : "21 10");
+    }
+    // A root port, the port upward of a switch, three ports downward: two GPUs and a card.
+    const char* const buses[] = {"00", "00", "80", "80"};
+    for (int k = 0; k < 4; ++k) {
+        const std::string number = std::to_string(k), bus = buses[k];
+        const std::string root = "devices/pci0000:" + bus + "/0000:" + bus + ":0" + std::to_string(1 + k) + ".0";
+        const std::string first = std::to_string(10 * k + 10), upward = root + "/0000:" + first + ":00.0";
+        const auto device = [&](const std::string& at, const char* type, const char* speed, const char* width) {
+            t.file(at + "/class", type), t.file(at + "/numa_node", k < 2 ? "0" : "1");
+            t.file(at + "/max_link_speed", speed), t.file(at + "/max_link_width", width);
+        };
+        device(root, "0x060400", "8.0 GT/s PCIe", "16");
+        device(upward, "0x060400", "8.0 GT/s PCIe", "16");
+        for (int port = 0; port < 3; ++port) {
+            const std::string down =
+                upward + "/0000:" + std::to_string(10 * k + 11) + ":0" + std::to_string(port) + ".0";
+            const std::string end = down + "/0000:" + std::to_string(10 * k + 12 + port) + ":00.0";
+            device(down, "0x060400", "8.0 GT/s PCIe", "16");
+            device(end, port < 2 ? "0x030200" : "0x020700", "8.0 GT/s PCIe", port < 2 ? "16" : "8");
+            if (port == 2) t.file(end + "/infiniband/mlx5_" + number + "/ports/1/rate", "100 Gb/sec (4X EDR)");
+        }
+    }
+    t.file("devices/pci0000:00/0000:00:1f.0/class", "0x060100"); // no concern of ours
+    t.file("devices/pci0000:00/0000:00:1e.0/class", "0x030000"),
+        t.file("devices/pci0000:00/0000:00:1e.0/vendor", "0x1a03");
+    const graph g = discover_graph(t.path());
+    CHECK(g.all(site_type::gpu).size() == 8);
+    CHECK(g.all(site_type::pcie_switch).size() == 4);
+    CHECK(g.all(site_type::nic).size() == 4);
+    const auto between = [&](const char* a, const char* b) { return find_path(g, g.require(a), g.require(b)); };
+    CHECK(between("GPU0", "GPU1").type == path_class::pix);
+    CHECK(between("GPU0", "GPU1").bytes_per_s == 15.75e9);
+    CHECK(between("GPU0", "mlx5_0").type == path_class::pix);
+    CHECK(between("GPU0", "mlx5_0").bytes_per_s == 15.75e9 / 2); // eight lanes
+    CHECK(between("GPU0", "mlx5_1").type == path_class::phb);
+    CHECK(between("GPU7", "mlx5_0").type == path_class::sys);
+    CHECK(g.at(g.require("mlx5_3")).port_bytes_per_s == 12.5e9);
+    CHECK(g.at(g.require("GPU6")).numa == 1);
+    CHECK(discover_graph("/no-such-tree").size() == 1);
+}
+
 TEST_CASE("this machine can be asked") {
+    CHECK(discover_graph().size() > 0);
     const discovered d = discover();
     const graph g = graph_of(d);
     for (const auto& n : d.nodes) CHECK(n.number >= 0);

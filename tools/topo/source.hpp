@@ -4,9 +4,9 @@
 #pragma once
 
 #include <collx/topo/clusters.hpp>
-#include <collx/topo/discovery.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology.hpp>
+#include <collx/topo/pci_discovery.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -67,7 +67,7 @@ inline topo::graph machine_of(const machine_choice& c) {
             fail(errc::invalid_argument, -1, -1, ("there are" + names).c_str(), "no machine is called '%.100s'",
                  c.machine.c_str());
         g = it->second(basis);
-    } else g = topo::graph_of(topo::discover(c.sysfs));
+    } else g = topo::discover_graph(c.sysfs);
     if (c.hosts == 1) return g;
     double nic = c.nic;
     for (const int s : g.all(topo::site_type::nic))
