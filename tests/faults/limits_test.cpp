@@ -212,28 +212,35 @@ TEST_CASE("shared memory that ends in the middle of a vector is given back") {
     }
 }
 
-TEST_CASE("the size of /dev/shm does not matter") {
+TEST_CASE("/dev/shm may be small, read-only or not there") {
     constexpr int n = 3, no_namespace = 99;
-    processes all;
-    const std::string job = new_job();
-    for (int r = 0; r < n; ++r)
-        all.start(r, [&, r] {
-            if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-                ::mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=4m") != 0)
-                return no_namespace;
-            collx::communicator world(join(job, r, n));
-            auto x = collx::make_shared_vector<int>(world, std::size_t{3} << 20, 1); // 12 MiB on each rank
-            collx::all_reduce(world, x);
-            for (const int v : x)
-                if (v != n) throw wrong_data(r, "all_reduce");
-            collx::barrier(world);
-            return 0;
-        });
-    all.wait();
-    if (all[0].exit_code == no_namespace) return skip("a mount namespace needs root");
-    for (int r = 0; r < n; ++r) {
-        INFO(all[r].what);
-        CHECK(all[r].is_ok());
+    struct shm_folder {
+        const char* at;
+        unsigned long flags;
+    };
+    for (const shm_folder& f : {shm_folder{"/dev/shm", 0}, {"/dev/shm", MS_RDONLY}, {"/dev", MS_RDONLY}}) {
+        INFO(f.at << ", flags " << f.flags);
+        processes all;
+        const std::string job = new_job();
+        for (int r = 0; r < n; ++r)
+            all.start(r, [&, r] {
+                if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+                    ::mount("tmpfs", f.at, "tmpfs", f.flags, "size=4m") != 0)
+                    return no_namespace;
+                collx::communicator world(join(job, r, n));
+                auto x = collx::make_shared_vector<int>(world, std::size_t{3} << 20, 1); // 12 MiB on each rank
+                collx::all_reduce(world, x);
+                for (const int v : x)
+                    if (v != n) throw wrong_data(r, "all_reduce");
+                collx::barrier(world);
+                return 0;
+            });
+        all.wait();
+        if (all[0].exit_code == no_namespace) return skip("a mount namespace needs root");
+        for (int r = 0; r < n; ++r) {
+            INFO(all[r].what);
+            CHECK(all[r].is_ok());
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 // Joining under attack, under limits and under SIGKILL; who notices a death.
 //
 // collx-test: sanitize=address serial timeout=240
+#include <collx/bootstrap/tcp_server.hpp>
 #include <collx/transport/shm.hpp>
 
 #include <sched.h>
@@ -10,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
+#include <cstring>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -498,6 +500,89 @@ TEST_CASE("a limit of address space gives a smaller arena, and an error on all r
         CHECK(p[i].took_ns < collx_test::patient(15'000'000'000));
         CHECK(p[i].says("cannot map"));
         if (i < 4) CHECK(p[i].peer == 2);
+        CHECK(p[i].says("(raise the address space limit (ulimit -v), or"));
+    }
+    processes again; // with that remedy
+    const std::string other = fresh_job();
+    for (int r = 0; r < 3; ++r)
+        again.start(r, [&, r] {
+            if (r == 2) limit_to(std::size_t{1} << 30);
+            const auto a = join_shm(other.c_str(), r, 3, deadline::in_ns(collx_test::patient(30'000'000'000)),
+                                    std::size_t{256} << 20);
+            return a->bytes() == std::size_t{256} << 20 ? 0 : 2;
+        });
+    again.wait();
+    for (int r = 0; r < 3; ++r) CHECK(again[r].is_ok());
+#endif
+}
+
+namespace {
+
+// 0 if make() fails for want of something, says this remedy and no other, and does what it should after apply().
+template <class Make, class Apply>
+int is_mended(const char* remedy, Make&& make, Apply&& apply) {
+    try {
+        make();
+        return 2;
+    } catch (const error& e) {
+        if (e.code() != errc::resource || std::strstr(e.what(), remedy) == nullptr) throw;
+    }
+    apply();
+    make();
+    return 0;
+}
+// Lowers a limit that can be raised again.
+rlimit lower(decltype(RLIMIT_AS) what, rlim_t to) {
+    rlimit usual{};
+    ::getrlimit(what, &usual);
+    const rlimit low{to, usual.rlim_max};
+    ::setrlimit(what, &low);
+    return usual;
+}
+
+} // namespace
+
+TEST_CASE("what is short is named, and the remedy that the error says helps") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return skip("the sanitizers themselves need what is taken away here");
+#else
+    const auto alone = [] { (void)join_shm(nullptr, 0, 1, {}); };
+    processes p;
+    p.start(0, [&] {
+        const rlimit usual = lower(RLIMIT_NOFILE, 3);
+        return is_mended("(raise the limit of open files (ulimit -n))", alone,
+                         [&] { ::setrlimit(RLIMIT_NOFILE, &usual); });
+    });
+    p.start(1, [&] {
+        const rlimit usual = lower(RLIMIT_FSIZE, 1000);
+        return is_mended("(raise the file size limit (ulimit -f))", alone, [&] { ::setrlimit(RLIMIT_FSIZE, &usual); });
+    });
+    p.start(2, [&] {
+        const rlimit usual = lower(RLIMIT_AS, 1 << 20);
+        return is_mended("(raise the address space limit (ulimit -v))", alone, [&] { ::setrlimit(RLIMIT_AS, &usual); });
+    });
+    p.start(3, [&] {
+        (void)lower(RLIMIT_MEMLOCK, 64 << 10);
+        if (::getuid() == 0 && ::setuid(65534) != 0) return 3; // root may lock all memory
+        if (::mlockall(MCL_FUTURE) != 0) return 4;
+        return is_mended(
+            "(raise the limit of locked memory (ulimit -l), or do not lock all memory (mlockall))",
+            [] { (void)make_memory_arena(1); }, [] { ::munlockall(); });
+    });
+    p.start(4, [&] { // pthread_create() says the same as where there may be no more threads
+        rlimit usual{};
+        return is_mended(
+            "(raise the address space limit (ulimit -v), or make stacks smaller (ulimit -s))",
+            [&] {
+                if (usual.rlim_max == 0) usual = lower(RLIMIT_AS, 8 << 20);
+                (void)tcp_server();
+            },
+            [&] { ::setrlimit(RLIMIT_AS, &usual); });
+    });
+    p.wait();
+    for (int i = 0; i < 5; ++i) {
+        INFO(i << ": exit " << p[i].exit_code << " " << p[i].what);
+        CHECK(p[i].is_ok());
     }
 #endif
 }

@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <random>
@@ -150,6 +151,7 @@ struct half_open {
 int open_descriptors() {
     int n = 0;
     DIR* d = ::opendir("/proc/self/fd");
+    if (d == nullptr) return 1 << 20; // no descriptor is left
     while (::readdir(d) != nullptr) ++n;
     ::closedir(d);
     return n;
@@ -476,6 +478,34 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         CHECK(came == 3);
     }
     CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("strangers at the door leave the job its descriptors") {
+    rlimit usual{};
+    ::getrlimit(RLIMIT_NOFILE, &usual);
+    socket_address a = loopback(false);
+    descriptor listener = socket_hub::listen_on(a);
+    socket_hub hub(std::move(listener), "0123456789abcdef0123456789abcdef", {a, a}, 1'000'000'000);
+    const auto look = [&] { hub.look(42, [](const detail::stream_hello&, descriptor, const detail::secret&) {}); };
+    std::vector<descriptor> strangers, filler;
+    for (int i = 0; i < 80; ++i) strangers.push_back(descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+    const int before = open_descriptors();
+    const rlimit low{static_cast<rlim_t>(before + 60), usual.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    const int share = static_cast<int>(low.rlim_cur / 4);
+    int held = 0;
+    for (const descriptor& s : strangers) {
+        const bool is_connected = ::connect(s.get(), a.get(), a.bytes) == 0;
+        look();
+        const int now = is_connected ? open_descriptors() - before : 1000;
+        if (now > held) held = now;
+    }
+    while (filler.empty() || filler.back().is_open()) filler.push_back(descriptor(::dup(0)));
+    descriptor own = hub.connect_to(1); // in the place of the oldest stranger
+    ::setrlimit(RLIMIT_NOFILE, &usual); // no CHECK before: sanitizers need descriptors for it
+    CHECK(own.is_open());
+    CHECK(held <= share + 1);
+    CHECK(held >= 8);
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/atomic.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/system_limits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -153,10 +154,17 @@ private:
     }
 
     [[noreturn, gnu::cold]] void fail_at(const char* what, const char* name) const {
-        fail(errno == EMFILE || errno == ENFILE || errno == ENOSPC || errno == EDQUOT ? errc::resource
-                                                                                      : errc::environment,
-             -1, -1, "is the directory there, writable and not full?", "cannot %s %.200s in the store: %s", what, name,
-             std::strerror(errno));
+        const int reason = errno;
+        const char* const remedy =
+            reason == EMFILE || reason == ENFILE   ? detail::remedy_for_descriptor(reason)
+            : reason == EFBIG                      ? "raise the file size limit (ulimit -f)"
+            : reason == ENOSPC || reason == EDQUOT ? "free space there, or give COLLX_STORE a directory that has some"
+            : reason == EROFS || reason == EACCES  ? "give COLLX_STORE a directory that this user may write to"
+                                                   : "is the directory there, and writable?";
+        const bool is_short =
+            reason == EMFILE || reason == ENFILE || reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
+        fail(is_short ? errc::resource : errc::environment, -1, -1, remedy, "cannot %s %.200s in the store: %s", what,
+             name, std::strerror(reason));
     }
 
     // Letters, digits and ._- stay, the rest becomes %xx; what gets too long for a file name becomes a hash (the file

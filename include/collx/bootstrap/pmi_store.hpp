@@ -14,6 +14,7 @@
 #include <collx/bootstrap/detail/pmi_text.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/system_limits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -39,7 +40,7 @@ public:
                  "PMI_FD=%d is not a socket of a process manager", fd);
         socket_ = descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
         if (!socket_.is_open())
-            fail(errc::resource, rank, -1, "raise the limit of open files (ulimit -n)", "cannot use PMI_FD: %s",
+            fail(errc::resource, rank, -1, detail::remedy_for_descriptor(errno), "cannot use PMI_FD: %s",
                  std::strerror(errno));
         begin(until);
     }

@@ -47,7 +47,7 @@ public:
                                                       : reinterpret_cast<sockaddr_in&>(a.address).sin_port);
         stop_ = descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!stop_.is_open())
-            fail(errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make an event: %s",
+            fail(errc::resource, -1, -1, detail::remedy_for_descriptor(errno), "cannot make an event: %s",
                  std::strerror(errno));
         start();
     }
@@ -84,8 +84,7 @@ private:
             &thread_, nullptr, [](void* self) -> void* { return static_cast<tcp_server*>(self)->serve(), nullptr; },
             this);
         if (r != 0)
-            fail(errc::resource, -1, -1, "raise the limit of threads (ulimit -u)", "cannot start a thread: %s",
-                 std::strerror(r));
+            fail(errc::resource, -1, -1, detail::remedy_for_thread(), "cannot start a thread: %s", std::strerror(r));
     }
 
     [[gnu::cold]] void serve() noexcept {

@@ -4,6 +4,8 @@
 // it.
 #pragma once
 
+#include <cstring>
+
 #include <sys/mman.h>
 
 #include <collx/core/atomic.hpp>
@@ -13,6 +15,7 @@
 #include <collx/core/error.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/links.hpp>
 #include <collx/transport/peer_watch.hpp>
@@ -56,7 +59,8 @@ class fork_mark {
 public:
     fork_mark() {
         void* p = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED) fail(errc::resource, -1, -1, "free memory", "cannot map a page");
+        if (p == MAP_FAILED)
+            fail(errc::resource, -1, -1, remedy_for_mapping(errno), "cannot map a page: %s", std::strerror(errno));
         word_ = static_cast<volatile std::uint32_t*>(p);
         ::madvise(p, page_bytes, MADV_WIPEONFORK);
         *word_ = 1;

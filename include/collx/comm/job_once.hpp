@@ -70,7 +70,7 @@ COLLX_BEGIN_NAMESPACE
 
 [[gnu::cold]] COLLX_ONCE void job::fail_no_place(int rank, int leader) {
     fail(errc::resource, rank, leader,
-         "destroy communicators or shared buffers, or raise COLLX_ARENA_BYTES or the memory limit",
+         "its own error says what is short; destroying communicators or shared buffers makes room",
          "rank %d of the job found no room for the communicator", leader);
 }
 

@@ -11,6 +11,7 @@
 
 #include <collx/comm/communicator.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/system_limits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -58,10 +59,12 @@ void run_thread_jobs(growing_array<counted_ptr<job>> jobs, F&& f) {
         ranks[static_cast<std::size_t>(r)].body = &f;
     }
     int started = 0, reason = 0;
+    const char* remedy = "";
     while (started < n && reason == 0) {
         auto& r = ranks[static_cast<std::size_t>(started)];
         reason = ::pthread_create(&r.thread, nullptr, &rank_type::start, &r);
         started += reason == 0;
+        if (reason != 0) remedy = remedy_for_thread(); // while the others hold what is short
     }
     // Those who started wait for all in their first communicator, where they hear that some will not come.
     for (int r = started; r < n; ++r) {
@@ -70,8 +73,7 @@ void run_thread_jobs(growing_array<counted_ptr<job>> jobs, F&& f) {
     }
     for (int r = 0; r < started; ++r) ::pthread_join(ranks[static_cast<std::size_t>(r)].thread, nullptr);
     if (started < n)
-        fail(errc::resource, -1, started, "raise the limit of threads (ulimit -u, pids.max) or of memory, or use fewer",
-             "started %d of %d threads: %s", started, n, std::strerror(reason));
+        fail(errc::resource, -1, started, remedy, "started %d of %d threads: %s", started, n, std::strerror(reason));
     std::exception_ptr first;
     for (auto& r : ranks) {
         if (!r.error) continue;

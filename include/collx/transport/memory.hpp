@@ -5,6 +5,7 @@
 
 #include <collx/core/pointers.hpp>
 
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/arena.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -27,7 +28,7 @@ inline counted_ptr<arena> make_memory_arena(int ranks, std::size_t bytes = defau
         a->format(ranks);
         return a;
     }
-    fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map shared memory: %s",
+    fail(errc::resource, -1, -1, detail::remedy_for_mapping(errno), "cannot map shared memory: %s",
          std::strerror(errno));
 }
 

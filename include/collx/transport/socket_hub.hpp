@@ -16,6 +16,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
@@ -34,7 +35,7 @@ public:
                                               const socket_calls& calls = system_socket_calls) {
         descriptor s(calls.socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         if (!s.is_open())
-            fail(errc::resource, -1, -1, "raise the limit of open files (ulimit -n)", "cannot make a socket: %s",
+            fail(errc::resource, -1, -1, detail::remedy_for_descriptor(errno), "cannot make a socket: %s",
                  std::strerror(errno));
         if (::bind(s.get(), address.get(), address.bytes) != 0 || ::listen(s.get(), SOMAXCONN) != 0 ||
             ::getsockname(s.get(), reinterpret_cast<sockaddr*>(&address.address), &address.bytes) != 0)
@@ -155,7 +156,11 @@ public:
     // another user listens there).
     [[gnu::cold]] descriptor connect_to(int job_rank) {
         const socket_address& a = peers_[static_cast<std::size_t>(job_rank)];
-        descriptor s(calls_->socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        const auto make = [&] {
+            return descriptor(calls_->socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        };
+        descriptor s = make();
+        if (!s.is_open() && is_out_of_files(errno) && drop_guest()) s = make();
         if (!s.is_open()) return s;
         detail::tune_socket(s.get(), a.is_loopback());
         if (calls_->connect(s.get(), a.get(), a.bytes) != 0 && errno != EINPROGRESS && errno != EINTR) s.close();
@@ -207,15 +212,28 @@ private:
     static constexpr std::int64_t hello_limit_ns = 2'000'000'000, hello_turn_ns = 10'000'000;
     static constexpr std::int64_t told_limit_ns = 500'000'000;
 
-    // Half-open guests are few, so that strangers cannot use up the descriptors.
-    std::size_t most_guests() const { return 64 + peers_.size(); }
+    // Half-open guests are few, so that strangers cannot use up the descriptors: see most_strangers(). Ranks that come
+    // all at once still find room.
+    std::size_t most_guests() const {
+        const std::size_t ranks = peers_.size(), share = detail::most_strangers(), most = 64 + ranks;
+        return share >= most ? most : share > ranks ? share : ranks;
+    }
+    static bool is_out_of_files(int reason) { return reason == EMFILE || reason == ENFILE; }
+    // The oldest, which gives its descriptor to a connection of this rank's own. False if there is none, or another
+    // communicator looks at them right now.
+    [[gnu::cold]] bool drop_guest() {
+        const detail::turn_tried here(turn_);
+        if (!here || guests_.empty()) return false;
+        guests_.erase(guests_.begin());
+        return true;
+    }
 
     // False when there is no descriptor for who stands at the door, and none that a stranger will soon give back.
     [[gnu::cold]] bool accept_all() {
         for (int turn = 0; turn < 256; ++turn) {
             descriptor s(detail::without_eintr(
                 [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
-            if (!s.is_open()) return (errno != EMFILE && errno != ENFILE) || !guests_.empty();
+            if (!s.is_open()) return !is_out_of_files(errno) || !guests_.empty();
             if (is_unix_ && detail::peer_of(s.get()).uid != ::geteuid()) continue;
             // A rank says its hello at once, so whoever has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) greet_guests();

@@ -16,6 +16,7 @@
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/authentication.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/system_limits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -124,8 +125,8 @@ inline tcp_address numeric_address(kept_text host, int port) {
 inline descriptor tcp_socket(const tcp_address& a) {
     descriptor s(::socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!s.is_open())
-        fail(errno == EAFNOSUPPORT ? errc::unsupported : errc::resource, -1, -1,
-             "raise the limit of open files (ulimit -n)", "cannot make a socket: %s", std::strerror(errno));
+        fail(errno == EAFNOSUPPORT ? errc::unsupported : errc::resource, -1, -1, remedy_for_descriptor(errno),
+             "cannot make a socket: %s", std::strerror(errno));
     return s;
 }
 inline void send_at_once(int fd) {

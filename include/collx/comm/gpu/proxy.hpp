@@ -5,6 +5,8 @@
 // words.
 #pragma once
 
+#include <cstring>
+
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/signals_blocked.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/exec/device/staging.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -41,8 +44,8 @@ public:
         : parent_(parent), side_(side), with_(b), stop_kernels_(std::move(stop_kernels)),
           bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
         if (!bell_.is_open())
-            fail(errc::resource, side.rank(), -1, "raise the limit of open files (ulimit -n)",
-                 "cannot make an eventfd");
+            fail(errc::resource, side.rank(), -1, remedy_for_descriptor(errno), "cannot make an eventfd: %s",
+                 std::strerror(errno));
         side.internals().heeded = &parent;
         try {
             const signals_blocked here;

@@ -6,6 +6,7 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/core/start_news.hpp>
+#include <collx/core/system_limits.hpp>
 
 #include <collx/transport/detail/join_packet.hpp>
 #include <collx/transport/detail/sealed_memory.hpp>
@@ -29,7 +30,7 @@ public:
         for (retry_pause pause(10'000'000);;) {
             socket_ = packet_socket();
             if (!socket_.is_open())
-                fail(errc::resource, rank_, -1, "raise the limit of open files (ulimit -n)", "cannot make a socket: %s",
+                fail(errc::resource, rank_, -1, remedy_for_descriptor(errno), "cannot make a socket: %s",
                      std::strerror(errno));
             if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&name_.address), name_.bytes) == 0) {
                 if (peer_of(socket_.get()).uid != ::geteuid())
@@ -37,7 +38,8 @@ public:
                 else if (auto a = talk()) return a;
                 else trouble = "rank 0 did not let this process in: is it another version of collx?";
             } else if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
-                fail(errc::resource, rank_, 0, "", "cannot connect to rank 0: %s", std::strerror(errno));
+                fail(errc::resource, rank_, 0, remedy_for_descriptor(errno), "cannot connect to rank 0: %s",
+                     std::strerror(errno));
             }
             socket_.close();
             if (news_ != nullptr) news_->look();
@@ -95,7 +97,7 @@ private:
         join_packet p;
         try {
             if (!fd.is_open())
-                fail(errc::resource, rank_, -1, remedy_of_join(errc::resource),
+                fail(errc::resource, rank_, -1, remedy_for_descriptor(EMFILE),
                      "this process may open no more files, not even rank 0's memory");
             auto shared = open_sealed_arena(static_cast<descriptor&&>(fd), welcome.number, rank_, ranks_);
             // Another pid namespace: the number means nothing to the others, so no rank may watch it.

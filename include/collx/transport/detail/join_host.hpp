@@ -10,6 +10,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/core/start_news.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/detail/join_packet.hpp>
 #include <collx/transport/detail/unix_socket.hpp>
@@ -32,15 +33,14 @@ public:
         const socket_name name = name_of_job(job);
         listener_ = packet_socket();
         if (!listener_.is_open())
-            fail(errc::resource, 0, -1, "raise the limit of open files (ulimit -n)", "cannot make a socket: %s",
-                 std::strerror(errno));
+            fail(errc::resource, 0, -1, remedy_for_descriptor(errno), "cannot make a socket: %s", std::strerror(errno));
         const auto* address = reinterpret_cast<const sockaddr*>(&name.address);
         if (::bind(listener_.get(), address, name.bytes) != 0) {
             if (errno == EADDRINUSE) fail_because_taken(name);
-            fail(errc::resource, 0, -1, "", "cannot name a socket: %s", std::strerror(errno));
+            fail(errc::resource, 0, -1, remedy_for_descriptor(errno), "cannot name a socket: %s", std::strerror(errno));
         }
         if (::listen(listener_.get(), ranks + most_strangers) != 0)
-            fail(errc::resource, 0, -1, "", "cannot listen: %s", std::strerror(errno));
+            fail(errc::resource, 0, -1, remedy_for_descriptor(errno), "cannot listen: %s", std::strerror(errno));
     }
 
     // Returns when all ranks have mapped the arena.

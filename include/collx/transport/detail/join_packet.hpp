@@ -49,7 +49,9 @@ constexpr const char* remedy_of_join(errc code) {
         case errc::security:
             return "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, and COLLX_SECURITY";
         case errc::peer_failed: return "see the output of that rank";
-        case errc::resource: return "raise the limits of that process (ulimit -n, ulimit -v)";
+        case errc::resource:
+            return "raise what is short there: open files (ulimit -n), address space (ulimit -v), file size (ulimit "
+                   "-f)";
         default: return "see the output of the ranks";
     }
 }

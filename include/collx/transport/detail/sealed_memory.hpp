@@ -6,13 +6,13 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <collx/core/pointers.hpp>
 #include <cstring>
 
 #include <collx/core/descriptor.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/memory.hpp>
 
@@ -28,17 +28,15 @@ inline descriptor make_memfd() {
     int fd = ::memfd_create("collx", MFD_CLOEXEC | MFD_ALLOW_SEALING | no_exec_seal);
     if (fd < 0 && errno == EINVAL) fd = ::memfd_create("collx", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        fail(errno == ENOSYS ? errc::unsupported : errc::resource, 0, -1,
-             "raise the limit of open files (ulimit -n) or use Linux 3.17 or newer", "cannot make shared memory: %s",
-             std::strerror(errno));
+        fail(errno == ENOSYS ? errc::unsupported : errc::resource, 0, -1, remedy_for_descriptor(errno),
+             "cannot make shared memory (memfd): %s", std::strerror(errno));
     return descriptor(fd);
 }
 
 // The largest file this process may make: beyond it ftruncate() would not only fail but also send SIGXFSZ.
 inline std::size_t file_size_limit() {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
-    return limit.rlim_cur / page_bytes * page_bytes;
+    const std::size_t limit = limit_of(RLIMIT_FSIZE);
+    return limit == SIZE_MAX ? limit : limit / page_bytes * page_bytes;
 }
 
 // Maps a memfd of `bytes` or, where the system refuses, half of that and so on. Formatted and sealed.
@@ -71,7 +69,7 @@ inline std::size_t file_size_limit() {
                  std::strerror(errno));
         return a;
     }
-    fail(errc::resource, 0, -1, is_mapping ? "raise the address space limit (ulimit -v)" : "free memory",
+    fail(errc::resource, 0, -1, is_mapping ? remedy_for_mapping(trouble) : remedy_for_descriptor(trouble),
          "cannot %s shared memory: %s", is_mapping ? "map" : "make", std::strerror(trouble));
 }
 
@@ -86,7 +84,10 @@ inline std::size_t file_size_limit() {
              "rank 0 sent something that is not its sealed memory");
     void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
     if (base == MAP_FAILED)
-        fail(errc::resource, rank, -1, "raise the address space limit (ulimit -v) or lower COLLX_ARENA_BYTES",
+        fail(errc::resource, rank, -1,
+             errno == ENOMEM && limit_of(RLIMIT_AS) != SIZE_MAX
+                 ? "raise the address space limit (ulimit -v), or give all ranks a COLLX_ARENA_BYTES that fits it"
+                 : remedy_for_mapping(errno),
              "cannot map %zu bytes of shared memory: %s", bytes, std::strerror(errno));
     auto a = make_counted<arena>(base, bytes, fd.release());
     const auto& h = a->header();

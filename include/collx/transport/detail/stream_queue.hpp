@@ -11,6 +11,7 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/channel.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 
@@ -36,8 +37,8 @@ public:
     }
     void require() {
         if (!map())
-            fail(errc::resource, -1, -1, "raise the address space limit (ulimit -v)", "cannot map %zu bytes of slots",
-                 bytes());
+            fail(errc::resource, -1, -1, remedy_for_mapping(errno), "cannot map %zu bytes of slots: %s", bytes(),
+                 std::strerror(errno));
     }
     const channel_shape& shape() const { return shape_; }
     channel_memory tx(int port) const { return {base_ + static_cast<std::size_t>(port) * 2 * channel_bytes_, shape_}; }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What helps where the system gives no more of something: it follows from the reason that the system gave (errno) and
+// from the limits of this process. A remedy that cannot help costs its reader an hour.
+#pragma once
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include <collx/core/config.hpp>
+#include <collx/version.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// Of this process; SIZE_MAX: none.
+inline std::size_t limit_of(decltype(RLIMIT_AS) what) {
+    rlimit l{};
+    return ::getrlimit(what, &l) != 0 || l.rlim_cur == RLIM_INFINITY ? SIZE_MAX : static_cast<std::size_t>(l.rlim_cur);
+}
+
+// After a call that would have made a descriptor: socket, memfd_create, eventfd, open, dup.
+[[gnu::cold]] inline const char* remedy_for_descriptor(int reason) {
+    switch (reason) {
+        case EMFILE: return "raise the limit of open files (ulimit -n)";
+        case ENFILE: return "the whole system has no more open files: end programs, or raise fs.file-max";
+        case ENOMEM:
+        case ENOBUFS:
+        case ENOSPC: return "free memory, or raise the memory limit of this job";
+        case EPERM:
+        case EACCES: return "let this process do so (seccomp, SELinux, rules of the container)";
+        default: return "this system cannot do it: another kernel, or other rules of the container";
+    }
+}
+
+// After mmap() of pages that need no memory yet.
+[[gnu::cold]] inline const char* remedy_for_mapping(int reason) {
+    switch (reason) {
+        case EAGAIN: return "raise the limit of locked memory (ulimit -l), or do not lock all memory (mlockall)";
+        case ENOMEM:
+            return limit_of(RLIMIT_AS) != SIZE_MAX
+                       ? "raise the address space limit (ulimit -v)"
+                       : "free memory, allow overcommit (vm.overcommit_memory) or raise vm.max_map_count";
+        default: return remedy_for_descriptor(reason);
+    }
+}
+
+// After pthread_create(), which says EAGAIN both where there may be no more threads and where there is no address space
+// for a stack.
+[[gnu::cold]] inline const char* remedy_for_thread() {
+    pthread_attr_t usual;
+    std::size_t stack_bytes = 0;
+    if (::pthread_attr_init(&usual) == 0) {
+        (void)::pthread_attr_getstacksize(&usual, &stack_bytes);
+        ::pthread_attr_destroy(&usual);
+    }
+    void* const p = stack_bytes == 0 ? nullptr
+                                     : ::mmap(nullptr, stack_bytes, PROT_NONE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (p == MAP_FAILED)
+        return errno == EAGAIN ? remedy_for_mapping(EAGAIN)
+                               : "raise the address space limit (ulimit -v), or make stacks smaller (ulimit -s)";
+    if (p != nullptr) ::munmap(p, stack_bytes);
+    return "raise the limit of threads (ulimit -u, pids.max, kernel.threads-max), or use fewer";
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE
