@@ -5,7 +5,8 @@
 #   - each ```cpp block follows a line `<!-- source: FILE#REGION -->` and equals the lines between `// [doc:REGION]` and
 #     `// [doc:end]` of that file, or the whole file after its comment header where no region is named;
 #   - each relative link leads to a file, and each #heading to a heading.
-#   - the table after `<!-- variables -->` says what include/collx/bootstrap/variables.hpp says.
+#   - the table after `<!-- variables -->` says what include/collx/bootstrap/variables.hpp says;
+#   - pages and comments name the rank, process or mechanism that acts, not "somebody".
 # `docs_test.py --fix` puts the present code and variables into the pages.
 import pathlib
 import re
@@ -119,6 +120,18 @@ class Docs(unittest.TestCase):
                 if fragment:
                     headings = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.M)
                     self.assertIn(fragment, [anchor(h) for h in headings], where)
+
+    def test_sentences_have_a_subject(self):
+        vague = re.compile(r"\b(nobody|everybody|somebody|anybody|whoever|had better|(is|are|was|were|be|been) told)\b", re.I)
+        files = [p for p in pages if "log" not in p.parts]
+        for room in ("include", "tools", "examples", "bench"):
+            files += [p for p in sorted((root / room).rglob("*")) if p.suffix in (".hpp", ".cuh", ".cpp", ".cu")]
+        self.assertGreater(len(files), 400)
+        for file in files:
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                found = vague.search(line)
+                with self.subTest(f"{file.relative_to(root)}:{number}"):
+                    self.assertIsNone(found, f"say which rank, process or mechanism instead: {line.strip()}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Where the ranks of a measurement meet, apart from what is measured: a barrier, the time stamps of each sample, the
-// plan that rank 0 makes for all, a look at how far apart the ranks' cores are, and the news that a rank gave up. One
-// block of memory that all ranks see; it knows no collective and calls nothing of the library, so that a wait here
-// moves no operation on.
+// plan that rank 0 makes for all, a look at how far apart the ranks' cores are, and the notification that a rank gave
+// up. One block of memory that all ranks see; it knows no collective and calls nothing of the library, so that a wait
+// here moves no operation on.
 #pragma once
 
 #include <linux/futex.h>

@@ -59,7 +59,7 @@ namespace detail {
 
 // root: the address where the ranks meet, if they do so at one: without COLLX_ADDRESS a rank listens where it sends
 // there from. Errors: environment. A rank whose address others could reach needs a key, or COLLX_INSECURE=1: without
-// one, whoever can read along can also join in.
+// one, an eavesdropper could join.
 [[gnu::cold]] inline host_description describe_host(const environment& env = environment(), job_protection by = {},
                                                     const kept_text& root = {}) {
     check_variables(env);
@@ -124,7 +124,7 @@ inline kept_text connection_words(const host_description& h) {
 inline kept_text reach_of(const host_description& h) {
     return joined({" ", hash_bytes(h.machine.data(), h.machine.size(), 6), h.has_address ? " 1" : " 0"});
 }
-// Takes that away again. A process manager shows nobody all ranks, so each compares itself with the one above it.
+// Takes that away again. A process manager shows no rank all others, so each compares itself with the one above it.
 [[gnu::cold]] inline void take_reach(kept_text& address, const host_description& h, int rank, int up) {
     const kept_text mine = reach_of(h);
     const std::size_t last = address.rfind(' '),
@@ -146,7 +146,7 @@ inline kept_text reach_of(const host_description& h) {
 // Agrees on the name of the job and finds out who is where. `door` is used only if ranks may be on several hosts:
 // door.open(h) opens this rank's and returns "ADDRESS PORT"; door.meet(token, rank, size, host, address, until)
 // connects to the rank one up in a binomial tree, whose address is given, and returns the host words of all ranks. So
-// the store gives each rank one address and nobody the whole table. Collective. Errors: as come_together() and the
+// the store gives each rank one address and none the whole table. Collective. Errors: as come_together() and the
 // door's; timeout naming a rank that does not say where it listens. all: see come_together().
 template <class Door>
 [[gnu::cold]] meeting meet_at(any_store& store, int rank, int size, const deadline& until, const host_description& h,
@@ -159,7 +159,7 @@ template <class Door>
     const kept_text base = detail::joined({"collx/", name_view(a.token).substr(0, 8), "/door/"}),
                     mine = detail::joined({door.open(h), detail::reach_of(h)});
     const int up = rank & (rank - 1);
-    if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // the others have nobody below them
+    if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // the others have no rank below them
     if (store.has_order()) store.barrier(base, size, until);
     kept_text address;
     try {

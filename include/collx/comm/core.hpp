@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The working parts of a communicator: running operations and waiting for them, the news of failures, small exchanges,
+// The working parts of a communicator: running operations and waiting for them, failure notifications, small exchanges,
 // outstanding operations. Verbs use it, programs do not.
 #pragma once
 
@@ -190,7 +190,7 @@ struct communicator_core {
     [[noreturn]] void explain_own(errc code) const; // of which the others say that this rank caused it
 
     // Work that the program began or collected and dropped. A destructor cannot throw, so these say it in one line on
-    // stderr, unless an exception is on its way or the communicator has ended: then that is the news.
+    // stderr, unless an exception is on its way or the communicator has ended: then that is what the user learns.
     // Returns whether it was said.
     bool note_dropped(const char* what, const char* remedy) const noexcept;
     // Tells what may live longer that this communicator is gone.
@@ -346,7 +346,7 @@ struct communicator_core {
         l.note(moves, timeout_ns);
         check(l.until, timeout_ns, waiting_for);
     }
-    // progress_pending(), and the news of failures: after one, outstanding operations have failed too.
+    // progress_pending(), and failure notifications: after one, outstanding operations have failed too.
     std::size_t progress() {
         require_own();
         const detail::one_caller::call here(caller, net.rank());
@@ -364,7 +364,7 @@ struct communicator_core {
 
     // No rank gets past this before all have come, so one that has ended meanwhile, even properly, will not come.
     void attach(communicator_core* parent);
-    static constexpr int everybody = -2;
+    static constexpr int all_ranks = -2;
 
     counted_ptr<job> home;
     detail::one_caller caller;

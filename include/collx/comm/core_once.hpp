@@ -29,7 +29,7 @@ COLLX_BEGIN_NAMESPACE
         if (net.is_one_host())
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
         if (waits) attach(parent);
-        else if (!net.is_one_host()) detail::apart->open_tree(net); // news of failures must have a way
+        else if (!net.is_one_host()) detail::apart->open_tree(net); // failure notifications must have a way
         if (waits && parent == nullptr) {
             home->settle_cores();
             settings.waiting = home->settings.waiting, settings.ranks_per_core = home->settings.ranks_per_core;
@@ -109,7 +109,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
         if (r < 0) return false;
         const bool died = !home->has_left(world_rank);
         if (died && died_since_ns == 0) died_since_ns = now;
-        if (r != waiting_for && waiting_for != everybody && !(died && now - died_since_ns > 100'000'000)) return false;
+        if (r != waiting_for && waiting_for != all_ranks && !(died && now - died_since_ns > 100'000'000)) return false;
         guilty = r;
         return true;
     });
@@ -253,7 +253,7 @@ COLLX_ONCE int communicator_core::find_failed_thread() const {
                 *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
         net.control().attached.fetch_add(1, memory_order::acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };
-        wait_until(have_all_come, limit_ns, everybody, parent);
+        wait_until(have_all_come, limit_ns, all_ranks, parent);
     };
     try {
         meet();

@@ -49,7 +49,7 @@ public:
     }
 
     // Shape: the same number of elements on every rank. in and out may be the same buffers.
-    // Cost: up to `short_bytes` one exchange of words with flags; above, every input read once and every output written
+    // Cost: up to `short_bytes` one exchange of LL words; above, every input read once and every output written
     // once, which is the least there can be.
     // Order: rank order; any associative operator; all ranks hold the same bits.
     template <RankBuffers In, RankBuffers Out, class Op = plus>
@@ -145,7 +145,7 @@ public:
                   o);
     }
 
-    // Messages up to here are exchanged as words with flags: they cost one synchronisation, but each rank reads them
+    // Messages up to here are exchanged as LL words: they cost one synchronisation, but each rank reads them
     // all. A first guess: nothing has been measured yet.
     static constexpr std::size_t short_bytes = 64 * 1024;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // communicator::shrink: after a failure, a communicator of those who live. The old one carries no message any more. On
 // several hosts its ranks agree over new connections (shrink_far.hpp); on one host through words in its memory: each
-// says that it has come and waits until every other has come or is gone; whoever sees that first proposes members and a
+// says that it has come and waits until every other has come or is gone; the first to see that proposes members and a
 // place, and one compare-exchange decides whose proposal holds. So a rank that dies at any moment in between changes
 // nothing but the members.
 #pragma once
@@ -86,8 +86,8 @@ private:
 
 namespace detail {
 
-// The place in this host's memory of a communicator whose members are known to all of them: whoever comes first takes
-// it, and nobody waits.
+// The place in this host's memory of a communicator whose members are known to all of them: the first to come takes
+// it, without a wait.
 [[gnu::cold]] inline std::uint64_t place_of_survivors(communicator_core& c, std::uint32_t round,
                                                       const detail::growing_array<int>& members) {
     auto& decided = c.net.control().decided;
@@ -154,7 +154,7 @@ inline communicator communicator::shrink() {
         if (chosen.place == job::no_place) job::fail_no_place(rank(), rank());
         if (rank_there < 0) detail::fail_left_out(rank());
         const int n = static_cast<int>(members.size());
-        // Nobody waits here for the others: a rank that dies now must not split those who have seen all from those who
+        // No wait for the others here: a rank that dies now must not split those who have seen all from those who
         // have not.
         made = make_sole<communicator_core>(c.home, chosen.place, rank_there, n, std::move(members), nullptr, false);
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How survivors on several hosts agree on who goes on. The lowest rank whose door still answers hears all others, and
-// proposes; when all who live have accepted, it tells them that this holds. Whoever takes over from it when it dies
+// proposes; when all who live have accepted, it confirms to them that this holds. A rank that takes over when it dies
 // proposes what it has accepted or heard that others have, so what one rank has gone on with, all go on with. Takes new
 // connections (those of the old communicator may be cut in the middle of a word), one per rank.
 //
@@ -198,7 +198,7 @@ private:
         if (p.is_gone || is_connected(r) || now - p.connected_ns < 64'000'000) return void(is_silent(r, now));
         p.is_gone = is_gone(r) || !connect(r);
     }
-    // False when nobody listens there any more.
+    // False when no rank listens there any more.
     [[gnu::cold]] bool connect(int k) {
         peer& p = at(k);
         p.connected_ns = now_ns();
@@ -207,7 +207,7 @@ private:
         if (!s.is_open() && (errno == EMFILE || errno == ENFILE)) fail_full(); // that says nothing of the other rank
         if (!s.is_open()) return !door_probe::is_closed_by(errno);
         stream_hello h = hub_->hello(id_, me_, k, shape_);
-        h.from_side = stream_hello::side::higher; // nobody waits for a welcome here
+        h.from_side = stream_hello::side::higher; // no rank waits for a welcome here
         const job_protection& by = hub_->protected_by();
         if (by.key) return p.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls()), true;
         return open(k, std::move(s), &h), say_here(k), true;
@@ -320,7 +320,7 @@ private:
             if (is_gone(r)) continue;
             p.is_gone = p.door.ask(*hub_, job_rank(r), now, patience_ns()) == door_probe::answer::closed;
         }
-        // Who came once and left again has lost patience with somebody else.
+        // A rank that came once and left again has lost patience with another one.
         for (int r = n_ - 1; r >= 0 && proposal.empty(); --r)
             if (const peer& p = at(r); r != me_ && !p.is_gone && !p.came_once) missing = r;
         if (now - begun_ns_ > limit_ns_) {

@@ -97,7 +97,7 @@ private:
         core_->net.report(failure(errc::aborted, core_->net.rank()));
     }
     communicator_core* core_;
-    counted_ptr<operation> op_; // null: its end has been told
+    counted_ptr<operation> op_; // null: its end has been reported
     std::int64_t timeout_ns_;
     communicator_core::looking look_;
     bool has_failed_ = false; // and the program knows

@@ -31,8 +31,8 @@ public:
         check(PMIx_Init(&me_, nullptr, 0), "PMIx_Init");
         rank = static_cast<int>(me_.rank);
         try {
-            size = number(PMIX_JOB_SIZE, everybody());
-            local_size = number(PMIX_LOCAL_SIZE, everybody());
+            size = number(PMIX_JOB_SIZE, all_ranks());
+            local_size = number(PMIX_LOCAL_SIZE, all_ranks());
             local_rank = number(PMIX_LOCAL_RANK, me_);
             if (size < 1 || rank < 0 || rank >= size || local_size < 1 || local_size > size || local_rank < 0 ||
                 local_rank >= local_size)
@@ -96,7 +96,7 @@ public:
         options[0].value.data.flag = true;
         const auto answer = make_counted<fence_answer>();
         auto* held = new counted_ptr<fence_answer>(answer); // PMIx's share: its answer may come after we have gone
-        const pmix_proc_t all = everybody();
+        const pmix_proc_t all = all_ranks();
         const pmix_status_t started = PMIx_Fence_nb(&all, 1, options, 1, &take_answer, held);
         if (started != PMIX_SUCCESS) delete held;
         if (started == PMIX_OPERATION_SUCCEEDED) return; // done already, and there is no answer to come
@@ -129,7 +129,7 @@ private:
         p.rank = r;
         return p;
     }
-    pmix_proc_t everybody() const { return proc(PMIX_RANK_WILDCARD); }
+    pmix_proc_t all_ranks() const { return proc(PMIX_RANK_WILDCARD); }
     // Keys of our own kind, and each rank's apart from the others'.
     static kept_text name(name_view key) { return "collx." + kept_text(key); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The matrix of `nvidia-smi topo -m`: read from what the program printed, and printed for any machine. It says classes
-// and numbers of NVLinks, neither rates nor switches; whoever reads it into a machine adds these.
+// and numbers of NVLinks, neither rates nor switches; the code that makes a machine of it adds these.
 #pragma once
 
 #include <algorithm>

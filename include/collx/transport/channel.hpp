@@ -31,7 +31,7 @@ struct slot_header {
 };
 static_assert(sizeof(slot_header) == 2 * cache_line_bytes); // a pair that processors fetch together
 
-// Counts never reset; both sides keep the other's last seen value, so a line moves only when it has news.
+// Counts never reset; both sides keep the other's last seen value, so a line moves only when it has changed.
 struct channel_shape {
     int depth = 16;
     std::size_t slot_bytes = 128 * 1024;

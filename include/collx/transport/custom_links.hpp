@@ -2,8 +2,8 @@
 // What a communicator holds of peers that a program's own transport carries messages to. The engine's channels lie in
 // private memory, as those of streams do (stream.hpp); move() puts what is committed there into the endpoint's
 // channels, cut where it is longer than these take, and lays what comes out of them into the slots of the receiver.
-// Receivers give credit, so a frame always finds room; news of failures and of who waits for whom travel beside the
-// messages.
+// Receivers give credit, so a frame always finds room; notifications of failures and of who waits for whom travel
+// beside the messages.
 #pragma once
 
 #include <cstdint>

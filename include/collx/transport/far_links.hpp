@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks on other hosts, as a communicator sees them: channels that look like those of shared memory, and the news that
-// travel beside them. What carries them is behind this face (remote_links.hpp), so that whoever calls a collective need
-// not compile it.
+// Ranks on other hosts, as a communicator sees them: channels that look like those of shared memory, and the
+// notifications that travel beside them. What carries them is behind this face (remote_links.hpp), so that the code of
+// a call need not compile it.
 #pragma once
 
 #include <cstdint>

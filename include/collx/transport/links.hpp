@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator holds of its transports: the channels to every peer, a place to make windows, and the news of
-// failures. Ranks of one host share an arena, threads (memory) and processes (shm) alike; channels to ranks of other
-// hosts are streams (far_links.hpp). Which of the two a peer has is settled when its channel is first used; from
-// then on both look alike to a task.
+// What a communicator holds of its transports: the channels to every peer, a place to make windows, and the
+// notification of failures. Ranks of one host share an arena, threads (memory) and processes (shm) alike; channels to
+// ranks of other hosts are streams (far_links.hpp). Which of the two a peer has is settled when its channel is first
+// used; from then on both look alike to a task.
 #pragma once
 
 #include <sys/uio.h>

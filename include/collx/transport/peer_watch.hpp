@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// News of death among ranks that are processes of one host: a pidfd per peer, asked without waiting. Ranks that are
+// Detects the death of ranks that are processes of one host: a pidfd per peer, asked without waiting. Ranks that are
 // threads, and processes whose numbers mean nothing here (another pid namespace), are never found dead. All
 // communicators of a process ask the same watch, from whatever threads they belong to.
 #pragma once

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a communicator holds of ranks on other hosts: a stream to each peer that it talks to, made at first use by
-// whoever needs it first; news of failures passed on along them; who waits for whom. move() does all the work and may
-// be called by any thread, so that a rank that waits in one communicator keeps the others going.
+// the rank that needs it first; failure notifications passed on along them; who waits for whom. move() does all the
+// work and may be called by any thread, so that a rank that waits in one communicator keeps the others going.
 //
 // Who connects: both may. The rank with the higher number sends at once; one with the lower number waits for a welcome,
-// and gives way when the higher one's connection comes. So there is one connection per pair, whoever was first.
+// and gives way when the higher one's connection comes. So there is one connection per pair, whichever was first.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +95,8 @@ public:
         }
         peers_.settle();
     }
-    // Nobody helps from here on: the failure's word may become another communicator's, connections are the hub's.
+    // No other thread helps from here on: the failure's word may become another communicator's, connections are the
+    // hub's.
     [[gnu::cold]] void say_bye() override {
         if (failed_ == nullptr) return;
         leave();

@@ -59,7 +59,7 @@ public:
         is_unix_ = own_address().is_unix();
     }
     socket_hub(const socket_hub&) = delete;
-    // Waits while the system still holds bytes that nobody has received: a socket closed over unread answers would
+    // Waits while the system still holds bytes that were not received: a socket closed over unread answers would
     // throw them away. They were sent by calls that have returned, so their receivers are on their way to them.
     [[gnu::cold]] ~socket_hub() {
         if (::getpid() != owner_) forget();
@@ -76,7 +76,7 @@ public:
         while (!trunks_.part(leave) && !until.passed()) detail::nap_ns(200'000);
         wait_for_leavers(until);
     }
-    // Where all ranks listen, if the constructor was told of some only. Before others use this hub.
+    // Where all ranks listen, if the constructor knew some only. Before others use this hub.
     void learn(detail::growing_array<socket_address> peers) { peers_ = std::move(peers), end_start(); }
     // From now on who has another key is a stranger: all ranks of the job have proved to each other that theirs is one.
     void end_start() { is_starting_ = false, odd_.clear(); }
@@ -169,7 +169,7 @@ public:
     }
 
     // Accepts what has come and gives each connection of `communicator` to take(hello, descriptor, session). False when
-    // nobody can come in, because this process may open no more files.
+    // no rank can come in, because this process may open no more files.
     template <class Take>
     bool look(std::uint64_t communicator, Take&& take) {
         const detail::turn_taken here(turn_);
@@ -179,7 +179,7 @@ public:
         for (std::size_t i = 0; i < parked_.size();) {
             const std::uint64_t wanted = parked_[i].hello.communicator;
             if (wanted != communicator && wanted != detail::trunks::name) {
-                // Nobody has to take a lane that does not lead: its communicator may have gone.
+                // No rank has to take a lane that does not lead: its communicator may have gone.
                 const bool is_late = parked_[i].hello.lane != 0 && now_ns() > parked_[i].until_ns;
                 if (is_late) parked_.erase(parked_.begin() + static_cast<std::ptrdiff_t>(i));
                 else ++i;
@@ -235,7 +235,7 @@ private:
                 [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
             if (!s.is_open()) return !is_out_of_files(errno) || !guests_.empty();
             if (is_unix_ && detail::peer_of(s.get()).uid != ::geteuid()) continue;
-            // A rank says its hello at once, so whoever has been silent for longest is no rank.
+            // A rank says its hello at once, so the one that has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) greet_guests();
             if (guests_.size() >= most_guests()) guests_.erase(guests_.begin());
             const std::int64_t turns_ns = static_cast<std::int64_t>(peers_.size()) * hello_turn_ns;
@@ -262,7 +262,7 @@ private:
             guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
         }
     }
-    // True while somebody is being told why it may not come in, and has not closed yet.
+    // True while a refused rank is being sent the reason and has not closed yet.
     [[gnu::cold]] bool tell_guests() {
         bool is_telling = false;
         for (detail::guest& g : guests_)

@@ -12,9 +12,9 @@
 // There may be more lanes: connections that carry parts of large messages. One leads: all frames go over it. Where both
 // ends have a device for RDMA, messages go by verbs, and the connection carries the words beside them.
 //
-// A frame goes out only when the receiver has a free slot for it (it said how many it has taken), so nobody ever has to
+// A frame goes out only when the receiver has a free slot for it (it said how many it has taken), so no end ever has to
 // stop reading and no port waits for another, but for the slots behind a message that the other end must answer. Knows
-// no communicator: whoever has it open asks what it heard.
+// no communicator: its owner asks what it heard.
 #pragma once
 
 #include <collx/transport/detail/stream_by_verbs.hpp>
@@ -56,7 +56,7 @@ public:
         phase_ = wait_for_welcome ? phase::waiting : phase::open;
         queue_.clear();
         staged_ = 0, accepted_ = 0, error_ = 0, cannot_send_ = false;
-        words_.said_failure = 0; // said over a connection that was given up, it has reached nobody
+        words_.said_failure = 0; // said over a connection that was given up, it has reached no rank
         if (hello == nullptr) return;
         hello_ = *hello;
         queue_.add({{}, reinterpret_cast<const std::byte*>(&hello_), sizeof hello_, 0, false});
@@ -73,7 +73,7 @@ public:
     phase state() const { return phase_; }
     bool is_nonsense() const { return is_nonsense_; }
     bool is_insecure() const { return is_insecure_; }          // nonsense: another protection, or a seal that is broken
-    bool is_refused() const { return error_ == ECONNREFUSED; } // nobody listens there any more
+    bool is_refused() const { return error_ == ECONNREFUSED; } // there is no listener any more
     int error() const { return error_; }                       // of the system, 0: none
     bool cannot_send() const { return cannot_send_; }          // why, receiving says
     int fd() const { return socket_.get(); }
@@ -161,7 +161,7 @@ public:
     // What the other end said: the word that ended the communicator; 0: nothing.
     std::uint64_t heard_failure() const { return words_.heard_failure; }
 
-    // Whether the system has everything that was committed. What is owed to somebody who has left is nobody's loss.
+    // Whether the system has everything that was committed. What is owed to a rank that has left is no loss.
     bool is_flushed() const {
         return phase_ == phase::left || phase_ == phase::lost || (!has_under_way() && !has_messages());
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A window: memory of each rank that all ranks may read, used as a ring, and per signal and stage one line that says
-// "published". A line carries up to 120 bytes of the segment it publishes, so that a short contribution and the news of
-// it travel together, in one cache-line transfer up to 56 bytes.
+// "published". A line carries up to 120 bytes of the segment it publishes, so that a short contribution and the signal
+// of it travel together, in one cache-line transfer up to 56 bytes.
 //
 //   writer: fill iteration i's part of segment s → line(s, i).word = i + 1 and the call's tag (release)
 //   reader: line(s, i).word has reached i + 1 (acquire), and has the same tag as its own call → read

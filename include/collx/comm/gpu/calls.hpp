@@ -215,9 +215,9 @@ private:
                 by_kernel::run_parts<collective::all_gather>(call, in, out, device::move_only{}, t, false);
                 return call.end();
             }
-        const std::vector<std::size_t> everybody(static_cast<std::size_t>(n), in.size()),
+        const std::vector<std::size_t> equal_counts(static_cast<std::size_t>(n), in.size()),
             same_place(static_cast<std::size_t>(n), 0);
-        core.tables.first.assign(call.g.rank(), n, everybody, same_place, "all_gather_v");
+        core.tables.first.assign(call.g.rank(), n, equal_counts, same_place, "all_gather_v");
         exchange<collective::all_gather, false>(call, in, out);
     }
     template <class Comm, class In, class Out>

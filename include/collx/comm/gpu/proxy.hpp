@@ -178,8 +178,8 @@ private:
         if (now < next_look_ns_) return;
         next_look_ns_ = now + look_every_ns;
         auto& mine = side_.internals();
-        // News from other hosts: while kernels wait for each other no other thread may look, and after the end others
-        // have to hear of it.
+        // Failure notifications from other hosts: while kernels wait for each other no other thread may look, and after
+        // the end others have to hear of it.
         (void)parent_.net.move();
         (void)mine.net.move();
         if (has_ended()) return;

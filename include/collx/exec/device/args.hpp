@@ -14,7 +14,7 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// How payload travels. simple: slots with counters, best for long messages. packets: words with flags, half the
+// How payload travels. simple: slots with counters, best for long messages. packets: LL, words with flags, half the
 // bandwidth and a third of the latency, for short ones. lines: 120 bytes of data and a flag of 8, only where lines of
 // 128 bytes arrive whole (a machine says so) and only over channels; for what lies between.
 struct simple_protocol {

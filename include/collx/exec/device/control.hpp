@@ -108,7 +108,7 @@ struct exchange_shape {
     std::uint32_t flag_slot_bytes = 16384; // of slots whose words or lines carry flags; a multiple of 256
     unsigned stages = 4;                   // of a window's ring; a power of two, at least 2
     std::uint32_t stage_bytes = 65536;
-    std::uint32_t packet_bytes = 16384; // of one rank's words with flags, half of it data
+    std::uint32_t packet_bytes = 16384; // of one rank's LL words, half of it data
     std::uint32_t scratch_bytes = 65536;
 
     constexpr bool operator==(const exchange_shape&) const = default;
@@ -128,7 +128,7 @@ struct exchange_shape {
     }
     COLLX_HD constexpr std::size_t bytes() const { return lane_at(lanes); } // of one rank's exchange memory
 
-    // Which of the slots, of the windows' stages, of the cells for words with flags.
+    // Which of the slots, of the windows' stages, of the cells for LL words.
     COLLX_HD constexpr std::size_t slot_number(int peer, std::uint64_t message) const {
         return static_cast<std::size_t>(static_cast<std::uint64_t>(peer) * slots + (message & (slots - 1)));
     }

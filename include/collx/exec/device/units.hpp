@@ -107,7 +107,7 @@ COLLX_HD inline void store_pack(void* to, const pack<T, V>& p) {
     for (int i = 0; i < units; ++i) Env::store(static_cast<unit*>(to) + i, raw[i]);
 }
 
-// ---------------------------------------------------------------------------------------------- words with flags
+// ---------------------------------------------------------------------------------------------- LL: words with flags
 // A line of 16 bytes carries 8 bytes of a pack: two words, each 4 bytes of data below the 4-byte flag. A word is
 // written and read at once, so a reader that sees the flag has the data: no release, no acquire, no second message.
 // Source: the LL protocol of NCCL.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Makes the lanes of a communicator's streams that do not lead: connects, proves, says which lane it is, and hands it
-// over when the other end has said on the leading lane that it came. One that is lost before that is made again: nobody
-// has sent anything over it. The rank with the higher number of a pair makes them, so that there is one of each.
+// over when the other end has said on the leading lane that it came. One that is lost before that is made again:
+// nothing was sent over it. The rank with the higher number of a pair makes them, so that there is one of each.
 #pragma once
 
 #include <cerrno>

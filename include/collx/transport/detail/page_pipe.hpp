@@ -58,8 +58,8 @@ public:
     [[gnu::cold]] static void take_back(int fd) {
         if (is_unix(fd)) return void(::shutdown(fd, SHUT_RDWR));
         counterpart other(fd);
-        const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-        if (::connect(fd, &nobody, sizeof nobody) != 0) return;
+        const sockaddr unspecified{.sa_family = AF_UNSPEC, .sa_data = {}};
+        if (::connect(fd, &unspecified, sizeof unspecified) != 0) return;
         const deadline until = deadline::in_ns(2'000'000'000);
         while (other.ask() == counterpart::state::open && !until.passed()) nap_ns(50'000);
     }

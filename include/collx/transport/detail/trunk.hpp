@@ -4,7 +4,7 @@
 //
 //   segment: the communicator, a length, so many bytes of its stream  |  end: of its line  |  welcome
 //
-// A segment that the system takes in part is copied, so whoever sends next finishes it, and no line waits for another's
+// A segment that the system takes in part is copied, so the next sender finishes it, and no line waits for another's
 // rank. What comes for another line than the one that is read is put into that line's mail: nothing ever stops reading,
 // and the streams' credits bound what comes. A line may have mail before its communicator is made here. The connection
 // keeps one order for all lines, so what a line's other end said last, its end too, is read before the end of all.
