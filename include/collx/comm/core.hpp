@@ -364,7 +364,7 @@ struct communicator_core {
 
     // No rank gets past this before all have come, so one that has ended meanwhile, even properly, will not come.
     void attach(communicator_core* parent);
-    static constexpr int all_ranks = -2;
+    static constexpr int every_rank = -2;
 
     counted_ptr<job> home;
     detail::one_caller caller;

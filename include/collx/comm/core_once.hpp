@@ -109,7 +109,7 @@ COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch
         if (r < 0) return false;
         const bool died = !home->has_left(world_rank);
         if (died && died_since_ns == 0) died_since_ns = now;
-        if (r != waiting_for && waiting_for != all_ranks && !(died && now - died_since_ns > 100'000'000)) return false;
+        if (r != waiting_for && waiting_for != every_rank && !(died && now - died_since_ns > 100'000'000)) return false;
         guilty = r;
         return true;
     });
@@ -253,7 +253,7 @@ COLLX_ONCE int communicator_core::find_failed_thread() const {
                 *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
         net.control().attached.fetch_add(1, memory_order::acq_rel);
         const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };
-        wait_until(have_all_come, limit_ns, all_ranks, parent);
+        wait_until(have_all_come, limit_ns, every_rank, parent);
     };
     try {
         meet();

@@ -190,7 +190,7 @@ private:
         counters_[sized(id)] = me.iteration + 1;
         ++me.at;
         resume_all(id);
-        const int all = all_ranks(st.index, me.iteration);
+        const int all = signal_of_all(st.index, me.iteration);
         if (++arrived_[sized(all)] == s_.ranks) resume_all(s_.ranks * s_.signals + all);
     }
 
@@ -204,14 +204,14 @@ private:
         }
     }
 
-    constexpr int all_ranks(int index, int iteration) const { return index * iterations_ * calls_ + iteration; }
+    constexpr int signal_of_all(int index, int iteration) const { return index * iterations_ * calls_ + iteration; }
 
     constexpr void await(running& me, const step& st) {
         const bool all = st.peer_from == all_ranks;
         if (!all && !is_rank(st.peer_from)) return stop(me, fail(problem::bad_peer, me, st.peer_from));
         const int iteration = me.iteration - st.lag;
         if (iteration >= 0) {
-            const int id = all ? all_ranks(st.index, iteration) : st.peer_from * s_.signals + st.index;
+            const int id = all ? signal_of_all(st.index, iteration) : st.peer_from * s_.signals + st.index;
             if (all ? arrived_[sized(id)] < s_.ranks : counters_[sized(id)] <= iteration) {
                 const int list = all ? s_.ranks * s_.signals + id : id;
                 me.next = blocked_on_[sized(list)];
