@@ -5,6 +5,7 @@
 #include <collx/topo/clusters.hpp>
 #include <collx/topo/explain_rings.hpp>
 #include <collx/topo/machines.hpp>
+#include <collx/topo/trees.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -328,4 +329,61 @@ TEST_CASE("members that cannot be are refused with the place and the remedy") {
     apart.add({"a"}), apart.add({"b"});
     CHECK(find_rings(apart, {0, 1}).rings.empty());
     CHECK_THAT(explain(apart, find_rings(apart, {0, 1})), Contains("no ring"));
+}
+
+TEST_CASE("two complementary binary trees: all below one root, two children at most, inside one of them only") {
+    CHECK(binary_tree(8) == list{-1, 2, 4, 2, 0, 6, 4, 6});
+    for (int n = 1; n <= 70; ++n) {
+        std::vector<int> inside(static_cast<std::size_t>(n));
+        for (const list& parents : {binary_tree(n), complementary_tree(n)}) {
+            std::vector<int> children(static_cast<std::size_t>(n));
+            for (int r = 0; r < n; ++r) {
+                if (parents[static_cast<std::size_t>(r)] >= 0)
+                    ++children[static_cast<std::size_t>(parents[static_cast<std::size_t>(r)])];
+                int steps = 0;
+                for (int up = r; up >= 0; up = parents[static_cast<std::size_t>(up)]) REQUIRE(++steps <= 9);
+            }
+            CHECK(std::count(parents.begin(), parents.end(), -1) == 1);
+            for (int r = 0; r < n; ++r) {
+                CHECK(children[static_cast<std::size_t>(r)] <= 2);
+                inside[static_cast<std::size_t>(r)] += children[static_cast<std::size_t>(r)] > 0;
+            }
+        }
+        if (n > 2) CHECK(std::count(inside.begin(), inside.end(), 2) <= 1 + n % 2);
+    }
+}
+
+TEST_CASE("trees along rings reach all members and load no link beyond its rate") {
+    for (const graph& g :
+         {dgx_1v(), dgx_h100(), on_rails(dgx_1v(), 2, 12.5), on_rails(dgx_h100(), 5, 50), fat_tree(4, 2, 2)})
+        for (const bool is_double : {false, true}) {
+            const list members = g.all(site_type::gpu).empty() ? g.all(site_type::cpu) : g.all(site_type::gpu);
+            const ring_set rings = find_rings(g, members);
+            const tree_set set = find_trees(g, rings, is_double);
+            CHECK(set.trees.size() == rings.rings.size() * (is_double ? 2 : 1));
+            CHECK(set.total() <= set.bound * (1 + 1e-6));
+            const auto loads = link_loads(g, set);
+            for (int i = 0; i < g.arcs(); ++i)
+                REQUIRE(loads[static_cast<std::size_t>(i)] <= g.arc_at(i).bytes_per_s * (1 + 1e-6));
+            for (const tree& t : set.trees) {
+                CHECK(std::is_permutation(t.members.begin(), t.members.end(), members.begin(), members.end()));
+                CHECK(std::count(t.parents.begin(), t.parents.end(), -1) == 1);
+                const auto leads = [&](const path& p, int from, int to) {
+                    for (const int i : p.arcs) {
+                        if (g.arc_at(i).from != from) return false;
+                        from = g.arc_at(i).to;
+                    }
+                    return from == to;
+                };
+                for (std::size_t k = 0; k < t.members.size(); ++k) {
+                    if (t.parents[k] < 0) continue;
+                    const int above = t.members[static_cast<std::size_t>(t.parents[k])];
+                    REQUIRE(leads(t.ups[k], t.members[k], above));
+                    REQUIRE(leads(t.downs[k], above, t.members[k]));
+                }
+            }
+        }
+    const graph two = on_rails(dgx_1v(), 2, 12.5);
+    CHECK(find_trees(two, find_rings(two, two.all(site_type::gpu))).total() == Approx(50e9)); // the bound
+    CHECK(find_trees(two, ring_set{}).trees.empty());
 }
