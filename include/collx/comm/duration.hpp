@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // How long something may take: what std::chrono::seconds(5) and 5s convert to. A type of collx's own, for nvcc reads
-// std::chrono three times, 0.12 s in every .cu file, and a .cu file seldom needs it: there a program that says 5s
-// includes <chrono> itself. For g++ it comes along, without the calendar: libstdc++'s <chrono> brings <sstream> in
-// C++20, 0.2 s for every user.
+// std::chrono three times, 0.12 s in every .cu file, and libstdc++'s <chrono> brings <sstream> in C++20, 0.2 s for
+// every user. A program that says 5s includes <chrono> itself.
 #pragma once
-
-#if defined(__CUDACC__)
-// as said
-#elif __has_include(<bits/chrono.h>)
-#include <bits/chrono.h>
-#else
-#include <chrono>
-#endif
 
 #include <cstdint>
 #include <type_traits>

@@ -3,16 +3,9 @@
 // the arguments of a verb become part of its call: `keep` moves in what an async call would otherwise lose.
 #pragma once
 
+#include <span> // std::ranges::enable_borrowed_range, of whose headers it costs least
 #include <type_traits>
 #include <utility>
-
-#if __has_include(<bits/ranges_base.h>)
-#include <bits/stl_iterator.h> // which the next one misses
-
-#include <bits/ranges_base.h> // std::ranges::enable_borrowed_range: a fifth of what <string_view> costs nvcc
-#else
-#include <string_view> // <ranges>' least costly neighbour
-#endif
 
 #include <collx/comm/count_table.hpp>
 #include <collx/core/buffer.hpp>

@@ -6,11 +6,7 @@
 #pragma once
 
 #include <cstddef>
-#if __has_include(<bits/stl_iterator_base_types.h>)
-#include <bits/stl_iterator_base_types.h> // std::iterator_traits and std::contiguous_iterator, a tenth of <iterator>
-#else
-#include <iterator>
-#endif
+#include <span> // std::iterator_traits and std::contiguous_iterator, of whose headers it costs least
 #include <type_traits>
 #include <utility>
 
