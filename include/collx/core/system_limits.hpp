@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 
 #include <collx/core/config.hpp>
 #include <collx/version.hpp>
