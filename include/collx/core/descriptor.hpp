@@ -100,7 +100,7 @@ private:
 };
 
 // How many connections one listener (a store, a rank's door) keeps open to those who have proved nothing: a quarter of
-// the files that this process may open, and at most 1024. A rank has two such listeners at most, so half is the job's.
+// the files that this process may open, and at most 1024. A job has two of them in one rank, so half is left for it.
 inline std::size_t most_strangers() {
     rlimit files{};
     const bool is_known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
