@@ -190,17 +190,21 @@ private:
             if (state() == phase::lost) return;
             if (left_ != 0 && at_ != got_) {
                 const std::size_t here = left_ < got_ - at_ ? left_ : got_ - at_;
-                const std::size_t took = line_ == l && l != nullptr                ? to.put(stage_ + at_, here)
-                                         : lines_.post(*line_, stage_ + at_, here) ? here
-                                                                                   : 0;
+                const std::size_t took = hand_over(l, to, here);
                 if (took == 0) return; // no memory: it stays where it is
                 at_ += took, left_ -= took;
                 if (line_->mail.size() > trunk_line::most_mail_bytes) return close(phase::lost, EPROTO);
                 continue;
             }
             if (is_dry || ++reads > most_reads) return;
-            is_dry = !(left_ != 0 && line_ == l && l != nullptr ? fill_directly(to) : fill());
+            is_dry = !(left_ != 0 && line_ == l ? fill_directly(to) : fill());
         }
+    }
+    // So many bytes of this segment, which lie here. Returns how many have found a place: none where there is no
+    // memory.
+    std::size_t hand_over(const trunk_line* l, read_places& to, std::size_t bytes) {
+        if (line_ == l) return to.put(stage_ + at_, bytes);
+        return lines_.post(*line_, stage_ + at_, bytes) ? bytes : 0;
     }
     // The head of the next one, if it is here.
     bool begin_segment() {
