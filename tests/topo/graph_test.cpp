@@ -162,6 +162,12 @@ TEST_CASE("classes are those of published matrices") {
     CHECK(class_between(rack, "t0.GPU0", "t0.NIC0") == "P2C");
     CHECK(class_between(rack, "t0.NIC0", "t0.GPU1") == "P2C");
     CHECK(class_between(rack, "t0.GPU0", "t0.NIC2") == "SYS");
+    graph superchip; // a narrow NVLink is taken before a wide C2C
+    const int cpu = superchip.add({"CPU"}), one = superchip.add({"1", site_type::gpu}),
+              two_gpu = superchip.add({"2", site_type::gpu});
+    for (const int gpu : {one, two_gpu}) superchip.link(cpu, gpu, link_type::c2c, {225e9});
+    superchip.link(one, two_gpu, link_type::nvlink, {50e9});
+    CHECK(class_between(superchip, "1", "2") == "NVL");
     const graph w = workstation(4, 2);
     CHECK(class_between(w, "GPU0", "GPU1") == "PHB");
     CHECK(class_between(w, "GPU0", "GPU2") == "SYS");
