@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // collx_facts: what each algorithm costs, counted from its steps. `collx_facts` prints the tables of
-// docs/algorithms.md, `collx_facts 5` the same for 5 ranks.
+// docs/algorithms.md, `collx_facts 5` the same for 5 ranks, `collx_facts --verbs` the table of docs/verbs.md.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "support/facts_table.hpp"
+#include "support/verbs_table.hpp"
 
 int main(int argc, char** argv) {
+    if (argc == 2 && std::strcmp(argv[1], "--verbs") == 0) {
+        std::fputs(collx::tools::verbs_table().c_str(), stdout);
+        return 0;
+    }
     char* end = nullptr;
     const long n = argc > 1 ? std::strtol(argv[1], &end, 10) : collx::tools::facts_table_ranks;
     if (n < 1 || n > 64 || argc > 2 || (end != nullptr && *end != '\0')) {
-        std::fprintf(stderr, "usage: collx_facts [ranks, 1 to 64]\n");
+        std::fprintf(stderr, "usage: collx_facts [ranks, 1 to 64 | --verbs]\n");
         return 2;
     }
     std::fputs(collx::tools::facts_tables(static_cast<int>(n)).c_str(), stdout);

@@ -16,6 +16,7 @@
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/gather.hpp>
 #include <collx/comm/group.hpp>
+#include <collx/comm/neighbor.hpp>
 #include <collx/comm/reduce.hpp>
 #include <collx/comm/reduce_local.hpp>
 #include <collx/comm/reduce_scatter.hpp>

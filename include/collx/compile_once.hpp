@@ -14,6 +14,7 @@
 #include <collx/comm/compare_signatures.hpp>
 #include <collx/comm/core_once.hpp>
 #include <collx/comm/job_once.hpp>
+#include <collx/comm/neighbor_edges_once.hpp>
 #include <collx/comm/net_start.hpp>
 #include <collx/comm/persistent_once.hpp>
 #include <collx/comm/prepared_call_once.hpp>

@@ -3,15 +3,27 @@
 // One right call of every verb and way to call, by name: for tests of what none of them may do.
 #pragma once
 
+#include <cstring>
 #include <vector>
+
+#include <collx/comm/verb_table.hpp>
 
 #include "support.hpp"
 
 namespace collx_test {
 
-// f(name, call) for each. Every call is one that would be right on n ranks, with these numbers of elements.
-template <class F>
-void with_every_verb(collx::communicator& w, int n, F&& f) {
+// visit(name, call) for each. Every call is one that would be right on n ranks, with these numbers of elements. Returns
+// how many there are; throws if a row of the table of verbs has none.
+template <class Visit>
+int with_every_verb(collx::communicator& w, int n, Visit&& visit) {
+    int calls = 0;
+    bool has_call[collx::detail::verb_count] = {};
+    const auto f = [&](const char* name, auto&& call) {
+        for (const auto& row : collx::detail::verb_rows)
+            if (std::strcmp(row.name, name) == 0) has_call[static_cast<int>(row.what)] = true;
+        ++calls;
+        visit(name, call);
+    };
     const auto u = static_cast<std::size_t>(n);
     std::vector<int> all(2 * u, 1), all_out(2 * u), part(2, 1), part_out(2);
     const std::vector<int> counts(u, 2);
@@ -37,6 +49,13 @@ void with_every_verb(collx::communicator& w, int n, F&& f) {
     f("send", [&] { collx::send(w, part, 0); });
     f("recv", [&] { collx::recv(w, part, 0); });
     f("sendrecv", [&] { collx::sendrecv(w, part, 0, part_out, 0); });
+    // Every rank is its own neighbour.
+    const auto self = [&] { return collx::neighbors{{w.rank()}, {w.rank()}}; };
+    const std::vector<int> two{2};
+    f("neighbor_all_gather", [&] { collx::neighbor_all_gather(w, self(), part, part_out); });
+    f("neighbor_all_gather_v", [&] { collx::neighbor_all_gather_v(w, self(), part, part_out, two); });
+    f("neighbor_all_to_all", [&] { collx::neighbor_all_to_all(w, self(), part, part_out); });
+    f("neighbor_all_to_all_v", [&] { collx::neighbor_all_to_all_v(w, self(), part, two, part_out, two); });
     f("async::all_reduce", [&] { collx::async::all_reduce(w, all).wait(); });
     f("async::recv", [&] { collx::async::recv(w, part, 0).wait(); });
     f("try_::all_reduce", [&] { collx::try_::all_reduce(w, all).value(); });
@@ -46,6 +65,9 @@ void with_every_verb(collx::communicator& w, int n, F&& f) {
         g.launch();
     });
     f("split", [&] { (void)w.split(0); });
+    for (const auto& row : collx::detail::verb_rows)
+        expect(has_call[static_cast<int>(row.what)], __FILE__, __LINE__, row.name, w.is_empty() ? -1 : w.rank());
+    return calls;
 }
 
 } // namespace collx_test

@@ -52,6 +52,30 @@ void check_rooted(communicator& w, Comm c, fake_gpus& g, void* s, int root, std:
     }
 }
 
+// To the next rank and to this one itself, from the last rank and from this one.
+template <class Comm>
+void check_neighbors(communicator& w, Comm c, fake_gpus& g, void* s) {
+    const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
+    const neighbors graph = ranks > 1 ? neighbors{{last, me}, {me, next}} : neighbors{{me}, {me}};
+    const std::size_t n = 700, k = graph.sources.size(), to_next = (k - 1) * n;
+    const std::vector<std::size_t> counts(k, n);
+    memory in(g, me, k * n), out(g, me, k * n), out_v(g, me, k * n), all(g, me, k * n), all_v(g, me, k * n);
+    for (std::size_t i = 0; i < n; ++i) in[i] = part(me, me, i), in[to_next + i] = part(me, next, i);
+    const device_view<int> mine(in.data() + to_next, n);
+    neighbor_all_to_all(c, graph, in, out, {.stream = s});
+    neighbor_all_to_all_v(c, graph, in, counts, out_v, counts, {.stream = s});
+    neighbor_all_gather(c, graph, mine, all, {.stream = s});
+    neighbor_all_gather_v(c, graph, mine, all_v, counts, {}, {.stream = s});
+    synchronize(c, {.stream = s});
+    for (std::size_t i = 0; i < n; ++i) {
+        EXPECT_AT(i, out[i] == part(last, me, i) && out[(k - 1) * n + i] == part(me, me, i));
+        EXPECT_AT(i, all[i] == part(last, me, i) && all[(k - 1) * n + i] == part(me, next, i));
+    }
+    for (std::size_t i = 0; i < k * n; ++i) EXPECT_AT(i, out_v[i] == out[i] && all_v[i] == all[i]);
+    const auto e = thrown<error>(w, [&] { neighbor_all_to_all(c, {{me, me}, {me, me}}, in, out, {.stream = s}); });
+    EXPECT(e.code() == errc::unsupported && e.peer() == me && says(e, "is a destination more than once"));
+}
+
 template <class Comm>
 void check_counts(communicator& w, Comm c, fake_gpus& g, void* s) {
     const int ranks = w.size(), me = w.rank(), root = ranks - 1;
@@ -180,6 +204,7 @@ void check_all(communicator& w, Comm c, fake_gpus& g) {
     for (const std::size_t n : {0u, 1u, 3001u}) check_rooted(w, c, g, &s, w.size() - 1, n), check_scans(w, c, g, &s, n);
     check_rooted(w, c, g, &s, 0, 77);
     check_counts(w, c, g, &s);
+    check_neighbors(w, c, g, &s);
     check_messages(w, c, g, &s);
     check_group(w, c, g, &s);
 }
@@ -197,6 +222,7 @@ TEST_CASE("parts on device memory, by kernels and by way of the host") {
                 check_all(w, c, g);
                 w.set_checked(true);
                 check_counts(w, c, g, nullptr);
+                check_neighbors(w, c, g, nullptr);
                 check_messages(w, c, g, nullptr);
                 check_group(w, c, g, nullptr);
             });

@@ -120,6 +120,17 @@ void calls(collx::communicator& world) {
     // [doc:end]
     expect(before == world.rank() * (world.rank() + 1) / 2);
 
+    std::vector<float> cells(10, static_cast<float>(world.rank())), halo(2);
+    // [doc:neighbors]
+    // A ring: the first cell goes to the left neighbour, the last one to the right; halos come from the right and left.
+    const int last = world.size() - 1, left = world.rank() == 0 ? last : world.rank() - 1,
+              right = world.rank() == last ? 0 : world.rank() + 1;
+    const collx::neighbors ring{{right, left}, {left, right}}; // sources, destinations
+    const std::vector<float> border{cells.front(), cells.back()};
+    collx::neighbor_all_to_all(world, ring, border, halo);
+    // [doc:end]
+    expect(halo[0] == static_cast<float>(right) && halo[1] == static_cast<float>(left));
+
     // [doc:split]
     auto row = world.split(world.rank() / 2); // ranks 0, 1 | 2, 3 | …, each group a communicator of its own
     collx::all_reduce(row, x);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// docs/algorithms.md shows what collx_facts derives from the schedules, docs/design/hierarchy.md what the renderer
-// draws of them, to the letter.
+// docs/algorithms.md shows what collx_facts derives from the schedules, docs/verbs.md the table of verbs,
+// docs/design/hierarchy.md what the renderer draws of them, to the letter.
 #include <catch2/catch.hpp>
 
 #include <fstream>
@@ -11,6 +11,7 @@
 #include <collx/sched/render.hpp>
 
 #include "support/facts_table.hpp"
+#include "support/verbs_table.hpp"
 
 namespace {
 
@@ -24,8 +25,8 @@ std::string page(const char* name) {
     return text.str();
 }
 
-std::string documented() {
-    const std::string all = page("algorithms.md");
+std::string documented(const char* name) {
+    const std::string all = page(name);
     const auto from = all.find(begin_mark), to = all.find(end_mark);
     if (from == std::string::npos || to == std::string::npos) return {};
     return all.substr(from + std::string(begin_mark).size(), to - from - std::string(begin_mark).size());
@@ -34,9 +35,14 @@ std::string documented() {
 } // namespace
 
 TEST_CASE("the documented costs are the derived ones") {
-    REQUIRE(!documented().empty());
+    REQUIRE(!documented("algorithms.md").empty());
     INFO("run collx_facts and put its output between the two marks of docs/algorithms.md");
-    CHECK(documented() == collx::tools::facts_tables());
+    CHECK(documented("algorithms.md") == collx::tools::facts_tables());
+}
+
+TEST_CASE("the documented verbs are the rows of their table") {
+    INFO("run collx_facts --verbs and put its output between the two marks of docs/verbs.md");
+    CHECK(documented("verbs.md") == collx::tools::verbs_table());
 }
 
 TEST_CASE("rows say what is known of a ring") {

@@ -35,34 +35,15 @@ public:
     }
     template <CountList Counts, class Offsets>
     void assign(int me, int ranks, const Counts& counts, const Offsets& offsets, const char* which) {
-        numbers_.clear();
-        end_ = total_ = 0;
-        const auto n = static_cast<std::size_t>(ranks);
-        if (counts.size() != n)
-            fail(errc::invalid_argument, me, -1, "give one count per rank", "%s counts: %zu numbers for %zu ranks",
-                 which, static_cast<std::size_t>(counts.size()), n);
-        numbers_.reserve(2 * n);
-        for (std::size_t i = 0; i < n; ++i) {
-            if (std::is_signed_v<std::remove_cvref_t<decltype(counts.data()[i])>> && !(counts.data()[i] >= 0))
-                fail(errc::invalid_argument, me, static_cast<int>(i), "counts are element counts of each rank",
-                     "%s count of rank %zu is negative", which, i);
-            numbers_.push_back(static_cast<std::size_t>(counts.data()[i]));
-        }
-        require_offsets(me, n, offsets, which);
-        std::size_t next = 0;
-        for (std::size_t i = 0; i < n; ++i) {
-            const std::size_t at = offset(offsets, i, next);
-            if (at > SIZE_MAX / 2 || numbers_[i] > SIZE_MAX / 2 - at)
-                fail(errc::invalid_argument, me, static_cast<int>(i), "is a count negative?",
-                     "%s counts overflow at rank %zu", which, i);
-            numbers_.push_back(at);
-            next = at + numbers_[i];
-            end_ = next > end_ ? next : end_;
-            if (total_ > SIZE_MAX / 2 - numbers_[i])
-                fail(errc::invalid_argument, me, static_cast<int>(i), "is a count wrong?",
-                     "the sum of the %s counts overflows at rank %zu", which, i);
-            total_ += numbers_[i];
-        }
+        of_neighbors_ = false;
+        fill(me, ranks, counts, offsets, which);
+    }
+    // Of the neighbours in a graph, which are numbered as the program lists them.
+    template <CountList Counts, class Offsets>
+    void assign_neighbors(int me, std::size_t neighbors, const Counts& counts, const Offsets& offsets,
+                          const char* which) {
+        of_neighbors_ = true;
+        fill(me, static_cast<int>(neighbors), counts, offsets, which);
     }
     // Of a rank that knows its own part only.
     void assign_one(int me, int ranks, std::size_t count) {
@@ -90,23 +71,56 @@ public:
     std::uint64_t hash() const { return hash_of(sizes(), ranks()); }
 
 private:
+    template <class Counts, class Offsets>
+    void fill(int me, int parts, const Counts& counts, const Offsets& offsets, const char* which) {
+        numbers_.clear();
+        end_ = total_ = 0;
+        const auto n = static_cast<std::size_t>(parts);
+        if (counts.size() != n)
+            fail(errc::invalid_argument, me, -1, "give one count for each", "%s counts: %zu numbers for %zu %ss", which,
+                 static_cast<std::size_t>(counts.size()), n, unit());
+        numbers_.reserve(2 * n);
+        for (std::size_t i = 0; i < n; ++i) {
+            if (std::is_signed_v<std::remove_cvref_t<decltype(counts.data()[i])>> && !(counts.data()[i] >= 0))
+                fail(errc::invalid_argument, me, rank_of(i), "counts are numbers of elements",
+                     "%s count of %s %zu is negative", which, unit(), i);
+            numbers_.push_back(static_cast<std::size_t>(counts.data()[i]));
+        }
+        require_offsets(me, n, offsets, which);
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            const std::size_t at = offset(offsets, i, next);
+            if (at > SIZE_MAX / 2 || numbers_[i] > SIZE_MAX / 2 - at)
+                fail(errc::invalid_argument, me, rank_of(i), "is a count negative?", "%s counts overflow at %s %zu",
+                     which, unit(), i);
+            numbers_.push_back(at);
+            next = at + numbers_[i];
+            end_ = next > end_ ? next : end_;
+            if (total_ > SIZE_MAX / 2 - numbers_[i])
+                fail(errc::invalid_argument, me, rank_of(i), "is a count wrong?",
+                     "the sum of the %s counts overflows at %s %zu", which, unit(), i);
+            total_ += numbers_[i];
+        }
+    }
+    // Of errors.
+    const char* unit() const { return of_neighbors_ ? "neighbour" : "rank"; }
+    int rank_of(std::size_t part) const { return of_neighbors_ ? -1 : static_cast<int>(part); }
     static std::uint64_t hash_of(const std::size_t* counts, int n) {
         std::uint64_t h = 0xcbf2'9ce4'8422'2325;
         for (int i = 0; i < n; ++i) h = (h ^ counts[i]) * 0x0000'0100'0000'01b3;
         return h;
     }
     struct no_offsets {};
-    static void require_offsets(int, std::size_t, no_offsets, const char*) {}
+    void require_offsets(int, std::size_t, no_offsets, const char*) const {}
     template <class Offsets>
-    static void require_offsets(int me, std::size_t n, const Offsets& o, const char* which) {
+    void require_offsets(int me, std::size_t n, const Offsets& o, const char* which) const {
         if (o.size() != 0 && o.size() != n)
-            fail(errc::invalid_argument, me, -1, "give one offset per rank, or none",
-                 "%s offsets: %zu numbers for %zu ranks", which, static_cast<std::size_t>(o.size()), n);
+            fail(errc::invalid_argument, me, -1, "give one offset for each, or none",
+                 "%s offsets: %zu numbers for %zu %ss", which, static_cast<std::size_t>(o.size()), n, unit());
         for (std::size_t i = 0; i < o.size(); ++i)
             if (std::is_signed_v<std::remove_cvref_t<decltype(o.data()[i])>> && !(o.data()[i] >= 0))
-                fail(errc::invalid_argument, me, static_cast<int>(i),
-                     "offsets count elements from the start of the buffer", "%s offset of rank %zu is negative", which,
-                     i);
+                fail(errc::invalid_argument, me, rank_of(i), "offsets count elements from the start of the buffer",
+                     "%s offset of %s %zu is negative", which, unit(), i);
     }
     static std::size_t offset(no_offsets, std::size_t, std::size_t next) { return next; }
     template <class Offsets>
@@ -126,13 +140,14 @@ private:
         for (std::size_t i = 1; i < by_place.size(); ++i) {
             const std::size_t a = by_place[i - 1], b = by_place[i], end = offsets()[a] + sizes()[a];
             if (end > offsets()[b])
-                fail(errc::invalid_argument, me, static_cast<int>(b), "give each rank's part a place of its own",
-                     "%s parts overlap: rank %zu's ends before element %zu, and rank %zu's begins with element %zu",
-                     which, a, end, b, offsets()[b]);
+                fail(errc::invalid_argument, me, rank_of(b), "give each part a place of its own",
+                     "%s parts overlap: %s %zu's ends before element %zu, and %s %zu's begins with element %zu", which,
+                     unit(), a, end, unit(), b, offsets()[b]);
         }
     }
     detail::growing_array<std::size_t> numbers_;
     std::size_t end_ = 0, total_ = 0;
+    bool of_neighbors_ = false; // else of ranks: what parts are called in errors
 };
 
 struct count_tables {

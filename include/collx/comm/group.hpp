@@ -13,6 +13,7 @@
 
 #include <collx/algo/one_shot.hpp>
 #include <collx/comm/grouped_calls.hpp>
+#include <collx/comm/neighbor.hpp>
 #include <collx/comm/ready_group.hpp>
 #include <collx/comm/refusals.hpp>
 #include <collx/comm/unmade_calls.hpp>
@@ -88,6 +89,30 @@ public:
         detail::require_staying<X>();
         watch(x);
         add_transfer<false>(buffer(x), peer);
+    }
+    // Each edge is a transfer of the group.
+    template <Buffer In, Buffer Out>
+    void neighbor_all_gather(const neighbors& g, In&& in, Out&& out) {
+        add_edges<detail::verb::neighbor_all_gather, In, Out>(g, in, out, nullptr);
+    }
+    template <Buffer In, Buffer Out>
+    void neighbor_all_to_all(const neighbors& g, In&& in, Out&& out) {
+        add_edges<detail::verb::neighbor_all_to_all, In, Out>(g, in, out, nullptr);
+    }
+    template <Buffer In, Buffer Out, detail::CountList Counts = detail::count_list>
+    void neighbor_all_gather_v(const neighbors& g, In&& in, Out&& out, const Counts& counts) {
+        detail::count_tables t;
+        t.second.assign_neighbors(comm_->rank(), g.sources.size(), counts, detail::count_list(), "receive");
+        add_edges<detail::verb::neighbor_all_gather_v, In, Out>(g, in, out, &t);
+    }
+    template <Buffer In, detail::CountList SendCounts = detail::count_list, Buffer Out,
+              detail::CountList RecvCounts = detail::count_list>
+    void neighbor_all_to_all_v(const neighbors& g, In&& in, const SendCounts& send_counts, Out&& out,
+                               const RecvCounts& recv_counts) {
+        detail::count_tables t;
+        t.first.assign_neighbors(comm_->rank(), g.destinations.size(), send_counts, detail::count_list(), "send");
+        t.second.assign_neighbors(comm_->rank(), g.sources.size(), recv_counts, detail::count_list(), "receive");
+        add_edges<detail::verb::neighbor_all_to_all_v, In, Out>(g, in, out, &t);
     }
     // What is no buffer: collx::buffer says why.
     template <class X, class... Rest>
@@ -192,6 +217,19 @@ private:
         unmade_.add(comm_->internals(), verb);
     }
 
+    template <detail::verb V, class In, class Out>
+    void add_edges(const neighbors& g, In& in, Out& out, detail::count_tables* tables) {
+        require_output<Out>();
+        detail::require_staying<In, Out>();
+        watch(in), watch(out);
+        const auto a = buffer(in);
+        const auto b = buffer(out);
+        const auto edges = detail::check_edges(
+            comm_->internals(), detail::row_of(V), g,
+            {.in = detail::seen_on_host(a), .out = detail::seen_on_host(b), .is_same_type = true, .tables = tables});
+        for (const auto& e : edges.received) add_transfer<false>(detail::part_of_view(b, e), e.peer);
+        for (const auto& e : edges.sent) add_transfer<true>(detail::part_of_view(a, e), e.peer);
+    }
     template <bool Outgoing, class View>
     void add_transfer(View v, int peer) {
         detail::require_peer(comm_->internals(), peer);

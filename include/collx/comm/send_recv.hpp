@@ -18,13 +18,16 @@ inline void require_peer(const communicator_core& c, int peer) {
         fail(errc::invalid_argument, c.net.rank(), peer, "peers are ranks of this communicator", "peer %d of %d ranks",
              peer, c.net.size());
 }
+inline void require_slot(const communicator_core& c, std::size_t elem_bytes) {
+    if (elem_bytes > c.net.slot_bytes())
+        fail(errc::unsupported, c.net.rank(), -1, "use smaller elements",
+             "one element of %zu bytes does not fit a slot", elem_bytes);
+}
 template <class View>
 void require_message(const communicator_core& c, const View& v, int peer, bool outgoing) {
     require_peer(c, peer);
     require_memory(c, v, outgoing ? "send" : "receive");
-    if (sizeof(element_of<View>) > c.net.slot_bytes())
-        fail(errc::unsupported, c.net.rank(), -1, "use smaller elements",
-             "one element of %zu bytes does not fit a slot", sizeof(element_of<View>));
+    require_slot(c, sizeof(element_of<View>));
 }
 // Messages of one direction to one peer keep their order.
 inline int message_queue(int peer, bool outgoing) { return port::count + 2 * peer + (outgoing ? 1 : 0); }
@@ -59,6 +62,19 @@ decltype(auto) make_message(communicator_core& c, const Algorithm& a, std::size_
     auto& plan = c.schedules.bind(a, port::messages);
     const std::size_t bytes = piece_bytes(plan, elems * elem_bytes, c.is_oversubscribed(), c.net.is_one_host());
     return make(plan, chunk_layout::even(elems, 1), bytes / elem_bytes);
+}
+
+// Puts a message in its place among those of its peer and direction.
+template <bool Outgoing, bool UntilTaken = Outgoing, class View, class Algorithm>
+counted_ptr<operation> start_message(communicator_core& c, const View& v, const Algorithm& a) {
+    return make_message(c, a, v.size(), sizeof(element_of<View>),
+                        [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
+                            auto t = make_counted<typed_operation<task, message_mover<View>>>(
+                                c.net, plan, mover_of(c, v), l, l, piece_elems, message_mover<View>::kind);
+                            if (UntilTaken) t->wait_for_readers();
+                            c.start(t, message_queue(a.peer, Outgoing));
+                            return counted_ptr<operation>(std::move(t));
+                        });
 }
 
 // A message to be sent or received any number of times.
@@ -144,9 +160,10 @@ private:
         ++c.messages;
         const int peer = a.peer, queue = message_queue(peer, Outgoing);
         if constexpr (std::is_same_v<Mode, nonblocking>) {
-            return work<decltype(result_of(kept.held))>(c, enqueue(c, v, a, queue), kept.held, o.timeout.count());
+            return work<decltype(result_of(kept.held))>(c, start_message<Outgoing, UntilTaken>(c, v, a), kept.held,
+                                                        o.timeout.count());
         } else if (c.is_queued(queue)) { // whose handle ends the call with its wait, however that ends
-            work<void>(c, enqueue(c, v, a, queue), nullptr, o.timeout.count()).wait();
+            work<void>(c, start_message<Outgoing, UntilTaken>(c, v, a), nullptr, o.timeout.count()).wait();
         } else if (is_short_message(c, v)) {
             run_short_message<Outgoing>(c, v, peer, o.timeout.count());
         } else {
@@ -158,17 +175,6 @@ private:
                              c.run(t, o.timeout.count());
                          });
         }
-    }
-    template <class View, class Algorithm>
-    static counted_ptr<operation> enqueue(communicator_core& c, const View& v, const Algorithm& a, int queue) {
-        return make_message(c, a, v.size(), sizeof(element_of<View>),
-                            [&](auto& plan, const chunk_layout& l, std::size_t piece_elems) {
-                                auto t = make_counted<typed_operation<task, message_mover<View>>>(
-                                    c.net, plan, mover_of(c, v), l, l, piece_elems, message_mover<View>::kind);
-                                if (UntilTaken) t->wait_for_readers();
-                                c.start(t, queue);
-                                return counted_ptr<operation>(std::move(t));
-                            });
     }
 };
 

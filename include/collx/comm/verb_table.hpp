@@ -31,16 +31,22 @@ enum class verb : std::uint8_t {
     barrier,
     send,
     recv,
-    sendrecv
+    sendrecv,
+    neighbor_all_gather,
+    neighbor_all_gather_v,
+    neighbor_all_to_all,
+    neighbor_all_to_all_v
 };
-inline constexpr int verb_count = 19;
+inline constexpr int verb_count = 23;
 
 // How many elements a buffer has, where m is the call's count.
 enum class extent : std::uint8_t {
     none,
-    whole, // m
-    part,  // m: one part
-    parts  // n m: one part for each of n ranks
+    whole,       // m
+    part,        // m: one part
+    parts,       // n m: one part for each of n ranks
+    sources,     // one part for each rank that this one receives from
+    destinations // one part for each rank that this one sends to
 };
 // Where the one buffer of a call in place, or one that lies in the other, has what is read and written.
 enum class in_place : std::uint8_t {
@@ -72,7 +78,8 @@ struct verb_row {
     constexpr bool is_rooted() const { return only != at_root::no_root; }
     constexpr bool reduces() const { return collx::reduces(does); }
     constexpr bool has_parts() const { return in == extent::parts || out == extent::parts; }
-    constexpr bool is_message() const { return does == collective::send_recv; }
+    constexpr bool is_message() const { return does == collective::send_recv && !has_edges(); }
+    constexpr bool has_edges() const { return out == extent::sources; }
 };
 
 // clang-format off
@@ -115,6 +122,14 @@ inline constexpr verb_row verb_rows[] = {
      extent::none, extent::whole, in_place::never, part_counts_of::none, at_root::no_root, true, false},
     {verb::sendrecv, "sendrecv", collective::send_recv,
      extent::whole, extent::whole, in_place::never, part_counts_of::none, at_root::no_root, false, true},
+    {verb::neighbor_all_gather, "neighbor_all_gather", collective::send_recv,
+     extent::part, extent::sources, in_place::never, part_counts_of::none, at_root::no_root, false, true},
+    {verb::neighbor_all_gather_v, "neighbor_all_gather_v", collective::send_recv,
+     extent::part, extent::sources, in_place::never, part_counts_of::own, at_root::no_root, false, true},
+    {verb::neighbor_all_to_all, "neighbor_all_to_all", collective::send_recv,
+     extent::destinations, extent::sources, in_place::never, part_counts_of::none, at_root::no_root, false, true},
+    {verb::neighbor_all_to_all_v, "neighbor_all_to_all_v", collective::send_recv,
+     extent::destinations, extent::sources, in_place::never, part_counts_of::own, at_root::no_root, false, true},
 };
 // clang-format on
 

@@ -17,6 +17,7 @@
 #include <collx/comm/gpu/exchange.hpp>
 #include <collx/comm/gpu/ready_launch.hpp>
 #include <collx/comm/gpu/two_level.hpp>
+#include <collx/comm/neighbor.hpp>
 #include <collx/comm/scatter.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -72,6 +73,32 @@ struct device_calls {
             fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
                  "the counts of a rank for itself differ: %zu and %zu", t.first.sizes()[me], t.second.sizes()[me]);
         exchange<C>(call, in, out);
+    }
+    // Along the edges of a graph: as all_to_all_v, in which most parts are empty.
+    template <verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
+    static void neighbors(Comm& comm, const collx::neighbors& g, const In& in, const Out& out,
+                          const device_call_options& o, const part_counts<S, SO>& send,
+                          const part_counts<R, RO>& receive) {
+        constexpr verb_row row = row_of(V);
+        const started<Comm> call(comm, o);
+        communicator_core& core = call.core();
+        count_tables& t = core.tables;
+        const int me = call.g.rank();
+        const bool has_counts = row.counts != part_counts_of::none;
+        if (has_counts && row.in == extent::destinations)
+            t.first.assign_neighbors(me, g.destinations.size(), send.counts, send.offsets, "send");
+        if (has_counts) t.second.assign_neighbors(me, g.sources.size(), receive.counts, receive.offsets, "receive");
+        const graph_edges edges = check_edges(core, row, g,
+                                              {.in = {.elems = in.size(), .elem_bytes = sizeof(element_of<In>)},
+                                               .out = {.elems = out.size(), .elem_bytes = sizeof(element_of<Out>)},
+                                               .tables = has_counts ? &t : nullptr});
+        require_apart(core, in, out, SIZE_MAX);
+        edges_by_rank(call, t.first, edges.sent, "destination");
+        edges_by_rank(call, t.second, edges.received, "source");
+        if (t.first.sizes()[me] != t.second.sizes()[me])
+            fail(errc::invalid_argument, me, me, "a rank that is its own destination is its own source, too",
+                 "the counts of a rank for itself differ: %zu and %zu", t.first.sizes()[me], t.second.sizes()[me]);
+        exchange<collective::all_to_all>(call, in, out);
     }
     template <class Comm, class Sent, class Received>
     static void message(Comm& comm, const Sent& sent, int to, const Received& received, int from,
@@ -153,6 +180,21 @@ private:
         std::vector<std::size_t> counts(static_cast<std::size_t>(n));
         if (peer >= 0) counts[static_cast<std::size_t>(peer)] = count;
         t.assign(me, n, counts, "message");
+    }
+    template <class Comm>
+    static void edges_by_rank(const started<Comm>& call, count_table& t, const growing_array<graph_edge>& edges,
+                              const char* which) {
+        const auto n = static_cast<std::size_t>(call.g.size());
+        std::vector<std::size_t> counts(n), offsets(n), times(n);
+        for (const graph_edge& e : edges) {
+            const auto k = static_cast<std::size_t>(e.peer);
+            if (++times[k] > 1)
+                fail(errc::unsupported, call.g.rank(), e.peer, "make two calls, or one on host memory",
+                     "rank %d is a %s more than once, and on device memory two ranks have one edge each way", e.peer,
+                     which);
+            counts[k] = e.count, offsets[k] = e.at;
+        }
+        t.assign(call.g.rank(), call.g.size(), counts, offsets, which);
     }
     template <collective C, class Comm, class In, class Out>
     static void equal_parts(Comm& comm, const In& in, const Out& out, const device_call_options& o) {

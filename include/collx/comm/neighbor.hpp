@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// neighbor_all_gather(_v), neighbor_all_to_all(_v): exchanges along the edges of a graph that the program gives, as
+// MPI's neighbourhood collectives: halos of a grid, ghost cells, sparse exchanges. A call is one message for each edge,
+// all receives posted before the first send, straight between the buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <collx/comm/all_to_all.hpp>
+#include <collx/comm/neighbor_edges.hpp>
+#include <collx/comm/send_recv.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// Elements at .. at + size of another view.
+template <class View>
+class part_view {
+public:
+    using value_type = typename View::value_type;
+    static constexpr bool is_contiguous = false, is_output = View::is_output, is_window = false;
+
+    part_view(const View& whole, std::size_t at, std::size_t size) : whole_(whole), at_(at), size_(size) {}
+    std::size_t size() const { return size_; }
+    decltype(auto) operator[](std::size_t i) const { return whole_[at_ + i]; }
+
+private:
+    View whole_;
+    std::size_t at_, size_;
+};
+template <class View>
+auto part_of_view(const View& v, const graph_edge& e) {
+    if constexpr (View::is_contiguous) return contiguous_view(v.data() + e.at, e.count);
+    else return part_view<View>(v, e.at, e.count);
+}
+
+// Several messages as one operation. They move on by themselves, each in the queue of its peer.
+class message_set final : public operation {
+public:
+    ~message_set() override {
+        for (const auto& m : messages_) m->is_dropped = true; // with their buffers
+    }
+    void add(counted_ptr<operation> m) { messages_.push_back(std::move(m)); }
+    task_state advance() override {
+        for (; done_ < messages_.size(); ++done_) {
+            const operation& m = *messages_[done_];
+            if (m.state == task_state::done) continue;
+            waiting_for = m.waiting_for, at_port = m.at_port;
+            if (m.state == task_state::failed) error = m.error;
+            return m.state == task_state::failed ? task_state::failed : task_state::blocked;
+        }
+        return task_state::done;
+    }
+
+private:
+    growing_array<counted_ptr<operation>> messages_;
+    std::size_t done_ = 0;
+};
+
+// A persistent one.
+template <class Kept>
+class ready_neighbors final : public ready_call {
+public:
+    ready_neighbors(communicator_core& c, const Kept& kept, std::uint64_t says)
+        : core_(c), buffers_(kept), says_(says) {}
+    ready_sequence messages;
+
+    void require_unmoved() const override {
+        buffers_.look(
+            [&](const char* which, std::size_t then, std::size_t now) { refuse_moved(core_, which, then, now); });
+    }
+    void start() override {
+        require_unmoved();
+        core_.begin_collective();
+        (void)core_.agree(says_);
+        messages.start();
+    }
+    bool test() override { return messages.test(); }
+    void wait() override { messages.wait(); }
+    void run() override {
+        start();
+        wait();
+    }
+
+private:
+    communicator_core& core_;
+    const watched_buffers<Kept> buffers_;
+    const std::uint64_t says_;
+};
+
+// Checked calls: every rank hears which edges its peers have to it. A template, so that only programs with such a call
+// compile it.
+template <class Comm>
+[[gnu::cold]] void compare_edges(Comm& comm, verb v, std::uint64_t type, const graph_edges& edges,
+                                 std::int64_t timeout_ns) {
+    auto& c = comm.internals();
+    compare_signatures(c, {.type_hash = static_cast<std::uint32_t>(type), .what = v}, timeout_ns);
+    const auto sent = sums_by_peer(c.net.size(), edges.sent), expected = sums_by_peer(c.net.size(), edges.received);
+    growing_array<edge_sum> told(sent.size());
+    all_to_all_fn<blocking>{}(comm, view(sent.data(), sent.size()), view(told.data(), told.size()),
+                              {.timeout = duration::from_ns(timeout_ns)});
+    for (std::size_t k = 0; k < told.size(); ++k) require_edges_alike(c, static_cast<int>(k), told[k], expected[k]);
+}
+
+template <class Mode, verb V>
+class neighbor_call {
+    static constexpr verb_row row = row_of(V);
+
+public:
+    template <class Comm, class In, class Out, class Kept>
+    static auto run(Comm& comm, const neighbors& g, const In& in, const Out& out, const call_options& o,
+                    const Kept& kept, count_tables* tables) {
+        using element = element_of<Out>;
+        static_assert(std::is_same_v<element_of<In>, element>,
+                      "collx: both buffers of a neighbourhood collective have elements of one type.");
+        auto& c = base_of(comm).internals();
+        c.require_time_limit(o.timeout.count());
+        const graph_edges edges = check_edges(c, row, g,
+                                              {.in = seen_on_host(in),
+                                               .out = seen_on_host(out),
+                                               .is_same_type = true,
+                                               .timeout_ns = o.timeout.count(),
+                                               .tables = tables});
+        require_slot(c, sizeof(element));
+        c.begin_collective();
+        if (c.settings.checked != 0) compare_edges(base_of(comm), V, type_hash<element>(), edges, o.timeout.count());
+        constexpr std::uint64_t says = kind_hash<element, no_op>() + static_cast<std::uint64_t>(V);
+        if constexpr (std::is_same_v<Mode, repeated>) {
+            (void)c.agree(~says); // making it is a call, too
+            auto all = make_sole<ready_neighbors<Kept>>(c, kept, says);
+            for (const graph_edge& e : edges.received) add_ready<false>(c, *all, part_of_view(out, e), e.peer, o);
+            for (const graph_edge& e : edges.sent) add_ready<true>(c, *all, part_of_view(in, e), e.peer, o);
+            return persistent_call(c, std::move(all));
+        } else {
+            (void)c.agree(says);
+            auto set = make_counted<message_set>();
+            c.messages += edges.received.size() + edges.sent.size();
+            for (const graph_edge& e : edges.received)
+                set->add(start_message<false>(c, part_of_view(out, e), algo::recv_message{.peer = e.peer}));
+            for (const graph_edge& e : edges.sent)
+                set->add(start_message<true>(c, part_of_view(in, e), algo::send_message{.peer = e.peer}));
+            c.start(set, set_queue);
+            work<decltype(result_of(kept.held))> all(c, set, kept.held, o.timeout.count());
+            if constexpr (std::is_same_v<Mode, nonblocking>) return all;
+            else all.wait();
+        }
+    }
+
+private:
+    // Of sets alone, whose order does not matter: their messages move on by themselves.
+    static constexpr int set_queue = -1;
+
+    template <bool Outgoing, class View, class Ready>
+    static void add_ready(communicator_core& c, Ready& all, const View& v, int peer, const call_options& o) {
+        using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;
+        all.messages.add(make_sole<ready_message<Outgoing, View, kept_buffers<>>>(
+            c, v, algorithm{.peer = peer}, o.timeout.count(), kept_buffers<>(), Outgoing));
+    }
+};
+
+// What is no buffer: collx::buffer says why.
+struct neighbor_refusals {
+    template <Communicates Comm, class In, class Out, class... Rest>
+    requires(!Buffer<In> || !Buffer<Out>) void operator()(Comm&&, const neighbors&, In&&, Out&&, const Rest&...) const {
+        refuse_arguments<In, Out>();
+    }
+};
+
+template <class Mode, verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
+auto neighbors_on_device(Comm& comm, const neighbors& g, In& in, Out& out, const device_call_options& o,
+                         const part_counts<S, SO>& sent, const part_counts<R, RO>& received) {
+    require_output<Out>();
+    if constexpr (std::is_same_v<Mode, repeated>)
+        return with_device_calls<Mode>(comm, [c = communicator_of_call<Comm>{kept_communicator(comm)}, g,
+                                              a = buffer(in), b = buffer(out), o, s = kept_part_counts(sent),
+                                              r = kept_part_counts(received)](auto&& calls) mutable {
+            calls.template neighbors<V>(c.comm, g, a, b, o, s.shown(), r.shown());
+        });
+    else
+        return with_device_calls<Mode>(comm, [&](auto calls) {
+            calls.template neighbors<V>(comm, g, buffer(in), buffer(out), o, sent, received);
+        });
+}
+
+template <class Mode, verb V>
+struct neighbor_fn : neighbor_refusals {
+    using neighbor_refusals::operator();
+
+    template <Communicates Comm, Buffer In, HostBuffer Out>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const call_options& o = {}) const {
+        require_output<Out>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out>(in, out);
+            return neighbor_call<Mode, V>::run(comm, g, buffer(*kept.in), buffer(*kept.out), o, kept, nullptr);
+        });
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const device_call_options& o = {}) const {
+        return neighbors_on_device<Mode, V>(comm, g, in, out, o, no_counts(), no_counts());
+    }
+
+private:
+    static part_counts<count_list, count_list> no_counts() {
+        static const count_list none;
+        return {none, none};
+    }
+};
+
+template <class Mode>
+struct neighbor_all_gather_v_fn {
+    template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list,
+              class Offsets = growing_array<std::size_t>>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const Counts& counts,
+                    const Offsets& offsets = {}, const call_options& o = {}) const {
+        require_output<Out>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out, true>(in, out);
+            auto& c = base_of(comm).internals();
+            count_tables& t = kept.tables(c);
+            t.second.assign_neighbors(c.net.rank(), g.sources.size(), counts, offsets, "receive");
+            return neighbor_call<Mode, verb::neighbor_all_gather_v>::run(comm, g, buffer(*kept.in), buffer(*kept.out),
+                                                                         o, kept, &t);
+        });
+    }
+    template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
+              class Offsets = growing_array<std::size_t>>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const Counts& counts,
+                    const Offsets& offsets = {}, const device_call_options& o = {}) const {
+        const count_list none;
+        return neighbors_on_device<Mode, verb::neighbor_all_gather_v>(comm, g, in, out, o, part_counts(none, none),
+                                                                      part_counts(counts, offsets));
+    }
+};
+
+template <class Mode>
+struct neighbor_all_to_all_v_fn {
+    template <Communicates Comm, Buffer In, CountList SendCounts = count_list, HostBuffer Out,
+              CountList RecvCounts = count_list>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, const SendCounts& send_counts, Out&& out,
+                    const RecvCounts& recv_counts, const call_options& o = {}) const {
+        const count_list packed;
+        return (*this)(comm, g, std::forward<In>(in), send_counts, packed, std::forward<Out>(out), recv_counts, packed,
+                       o);
+    }
+    template <Communicates Comm, Buffer In, CountList SendCounts = count_list, CountList SendOffsets = count_list,
+              HostBuffer Out, CountList RecvCounts = count_list, CountList RecvOffsets = count_list>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, const SendCounts& send_counts,
+                    const SendOffsets& send_offsets, Out&& out, const RecvCounts& recv_counts,
+                    const RecvOffsets& recv_offsets, const call_options& o = {}) const {
+        require_output<Out>();
+        return in_mode<Mode>(comm, [&] {
+            const auto kept = keep<Mode, In, Out, true>(in, out);
+            auto& c = base_of(comm).internals();
+            count_tables& t = kept.tables(c);
+            t.first.assign_neighbors(c.net.rank(), g.destinations.size(), send_counts, send_offsets, "send");
+            t.second.assign_neighbors(c.net.rank(), g.sources.size(), recv_counts, recv_offsets, "receive");
+            return neighbor_call<Mode, verb::neighbor_all_to_all_v>::run(comm, g, buffer(*kept.in), buffer(*kept.out),
+                                                                         o, kept, &t);
+        });
+    }
+    template <Communicates Comm, Buffer In, CountList SendCounts = count_list, DeviceBuffer Out,
+              CountList RecvCounts = count_list>
+    auto operator()(Comm&& comm, const neighbors& g, In&& in, const SendCounts& send_counts, Out&& out,
+                    const RecvCounts& recv_counts, const device_call_options& o = {}) const {
+        const count_list packed;
+        return neighbors_on_device<Mode, verb::neighbor_all_to_all_v>(
+            comm, g, in, out, o, part_counts(send_counts, packed), part_counts(recv_counts, packed));
+    }
+};
+
+template <class Mode>
+using neighbor_all_gather_fn = neighbor_fn<Mode, verb::neighbor_all_gather>;
+template <class Mode>
+using neighbor_all_to_all_fn = neighbor_fn<Mode, verb::neighbor_all_to_all>;
+
+} // namespace detail
+
+// Sends `in` to every destination of the graph and receives a part from every source.
+// Shape: `in` has m elements, `out` one part of m for each source, in the order of the list. All ranks of the
+//     communicator make the call, also those without neighbours; m is the same on ranks that have an edge.
+// Cost: one message for each edge, and an allocation for each; a persistent call allocates when it is made only.
+// Order: the messages take their place among the sends and receives between two ranks.
+// Errors: as send; invalid_argument for a neighbour that is no rank; mismatch that names the edge (checked) where one
+// end
+//     has it and the other has not. On device memory unsupported where two ranks have more than one edge in a
+//     direction.
+// Example: collx::neighbors ring{{right, left}, {left, right}};
+//     collx::neighbor_all_gather(world, ring, mine, theirs);
+COLLX_VERB(neighbor_all_gather)
+
+// The same with parts of different sizes.
+// Shape: counts[i] elements come from source i, to offsets[i] of `out`, by default one part after the other.
+// Errors: as neighbor_all_gather.
+COLLX_VERB(neighbor_all_gather_v)
+
+// Sends a part of its own to every destination of the graph and receives one from every source.
+// Shape: `in` has one part of m elements for each destination, `out` one for each source, in the order of the lists.
+// Cost, Order, Errors: as neighbor_all_gather.
+// Example: collx::neighbor_all_to_all(world, {{right, left}, {left, right}}, border, halo);
+COLLX_VERB(neighbor_all_to_all)
+
+// The same with parts of different sizes.
+// Shape: send_counts[i] elements go to destination i, recv_counts[k] come from source k. Optional offsets say where
+// each
+//     part begins; by default one part follows the other.
+// Errors: as neighbor_all_gather.
+COLLX_VERB(neighbor_all_to_all_v)
+
+COLLX_END_NAMESPACE
