@@ -72,6 +72,17 @@ TEST_CASE("every collective by verbs, for all sizes") {
         }
 }
 
+TEST_CASE("communicators by verbs have connections of their own, however many there are") {
+    spread many{1};
+    many.is_shared = true; // from the second on, over sockets
+    over_fabric f({.seed = 4});
+    on_hosts(3, many, [&](collx::communicator& w) {
+        every_verb(w, 40, 2);
+        EXPECT(w.internals().net.remote()->connections() > 0);
+    });
+    CHECK(f.net.counters().sends > 100);
+}
+
 TEST_CASE("every algorithm by verbs") {
     for (const int n : {3, 4}) {
         over_fabric f({.seed = static_cast<std::uint64_t>(n) + 50, .most_delay_polls = 8});
@@ -243,10 +254,11 @@ TEST_CASE("a queue pair that fails within any collective: who cannot be reached 
                 every_verb(next, 500, 1);
             });
             // The two that cannot reach each other: each may be named by the other, and so be told that it has gone.
+            // All name the same one where its accuser was heard first.
             CAPTURE(named[0], named[1], named[2]);
             std::set<int> both{1};
             for (const auto& who : named) both.insert(who);
-            CHECK((both.size() == 2 && *both.begin() >= 0));
+            CHECK((both.size() <= 2 && *both.begin() >= 0));
             CHECK((named[0] != 0 || named[1] != 1 || named[2] != 2));
             CHECK(f.net.counters().failures > 0);
         }

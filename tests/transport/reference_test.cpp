@@ -169,6 +169,35 @@ TEST_CASE("who has gone one way for long soon notices that the cores have moved,
     }
 }
 
+TEST_CASE("answers that come in bunches say what all of their messages took") {
+    constexpr std::size_t mib = std::size_t{1} << 20;
+    // The first answer of so many comes after all the time, the others right behind it.
+    const auto referred_of = [&](int copying_us, int copied_at_once, int referring_us, int referred_at_once) {
+        copy_or_reference c;
+        int referred = 0;
+        int in_row = 0;
+        bool was_reference = false;
+        for (int i = 0; i < 4096; ++i) {
+            const auto by = c.next(mib);
+            referred += by.by_reference;
+            const int bunch = by.by_reference ? referred_at_once : copied_at_once;
+            const int us = by.by_reference ? referring_us : copying_us;
+            if (!by.is_asked) {
+                in_row = 0;
+                continue;
+            }
+            was_reference != by.by_reference ? in_row = 0 : 0;
+            was_reference = by.by_reference;
+            c.add_cost(by.by_reference, (in_row++ % bunch == 0 ? us * bunch : 1) * 1000, mib);
+        }
+        return referred;
+    };
+    CHECK(referred_of(100, 2, 130, 4) < 500);
+    CHECK(referred_of(100, 4, 130, 2) < 500);
+    CHECK(referred_of(300, 2, 130, 4) > 3500);
+    CHECK(referred_of(300, 4, 130, 2) > 3500);
+}
+
 TEST_CASE("the other end of a connection is found in this system, and gone once it has been reset") {
     for (const int family : {AF_INET, AF_INET6}) {
         auto [one, other] = connection(family);

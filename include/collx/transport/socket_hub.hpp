@@ -100,13 +100,15 @@ public:
     const verbs_device* verbs() const { return verbs_.get(); }
     [[gnu::cold]] sole_ptr<stream> make_stream(const channel_shape& shape, int ports, bool is_shared = false) const {
         auto s = make_sole<stream>(*calls_, shape, ports);
-        if (!is_shared) s->allow_lanes(lanes_);
+        if (is_shared) return s; // what it shares carries bytes of sockets only
+        s->allow_lanes(lanes_);
         if (verbs_) s->use_verbs(*verbs_);
         return s;
     }
-    // How many communicators may have connections of their own; later ones share one to each peer.
+    // How many communicators may have connections of their own; later ones share one to each peer. All have, where a
+    // device carries their messages: a queue pair belongs to one connection.
     void set_most_own(int communicators) { most_own_ = communicators; }
-    bool is_full() const { return own_.load(memory_order::relaxed) >= most_own_; }
+    bool is_full() const { return !verbs_ && own_.load(memory_order::relaxed) >= most_own_; }
     void count_own(int by) { own_.fetch_add(by, memory_order::relaxed); }
     detail::trunks& shared() { return trunks_; }
     bool knows(int job_rank) const {

@@ -26,7 +26,7 @@ public:
     explicit copy_or_reference(lending when = lending::automatic)
         : by_reference_(when == lending::always), now_(when == lending::automatic ? phase::kept : phase::settled) {}
 
-    // How the next message goes, which is so long. From time to time a MiB of messages is measured, at least four of
+    // How the next message goes, which is so long. From time to time a MiB of messages is measured, at least eight of
     // them, and as much of the other way: seldom while the answer stays the same, and soon where what the way in use
     // costs is no longer what it was, because the cores have moved.
     way next(std::size_t bytes) {
@@ -41,7 +41,9 @@ public:
     }
     // How long it took from the sending of so many bytes, or from the answer before, to the answer.
     void add_cost(bool by_reference, std::int64_t ns, std::size_t bytes) {
-        (by_reference ? referring_ : copying_).add(ns, bytes);
+        if (now_ == phase::kept && by_reference == by_reference_) return watch(ns, bytes);
+        sum& way = by_reference ? referring_ : copying_;
+        way.ns += ns, way.bytes += bytes;
     }
 
 private:
@@ -51,40 +53,60 @@ private:
     // Of messages by copy one in so many bytes is asked for, so that a change is seen.
     static constexpr std::size_t unseen_limit = std::size_t{8} << 20;
     // By copy no send waits for the answer, which takes about so long.
-    static constexpr std::uint64_t answer_ns = 8'000;
+    static constexpr std::int64_t answer_ns = 8'000;
 
-    std::uint64_t own_ns() const { return (by_reference_ ? referring_ : copying_).ns_per_mib; }
+    // Answers come in bunches: after a long wait for the first of them the next seems to have taken no time. So only
+    // the sum over messages in a row says what they took.
+    struct sum {
+        std::int64_t ns = 0;
+        std::size_t bytes = 0;
+        std::int64_t ns_per_mib() const {
+            return bytes == 0 ? 0 : ns * (1 << 20) / static_cast<std::int64_t>(bytes) + 1;
+        }
+    };
+    // What the way in use costs, to see a change only: a single question also waits for what was copied before it.
+    void watch(std::int64_t ns, std::size_t bytes) {
+        in_use_.ns += ns, in_use_.bytes += bytes;
+        if (by_reference_ && in_use_.bytes < unseen_limit) return;
+        watched_.add(in_use_.ns, in_use_.bytes);
+        in_use_ = {};
+        if (chosen_ns_ == 0) chosen_ns_ = watched_.ns_per_mib;
+    }
     // Twice or half of what it was when it was chosen: more than one answer that came late can make of the mean.
     bool has_changed() const {
-        const std::uint64_t now = own_ns();
+        const std::uint64_t now = watched_.ns_per_mib;
         return now_ == phase::kept && chosen_ns_ != 0 && (now > 2 * chosen_ns_ || 2 * now < chosen_ns_) &&
                kept_bytes_ - left_bytes_ >= least_kept_bytes;
     }
     void turn() {
         const bool has_moved = has_changed();
-        left_bytes_ = measured_bytes, left_messages_ = 4;
+        left_bytes_ = measured_bytes, left_messages_ = 8;
         if (now_ == phase::kept) {
             if (has_moved) kept_bytes_ = least_kept_bytes; // what held so long no longer does
+            copying_ = referring_ = {};                    // what came late after the last measurement
             return now_ = phase::own, void();
         }
         if (now_ == phase::own) return now_ = phase::other, void();
-        const std::uint64_t copying = copying_.ns_per_mib,
-                            referring = referring_.ns_per_mib + answer_ns * (1 << 20) / bytes_;
+        const std::int64_t copying = copying_.ns_per_mib(), by_reference = referring_.ns_per_mib(),
+                           referring = by_reference + answer_ns * (1 << 20) / static_cast<std::int64_t>(bytes_);
         // What was never measured is not there: the system refused. It takes more to begin than to go on: answers that
         // come late for other reasons had made some calls go by reference where that costs a quarter more.
-        const std::uint64_t least_eighths = by_reference_ ? 9 : 11;
-        const bool pays =
-            copying_.ns_per_mib != 0 && referring_.ns_per_mib != 0 && 8 * copying > least_eighths * referring;
+        const std::int64_t least_eighths = by_reference_ ? 9 : 11;
+        const bool pays = copying != 0 && by_reference != 0 && 8 * copying > least_eighths * referring;
         kept_bytes_ = pays != by_reference_           ? least_kept_bytes
                       : kept_bytes_ < most_kept_bytes ? kept_bytes_ * 2
                                                       : most_kept_bytes;
+        if (pays != by_reference_) watched_ = {};
         by_reference_ = pays;
-        chosen_ns_ = own_ns();
+        chosen_ns_ = watched_.ns_per_mib;
+        in_use_ = {};
         left_bytes_ = kept_bytes_, left_messages_ = 64;
         now_ = phase::kept;
     }
 
-    piece_cost copying_, referring_;
+    sum copying_, referring_; // of the measurement under way
+    sum in_use_;
+    piece_cost watched_;
     std::size_t left_bytes_ = measured_bytes, kept_bytes_ = least_kept_bytes;
     std::size_t left_messages_ = 0, unseen_bytes_ = 0;
     std::uint64_t chosen_ns_ = 0;     // what a MiB of the chosen way took when it was chosen; 0: never measured
