@@ -50,7 +50,7 @@ inline constexpr variable variables[] = {
      "auth_only|integrity|encrypted"},
     {"COLLX_LANES", variable::kind::number, "1", "connections to each rank of another host for large messages", 1, 8},
     {"COLLX_OWN_CONNECTIONS", variable::kind::number, "4",
-     "communicators with connections of their own to other hosts; more of them share one to each rank", 1, 100000},
+     "communicators with connections of their own to other hosts; more of them share one to each rank, except by RDMA", 1, 100000},
     {"COLLX_TIMEOUT", variable::kind::seconds, "60", "how long calls wait for other ranks, in seconds"},
     {"COLLX_CHECKED", variable::kind::flag, "1 in debug builds", "compare the arguments of calls across ranks"},
     {"COLLX_ARENA_BYTES", variable::kind::bytes, "256G", "shared address space; only touched pages cost memory",
