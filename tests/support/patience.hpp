@@ -13,6 +13,18 @@
 
 namespace collx_test {
 
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool is_under_thread_sanitizer = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+inline constexpr bool is_under_thread_sanitizer = true;
+#else
+inline constexpr bool is_under_thread_sanitizer = false;
+#endif
+#else
+inline constexpr bool is_under_thread_sanitizer = false;
+#endif
+
 // How many threads of the machine want a core now, this one among them; 1 where the kernel does not say.
 inline int runnable_threads() {
     int running = 1;
