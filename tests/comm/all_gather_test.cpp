@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 optimised sanitize=nightly
-#include "support.hpp"
+#include "algorithm_support.hpp"
 
 using namespace collx_test;
 using collx::collective;
 
 namespace {
 
-template <class Comm>
-void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
+constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t size) {
     const auto mine = samples(w.rank(), size);
     const auto n = static_cast<std::size_t>(w.size());
     std::vector<int> out(n * size, -1);
@@ -18,35 +17,15 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
     for (std::size_t i = 0; i < size; ++i) in_place[static_cast<std::size_t>(w.rank()) * size + i] = mine[i];
     collx::all_gather(bound, in_place);
     EXPECT(in_place == out);
-}
+};
 
 } // namespace
 
 TEST_CASE("all_gather collects all parts in rank order, whatever the algorithm") {
-    for (const int n : rank_counts)
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t size : sizes) {
-                at("default n=%d size=%zu", w.size(), size);
-                check_call(w, w, size);
-                for_each_copying_algorithm<collective::all_gather>([&](auto a) {
-                    at("%s n=%d size=%zu", a.name, w.size(), size);
-                    check_call(w, w.with(a), size);
-                });
-            }
-        });
+    check_algorithms<collective::all_gather>(check_call);
 }
 
-TEST_CASE("all_gather cuts parts into pieces of any size") {
-    for (const int n : {1, 2, 3, 5, 8})
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t bytes : {1u, 60u, 256u, 1u << 30})
-                for (const std::size_t size : {0u, 1u, 33u, 517u})
-                    for_each_copying_algorithm<collective::all_gather>([&](auto a) {
-                        at("%s n=%d size=%zu piece=%zu", a.name, w.size(), size, bytes);
-                        check_call(w, w.with(a, collx::piece{bytes}), size);
-                    });
-        });
-}
+TEST_CASE("all_gather cuts parts into pieces of any size") { check_pieces<collective::all_gather>(check_call); }
 
 TEST_CASE("all_gather in place by two views of one buffer") {
     on_ranks(3, [](collx::communicator& w) {

@@ -3,15 +3,14 @@
 //
 // all_reduce with every algorithm, size and number of ranks. What it shares with other verbs (types, views) is in
 // types_test and views_test.
-#include "support.hpp"
+#include "algorithm_support.hpp"
 
 using namespace collx_test;
 using collx::collective;
 
 namespace {
 
-template <class Comm>
-void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
+constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t size) {
     const int n = w.size();
     const auto mine = samples(w.rank(), size);
     auto x = mine;
@@ -20,35 +19,15 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
     std::vector<int> out(size, -1);
     collx::all_reduce(bound, mine, out);
     EXPECT(out == x && mine == samples(w.rank(), size));
-}
+};
 
 } // namespace
 
 TEST_CASE("all_reduce sums on all ranks, whatever the algorithm, in place and out of place") {
-    for (const int n : rank_counts)
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t size : sizes) {
-                at("default n=%d size=%zu", w.size(), size);
-                check_call(w, w, size);
-                for_each_copying_algorithm<collective::all_reduce>([&](auto a) {
-                    at("%s n=%d size=%zu", a.name, w.size(), size);
-                    check_call(w, w.with(a), size);
-                });
-            }
-        });
+    check_algorithms<collective::all_reduce>(check_call);
 }
 
-TEST_CASE("all_reduce cuts chunks into pieces of any size") {
-    for (const int n : {1, 2, 3, 5, 8})
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t bytes : {1u, 4u, 60u, 256u, 1u << 30})
-                for (const std::size_t size : {0u, 1u, 33u, 500u, 1037u})
-                    for_each_copying_algorithm<collective::all_reduce>([&](auto a) {
-                        at("%s n=%d size=%zu piece=%zu", a.name, w.size(), size, bytes);
-                        check_call(w, w.with(a, collx::piece{bytes}), size);
-                    });
-        });
-}
+TEST_CASE("all_reduce cuts chunks into pieces of any size") { check_pieces<collective::all_reduce>(check_call); }
 
 TEST_CASE("all_reduce keeps the order of operands for operators that do not commute") {
     // Composition of maps x -> a x + b modulo a prime: associative, order matters.

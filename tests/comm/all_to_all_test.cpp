@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=thread,nightly
-#include "support.hpp"
+#include "algorithm_support.hpp"
 
 using namespace collx_test;
 using collx::collective;
@@ -10,8 +10,7 @@ namespace {
 // What rank `from` has for rank `to`.
 int meant(int from, int to, std::size_t i) { return from * 1000 + to * 100 + static_cast<int>(i % 97); }
 
-template <class Comm>
-void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
+constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t size) {
     const int n = w.size();
     std::vector<int> in(static_cast<std::size_t>(n) * size), out(in.size(), -1);
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = meant(w.rank(), static_cast<int>(i / size), i % size);
@@ -23,35 +22,15 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size) {
     auto x = in;
     collx::all_to_all(bound, x);
     EXPECT(x == out);
-}
+};
 
 } // namespace
 
 TEST_CASE("all_to_all exchanges parts between all pairs, whatever the algorithm") {
-    for (const int n : rank_counts)
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t size : sizes) {
-                at("default n=%d size=%zu", w.size(), size);
-                check_call(w, w, size);
-                for_each_copying_algorithm<collective::all_to_all>([&](auto a) {
-                    at("%s n=%d size=%zu", a.name, w.size(), size);
-                    check_call(w, w.with(a), size);
-                });
-            }
-        });
+    check_algorithms<collective::all_to_all>(check_call);
 }
 
-TEST_CASE("all_to_all cuts parts into pieces of any size") {
-    for (const int n : {1, 2, 3, 5, 8})
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t bytes : {1u, 60u, 256u, 1u << 30})
-                for (const std::size_t size : {0u, 1u, 33u, 517u})
-                    for_each_copying_algorithm<collective::all_to_all>([&](auto a) {
-                        at("%s n=%d size=%zu piece=%zu", a.name, w.size(), size, bytes);
-                        check_call(w, w.with(a, collx::piece{bytes}), size);
-                    });
-        });
-}
+TEST_CASE("all_to_all cuts parts into pieces of any size") { check_pieces<collective::all_to_all>(check_call); }
 
 TEST_CASE("all_to_all_v: everybody knows its own counts only; any of them may be zero") {
     for (const int n : rank_counts)

@@ -2,15 +2,14 @@
 // collx-test: timeout=300 sanitize=nightly
 //
 // reduce: every root, algorithm, size, number of ranks.
-#include "support.hpp"
+#include "algorithm_support.hpp"
 
 using namespace collx_test;
 using collx::collective;
 
 namespace {
 
-template <class Comm>
-void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root) {
+constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t size, int root) {
     const auto mine = samples(w.rank(), size);
     const bool is_root = w.rank() == root;
     auto x = mine;
@@ -23,37 +22,15 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root
     } else {
         EXPECT(x == mine); // in place, the others' buffers keep their contents
     }
-}
+};
 
 } // namespace
 
 TEST_CASE("reduce sums at the root, whatever the algorithm and the root") {
-    for (const int n : rank_counts)
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t size : sizes)
-                for (int root = 0; root < w.size(); ++root) {
-                    at("default n=%d size=%zu root=%d", w.size(), size, root);
-                    check_call(w, w, size, root);
-                    if (size > 5000 && root % 3 != 0) continue;
-                    for_each_copying_algorithm<collective::reduce>([&](auto a) {
-                        at("%s n=%d size=%zu root=%d", a.name, w.size(), size, root);
-                        check_call(w, w.with(a), size, root);
-                    });
-                }
-        });
+    check_algorithms<collective::reduce>(check_call);
 }
 
-TEST_CASE("reduce cuts its buffer into pieces of any size") {
-    for (const int n : {1, 2, 3, 5})
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t bytes : {1u, 60u, 256u, 1u << 30})
-                for (const std::size_t size : {0u, 1u, 33u, 1037u})
-                    for_each_copying_algorithm<collective::reduce>([&](auto a) {
-                        at("%s n=%d size=%zu piece=%zu", a.name, w.size(), size, bytes);
-                        check_call(w, w.with(a, collx::piece{bytes}), size, w.size() / 2);
-                    });
-        });
-}
+TEST_CASE("reduce cuts its buffer into pieces of any size") { check_pieces<collective::reduce>(check_call); }
 
 TEST_CASE("reduce keeps the order of operands, or refuses") {
     const auto minus_like = [](unsigned long a, unsigned long b) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
-#include "support.hpp"
+#include "algorithm_support.hpp"
 
 using namespace collx_test;
 using collx::collective;
 
 namespace {
 
-template <class Comm>
-void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root) {
+constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t size, int root) {
     const auto n = static_cast<std::size_t>(w.size()), begin = static_cast<std::size_t>(w.rank()) * size;
     const bool is_root = w.rank() == root;
     auto all = samples(root, is_root ? n * size : 0);
@@ -20,37 +19,15 @@ void check_call(collx::communicator& w, Comm&& bound, std::size_t size, int root
     collx::scatter(bound, all, is_root ? collx::view(all.data() + begin, size) : collx::view(again.data(), size),
                    {.root = root});
     EXPECT(is_root ? all == samples(root, n * size) : again == out);
-}
+};
 
 } // namespace
 
 TEST_CASE("scatter gives every rank its part of the root's buffer, whatever the algorithm and the root") {
-    for (const int n : rank_counts)
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t size : sizes)
-                for (int root = 0; root < w.size(); ++root) {
-                    at("default n=%d size=%zu root=%d", w.size(), size, root);
-                    check_call(w, w, size, root);
-                    if (size > 5000 && root % 3 != 0) continue;
-                    for_each_copying_algorithm<collective::scatter>([&](auto a) {
-                        at("%s n=%d size=%zu root=%d", a.name, w.size(), size, root);
-                        check_call(w, w.with(a), size, root);
-                    });
-                }
-        });
+    check_algorithms<collective::scatter>(check_call);
 }
 
-TEST_CASE("scatter cuts parts into pieces of any size") {
-    for (const int n : {1, 2, 3, 5, 8})
-        on_ranks(n, [](collx::communicator& w) {
-            for (const std::size_t bytes : {1u, 60u, 256u, 1u << 30})
-                for (const std::size_t size : {0u, 1u, 33u, 517u})
-                    for_each_copying_algorithm<collective::scatter>([&](auto a) {
-                        at("%s n=%d size=%zu piece=%zu", a.name, w.size(), size, bytes);
-                        check_call(w, w.with(a, collx::piece{bytes}), size, w.size() - 1);
-                    });
-        });
-}
+TEST_CASE("scatter cuts parts into pieces of any size") { check_pieces<collective::scatter>(check_call); }
 
 TEST_CASE("scatter_v: only the root knows the counts; empty parts, packed or at offsets") {
     for (const int n : rank_counts)
