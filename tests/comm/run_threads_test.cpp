@@ -33,6 +33,17 @@ TEST_CASE("every rank runs once, on a thread of its own, and knows its number") 
     }
 }
 
+TEST_CASE("a rank that checks nothing fails its case, whatever the others have checked") {
+    const auto only_on = [](int rank) {
+        return [rank](collx::communicator& w) {
+            if (w.rank() == rank) EXPECT(w.size() == 2);
+        };
+    };
+    CHECK_THROWS_WITH(on_ranks(2, only_on(0)), "rank 1 has checked nothing");
+    CHECK_THROWS_WITH(on_ranks(2, only_on(1)), "rank 0 has checked nothing");
+    CHECK_THROWS_WITH(on_hosts(2, spread{1}, only_on(0)), "rank 1 has checked nothing");
+}
+
 TEST_CASE("the exception of the lowest rank that failed by itself comes out") {
     CHECK_THROWS_WITH(collx::run_threads(4,
                                          [](collx::communicator& w) {

@@ -131,6 +131,14 @@ TEST_CASE("hundreds of bindings are all found again") {
                 seen.insert(&me.cache.bind(algo::linear_scatter{.root = root}, port));
             }
     CHECK(seen.size() == 360);
+    seen.clear(); // and so are those that differ in their parameters only, of which many meet on their way in the table
+    for (int pass = 0; pass < 2; ++pass)
+        for (int turns = 0; turns < 300; ++turns) {
+            padded_broadcast a;
+            a.turns = turns;
+            seen.insert(&me.cache.bind(a, 0));
+        }
+    CHECK(seen.size() == 300);
 }
 
 TEST_CASE("roots share a window, ports and algorithms do not") {
