@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-bench: needs=benchmark
 //
-// What a call costs inside, with Google Benchmark: the loops that touch the bytes (exec/kernels.hpp), and the whole
+// What a call costs inside, with Google Benchmark: the loops that touch the bytes (exec/loops.hpp), and the whole
 // path of an all_reduce of 8 bytes that was planned before, on one rank: checks, selection, cursor, arithmetic, and
 // no waits. Shows instructions too where the kernel lets a program count its own.
 #include <benchmark/benchmark.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <collx/collx.hpp>
-#include <collx/exec/kernels.hpp>
+#include <collx/exec/loops.hpp>
 
 namespace {
 

@@ -128,7 +128,7 @@ TEST_CASE("a node map knows where ranks are, whatever the nodes are called") {
     CHECK(none.fits(17));
 }
 
-TEST_CASE("maps are told apart by content") {
+TEST_CASE("maps with different content are different") {
     CHECK(node_map({0, 0, 1}).view().hash() == node_map({5, 5, 2}).view().hash());
     CHECK(node_map({0, 0, 1}).view().hash() != node_map({0, 1, 1}).view().hash());
     CHECK(node_map({0, 0, 0}).view().hash() != node_map({0, 0, 0, 0}).view().hash());

@@ -15,7 +15,7 @@ namespace {
 
 using words = std::vector<std::vector<std::string>>; // of each rank, for each chunk
 
-// Runs all ranks' programs in turns, until nobody can go on. False: somebody had not come to the end.
+// Runs all ranks' programs in turns, until none can go on. False: a program had not come to its end.
 bool run(const schedule& s, const words& in, words& out) {
     std::map<std::pair<int, int>, std::deque<std::string>> channels;
     const auto n = static_cast<unsigned>(s.ranks);
@@ -72,6 +72,6 @@ TEST_CASE("the steps of what precedes") {
           lines{"in[1] -> 1", "in[1] -> 0", "1 + out[1] -> out[1]", "0 + out[0] -> out[0]"});
 }
 
-TEST_CASE("what precedes comes before everybody's results, for all rank counts") {
+TEST_CASE("what precedes comes before the results of all ranks, for all rank counts") {
     for (int n = 1; n <= 17; ++n) check<false>(n), check<true>(n);
 }

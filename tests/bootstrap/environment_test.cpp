@@ -88,8 +88,8 @@ TEST_CASE("settings are read in their units") {
     CHECK(describe({"COLLX_WAIT=spin"}).waiting == wait_choice::spin);
     CHECK(describe({"COLLX_WAIT=yield"}).waiting == wait_choice::yield);
     CHECK(describe({"COLLX_WAIT=auto"}).waiting == wait_choice::automatic);
-    CHECK(describe({"COLLX_LENDING=never"}).lending == lend_choice::never);
-    CHECK(describe({"COLLX_LENDING=always"}).lending == lend_choice::always);
+    CHECK(describe({"COLLX_SINGLE_COPY=never"}).single_copy == single_copy_mode::never);
+    CHECK(describe({"COLLX_SINGLE_COPY=always"}).single_copy == single_copy_mode::always);
     CHECK(describe({"COLLX_DEBUG=WARN"}).debug == debug_level::warn);
     CHECK(describe({"COLLX_DEBUG=INFO"}).debug == debug_level::info);
     CHECK(describe({"COLLX_DEBUG=TRACE"}).debug == debug_level::trace);

@@ -141,9 +141,9 @@ TEST_CASE("MPICH's mpiexec") {
     check_four_ranks(
         run("mpiexec.hydra -pmi-port -n 4 sh -c 'COLLX_HOST_ID=host$((PMI_ID / 2)) exec " + rank_program() + "'"),
         "PMI");
-    const output nobody = run("PMI_PORT=127.0.0.1:1 PMI_ID=0 " + rank_program());
-    INFO(nobody.text);
-    CHECK(nobody.count("environment: collx: rank 0: no process manager answers at PMI_PORT=127.0.0.1:1 (") == 1);
+    const output unanswered = run("PMI_PORT=127.0.0.1:1 PMI_ID=0 " + rank_program());
+    INFO(unanswered.text);
+    CHECK(unanswered.count("environment: collx: rank 0: no process manager answers at PMI_PORT=127.0.0.1:1 (") == 1);
     // One program after the other in each rank: the first has said goodbye for all.
     const output two = run("mpiexec.hydra -n 2 sh -c \"" + rank_program() + "; " + rank_program() + "\"");
     INFO(two.text);
@@ -275,7 +275,7 @@ TEST_CASE("ranks on several hosts join with a unique id that says where to meet"
     auto nowhere = id;
     char* const colon = std::strrchr(nowhere.bytes, ':');
     std::memset(colon + 2, 0, static_cast<std::size_t>(nowhere.bytes + sizeof nowhere.bytes - colon - 2));
-    colon[1] = '1'; // a port where nobody listens
+    colon[1] = '1'; // a port without a listener
     try {
         collx::communicator world(nowhere, 0, 2, std::chrono::milliseconds(100));
         FAIL("joined");

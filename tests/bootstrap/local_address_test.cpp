@@ -102,7 +102,7 @@ TEST_CASE("without COLLX_ADDRESS: loopback, or the way to where the ranks meet")
     CHECK(host_from({}).address == "127.0.0.1");
     CHECK(!host_from({}).has_address);
     CHECK(host_from({}, "127.0.0.1").why == host_from({}).why);
-    // A way out of this machine, if it has one: documentation addresses are nobody's, and nothing is sent.
+    // A way out of this machine, if it has one: documentation addresses belong to no host, and nothing is sent.
     const std::string out = detail::address_towards("192.0.2.1");
     if (out.empty()) return skip("no route out of this machine");
     const auto h = host_from({"COLLX_INSECURE=1"}, "192.0.2.1");
@@ -155,7 +155,7 @@ TEST_CASE("names of hosts are looked up, and all ranks choose the same address")
     CHECK(look_up("localhost", deadline::in_ns(collx_test::patient(20'000'000'000))) == "127.0.0.1");
 }
 
-TEST_CASE("a name that nobody knows yet is asked for again, until the deadline") {
+TEST_CASE("a name that does not resolve yet is asked for again, until the deadline") {
     static int asked;
     asked = 0;
     CHECK(holds(look_up("x", deadline::in_ns(collx_test::patient(60'000'000'000)),
@@ -169,7 +169,7 @@ TEST_CASE("a name that nobody knows yet is asked for again, until the deadline")
         (void)look_up("no-such-host", deadline::in_ns(1'000'000), [](const collx::kept_text&) {
             return detail::name_answer{{}, EAI_NONAME};
         });
-        FAIL("nobody knows that name");
+        FAIL("that name does not resolve");
     } catch (const error& e) {
         CHECK(e.code() == errc::environment);
         CHECK(holds(e.what(), "no address is known for 'no-such-host': Name or service not known"));

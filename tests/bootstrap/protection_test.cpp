@@ -107,7 +107,7 @@ TEST_CASE("a descriptor goes before a file, a file before the environment") {
     const std::string file = write_file(d.path + "/key", std::string(64, 'f') + "\r\n", 0600);
     const std::string own = "COLLX_KEY=" + std::string(64, 'e');
     CHECK(name({own, file, fd}) == of('d'));
-    CHECK(name({own, file, fd}) == of('d')); // again: nobody moved its position
+    CHECK(name({own, file, fd}) == of('d')); // again: its position has not moved
     CHECK(name({own, file}) == of('f'));
     CHECK(name({own}) == of('e'));
     CHECK(name({}) == "-");
@@ -195,7 +195,7 @@ TEST_CASE("an address that others can reach needs a key or a word") {
     detail::require_protection_of_store(d, {}, variables_of({}).env());
 }
 
-TEST_CASE("ranks that disagree are told so, all of them, whatever the store") {
+TEST_CASE("all ranks of a job that disagree get an error that says so, whatever the store") {
     const with_toy_macs toy;
     scratch_directory dir;
     const auto meets = [&](int odd, const job_protection& of_odd, errc code, const char* words) {
@@ -277,7 +277,7 @@ TEST_CASE("at a TCP store every rank hears which one has another key, long befor
     caught seen[5][4];
     std::int64_t took_ns[5] = {}, gone_took_ns = 0;
     caught gone;
-    jobs.emplace_back([&] { // refused, and then nobody is there any more who could say why
+    jobs.emplace_back([&] { // refused, and then the store that could say why has gone
         auto server = make_sole<tcp_server>("127.0.0.1", 0, k);
         std::thread late([&, port = server->port()] {
             const std::int64_t begin = now_ns();
@@ -333,7 +333,7 @@ TEST_CASE("a stranger that claims to be a rank which is there ends nothing, and 
     CHECK(heard == "came");
 }
 
-TEST_CASE("what a stranger may say to a store behind a key, and what it is told") {
+TEST_CASE("what a stranger may say to a store behind a key, and what the store answers") {
     const with_toy_macs toy;
     const job_key key(text);
     tcp_server server("127.0.0.1", 0, key);

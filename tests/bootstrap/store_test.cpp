@@ -120,7 +120,7 @@ TEST_CASE("a store of a user's own is enough for a rendezvous") {
 
 namespace {
 
-// A store in which rank 1's word comes just when nobody waits for it any more.
+// A store in which rank 1's word comes just when no rank waits for it any more.
 struct tardy_store {
     collx::memory_store store;
     bool is_late = true;

@@ -82,7 +82,7 @@ errc code_of(F&& f) {
 
 } // namespace
 
-TEST_CASE("nonsense costs the stranger its connection, at once, and nobody else anything") {
+TEST_CASE("nonsense costs the stranger its connection, at once, and the ranks nothing") {
     tcp_server server;
     using detail::tcp_word;
     std::vector<std::string> nonsense = {std::string(24, 'x'),

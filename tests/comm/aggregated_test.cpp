@@ -302,7 +302,7 @@ TEST_CASE("a rank that does not come is named") {
             return EXPECT(true);
         }
         ++come;
-        wait_for_three(come); // nobody else is late
+        wait_for_three(come); // no other rank is late
         const auto e = thrown<collx::error>(w, [&] {
             collx::all_to_all_v(w.with(aggregated_all_to_all{m}), x, one, y, one, {.timeout = std::chrono::seconds(2)});
             collx::barrier(w, {.timeout = std::chrono::seconds(2)});

@@ -32,7 +32,7 @@ TEST_CASE("all_to_all exchanges parts between all pairs, whatever the algorithm"
 
 TEST_CASE("all_to_all cuts parts into pieces of any size") { check_pieces<collective::all_to_all>(check_call); }
 
-TEST_CASE("all_to_all_v: everybody knows its own counts only; any of them may be zero") {
+TEST_CASE("all_to_all_v: each rank knows its own counts only; any of them may be zero") {
     for (const int n : rank_counts)
         on_ranks(n, [n](collx::communicator& w) {
             const int me = w.rank();

@@ -94,7 +94,7 @@ void fail_each_allocation(const char* what, const Call& call) {
                                  e.code() != collx::errc::timeout));
                 }
                 until_none = -1;
-                for (++done; done.load() < 2;) ::sched_yield(); // nobody hears of the other's end
+                for (++done; done.load() < 2;) ::sched_yield(); // neither notices that the other has ended
                 at("%s, allocation %ld, one host: %d, %s", what, k, is_one_host, odd.c_str());
                 EXPECT(odd.empty());
             });

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// barrier: nobody leaves before everybody has come. Failing that shows as a counter that is seen too small.
+// barrier: no rank leaves before all have come. Failing that shows as a counter that is seen too small.
 #include "support.hpp"
 
 using namespace collx_test;
 
 namespace {
 
-// All add 1, meet, and must see the sum of everybody.
+// All add 1, meet, and must see the sum of all ranks.
 template <class Comm>
 void check_rounds(collx::communicator& w, Comm&& bound, std::atomic<int>& arrived, int rounds) {
     for (int i = 0; i < rounds; ++i) {
         arrived.fetch_add(1, std::memory_order_relaxed);
         collx::barrier(bound);
         EXPECT(arrived.load(std::memory_order_relaxed) >= (i + 1) * w.size());
-        collx::barrier(bound); // the count may not go on before everybody has looked
+        collx::barrier(bound); // the count may not go on before all have looked
         EXPECT(arrived.load(std::memory_order_relaxed) <= (i + 2) * w.size());
     }
 }
 
 } // namespace
 
-TEST_CASE("nobody leaves a barrier before everybody has come") {
+TEST_CASE("no rank leaves a barrier before all have come") {
     for (const int n : rank_counts) {
         std::atomic<int> by_default{0};
         on_ranks(n, [&](collx::communicator& w) { check_rounds(w, w, by_default, 100); });
@@ -34,7 +34,7 @@ TEST_CASE("nobody leaves a barrier before everybody has come") {
     }
 }
 
-TEST_CASE("a barrier under way lets everybody work until all have come") {
+TEST_CASE("ranks can work during a barrier until all have come") {
     std::atomic<int> started{0};
     on_ranks(4, [&](collx::communicator& w) {
         for (int i = 0; i < 50; ++i) {

@@ -20,7 +20,7 @@ constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t
 
 } // namespace
 
-TEST_CASE("broadcast copies the root's buffer to everybody, whatever the algorithm and the root") {
+TEST_CASE("broadcast copies the root's buffer to all ranks, whatever the algorithm and the root") {
     check_algorithms<collective::broadcast>(check_call);
 }
 

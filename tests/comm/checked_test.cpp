@@ -27,7 +27,7 @@ void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string
     }
     EXPECT(e.code() == collx::errc::mismatch && e.peer() == odd[0] && e.rank() == w.rank());
     EXPECT(e.sequence() == w.sequence() && e.sequence() != 0);
-    int one = 1; // nobody has begun, so all may go on
+    int one = 1; // no rank has begun, so all may go on
     collx::all_reduce(w, collx::value(one));
     EXPECT(one == w.size());
 }
@@ -231,7 +231,7 @@ TEST_CASE("unchecked: other counts over channels are found at the first message"
         });
 }
 
-// One call of a communicator of its own, in which the last rank has `more` elements: everybody hears of it.
+// One call of a communicator of its own, in which the last rank has `more` elements: all ranks get the error.
 template <class F>
 void check_window(std::size_t elems, F&& f) {
     for (const bool later : {false, true}) {
@@ -251,7 +251,7 @@ void check_window(std::size_t elems, F&& f) {
     }
 }
 
-TEST_CASE("unchecked: other counts over windows are found before anybody has a wrong result") {
+TEST_CASE("unchecked: other counts over windows are found before a rank has a wrong result") {
     using namespace collx::algo;
     for (const std::size_t n : {1u, 10u, 2000u, 40'000u}) { // in lines, in rings, in pieces
         check_window(n, [](auto& w, auto x, auto) { collx::all_reduce(w, x); });
@@ -289,7 +289,7 @@ TEST_CASE("unchecked: another type of the same size, or another of collx's opera
                 at("%zu elements, %d, says %s", n, how, e.what());
                 EXPECT(says(e, "is of another call"));
             });
-    on_ranks(2, [](collx::communicator& w) { // the program's own: which are the same nobody can tell
+    on_ranks(2, [](collx::communicator& w) { // the program's own: collx cannot know which are the same
         w.set_checked(false);
         int x = 1;
         if (w.rank() == 0) collx::all_reduce(w, collx::value(x), [](int a, int b) { return a + b; });

@@ -86,15 +86,15 @@ void run_into_circle(const spread_ranks& host_of) {
 
 } // namespace
 
-TEST_CASE("who sends before it receives is told the circle: in memory") {
+TEST_CASE("a rank that sends before it receives gets the circle in its error: in memory") {
     check_circles({{0, 0}, {0, 0, 0}, {0, 0, 0, 0, 0}});
 }
-TEST_CASE("who sends before it receives is told the circle: over sockets") {
+TEST_CASE("a rank that sends before it receives gets the circle in its error: over sockets") {
     // All ranks of all circles look for messages at once: fewer where each look is slow.
     if (is_under_thread_sanitizer) check_circles({{0, 1, 2}, {0, 0, 1, 1, 2}});
     else check_circles({{0, 1}, {0, 1, 2}, {0, 1, 2, 3, 4}, {0, 0, 1, 1, 2}});
 }
-TEST_CASE("who sends before it receives is told the circle: over shared memory") {
+TEST_CASE("a rank that sends before it receives gets the circle in its error: over shared memory") {
     const auto limit = circle_limit({0});
     for (const int n : {2, 4}) {
         const std::string name = new_job();

@@ -91,7 +91,7 @@ TEST_CASE("a counted transport is as good, and counts") {
     const auto after = counted<datagrams>::counts();
     CHECK(after.sent_messages > before.sent_messages);
     CHECK(after.sent_bytes - before.sent_bytes > 2 * 700'000 * 8);
-    // The last words of a rank may reach nobody.
+    // The last words of a rank may reach no peer.
     CHECK(after.received_messages - before.received_messages <= after.sent_messages - before.sent_messages);
     CHECK(after.received_bytes - before.received_bytes > 2 * 700'000 * 8);
 }

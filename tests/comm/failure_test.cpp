@@ -37,7 +37,7 @@ void check_absent(int n, bool checked, F call) {
             EXPECT(thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 10s}); }).peer() == n - 1);
             return;
         }
-        for (++come; come < n - 1;) std::this_thread::sleep_for(1ms); // nobody else is late
+        for (++come; come < n - 1;) std::this_thread::sleep_for(1ms); // no other rank is late
         const std::int64_t begin = collx::now_ns();
         const auto e = thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 2s}); });
         const double took = ms_since(begin);
@@ -322,7 +322,7 @@ TEST_CASE("an exception is noticed in communicators that the thrower has already
         const std::int64_t begin = collx::now_ns();
         auto pair = w.split(w.rank() / 2);
         auto other = w.split(w.rank() % 2);
-        // Who is still making its communicator would be told there.
+        // A rank that still makes its communicator would get the error there.
         for (++have_split; w.rank() == 3 && have_split < 4 && ms_since(begin) < 25'000;) std::this_thread::yield();
         if (w.rank() == 3) throw std::runtime_error("no");
         int x = 0;

@@ -232,7 +232,7 @@ TEST_CASE("several calls are one launch") {
         }
 }
 
-// The root of a broadcast puts ahead and hears of nobody: it must not do so over what others still read of the call
+// The root of a broadcast puts ahead and waits for no rank: it must not do so over what others still read of the call
 // before.
 TEST_CASE("calls of a group wait for neighbours that still read") {
     constexpr int n = 3;
@@ -259,7 +259,7 @@ TEST_CASE("calls of a group wait for neighbours that still read") {
     }
 }
 
-// The switch's reference: any order of the ranks, sums of 16-bit floats in float, stores that reach everybody.
+// The switch's reference: any order of the ranks, sums of 16-bit floats in float, stores that reach all ranks.
 TEMPLATE_TEST_CASE("a switch reduces and multicasts", "", float, bf16) {
     for (const int n : {1, 2, 3, 8})
         for (const std::size_t size : {1u, 16u, 1003u})

@@ -160,7 +160,7 @@ TEST_CASE("long calls, other types and views, bound policies") {
                 narrow(g, w.rank(), n);
             for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(w.rank(), i);
             fill(ring, w.rank(), n), fill(narrow, w.rank(), n);
-            // The hook is told the number of the element in the whole buffer.
+            // The hook gets the number of the element in the whole buffer.
             const auto odd = [](float v, hook_context k) { return k.index % 2 == 1 ? v : 0.0f; };
             all_reduce(c, on_device(strided(x.data(), n, 3)), out, with_pre(plus{}, odd));
             all_reduce(w.with(algo::ring_all_reduce{}, gpus{r}), ring);
@@ -296,7 +296,7 @@ TEST_CASE("communicators side by side: in one order, or with room for the kernel
     CHECK(g.pieces() == 0);
 }
 
-TEST_CASE("the way is chosen by what the driver says of each pair, and the reason is told") {
+TEST_CASE("the way is chosen by what the driver says of each pair, and the reason is reported") {
     const auto route = [](fake_gpus::plan p, int ranks, auto&& device_of) {
         fake_gpus g(p);
         std::vector<std::string> said(static_cast<std::size_t>(ranks));

@@ -226,7 +226,7 @@ TEST_CASE("operators that do not commute, hooks and types in parts and scans of 
             scan(c, f, up_to, then);
             exclusive_scan(c, before, then);
             reduce_scatter_v(c, h, own, sizes, then);
-            // Hooks are told the element's number in the whole buffer, and how many ranks there are.
+            // Hooks get the element's number in the whole buffer, and how many ranks there are.
             device_memory<float> x(g, me, 3 * n), odd_sums(g, me, n), parts(g, me, all), mean(g, me, mine);
             for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(me, i);
             for (std::size_t i = 0; i < all; ++i) parts[i] = value(me, i);
@@ -347,7 +347,7 @@ TEST_CASE("rails over whatever the communicator's list of transports has") {
     CHECK(islands.pieces() + one.pieces() + two.pieces() == 0);
 }
 
-TEST_CASE("what did not come along a rail is no part of a scan or of anybody's part") {
+TEST_CASE("what did not come along a rail is no part of a scan or of any rank's part") {
     static std::atomic<int> done{0};
     for (const bool scans : {true, false}) {
         fake_gpus g;

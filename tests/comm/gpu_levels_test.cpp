@@ -148,7 +148,7 @@ TEST_CASE("operators, hooks, types and policies in two levels") {
             const bool in_order = at != shapes[4];
             constexpr std::size_t n = 9001;
             collx_test::at("%zu ranks, in order %d", at.size(), in_order);
-            // The hooks are told the element's number in the whole buffer, and how many ranks there are.
+            // The hooks get the element's number in the whole buffer, and how many ranks there are.
             device_memory<float> x(g, me, 3 * n), mean(g, me, n), narrow(g, me, n), ordered(g, me, n),
                 as_ever(g, me, n);
             for (std::size_t i = 0; i < n; ++i) {

@@ -141,7 +141,7 @@ void check_scans(communicator& w, Comm c, fake_gpus& g, void* s, std::size_t n) 
 template <class Comm>
 void check_messages(communicator& w, Comm c, fake_gpus& g, void* s) {
     const int ranks = w.size(), me = w.rank(), next = (me + 1) % ranks, last = (me + ranks - 1) % ranks;
-    // A ring in which everybody sends first; messages of other lengths both ways; one rank to itself.
+    // A ring in which all ranks send first; messages of other lengths both ways; one rank to itself.
     for (const std::size_t n : {0u, 7u, 20'000u}) {
         const std::size_t from_last = n + static_cast<std::size_t>(last), to_next = n + static_cast<std::size_t>(me);
         memory out(g, me, to_next), in(g, me, from_last);
@@ -784,7 +784,7 @@ TEST_CASE("kernels of calls that are not checked find out that ranks are in diff
         [&](auto& c, auto& x, auto&, auto&) { collx::recv(c, cut(x, 300), 1); },
         with({"rank 1 sends 12000 bytes, and this rank receives 1200"}));
     disagree(
-        "a message that nobody receives", 2,
+        "a message that no rank receives", 2,
         [&](auto& c, auto& x, auto& y, auto&) {
             collx::send(c, cut(x, 3), 0);
             gather(c, cut(x, 3), cut(y, 6), {.root = 0});

@@ -126,7 +126,7 @@ TEST_CASE("processes map each other's device memory by handles") {
     }
 }
 
-TEST_CASE("the kind of handle is the one that all ranks have and can map, and what was not taken is told") {
+TEST_CASE("the kind of handle is the one that all ranks have and can map, and those not chosen are reported") {
     struct {
         unsigned offered, not_opened_by_rank_1, not_made_by_rank_0;
         const char* route;

@@ -45,7 +45,7 @@ void on_gpus(int n, fake_gpus& g, F&& f) {
     on_ranks(n, [&](communicator& w) {
         fake_runtime r(g);
         r.use(w.rank());
-        w.set_checked(false); // the host waits for nobody
+        w.set_checked(false); // the host waits for no rank
         f(w, r);
     });
 }

@@ -48,7 +48,7 @@ TEST_CASE("each operand passes the first hook once, each result the last one onc
         });
 }
 
-TEST_CASE("a hook that is told the index sees the element's place in the buffer") {
+TEST_CASE("a hook that takes the index sees the element's place in the buffer") {
     on_ranks(3, [](collx::communicator& w) {
         for (const std::size_t size : {1u, 700u, 20'000u}) {
             std::vector<float> bias(size), x(size, 1.0f);

@@ -33,7 +33,7 @@ belongings count_belongings() {
 
 // Free address space of the arena, and in how many parts it is.
 std::pair<std::uint64_t, int> free_space(collx::communicator& w) {
-    collx::barrier(w); // nobody is still giving something back
+    collx::barrier(w); // no rank is still giving something back
     const auto& h = w.membership()->memory->header();
     std::uint64_t bytes = 0;
     for (int i = 0; i < h.free_count; ++i) bytes += h.free[i].bytes;

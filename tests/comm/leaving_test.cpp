@@ -101,7 +101,7 @@ TEST_CASE("a program that only asks, and never waits, hears of a death and of ti
         collx::barrier(world);
         auto second = world.split(world.rank() == 2 ? -1 : 0), third = world.split(0);
         third.set_timeout(200ms);
-        if (world.rank() == 0) { // nobody sends
+        if (world.rank() == 0) { // no rank sends
             auto mine = collx::async::recv(third, collx::value(x), 2);
             const auto begin = collx::now_ns();
             try {
@@ -171,7 +171,7 @@ TEST_CASE("survivors go on in a new communicator, and the memory of the old ones
         part = world.shrink();
         expect(part.size() == 2 && part.rank() == world.rank() / 2, "ranks keep their order");
         for (int i = 0; i < 50; ++i) {
-            auto next = part.shrink(); // nobody has died: the same ranks again
+            auto next = part.shrink(); // no rank has died: the same ranks again
             collx::all_reduce(next, collx::value(x = 1));
             expect(x == 2, "two ranks");
             auto both = next.split(0);
@@ -282,7 +282,7 @@ TEST_CASE("communicators of one process may wait in several threads at once") {
         std::thread t([&] { other = until_dead(b); });
         told += until_dead(a);
         t.join();
-        if (told + other != 2) throw collx::error(collx::errc::protocol, world.rank(), 1, "not both were told", "");
+        if (told + other != 2) throw collx::error(collx::errc::protocol, world.rank(), 1, "not both got the error", "");
     });
     for (const int r : {0, 2}) {
         INFO(all[r].what);

@@ -170,7 +170,7 @@ TEST_CASE("graphs and sizes that are wrong, before anything is sent") {
         refused("null", [&] {
             collx::neighbor_all_to_all(w, {{0}, {0}}, collx::view(static_cast<int*>(nullptr), 6), y);
         });
-        int one = 1; // nobody has begun
+        int one = 1; // no rank has begun
         collx::all_reduce(w, collx::value(one));
         EXPECT(one == 3);
     });

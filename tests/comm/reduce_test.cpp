@@ -14,7 +14,7 @@ constexpr auto check_call = [](collx::communicator& w, auto&& bound, std::size_t
     const bool is_root = w.rank() == root;
     auto x = mine;
     collx::reduce(bound, x, collx::plus{}, {.root = root});
-    std::vector<int> out(is_root ? size : 0, -1); // nobody but the root needs an output
+    std::vector<int> out(is_root ? size : 0, -1); // only the root needs an output
     collx::reduce(bound, mine, out, collx::plus{}, {.root = root});
     if (is_root) {
         for (std::size_t i = 0; i < size; ++i) EXPECT_AT(i, x[i] == folded(i, 0, w.size()));

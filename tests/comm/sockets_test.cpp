@@ -176,12 +176,14 @@ TEST_CASE("outstanding calls and groups go on over sockets") {
 
 TEST_CASE("after a failure nothing of a large call goes from or to the memory that it was given") {
     for (int round = 0; round < 8; ++round)
-        on_hosts(3, {.ranks_per_host = 1, .lend = round < 4 ? collx::lending::never : collx::lending::always},
+        on_hosts(3,
+                 {.ranks_per_host = 1,
+                  .single_copy = round < 4 ? collx::single_copy_mode::never : collx::single_copy_mode::always},
                  [&](collx::communicator& w) {
                      auto other = w.split(0);
                      auto lost = std::make_unique<std::vector<float>>(1'500'000, 1.0f); // freed pages are gone at once
                      collx::all_reduce(w, *lost);
-                     collx::barrier(other); // all have returned from it: an abort must find nobody in there
+                     collx::barrier(other); // all have returned from it: an abort must find no rank in there
                      if (w.rank() == 2) {
                          ::usleep(static_cast<useconds_t>(200 * (round % 4)));
                          w.abort();
@@ -193,17 +195,17 @@ TEST_CASE("after a failure nothing of a large call goes from or to the memory th
                          EXPECT(e.code() == errc::aborted && e.peer() == 2);
                      }
                      lost.reset();
-                     std::vector<int> x(100'000, w.rank()); // whoever waits here moves what is left of the other on
+                     std::vector<int> x(100'000, w.rank()); // a rank that waits here moves what is left of the other on
                      for (int i = 0; i < 5; ++i) x.assign(x.size(), w.rank()), collx::all_reduce(other, x);
                      EXPECT(x[99'999] == 3);
                  });
 }
 
 TEST_CASE("messages of any size between hosts: from and to the user's memory or not, in place or not") {
-    constexpr auto always = collx::lending::always; // by reference, wherever it may be
-    for (const spread& s :
-         {each_alone, over_unix, spread{.ranks_per_host = 1, .has_key = true, .lanes = 3},
-          spread{.ranks_per_host = 1, .lend = always}, spread{.ranks_per_host = 1, .bad_day = true, .lend = always}})
+    constexpr auto always = collx::single_copy_mode::always; // by reference, wherever it may be
+    for (const spread& s : {each_alone, over_unix, spread{.ranks_per_host = 1, .has_key = true, .lanes = 3},
+                            spread{.ranks_per_host = 1, .single_copy = always},
+                            spread{.ranks_per_host = 1, .bad_day = true, .single_copy = always}})
         on_hosts(3, s, [](collx::communicator& w) {
             const int n = w.size(), me = w.rank();
             for (const std::size_t m : {4095u, 4096u, 4097u, 30'001u, 131'072u, 400'003u}) { // 16 KiB, several pieces
@@ -406,8 +408,8 @@ TEST_CASE("ranks with one key compute as ranks without") {
                 CHECK(code == errc::forked);
 }
 
-TEST_CASE(
-    "ranks with different keys, levels, or one without a key: both ends are told so, long before their time is over") {
+TEST_CASE("ranks with different keys, levels, or one without a key: both ends get an error that says so, long before "
+          "their time is over") {
     const with_toy_macs toy;
     const auto k = toy_protection('k'), other = toy_protection('x');
     auto sealed = k;
@@ -453,7 +455,7 @@ TEST_CASE("where a process manager brings the ranks together all of them hear of
                 h.by = r == odd ? of_odd : k;
                 const auto until = collx::deadline::in_ns(collx_test::patient(60'000'000'000));
                 try {
-                    collx::detail::door d(0, h.by);
+                    collx::detail::listener d(0, h.by);
                     (void)collx::meet_at(store, r, n, until, h, "version=1", d);
                 } catch (const collx::error& e) {
                     // The odd one and those that it would talk to know it themselves, the others from these.
@@ -614,7 +616,7 @@ TEST_CASE("threads as ranks of several hosts go on without one that failed") {
                 collx::communicator rest = w.shrink();
                 int bits = 1 << me;
                 collx::all_reduce(rest, collx::value(bits));
-                collx::communicator again = rest.shrink(); // nobody has failed: the same ranks
+                collx::communicator again = rest.shrink(); // no rank has failed: the same ranks
                 went_on += rest.size() == 5 && bits == (0x3f & ~(1 << victim)) && again.size() == 5;
             });
         } catch (const std::runtime_error& e) {
@@ -651,7 +653,7 @@ TEST_CASE("ranks of several hosts meet in a store and tell each other where they
 
 namespace {
 
-// No descriptor for whoever stands at the door of this thread's rank; no way for what it sends.
+// No descriptor for a connection to the listener of this thread's rank; no way for what it sends.
 thread_local bool is_full = false, is_stuck = false;
 constexpr collx::socket_calls narrow_calls{
     ::socket,

@@ -39,8 +39,8 @@ TEST_CASE("a negative colour takes no part") {
             collx::all_reduce(c, collx::value(x));
             EXPECT(x == 4);
         }
-        auto nobody = w.split(-5);
-        EXPECT(nobody.is_empty());
+        auto none = w.split(-5);
+        EXPECT(none.is_empty());
     });
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("communicators may be made and destroyed in any order, while others wo
             collx::all_reduce(kept.back(), collx::value(x));
             EXPECT(x == kept.back().size());
         }
-        while (!kept.empty()) kept.erase(kept.begin()); // nobody waits for anybody
+        while (!kept.empty()) kept.erase(kept.begin()); // no rank waits for another
         int x = 1;
         collx::all_reduce(w, collx::value(x));
         EXPECT(x == 4);

@@ -80,7 +80,7 @@ struct spread {
     bool has_key = false; // connections begin with proofs
     bool is_unix = false; // over unix sockets instead of TCP
     int lanes = 1;        // connections of a pair for large messages
-    collx::lending lend = collx::lending::automatic;
+    collx::single_copy_mode single_copy = collx::single_copy_mode::automatic;
     bool is_shared = false; // one of two communicators that share a connection to each rank
     bool is_one_host(int n) const { return ranks_per_host == 0 || n <= ranks_per_host; }
     std::vector<int> host_of(int n) const {
@@ -94,14 +94,14 @@ template <class F>
 void run_spread(int n, const spread& s, F&& f) {
     if (s.is_one_host(n)) return collx::run_threads(n, f);
     const bool is_plain = !s.bad_day && !s.has_key && !s.is_unix && s.lanes == 1 && !s.is_shared;
-    if (is_plain && s.lend == collx::lending::automatic) return collx::run_threads(s.host_of(n), f);
+    if (is_plain && s.single_copy == collx::single_copy_mode::automatic) return collx::run_threads(s.host_of(n), f);
     static const with_toy_macs toy;
     const std::vector keys(static_cast<std::size_t>(n), s.has_key ? toy_protection('k') : collx::job_protection());
     const auto& calls = s.bad_day ? bad_day_calls : collx::system_socket_calls;
     const char* at = s.is_unix ? "unix" : "127.0.0.1";
     auto jobs = collx::detail::thread_jobs(s.host_of(n), calls, keys.data(), at, s.lanes);
     for (auto& job : jobs) {
-        job->settings.lend = s.lend;
+        job->settings.single_copy = s.single_copy;
         if (s.is_shared) job->door->of_sockets()->hub()->set_most_own(1);
     }
     collx::detail::run_thread_jobs(std::move(jobs), [&](collx::communicator& w) {

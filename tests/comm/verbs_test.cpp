@@ -249,12 +249,12 @@ TEST_CASE("a queue pair that fails within any collective: who cannot be reached 
                 named[w.rank()] = run_into_failure(w, static_cast<verb>(v), [&](int salt) {
                     if (h == harm::breaks_at_rest && salt == 30 && w.rank() == 1) f.net.break_all(1);
                 });
-                auto next = w.shrink(); // nobody has died
+                auto next = w.shrink(); // no rank has died
                 EXPECT(next.size() == 3);
                 every_verb(next, 500, 1);
             });
-            // The two that cannot reach each other: each may be named by the other, and so be told that it has gone.
-            // All name the same one where its accuser was heard first.
+            // The two that cannot reach each other: each may be named by the other, and so get the error that it has
+            // gone. All name the same one where its accuser was heard first.
             CAPTURE(named[0], named[1], named[2]);
             std::set<int> both{1};
             for (const auto& who : named) both.insert(who);

@@ -135,7 +135,7 @@ TEST_CASE("every verb takes temporaries under way: outputs come back from wait()
             const auto u = static_cast<std::size_t>(me);
             const std::vector<std::size_t> counts(3, m);
             const auto mine = [me](std::size_t size) { return list(size, me + 1); };
-            // All at once, so that what is freed too early is somebody else's by the time it is read.
+            // All at once, so that memory freed too early belongs to another call by the time it is read.
             auto sum = collx::async::all_reduce(w, mine(all), list(all));
             auto there = collx::async::broadcast(w, mine(all), {.root = 1});
             auto at_root = collx::async::reduce(w, mine(all), collx::max{}, {.root = 2});

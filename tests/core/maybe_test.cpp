@@ -68,7 +68,7 @@ TEST_CASE("a result is a value or the error that prevented it, also of a type th
     REQUIRE(r.has_value());
     CHECK(r->n == 2);
     CHECK(std::move(r).value().n == 2);
-    const collx::error why(collx::errc::timeout, 1, 2, "wait longer", "nobody came");
+    const collx::error why(collx::errc::timeout, 1, 2, "wait longer", "no rank came");
     collx::result<only_moved> none(why);
     CHECK_FALSE(none);
     CHECK_THROWS_AS(none.value(), collx::error);

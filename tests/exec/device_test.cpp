@@ -281,7 +281,7 @@ TEST_CASE("a window that is still read is not written over by the next call") {
 }
 
 // Rank 0 pushes three long pieces while rank 1 answers with empty words from one thread: the other threads of rank 0
-// hear of nobody, and only the barrier at the end of a piece keeps them from pushing the third over the first.
+// hear of no other rank, and only the barrier at the end of a piece keeps them from pushing the third over the first.
 TEST_CASE("words with flags are not pushed over words that are still to be read") {
     twin_machine machine(4);
     team<twin_machine> t(machine, small_shape(2, 1));

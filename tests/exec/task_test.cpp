@@ -182,7 +182,7 @@ TEST_CASE("pieces of any size go round a window's ring, wherever its end falls")
         }
 }
 
-TEST_CASE("calls on different ports do not disturb each other, whoever is ahead") {
+TEST_CASE("calls on different ports do not disturb each other, whichever rank is ahead") {
     std::mt19937 random(Catch::rngSeed() + 1);
     ranks all(4);
     for_each_copying_all_reduce([&](auto a) {

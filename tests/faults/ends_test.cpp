@@ -51,7 +51,7 @@ void end_one(verb v, int n, int victim, End&& end, stopwatch& watch, int expecte
 
 void fails() { throw std::runtime_error("of the program"); }
 
-// The rank that ends the communicator is not the one that fails: everybody, itself too, gets `aborted` naming it.
+// The rank that ends the communicator is not the one that fails: all ranks, itself too, get `aborted` naming it.
 struct aborter {
     collx::communicator* world;
     report* page;
@@ -115,7 +115,7 @@ TEST_CASE("a rank that stops for longer than the time-out is named") {
         processes all;
         std::string job = new_job();
     };
-    // Small, and large: rings, where most ranks wait for somebody who waits himself. One after the other they begin,
+    // Small, and large: rings, where most ranks wait for a rank that waits itself. One after the other they begin,
     // and wait side by side: their limits can be long, and who is not scheduled for a quarter of it may be blamed
     // instead.
     std::deque<job_with_victim> jobs;
@@ -193,7 +193,7 @@ TEST_CASE("a pause shorter than the time-out is no failure") {
     }
 }
 
-TEST_CASE("sixteen ranks on few cores, mixed calls: nobody is taken for dead") {
+TEST_CASE("sixteen ranks on few cores, mixed calls: no rank is taken for dead") {
     constexpr int n = 16;
     processes all;
     const std::string job = new_job();
@@ -222,7 +222,7 @@ TEST_CASE("sixteen ranks on few cores, mixed calls: nobody is taken for dead") {
     std::printf("16 ranks: %ld calls in 5 s\n", page->ranks[0].calls);
 }
 
-TEST_CASE("abort ends everybody's calls soon, from another thread, small calls and large") {
+TEST_CASE("abort ends the calls of all ranks soon, from another thread, small calls and large") {
     for (const std::size_t part : {std::size_t{10}, std::size_t{1} << 21}) {
         stopwatch watch{part == 10 ? "abort() during small calls: error after"
                                    : "abort() during large calls: error after"};
@@ -261,7 +261,7 @@ TEST_CASE("abort ends everybody's calls soon, from another thread, small calls a
     }
 }
 
-TEST_CASE("an abort while nobody else is in a call is seen by their next one") {
+TEST_CASE("an abort while no other rank is in a call is seen by their next one") {
     constexpr int n = 3;
     shared_page<report> page;
     processes all;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Hundreds of hostile connections while eight ranks on eight hosts start: scans, slow and half words, other jobs' and
-// recorded ones, HTTP, noise, at the store and at every rank's door. The ranks compute as if alone, nobody joins them,
-// and no descriptor or memory stays behind.
+// recorded ones, HTTP, noise, at the store and at every rank's listener. The ranks compute as if alone, no stranger
+// joins them, and no descriptor or memory stays behind.
 // collx-test: serial needs=sodium timeout=240
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/tcp_server.hpp>
@@ -34,7 +34,7 @@ constexpr int ranks = 8, hostile = 200, starts = 4;
 // What the ranks tell the test.
 struct page_of_ranks {
     std::atomic<int> port[ranks];        // of each rank's door
-    std::atomic<std::uint64_t> token[4]; // the job's name, as somebody who reads along has it
+    std::atomic<std::uint64_t> token[4]; // the job's name, as a process that reads along has it
     std::atomic<std::int64_t> began_ns, took_ns[ranks][starts];
     std::atomic<int> descriptors[ranks][2], kilobytes[ranks][2];
     std::atomic<int> started;

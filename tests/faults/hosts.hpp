@@ -77,7 +77,7 @@ struct cell {
     bool is_unix = false;   // sockets between the hosts
     bool is_shared = false; // the communicator has a part of the connections that its rank has for many
     int lanes = 1;          // connections of a pair for large messages
-    collx::lending lend = collx::lending::automatic;
+    collx::single_copy_mode single_copy = collx::single_copy_mode::automatic;
 };
 
 inline collx::host_description host_of(const cell& c, int r) {
@@ -93,7 +93,7 @@ collx::communicator world_of(const cell& c, Store& store, const collx::host_desc
     collx::detail::store_face<Store> face(store);
     auto job =
         collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host, calls);
-    job->settings.lend = c.lend;
+    job->settings.single_copy = c.single_copy;
     const bool shares = c.is_shared && job->door;
     if (shares) job->door->of_sockets()->hub()->set_most_own(1);
     collx::communicator world(std::move(job));

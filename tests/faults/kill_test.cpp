@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // SIGKILL of one rank, in every collective, idle, before a call, inside a large one and whenever a seed says: all
-// others get peer_failed with the dead rank's number, soon, whichever rank they waited for themselves, and nobody is
-// told that a call succeeded whose data is wrong.
+// others get peer_failed with the dead rank's number, soon, whichever rank they waited for themselves, and no call
+// succeeds with wrong data.
 // collx-test: serial timeout=300
 #include <sys/time.h>
 
@@ -99,15 +99,15 @@ void run_all(moment when, unsigned seed, const char* title) {
 
 } // namespace
 
-TEST_CASE("a rank that is killed while idle is named by everybody") {
+TEST_CASE("a rank that is killed while idle is named by all others") {
     run_all(moment::idle, 1, "killed idle: error after");
 }
-TEST_CASE("a rank that is killed before a call is named by everybody") {
+TEST_CASE("a rank that is killed before a call is named by all others") {
     run_all(moment::start, 2, "killed before a call: error after");
 }
-TEST_CASE("a rank that is killed in the middle of a large transfer is named by everybody") {
+TEST_CASE("a rank that is killed in the middle of a large transfer is named by all others") {
     for (unsigned seed : {3u, 4u}) run_all(moment::middle, seed, "killed inside a call: error after");
 }
-TEST_CASE("a rank that is killed at any moment is named by everybody") {
+TEST_CASE("a rank that is killed at any moment is named by all others") {
     for (unsigned seed : {5u, 6u, 7u}) run_all(moment::any, seed, "killed at a random moment: error after");
 }

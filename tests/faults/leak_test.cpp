@@ -62,7 +62,7 @@ void live_and_fail(const collx::counted_ptr<collx::job>& home, int k) {
                 if (r == 1) collx::recv(world, collx::value(x), 0);
                 if (r == 2) collx::recv(world, collx::value(x), 1);
                 break;
-            case 4: // nobody comes
+            case 4: // no other rank comes
                 if (r == 0) collx::recv(world, collx::value(x), 1, {.timeout = std::chrono::milliseconds(1)});
                 else collx::barrier(world);
                 break;
@@ -94,7 +94,7 @@ void run_three_in_one_job(F&& body) {
 [[noreturn]] void grown(int rank, const char* what, long before, long after) {
     collx::fail(errc::protocol, rank, -1, "", "%s: %ld before, %ld after", what, before, after);
 }
-// Two barriers: nobody makes or destroys anything while rank 0 looks.
+// Two barriers: no rank makes or destroys anything while rank 0 looks.
 belongings count_in_peace(collx::communicator& w) {
     collx::barrier(w);
     const belongings b = count(*w.internals().home->memory);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Communicators where the system gives less than usual: few descriptors, little address space, a small /dev/shm, no
-// more shared memory. Whoever notices throws `resource`; the others hear of it at once instead of waiting for their
-// time-out.
+// more shared memory. The rank that notices throws `resource`; the others hear of it at once instead of waiting for
+// their time-out.
 // collx-test: serial timeout=240
 #include <sched.h>
 #include <sys/mount.h>
@@ -156,7 +156,7 @@ TEST_CASE("shared memory ends at any moment: no signal, no wait for the time-out
                 use(part);
                 int x = r, from = -1;
                 collx::sendrecv(world, collx::value(x), (r + 1) % n, collx::value(from), (r + n - 1) % n);
-                collx::barrier(world); // nobody leaves before all have had their failure
+                collx::barrier(world); // no rank leaves before all have had their failure
                 return 0;
             });
         all.wait();

@@ -311,7 +311,7 @@ TEST_CASE("a link that goes down in the middle of any call: both sides name the 
             names_other_side[jobs[j].side(r)] |= jobs[j].side(mine.peer) != jobs[j].side(r);
             watch.add(mine.ended_ns - struck_ns);
         }
-        // At least one rank of each side says that somebody beyond the link does not answer.
+        // At least one rank of each side says that a rank beyond the link does not answer.
         CHECK(names_other_side[0]);
         CHECK(names_other_side[1]);
     }

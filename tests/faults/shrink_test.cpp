@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// shrink() of ranks that are processes on several hosts: whoever is killed, wherever, also while the others shrink, the
-// rest goes on with a communicator that all of them have alike.
+// shrink() of ranks that are processes on several hosts: whichever rank is killed, wherever, also while the others
+// shrink, the rest goes on with a communicator that all of them have alike.
 // collx-test: serial timeout=300
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
@@ -33,7 +33,7 @@ void run_into_failure(collx::communicator& w, verb v = verb::all_reduce) {
     throw std::runtime_error("no failure came");
 }
 
-// Some of those who are to die may be dead before others are told that all have come: the failure is known to them
+// Some of those who are to die may be dead before others hear that all have come: the failure is known to them
 // then.
 void meet(collx::communicator& w) {
     try {
@@ -256,7 +256,7 @@ TEST_CASE("who lives on another host and does not come is named, and may come la
     }
 }
 
-TEST_CASE("who may open no more files says so and takes nobody for dead, and may come again") {
+TEST_CASE("a rank that may open no more files says so and takes no other for dead, and may come again") {
 #if defined(__SANITIZE_ADDRESS__)
     return skip("the undefined-behaviour sanitizer needs a pipe to look at an exception");
 #else
@@ -301,7 +301,7 @@ TEST_CASE("who may open no more files says so and takes nobody for dead, and may
 
 namespace {
 
-// System calls for hosts that are lost without a word: what goes there is gone, nothing comes from there, and nobody
+// System calls for hosts that are lost without a word: what goes there is gone, nothing comes from there, and no host
 // refuses a connection. Each host has an address of its own.
 struct lost_hosts {
     static inline unsigned lost = 0; // bits

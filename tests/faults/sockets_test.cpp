@@ -36,7 +36,7 @@ struct running {
     processes all;
 };
 
-// Runs calls on all ranks; the victim calls strike() in the middle and whoever is left calls on until the error comes,
+// Runs calls on all ranks; the victim calls strike() in the middle and the others call on until the error comes,
 // then shrinks. A victim that is to go on with the others returns from strike().
 template <class Strike>
 void start_cell(running& run, collx::errc code, Strike& strike, int victim_code) {
@@ -94,7 +94,7 @@ void run_cell(const cell& c, collx::errc code, stopwatch& watch, Strike&& strike
 
 } // namespace
 
-TEST_CASE("a killed rank is named by everybody") {
+TEST_CASE("a killed rank is named by all others") {
     stopwatch watch{"SIGKILL across hosts"};
     each_cell(1, [&](const cell& c) {
         run_cell(
@@ -102,12 +102,12 @@ TEST_CASE("a killed rank is named by everybody") {
     });
 }
 
-TEST_CASE("a rank killed within a large call is named by everybody") {
+TEST_CASE("a rank killed within a large call is named by all others") {
     stopwatch watch{"SIGKILL within a call across hosts"};
     each_cell(2, [&](cell c) {
         c.elems = 200'000;
         c.lanes = 1 + static_cast<int>(c.what) % 3;
-        if (c.lanes == 1) c.lend = collx::lending::always; // by reference: not over several lanes
+        if (c.lanes == 1) c.single_copy = collx::single_copy_mode::always; // by reference: not over several lanes
         run_cell(
             c, collx::errc::peer_failed, watch,
             [&](auto&, caller& calls) {
@@ -120,7 +120,7 @@ TEST_CASE("a rank killed within a large call is named by everybody") {
     });
 }
 
-TEST_CASE("a stopped rank is named by everybody when their time is over") {
+TEST_CASE("a stopped rank is named by all others when their time is over") {
     stopwatch watch{"SIGSTOP across hosts, time-out 6 to 12 s"};
     // Some begin one after the other and wait side by side; all of them would not get to say in time that they wait.
     std::deque<running> cells;
@@ -138,7 +138,7 @@ TEST_CASE("a stopped rank is named by everybody when their time is over") {
     end_all();
 }
 
-TEST_CASE("a rank that ends without a goodbye is named by everybody") {
+TEST_CASE("a rank that ends without a goodbye is named by all others") {
     stopwatch watch{"_exit across hosts"};
     each_cell(
         4,
@@ -149,12 +149,12 @@ TEST_CASE("a rank that ends without a goodbye is named by everybody") {
         4);
 }
 
-TEST_CASE("a rank that leaves by an exception of its own is named by everybody") {
+TEST_CASE("a rank that leaves by an exception of its own is named by all others") {
     stopwatch watch{"exception across hosts"};
     each_cell(
         5,
         [&](const cell& c) {
-            if (c.what == verb::broadcast) return; // whoever is no root need not miss it
+            if (c.what == verb::broadcast) return; // only the root needs it
             run_cell(
                 c, collx::errc::peer_failed, watch,
                 [](collx::communicator& w, auto&) { collx::communicator gone = std::move(w); }, 0);
@@ -162,17 +162,17 @@ TEST_CASE("a rank that leaves by an exception of its own is named by everybody")
         5);
 }
 
-TEST_CASE("an abort reaches everybody soon") {
+TEST_CASE("an abort reaches all ranks soon") {
     stopwatch watch{"abort across hosts"};
     each_cell(6, [&](const cell& c) {
         run_cell(
             c, collx::errc::aborted, watch, [](collx::communicator& w, auto&) { w.abort(); }, 0);
     });
     CHECK(watch.late(collx_test::patient(1'000 * ms)) <=
-          watch.times / 2); // a few milliseconds, but somebody else may have the cores
+          watch.times / 2); // a few milliseconds, but other processes may have the cores
 }
 
-TEST_CASE("a rank whose connections are reset as it dies is named by everybody") {
+TEST_CASE("a rank whose connections are reset as it dies is named by all others") {
     stopwatch watch{"RST from a rank that ends"};
     each_cell(7, [&](const cell& c) {
         run_cell(
@@ -219,7 +219,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("whatever lane of a pair is cut, and whoever dies with several, all ranks name one and go on") {
+TEST_CASE("whatever lane of a pair is cut, and whichever rank dies with several, all ranks name one and go on") {
     stopwatch watch{"RST of a lane, SIGKILL with several"};
     constexpr std::size_t elems = 450'000;
     for (int round = 0; round < 12; ++round) {

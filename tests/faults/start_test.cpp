@@ -71,7 +71,7 @@ struct words {
         if (said++ == strike_after) strike(call, data, bytes);
         errno = error;
     }
-    // A store that goes before a rank has reached it cannot be told from one that has not started yet: all reach it.
+    // A store that goes before a rank has reached it looks like one that has not started yet: all reach it.
     static void let_all_come() {
         for (int i = 0; i < 3000; ++i, ::usleep(1000)) {
             int there = 0;
@@ -210,7 +210,7 @@ struct tally {
                     (seen.code < 0 ? std::string("no error, exit ") + std::to_string(run.all[r].exit_code)
                                    : std::string(seen.text));
         }
-        // Who has connected and said nothing is nobody yet.
+        // A process that has connected and sent nothing counts as no rank yet.
         const bool is_known = !c.is_tcp || run.page->has_said_hello;
         // A second after that is what the verdict may take; half of one more is for the test's own processes.
         const std::int64_t due =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // An all_to_all_v of four ranks on two nodes, in one thread, whose messages of counts are changed on the way: ranks
-// that relay parts believe what they hear, so whatever they hear, nobody reads or writes beyond what is theirs, nobody
-// goes on without end, and without changes everybody gets what was sent.
+// that relay parts believe what they hear, so whatever they hear, no part reads or writes beyond what is its own, none
+// goes on without end, and without changes each rank gets what was sent to it.
 #pragma once
 
 #include <collx/algo/aggregated.hpp>
@@ -103,7 +103,7 @@ void run_aggregated(const Algorithm& a, std::size_t piece, const std::vector<std
         }
     }
     require(!moves, "ranks that go on without end");
-    if (is_changed) return; // whoever waits now would do so until its time is up
+    if (is_changed) return; // a rank that waits now would do so until its time is up
     require(done == n, "a sound call does not end");
     for (const auto& r : ranks) require(r->out == r->expected, "other parts than were sent");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Everything of collx that reads what somebody else wrote, as functions of bytes: for libFuzzer (fuzz.cpp) and for the
-// replay of what was found (replay_test.cpp). Each aborts where something is accepted that must not be, or refused that
-// must not be; the rest is for the sanitizers.
+// Everything of collx that reads what another process wrote, as functions of bytes: for libFuzzer (fuzz.cpp) and for
+// the replay of what was found (replay_test.cpp). Each aborts where something is accepted that must not be, or refused
+// that must not be; the rest is for the sanitizers.
 #pragma once
 
 #include <collx/bootstrap/host.hpp>
@@ -101,7 +101,7 @@ inline void handshake(input in) {
     }
     pretended::begin({}, step);
     detail::greeting g(descriptor(), h, by.key, pretended_calls);
-    require(g.move() == detail::greeted::not_yet, "connected to nobody");
+    require(g.move() == detail::greeted::not_yet, "connected without a peer");
     std::memcpy(static_cast<void*>(&h), pretended::out.data(), sizeof h);
     detail::door_answer a;
     a.words = by.key.answer(h);
@@ -229,7 +229,7 @@ inline void store(input in) {
          at += sizeof(detail::tcp_reply) + sizeof(detail::auth_answer)) {
         detail::tcp_reply r;
         std::memcpy(&r, heard.data() + at, sizeof r);
-        require(r.status != detail::tcp_status::ok, "a store with a key served somebody without");
+        require(r.status != detail::tcp_status::ok, "a store with a key served a client without");
     }
 }
 

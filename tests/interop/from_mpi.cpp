@@ -101,7 +101,7 @@ void check_hosts(int ranks, int argc, char** argv) {
         MPI_Comm_free(&half);
         EXPECT(far(h) && sum_of_ranks(h) == 3);
     }
-    // Ranks that would do different things are told so, all of them.
+    // Where ranks would do different things, all of them get an error that says so.
     if (rank == 1) ::setenv("COLLX_ADDRESS", "192.0.2.7", 1);
     std::string text = refusal(rank == 1 ? collx::errc::environment : collx::errc::peer_failed,
                                [] { (void)collx::from_mpi(MPI_COMM_WORLD); });

@@ -187,7 +187,7 @@ TEST_CASE("a port and an address are chosen, and what is not there is said") {
     std::memcpy(c.address, usually.gid, 16);
     found = detail::verbs_library->open(c)->make_queue_pair(usual)->address();
     CHECK(std::memcmp(found.gid, usually.gid, 16) == 0);
-    if (is_in_guest()) { // rather the address that somebody gave it than its own
+    if (is_in_guest()) { // rather the address that it was given than its own
         const unsigned char given[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 88, 0, 1};
         CHECK(std::memcmp(usually.gid, given, 16) == 0);
         CHECK(first.gid[0] == 0xfe);
@@ -389,7 +389,7 @@ TEST_CASE("a cable that is drawn, on either side, is noticed; a short cut is not
     CHECK(holds(two.b, 0, 100'000, 3));
 }
 
-TEST_CASE("ports that are down, devices that are forbidden and limits of locked memory are told apart") {
+TEST_CASE("ports that are down, devices that are forbidden and limits of locked memory get different errors") {
     if (skipped_without_devices(3) || skipped_outside_guest()) return;
     const std::string last = device_name(2);
     REQUIRE(shell("ip link set n3 down") == 0);

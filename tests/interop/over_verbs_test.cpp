@@ -5,7 +5,7 @@
 //
 //   test_interop_over_verbs           eight verbs, short and long; the device counts packets
 //   test_interop_over_verbs die       the last rank is killed in the middle: the others name it
-//   test_interop_over_verbs cut       the last rank's cable is drawn (in the guest): nobody waits for ever
+//   test_interop_over_verbs cut       the last rank's cable is drawn (in the guest): no rank waits for ever
 //   test_interop_over_verbs refused   no memory may be locked: everything goes over sockets, and right
 //
 // collx-test: needs=verbs main=own

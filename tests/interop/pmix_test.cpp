@@ -95,7 +95,7 @@ TEST_CASE("late", "[.rank]") {
     pmix_store store;
     if (store.rank == 0) {
         const std::int64_t begin = now_ns();
-        CHECK(code_of([&] { store.barrier("nobody else comes", 2, soon(300)); }) == errc::timeout);
+        CHECK(code_of([&] { store.barrier("no other rank comes", 2, soon(300)); }) == errc::timeout);
         CHECK(now_ns() - begin < collx_test::patient(15'000'000'000));
     } else {
         detail::nap_ns(collx_test::patient(3'000'000'000)); // the other has asked by then

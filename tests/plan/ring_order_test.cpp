@@ -76,7 +76,7 @@ TEST_CASE("the even places of a cube mesh make a ring of links, those of a cube 
     std::vector<int> via = corners.via;
     std::sort(via.begin(), via.end());
     CHECK(via == std::vector<int>{1, 2, 4, 7});
-    // A neighbour that is a member itself stands between only where nobody else can.
+    // A neighbour that is a member itself stands between only where no other rank can.
     const auto line = ring_through({0, 1, 2}, 3, [](int a, int b) { return a - b == 1 || b - a == 1; });
     CHECK(line.relayed == 1);
     CHECK(std::count(line.via.begin(), line.via.end(), 1) == 1);
@@ -121,7 +121,7 @@ TEMPLATE_TEST_CASE("algorithms are right in any order", "", algo::ring_all_reduc
           sched::record(TestType{}, 2, 5).strands[0].size());
 }
 
-TEST_CASE("what is no order fits nobody") {
+TEST_CASE("what is no order fits no communicator") {
     CHECK(rank_order({1, 0, 2}).view().fits(3));
     CHECK(!rank_order({1, 0, 2}).view().fits(4));
     CHECK(!rank_order({1, 1, 2}).view().fits(3));

@@ -70,7 +70,7 @@ TEST_CASE("a message of another chunk is found by its receiver") {
 }
 
 namespace {
-// All contributions are right, only everything lands one chunk off. Whoever looks at contributions alone accepts it.
+// All contributions are right, only everything is stored one chunk off. A check of contributions alone accepts it.
 struct off_by_one_ring : text<collective::all_gather> {
     static constexpr int chunks(int k) { return k; }
     static constexpr int min_depth = 2;
@@ -175,7 +175,7 @@ TEST_CASE("reduce and reduce_after are not the same") {
 }
 
 namespace {
-// Everybody sends to everybody and starts with itself: right numbers for exact arithmetic, other bits at every rank.
+// Each rank sends to all ranks and starts with itself: right numbers for exact arithmetic, other bits at every rank.
 struct everybody_first : text<collective::all_reduce> {
     template <class Ex>
     constexpr void operator()(Ex& ex, int r, int k) const {
@@ -205,7 +205,7 @@ TEST_CASE("a peer that is no rank") {
     CHECK(v.rank == 4);
 }
 
-TEST_CASE("a missing send leaves the receiver waiting for somebody who has ended") {
+TEST_CASE("a missing send leaves the receiver waiting for a rank that has ended") {
     const verdict v = mutant(ring_all_reduce{}, [](schedule& s) {
         step& st = steps(s, 1)[2 * n - 3];
         st.what = recv | copy;
@@ -224,7 +224,7 @@ TEST_CASE("an extra send and a missing receive leave a message behind") {
     CHECK(missing.peer == 0);
 }
 
-TEST_CASE("messages that nobody takes fill the channel") {
+TEST_CASE("messages that no rank takes fill the channel") {
     const verdict v = mutant(linear_gather{}, [](schedule& s) {
         for (int i = 0; i < 3; ++i) steps(s, 4).push_back(steps(s, 4)[0]);
     });

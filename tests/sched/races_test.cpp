@@ -74,7 +74,7 @@ TEST_CASE("a peer's window is read after its signal and written again after the 
     CHECK(with(1, true, 2).what == problem::race);
     CHECK(with(1, true, 0).what == problem::race);
     CHECK(with(2, true, 2).ok());
-    CHECK(with(2, true, 0).ok()); // whoever has signalled 0 again has read what came before
+    CHECK(with(2, true, 0).ok()); // a rank that has signalled 0 again has read what came before
     CHECK(with(2, false, 3).what == problem::race);
 }
 

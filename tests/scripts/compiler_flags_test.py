@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# A compiler that was told less than the library needs says so in its first error, and stops within a screen.
+# A compiler that gets fewer options than the library needs says so in its first error, and stops within a screen.
 import os
 import pathlib
 import shutil

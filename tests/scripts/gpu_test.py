@@ -15,7 +15,7 @@ case "$*" in
   *) echo "NVIDIA H100 80GB HBM3" ;;
 esac
 """
-# Writes a program that does what the test asks for; refuses what it is told to refuse.
+# Writes a program that does what the test asks for; refuses what the test names.
 NVCC = """#!/bin/sh
 [ "$1" = --version ] && { echo "Cuda compilation tools, release 13.0, V13.0.88"; exit 0; }
 while [ "$1" != -o ]; do shift; done

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Somebody who copies memory and is no thread, as a network card is. Whatever thread carries out what it does: to
+// A copier of memory that is no thread, as a network card is. Whatever thread carries out what it does: to
 // ThreadSanitizer it is one of its own (a fiber), ordered after and before others only as it says itself. So a thread
 // that reads too early is seen to race with it even if it was that very thread that did the copying.
 #pragma once

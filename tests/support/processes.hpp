@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Ranks as forked processes of a test, without exec: each runs a function, reports what it threw through shared memory
-// and leaves with _exit(), so no destructor or test report of the parent runs twice. Whoever does not end in time is
-// killed and reported as such.
+// and leaves with _exit(), so no destructor or test report of the parent runs twice. A child that does not end in time
+// is killed and reported as such.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A stand-in for a library of cryptography, so that what is built on one is tested where none is installed and under
-// every sanitizer. It keeps nobody out: a hash that names things, with a key in front.
+// every sanitizer. It keeps no attacker out: a hash that names things, with a key in front.
 #pragma once
 
 #include <collx/core/authentication.hpp>

@@ -93,7 +93,7 @@ TEST_CASE("sizes are rounded to what an operation can have") {
     CHECK(largest_rounded({operation::all_reduce, operation::all_to_all_v}, {8}, 4, 64) == 1024);
 }
 
-TEST_CASE("uneven counts agree between sender and receiver, and nobody sends more than it has") {
+TEST_CASE("uneven counts agree between sender and receiver, and no rank sends more than it has") {
     const int n = 5;
     const std::size_t whole = 1000;
     for (int r = 0; r < n; ++r) {
@@ -203,7 +203,7 @@ TEST_CASE("hashes see every byte") {
 
 // ---------------------------------------------------------------------------------------------- the meeting place
 
-TEST_CASE("a sample lasts from the first start to the last end, and nobody waits for who gave up") {
+TEST_CASE("a sample lasts from the first start to the last end, and no rank waits for one that gave up") {
     const int ranks = 3;
     const std::size_t bytes = harness::bytes(ranks);
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -235,7 +235,7 @@ TEST_CASE("with --keep-going a failed rank does not end the others") {
     CHECK(contains(r.err, "SIGKILL"));
     CHECK(contains(r.err, "ranks 0, 2 may go on"));
     CHECK(contains(r.err, "rank 2"));
-    CHECK(run_shell("2", "exit $((COLLX_RANK + 5))", {"--keep-going"}).status >= 5); // nobody did
+    CHECK(run_shell("2", "exit $((COLLX_RANK + 5))", {"--keep-going"}).status >= 5); // none did
     CHECK(run_shell("2", script, {}).status == 128 + SIGKILL);
 }
 
@@ -335,7 +335,7 @@ TEST_CASE("a forwarded signal that kills the ranks becomes the status") {
     CHECK(t.finish().status == 128 + SIGINT);
 }
 
-TEST_CASE("kill -9 of the launcher leaves nobody behind, not even what a rank's shell started") {
+TEST_CASE("kill -9 of the launcher leaves no process behind, not even what a rank's shell started") {
     if (!have_binary()) return;
     tool t({"-n", "3", "sh", "-c", "sleep 300 & echo pid=$! pid=$$ ready; wait"});
     for (const char* line : {"[0] pid=", "[1] pid=", "[2] pid="}) REQUIRE(t.wait_for(line));
@@ -405,7 +405,7 @@ TEST_CASE("a reader that leaves ends the job as in a shell pipeline") {
     CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGPIPE));
 }
 
-TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches rank 0 and Ctrl-C everybody once") {
+TEST_CASE("on a terminal prefixes are coloured unless NO_COLOR, typing reaches rank 0 and Ctrl-C each rank once") {
     if (!have_binary()) return;
     for (const bool colour : {true, false}) {
         int master = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The look that a measurement takes at the cores: who is asked, that nobody waits for long, and that a point's line
+// The look that a measurement takes at the cores: who is asked, that no rank waits for long, and that a point's line
 // says what was found. How long a line takes is no test.
 // collx-test: serial
 #include <sched.h>
@@ -41,7 +41,7 @@ void keep_to(int core) {
     ::sched_setaffinity(0, sizeof one, &one);
 }
 
-// Ranks as threads, each on the core that `on` says (none: wherever it likes), which are told of `cores` cores.
+// Ranks as threads, each on the core that `on` says (none: wherever it likes), which see `cores` cores.
 template <class Body>
 void run_ranks(int ranks, int cores, const std::vector<int>& on, Body&& body) {
     void* memory = ::mmap(nullptr, harness::bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -57,7 +57,7 @@ void run_ranks(int ranks, int cores, const std::vector<int>& on, Body&& body) {
     ::munmap(memory, harness::bytes(ranks));
 }
 
-// What rank 0 was told, what all others were told (they are told nothing), and the shortest time of an answer.
+// What rank 0 received, what all others received (nothing), and the shortest time of an answer.
 struct answers {
     double ns = std::numeric_limits<double>::quiet_NaN();
     std::atomic<int> others_told{0};
@@ -83,7 +83,7 @@ void ask(harness& meeting, answers& out, std::int64_t most_ns = 20'000'000'000) 
 
 } // namespace
 
-TEST_CASE("ranks on two cores are told how far apart these are") {
+TEST_CASE("ranks on two cores learn how far apart these are") {
     const auto cores = allowed_cores();
     if (cores.size() < 2) return collx_test::skip("one core only");
     answers found;
@@ -110,7 +110,7 @@ TEST_CASE("ranks that share cores are asked where they stand") {
     CHECK(found.ns > 0.5);
 }
 
-TEST_CASE("where all ranks have one core there is no answer, and nobody waits for one") {
+TEST_CASE("where all ranks have one core there is no answer, and no rank waits for one") {
     const int core = allowed_cores().front();
     answers found;
     run_ranks(3, 1, {core, core, core}, [&](harness& meeting) { ask(meeting, found, 300'000'000); });
@@ -118,7 +118,7 @@ TEST_CASE("where all ranks have one core there is no answer, and nobody waits fo
     CHECK(found.least_took_ns < 1'500'000);
 }
 
-TEST_CASE("nobody waits for who does not answer") {
+TEST_CASE("no rank waits for one that does not answer") {
     line_look alone{}, left{};
     const auto soon = [] { return monotonic_ns() + 2'000'000; };
     CHECK(std::isnan(alone.lead(soon())));

@@ -181,7 +181,7 @@ TEST_CASE("the proof refuses what is wrong among members or on the way") {
                 auto& steps = m.programs[r].strands[0];
                 steps.erase(steps.begin() + k);
             });
-            refused([&](auto& m) { // to or from somebody else
+            refused([&](auto& m) { // to or from another rank
                 auto& st = m.programs[r].strands[0][k];
                 if ((st.what & sched::send) != 0) st.peer_to = (st.peer_to + 1) % 5;
                 else st.peer_from = (st.peer_from + 1) % 5;
@@ -196,7 +196,7 @@ TEST_CASE("the proof refuses what is wrong among members or on the way") {
     CHECK(mutants > 20);
 }
 
-TEST_CASE("what is no route fits nobody") {
+TEST_CASE("what is no route fits no communicator") {
     CHECK(relay_route(4, {0, 2, 1}, {0, 1}).view().fits(4));
     CHECK(!relay_route(4, {0, 2, 1}, {0, 1}).view().fits(5));
     CHECK(!relay_route(4, {0, 2, 2, 1}, {0, 1}).view().fits(4)); // twice

@@ -280,7 +280,7 @@ TEST_CASE("a process that dies holding the lock does not lock out the others, on
     p.wait();
 }
 
-TEST_CASE("who died holding the lock has died also while nobody has waited for it") {
+TEST_CASE("the owner of the lock has died also while no process has waited for it") {
     auto a = join_shm(nullptr, 0, 1, {}, small);
     const pid_t child = ::fork();
     if (child == 0) {
@@ -298,7 +298,7 @@ TEST_CASE("who died holding the lock has died also while nobody has waited for i
 
 #if !defined(__SANITIZE_THREAD__) // one process at a time: nothing for it to see, and it would step through itself
 // At each instruction between taking the lock and giving it back.
-TEST_CASE("a process that dies anywhere in the table leaves nobody memory that another one has") {
+TEST_CASE("a process that dies anywhere in the table leaves no process memory that another one has") {
     const auto die_in = [](arena& a, int instructions, auto&& f) { // false: it came through
         const pid_t child = ::fork();
         if (child == 0) {
@@ -320,7 +320,8 @@ TEST_CASE("a process that dies anywhere in the table leaves nobody memory that a
         return held == instructions;
     };
     auto a = join_shm(nullptr, 0, 1, {}, small);
-    if (!die_in(*a, 1, [&] { (void)a->take(1); })) return skip("this system lets nobody step through a child (ptrace)");
+    if (!die_in(*a, 1, [&] { (void)a->take(1); }))
+        return skip("this system lets no process step through a child (ptrace)");
 #if defined(__SANITIZE_ADDRESS__)
     constexpr int stride = 199; // most are the sanitizer's own
 #else
@@ -341,7 +342,7 @@ TEST_CASE("a process that dies anywhere in the table leaves nobody memory that a
             if (!has_died) break;
             ++deaths;
             a->header().lock.store(0);
-            arena::repair(a->header()); // as whoever takes the lock over
+            arena::repair(a->header()); // as the process that takes the lock over
             INFO("what " << what << ", " << instructions << " instructions");
             REQUIRE(is_in_order(*a));
             CHECK(free_bytes(*a) + 4 * page_bytes >= before);
@@ -361,7 +362,7 @@ TEST_CASE("a process that dies anywhere in the table leaves nobody memory that a
 }
 #endif
 
-// Its number is nobody's, or another's, in the numbers of the other container.
+// Its number is no process's, or another's, in the numbers of the other container.
 TEST_CASE("whether a holder lives is not asked by numbers that do not mean it") {
     for (const bool is_hidden_here : {true, false}) {
         auto a = join_shm(nullptr, 0, 1, {}, small);

@@ -156,7 +156,7 @@ TEST_CASE("what follows the proof at once is not lost and not read by the door")
     CHECK(std::string(more) == "the first frame");
 }
 
-TEST_CASE("another key, or none, on either side: whoever connects hears of it") {
+TEST_CASE("another key, or none, on either side: the connecting side gets an error") {
     {
         world w;
         const key_of wrong('x');
@@ -307,7 +307,7 @@ TEST_CASE("a door that is not ours proves nothing") {
     }
 }
 
-TEST_CASE("a flood of strangers in every phase keeps nobody out for long") {
+TEST_CASE("a flood of strangers in every phase keeps no rank out for long") {
     world w;
     const key_of key('k');
     std::vector<descriptor> strangers;

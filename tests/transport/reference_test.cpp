@@ -38,10 +38,11 @@ struct pair_of_streams {
     stream left, right;
     sending_end tx;
     receiving_end rx;
-    explicit pair_of_streams(lending when, int family = AF_INET, const socket_calls& calls = system_socket_calls)
+    explicit pair_of_streams(single_copy_mode when, int family = AF_INET,
+                             const socket_calls& calls = system_socket_calls)
         : left(calls, shape, 2), right(calls, shape, 2), tx(left.tx(1)), rx(right.rx(1)) {
         auto [a, b] = connection(family);
-        left.set_lending(when);
+        left.set_copy_mode(when);
         left.open(std::move(a), nullptr, false);
         right.open(std::move(b), nullptr, false);
     }
@@ -115,7 +116,7 @@ TEST_CASE("messages go by reference where they are received much sooner, and eac
         for (std::size_t i = 0; i < rounds; ++i) {
             const auto by = c.next(bytes);
             referred += by.by_reference, asked += by.is_asked;
-            if (by.by_reference && !by.is_asked) throw std::logic_error("nobody would say when it is free");
+            if (by.by_reference && !by.is_asked) throw std::logic_error("no message would say when it is free");
             if (by.is_asked) c.add_cost(by.by_reference, (by.by_reference ? referring_us : copying_us) * 1000, bytes);
         }
         return static_cast<double>(referred) / static_cast<double>(rounds);
@@ -139,7 +140,7 @@ TEST_CASE("messages go by reference where they are received much sooner, and eac
     }
     CHECK(times < rounds / 50);
 
-    copy_or_reference never(lending::never), always(lending::always);
+    copy_or_reference never(single_copy_mode::never), always(single_copy_mode::always);
     CHECK(share(never, 1000, 1) == 0);
     CHECK(asked == 0);
     CHECK(share(always, 1, 1000) == 1);
@@ -224,7 +225,7 @@ TEST_CASE("the other end of a connection is found in this system, and gone once 
 TEMPLATE_TEST_CASE_SIG("what goes by reference stays lent until the other end has received it", "",
                        ((int Family), Family), AF_INET, AF_INET6, AF_UNIX) {
     if (is_missing()) return;
-    pair_of_streams w(lending::always, Family);
+    pair_of_streams w(single_copy_mode::always, Family);
     const auto first = message(copy_or_reference::least_bytes, 1), second = message(140'001, 2);
     w.tx.lend(first.data(), first.size(), 7);
     std::memset(w.tx.try_acquire(100), 1, 100), w.tx.commit(100, 9); // behind them, from a slot
@@ -256,8 +257,8 @@ TEST_CASE("by reference to where it is wanted, both ways at once, on good days a
     if (is_missing()) return;
     for (const socket_calls* calls : {&system_socket_calls, &bad_day_calls})
         for (const int family : {AF_INET, AF_UNIX}) {
-            pair_of_streams w(lending::always, family, *calls);
-            w.right.set_lending(lending::always);
+            pair_of_streams w(single_copy_mode::always, family, *calls);
+            w.right.set_copy_mode(single_copy_mode::always);
             sending_end back = w.right.tx(0);
             receiving_end come = w.left.rx(0);
             for (std::uint64_t seed = 1; seed < 12; ++seed) {
@@ -287,7 +288,7 @@ TEST_CASE("what the system does not take by reference goes by copy, from the byt
             if (left_calls-- <= 0) return errno = EFAULT, -1;
             return ::vmsplice(fd, parts, n, flags);
         };
-        pair_of_streams w(lending::always, AF_INET, calls);
+        pair_of_streams w(single_copy_mode::always, AF_INET, calls);
         const auto m = message(3'000'000);
         for (int i = 0; i < 2; ++i) {
             w.tx.lend(m.data(), m.size(), 0);
@@ -298,11 +299,11 @@ TEST_CASE("what the system does not take by reference goes by copy, from the byt
     }
 }
 
-TEST_CASE("memory is handed back after a failure only when nobody can receive what becomes of it") {
+TEST_CASE("memory is handed back after a failure only when no receiver can see what becomes of it") {
     if (is_missing()) return;
     for (const std::size_t bytes : {200'000ul, 30'000'000ul}) { // all of it with the system, or a part
         for (const bool wanted : {false, true}) {
-            pair_of_streams w(lending::always);
+            pair_of_streams w(single_copy_mode::always);
             auto m = message(bytes);
             std::vector<std::byte> landed(bytes);
             if (wanted) w.rx.want_at(landed.data(), bytes, 0);
@@ -322,7 +323,7 @@ TEST_CASE("memory is handed back after a failure only when nobody can receive wh
         }
     }
     // Where it was received before, the connection stands and what is not with the system yet goes by copy.
-    pair_of_streams w(lending::always);
+    pair_of_streams w(single_copy_mode::always);
     auto m = message(100'000);
     w.tx.lend(m.data(), m.size(), 0);
     REQUIRE(w.move_until([&] { return w.tx.is_drained(); }));
@@ -335,7 +336,7 @@ TEST_CASE("memory is handed back also while a child of this process has the sock
     if (is_missing()) return;
     for (const int family : {AF_INET, AF_INET6, AF_UNIX})
         for (const std::size_t bytes : {200'000ul, 30'000'000ul}) {
-            pair_of_streams w(lending::always, family);
+            pair_of_streams w(single_copy_mode::always, family);
             auto m = message(bytes);
             const descriptor childs(::dup(w.left.fd())); // what fork() leaves it with
             REQUIRE(childs.is_open());
@@ -351,7 +352,7 @@ TEST_CASE("memory is handed back also while a child of this process has the sock
 
 TEST_CASE("an end that closes takes back what it lent") {
     if (is_missing()) return;
-    pair_of_streams w(lending::always);
+    pair_of_streams w(single_copy_mode::always);
     const auto m = message(200'000);
     w.tx.lend(m.data(), m.size(), 0);
     w.send();

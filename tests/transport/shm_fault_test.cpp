@@ -76,7 +76,7 @@ std::int64_t join_once(Attack attack) {
     }
     return slowest;
 }
-// It costs nobody the two seconds that a silent one is given; a busy machine may, so one of a few times is enough.
+// It costs no rank the two seconds that a silent one is given; a busy machine may, so one of a few times is enough.
 template <class Attack>
 void join_under(const char* what, Attack attack) {
     INFO(what);
@@ -164,7 +164,7 @@ TEST_CASE("strangers at the door do not keep ranks out") {
         }
         return 0;
     };
-    join_under("descriptors that nobody asked for", gifts);
+    join_under("descriptors that were not asked for", gifts);
     const auto passers_by = [](const std::string&, const detail::socket_name& name, flag& is_under_way) {
         for (int i = 0; i < 300 && knock(name).is_open(); ++i)
             if (i == 5) is_under_way = 1;
@@ -197,7 +197,7 @@ TEST_CASE("descriptors sent by strangers do not pile up at rank 0") {
 }
 
 // A false rank 0: same user, right name, wrong gift.
-TEST_CASE("a rank does not take just any memory from whoever says it is rank 0") {
+TEST_CASE("a rank does not take just any memory from a process that says it is rank 0") {
     enum { not_sealed, too_small, no_header, two_descriptors, none };
     for (const int gift : {not_sealed, too_small, no_header, two_descriptors, none}) {
         const std::string job = fresh_job();
@@ -429,9 +429,9 @@ bool take_own_numbers() {
 
 } // namespace
 
-// As in two containers that share a network and not their process numbers: those of one mean anybody in the other, or
-// nobody.
-TEST_CASE("a rank whose process numbers are not those of the others watches nobody, and nobody watches it") {
+// As in two containers that share a network and not their process numbers: those of one mean any process in the other,
+// or none.
+TEST_CASE("a rank whose process numbers are not those of the others watches no rank, and none watches it") {
     processes p;
     p.start(10, [] { return take_own_numbers() ? 0 : 77; });
     p.wait();
@@ -443,7 +443,7 @@ TEST_CASE("a rank whose process numbers are not those of the others watches nobo
         peer_watch watch(*a, r, 3);
         const int dead = watch.find_dead();
         looked->fetch_add(1);
-        if (!wait_until(*looked, 3)) return 2; // nobody has left yet
+        if (!wait_until(*looked, 3)) return 2; // no rank has left yet
         if (dead != -1) return 3;
         for (const int other : unknown)
             if (a->process_of(other, r) != -1) return 4;
@@ -663,7 +663,7 @@ TEST_CASE("threads and strangers in number are never found dead") {
     auto a = join_shm(nullptr, 0, 1, {}, std::size_t{64} << 20);
     a->header().pid[1].store(::getpid()); // a thread of this process
     a->header().pid[2].store(-1);         // a process of another pid namespace
-    a->header().pid[3].store(0);          // nobody
+    a->header().pid[3].store(0);          // no process
     peer_watch watch(*a, 0, 4);
     CHECK(watch.watched() == 0);
     CHECK(watch.find_dead() == -1);

@@ -186,7 +186,7 @@ TEST_CASE("a sender fills its own slots and those of the receiver, and no more u
         REQUIRE(rx.has_message());
         rx.release(500);
     }
-    carry(); // half of the slots: the sender is told
+    carry(); // half of the slots: the sender gets credit
     int more = 0;
     while (tx.try_acquire(500) != nullptr) tx.commit(500), ++more, carry();
     CHECK(more == 2);
@@ -239,7 +239,7 @@ TEST_CASE("ports do not wait for each other") {
     auto stuck = world.left.tx(0), goes = world.left.tx(4);
     auto rx = world.right.rx(4);
     for (int i = 0; i < 50; ++i) {
-        if (stuck.try_acquire(60) != nullptr) stuck.commit(60); // nobody takes these
+        if (stuck.try_acquire(60) != nullptr) stuck.commit(60); // no receiver takes these
         world.left.move(), world.right.move();
     }
     for (std::uint64_t m = 0; m < 100; ++m) {
@@ -369,13 +369,13 @@ TEST_CASE("what no schedule allows ends the stream and nothing else") {
     });
     is_refused("has taken what was not sent", [](auto& h) { h.say({.what = kind::credit, .taken = 1}); });
     is_refused("has given back", [](auto& h) { h.say({.what = kind::credit, .taken = UINT32_MAX}); });
-    is_refused("a welcome to nobody", [](auto& h) { h.say({.what = kind::welcome}); });
+    is_refused("a welcome without a guest", [](auto& h) { h.say({.what = kind::welcome}); });
     is_refused("parts on lanes that there are not", [](auto& h) { h.say({.what = kind::striped, .bytes = 4096}); });
     is_refused("parts of a short message", [](auto& h) {
         h.s.allow_lanes(2);
         h.say({.what = kind::striped, .bytes = 4096});
     });
-    is_refused("a wish for lanes where nobody has them", [](auto& h) { h.say({.what = kind::lane}); });
+    is_refused("a wish for lanes where neither end has them", [](auto& h) { h.say({.what = kind::lane}); });
     is_refused("a lane too far", [](auto& h) {
         h.s.allow_lanes(2);
         h.say({.what = kind::lane, .bytes = 2});
@@ -470,7 +470,7 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
         changed([](auto& x) { x.communicator = 43; });
         look(42, 1);
         CHECK(came == 1);
-        look(43, 2); // it waited until somebody asked for it
+        look(43, 2); // it waited until a receiver asked for it
         CHECK(came == 2);
         for (int i = 0; i < 200; ++i) knock("x", 1);
         changed([](auto& x) { x.communicator = 44; });
@@ -540,7 +540,7 @@ TEMPLATE_TEST_CASE("what is lent is sent from where it is, and what is wanted la
         rx.release_landed();
         CHECK(wait_until([&] { return world.left.move(), world.right.move(), tx.has_all_back(); }));
     }
-    // Wanted by nobody, or as something else: it comes as ever.
+    // Without a receive, or with another one: it comes as ever.
     for (const std::uint32_t tag : {0u, 8u}) {
         tx.lend(a.from.data(), 100'000, 7);
         if (tag != 0) rx.want_at(a.to.data(), 100'000, tag);
@@ -566,7 +566,7 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
     REQUIRE(wait_until([&] { return world.right.move(); })); // sees its head
     for (int looks = 1; looks < stream::most_looks; ++looks) {
-        CHECK(world.right.move()); // something is on its way: nobody shall take a nap
+        CHECK(world.right.move()); // something is on its way: no end may sleep
         CHECK(!rx.has_message());
     }
     rx.want_at(a.to.data(), 100'000, 0);
@@ -575,7 +575,7 @@ TEST_CASE("a large message waits a few looks for a receiver that has had others 
     rx.release_landed();
     REQUIRE(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
     other_rx.release(0);
-    tx.lend(a.from.data(), 100'000, 0); // nobody wants this one: what comes behind it comes nevertheless
+    tx.lend(a.from.data(), 100'000, 0); // no receive is posted for this one: what comes behind it comes nevertheless
     other.commit(0);
     REQUIRE(wait_until([&] { return world.left.move(), world.left.is_flushed(); }));
     CHECK(wait_until([&] { return world.right.move(), other_rx.has_message(); }));
@@ -1055,7 +1055,7 @@ TEST_CASE("a rank comes through a unix door with a long queue, and a closed one 
         here.say_bye(), there.say_bye();
     }
     zero = {};
-    for (const int rank : {0, 1}) { // a closed door refuses at once, whoever knocks
+    for (const int rank : {0, 1}) { // a closed listener refuses every connection at once
         socket_address mine = detail::unix_address("", detail::new_unix_name());
         descriptor door = socket_hub::listen_on(mine);
         auto hub = make_counted<socket_hub>(std::move(door), a_token,
@@ -1122,7 +1122,7 @@ constexpr socket_calls narrow_calls{::socket, ::connect, narrow_door::accept4, :
 
 } // namespace
 
-TEST_CASE("an exception while connections are moved on keeps nobody out for ever") {
+TEST_CASE("an exception while connections are moved on keeps no rank out for ever") {
     processes p; // so that a hang ends
     p.start(0, [] {
         socket_address at[2] = {loopback(false), loopback(false)};
@@ -1153,7 +1153,7 @@ TEST_CASE("an exception while connections are moved on keeps nobody out for ever
     CHECK(p[0].exit_code == 0);
 }
 
-TEST_CASE("a rank that may open no more files says so, and blames nobody who stands at its door") {
+TEST_CASE("a rank that may open no more files says so, and blames no rank that connects to it") {
     socket_address mine = loopback(false);
     descriptor door = socket_hub::listen_on(mine);
     // Where the other listens is not known yet, as when addresses are exchanged.
@@ -1163,7 +1163,7 @@ TEST_CASE("a rank that may open no more files says so, and blames nobody who sta
     links.begin(failed);
     narrow_door::is_full = true;
     for (int i = 0; i < 1000; ++i) (void)links.move();
-    CHECK(failed.load() == 0); // it waits for nobody
+    CHECK(failed.load() == 0); // it waits for no rank
     (void)links.rx(0, 1);
     (void)links.move();
     narrow_door::is_full = false;
@@ -1228,7 +1228,7 @@ TEST_CASE("lanes that come too early, twice, from the wrong side or with a numbe
         REQUIRE(::send(s.get(), &h, sizeof h, MSG_NOSIGNAL) == sizeof h);
         strange.push_back(std::move(s));
     };
-    say_hello(0, 1); // early: nobody has connected
+    say_hello(0, 1); // early: no rank has connected
     auto tx = here.tx(0, 0), back = there.tx(0, 1);
     auto rx = there.rx(0, 1), back_rx = here.rx(0, 0);
     const auto go = [&] { return here.move(), there.move(), ::usleep(200); };
@@ -1288,7 +1288,7 @@ TEST_CASE("a process of another user neither comes in through a unix door nor is
     door.join();
     CHECK(came == 1);
 
-    // The other way round: somebody else has taken the name.
+    // The other way round: another process has taken the name.
     int ready[2];
     REQUIRE(::pipe(ready) == 0);
     const socket_address theirs = detail::unix_address("", detail::new_unix_name());

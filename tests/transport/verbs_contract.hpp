@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What every library of verbs must do, whoever made it. A World has two devices that reach each other, left() and
+// What every library of verbs must do. A World has two devices that reach each other, left() and
 // right(); what follows makes queue pairs of them. It asks for nothing that transport/verbs_device.hpp leaves open:
 // neither how many completions say that a queue pair has failed, nor how soon.
 #pragma once
@@ -129,8 +129,8 @@ void check_both_directions() {
     constexpr std::uint64_t messages = 400;
     constexpr std::size_t depth = 4, slot = 3000;
     verbs_ends e(world, {.sends = depth, .writes = depth, .receives = depth, .head_bytes = 16}, 2 * depth * slot);
-    // Half of the bytes is for what it sends, half for what it gets. A head says how many its side has taken, so nobody
-    // may be further ahead than its depth less what is not known there yet.
+    // Half of the bytes is for what it sends, half for what it gets. A head says how many its side has taken, so no
+    // side may be further ahead than its depth less what is not known there yet.
     const auto run = [&](verbs_end& me, verbs_end& peer) -> int {
         std::uint64_t posted = 0, sent = 0, got = 0, taken_there = 0;
         const auto until = collx::deadline::in_ns(collx_test::patient(60'000'000'000));

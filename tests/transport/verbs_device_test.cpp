@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The contract of verbs over the fabric of tests, and that the fabric is as strict as it says: it notices each misuse,
-// its faults come where they were asked for, and nobody can read memory too early there without being seen.
+// its faults come where they were asked for, and a read of memory that comes too early is always reported.
 //
 // collx-test: timeout=240
 #include <sys/wait.h>
@@ -53,7 +53,7 @@ errc code_of(const std::function<void()>& f) {
     } catch (const error& e) {
         return e.code();
     }
-    return errc::aborted; // nobody here throws that
+    return errc::aborted; // nothing here throws that
 }
 
 } // namespace
@@ -157,7 +157,7 @@ TEST_CASE("the fabric notices each misuse") {
     }
 }
 
-// The fabric ends the program: nobody overlooks what his test did not ask for.
+// The fabric ends the program, so no test overlooks what it did not ask for.
 TEST_CASE("a device closed before what it made, and a misuse that no test asked for, end the program") {
     for (const int which : {0, 1, 2}) {
         const pid_t child = ::fork();
@@ -181,7 +181,7 @@ TEST_CASE("a device closed before what it made, and a misuse that no test asked 
 }
 
 // ------------------------------------------------------------------------------------------------ lateness
-// What no device promises nobody gets: looked at before their heads, bytes are missing, are there, and are wrong.
+// What no device promises does not happen: looked at before their heads, bytes are missing, are there, and are wrong.
 TEST_CASE("what is read before its head may be anything") {
     std::set<std::byte> seen;
     int orders[2] = {}; // sent first, received first
@@ -302,7 +302,7 @@ TEST_CASE("a queue pair fails at a post, and its peer hears nothing of it") {
     }
 }
 
-TEST_CASE("from a lost device nothing comes; a wrong first packet or a one-sided connection reaches nobody") {
+TEST_CASE("from a lost device nothing comes; a wrong first packet or a one-sided connection reaches no rank") {
     for (const int what : {0, 1, 2}) {
         CAPTURE(what);
         world_with w;

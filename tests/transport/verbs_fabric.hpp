@@ -29,7 +29,7 @@ public:
     // Ends the program where a test has not asked for misuses that there were, or has left something open.
     ~fabric() {
         if (net_.misuses > asked_for_ || open_ != 0) {
-            std::fprintf(stderr, "fabric: %ld misuses that nobody asked for, %d devices open\n", net_.misuses, open_);
+            std::fprintf(stderr, "fabric: %ld misuses that no test asked for, %d devices open\n", net_.misuses, open_);
             std::abort();
         }
     }
@@ -63,7 +63,7 @@ public:
         const std::lock_guard hold(lock_);
         devices_[device].is_lost = true;
     }
-    // All queue pairs that a device has now fail, with nobody having posted anything.
+    // All queue pairs that a device has now fail, though nothing was posted.
     void break_all(int device) {
         const std::lock_guard hold(lock_);
         for (fabric_detail::end* e : net_.ends)

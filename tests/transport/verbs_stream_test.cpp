@@ -148,7 +148,7 @@ TEST_CASE("once a port has switched, each message is one post, and long ones one
 }
 
 // In a single thread and in any order, so that either side may not move for long while the other does all it can.
-TEMPLATE_TEST_CASE("many ports in both directions, whoever moves", "", slow, bad_day_tcp) {
+TEMPLATE_TEST_CASE("many ports in both directions, whichever end moves", "", slow, bad_day_tcp) {
     for (std::uint64_t seed = 1; seed < 16; ++seed) {
         CAPTURE(seed);
         fabric_detail::dice roll{seed * 77};
@@ -301,7 +301,7 @@ TEST_CASE("one side without a device: all goes over the socket") {
 }
 
 // ------------------------------------------------------------------------------------------------ what breaks
-TEST_CASE("a queue pair that fails, or reaches nobody any more, ends the stream, and what came before is right") {
+TEST_CASE("a queue pair that fails, or reaches no peer any more, ends the stream, and what came before is right") {
     int ended = 0;
     for (const auto which : {&fabric_options::break_pair, &fabric_options::cut_pair})
         for (const int device : {0, 1})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Windows: that no two lines or segments share a byte, and that a published segment is seen whole by everybody.
+// Windows: that no two lines or segments share a byte, and that a published segment is seen whole by all ranks.
 #include <collx/transport/memory.hpp>
 #include <collx/transport/shm.hpp>
 #include <collx/transport/window.hpp>
@@ -111,8 +111,8 @@ TEST_CASE("what goes round a ring keeps a gap wherever it fits with one") {
 }
 
 // All ranks publish a segment and a line in each iteration and read those of all others. A stage is filled again only
-// after everybody has been seen one iteration later, which proves that the one before has been read: with two stages no
-// other word is needed.
+// after all ranks have been seen one iteration later, which proves that the one before has been read: with two stages
+// no other word is needed.
 TEST_CASE("what a line publishes is seen whole by all ranks") {
     for (const bool is_memfd : {false, true}) {
         constexpr int ranks = 3;

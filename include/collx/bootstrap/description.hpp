@@ -8,11 +8,11 @@
 
 #include <collx/core/clock.hpp>
 #include <collx/core/kept_text.hpp>
+#include <collx/core/single_copy_mode.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 enum class wait_choice { automatic, spin, yield };
-enum class lend_choice { automatic, never, always };
 enum class debug_level { warn, info, trace };
 
 // What the environment says about this process.
@@ -30,7 +30,7 @@ struct job_description {
     int checked = -1;            // 0 or 1 as the user says, -1: nothing said
     std::size_t arena_bytes = 0; // 0: nothing said
     wait_choice waiting = wait_choice::automatic;
-    lend_choice lending = lend_choice::automatic;
+    single_copy_mode single_copy = single_copy_mode::automatic;
     debug_level debug = debug_level::warn;
 };
 

@@ -198,7 +198,7 @@ inline void check_agreement(const environment& env, const bootstrap_probe& found
         "COLLX_CHECKED", [](const variable&, const char* value) { return value[0] - '0'; }, d.checked);
     read("COLLX_ARENA_BYTES", detail::read_bytes, d.arena_bytes);
     read("COLLX_WAIT", detail::read_choice, d.waiting);
-    read("COLLX_LENDING", detail::read_choice, d.lending);
+    read("COLLX_SINGLE_COPY", detail::read_choice, d.single_copy);
     read("COLLX_DEBUG", detail::read_choice, d.debug);
 
     const char* forced = env.get("COLLX_BOOTSTRAP");

@@ -143,21 +143,21 @@ inline kept_text reach_of(const host_description& h) {
 
 } // namespace detail
 
-// Agrees on the name of the job and finds out who is where. `door` is used only if ranks may be on several hosts:
-// door.open(h) opens this rank's and returns "ADDRESS PORT"; door.meet(token, rank, size, host, address, until)
+// Agrees on the name of the job and finds out who is where. `listener` is used only if ranks may be on several hosts:
+// listener.open(h) opens this rank's and returns "ADDRESS PORT"; listener.meet(token, rank, size, host, address, until)
 // connects to the rank one up in a binomial tree, whose address is given, and returns the host words of all ranks. So
 // the store gives each rank one address and none the whole table. Collective. Errors: as come_together() and the
-// door's; timeout naming a rank that does not say where it listens. all: see come_together().
-template <class Door>
+// listener's; timeout naming a rank that does not say where it listens. all: see come_together().
+template <class Listener>
 [[gnu::cold]] meeting meet_at(any_store& store, int rank, int size, const deadline& until, const host_description& h,
-                              const kept_text& settings, Door&& door, start_watch* all = nullptr) {
+                              const kept_text& settings, Listener&& listener, start_watch* all = nullptr) {
     const bool is_watched = all != nullptr && all->is_on();
     const agreement a = come_together(store, rank, size, until,
                                       {settings + detail::connection_words(h), h.id, h.machine, h.has_address}, all);
     meeting m{a.token, {}};
     if (size == 1 || a.is_one_host) return m;
     const kept_text base = detail::joined({"collx/", name_view(a.token).substr(0, 8), "/door/"}),
-                    mine = detail::joined({door.open(h), detail::reach_of(h)});
+                    mine = detail::joined({listener.open(h), detail::reach_of(h)});
     const int up = rank & (rank - 1);
     if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // the others have no rank below them
     if (store.has_order()) store.barrier(base, size, until);
@@ -171,17 +171,17 @@ template <class Door>
     }
     if (rank != 0) detail::take_reach(address, h, rank, up);
     const std::uint64_t id = detail::hash_bytes(h.id.data(), h.id.size(), 5);
-    m.host_of = detail::number_hosts(door.meet(a.token, rank, size, id, address, until));
+    m.host_of = detail::number_hosts(listener.meet(a.token, rank, size, id, address, until));
     bool is_one_host = true;
     for (const int host : m.host_of) is_one_host = is_one_host && host == 0;
     if (is_one_host) m.host_of.clear();
     return m;
 }
-template <OwnStore S, class Door>
+template <OwnStore S, class Listener>
 meeting meet_at(S& store, int rank, int size, const deadline& until, const host_description& h,
-                const kept_text& settings, Door&& door) {
+                const kept_text& settings, Listener&& listener) {
     detail::store_face<S> face(store);
-    return meet_at(static_cast<any_store&>(face), rank, size, until, h, settings, door);
+    return meet_at(static_cast<any_store&>(face), rank, size, until, h, settings, listener);
 }
 
 COLLX_END_NAMESPACE

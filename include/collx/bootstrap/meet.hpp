@@ -107,14 +107,15 @@ auto with_store(job_description& d, const deadline& until, const job_key& key, F
 }
 
 // Who is where, as this store lets the ranks find out.
-template <class Door>
+template <class Listener>
 [[gnu::cold]] meeting find_places(any_store& store, job_description& d, const deadline& until,
-                                  const host_description& h, const kept_text& settings, Door& door, start_watch& all) {
+                                  const host_description& h, const kept_text& settings, Listener& listener,
+                                  start_watch& all) {
     // A process manager that knows all ranks to be on one host need not carry their cards.
     if (store.has_order() && d.local_size == d.size && h.id == h.machine)
         return {come_together(store, d.rank, d.size, until, {settings + connection_words(h), h.id, h.machine}).token,
                 {}};
-    return meet_at(store, d.rank, d.size, until, h, settings, door, &all);
+    return meet_at(store, d.rank, d.size, until, h, settings, listener, &all);
 }
 // How many ranks are on this one's host, and which of them it is.
 [[gnu::cold]] inline void count_locals(job_description& d, const growing_array<int>& host_of) {
@@ -147,9 +148,9 @@ template <class Door>
 
 // The same as meet(), and who is on which host; then join(meeting, watch), which brings the job up while those who die
 // or fall silent are still heard of. What that returns. A job that its launcher named is on one host. See meet_at().
-template <class Door, class Join>
+template <class Listener, class Join>
 [[gnu::cold]] auto meet_and_join(job_description& d, const deadline& until, const host_description& h,
-                                 const kept_text& settings, Door&& door, Join&& join) {
+                                 const kept_text& settings, Listener&& listener, Join&& join) {
     detail::ask_manager(d, until);
     const bool is_asked = h.id != h.machine;
     if (!d.job.empty() || d.size == 1) {
@@ -160,9 +161,9 @@ template <class Door, class Join>
     }
     return detail::with_store(d, until, h.by.key, [&](any_store& store) {
         start_watch all(store.alarm(), d.rank, d.size, until);
-        door.tell(&all);
+        listener.tell(&all);
         return all.guard([&] {
-            const meeting m = detail::find_places(store, d, until, h, settings, door, all);
+            const meeting m = detail::find_places(store, d, until, h, settings, listener, all);
             d.job = m.token;
             detail::count_locals(d, m.host_of);
             auto joined = join(m, &all);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One verdict for all ranks when a start fails, whatever each of them was waiting for: in the store, at the door, for
-// the memory of its host. A death is seen by the store, which rings a bell that all who wait listen to. When the time
-// is over, the first to notice calls the roll, and who does not answer is the silent one (docs/design/startup.md).
+// One verdict for all ranks when a start fails, whatever each of them was waiting for: in the store, at the listener,
+// for the memory of its host. A death is seen by the store, which rings a bell that all who wait listen to. When the
+// time is over, the first to notice calls the roll, and who does not answer is the silent one (docs/design/startup.md).
 #pragma once
 
 #include <exception>
@@ -9,11 +9,11 @@
 #include <collx/bootstrap/detail/joined.hpp>
 #include <collx/bootstrap/store.hpp>
 #include <collx/core/kept_text.hpp>
-#include <collx/core/start_news.hpp>
+#include <collx/core/start_check.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
-class start_watch final : public start_news {
+class start_watch final : public start_check {
 public:
     // How long a rank may take to answer when the roll is called.
     static constexpr std::int64_t roll_ns = 500'000'000;
@@ -52,13 +52,13 @@ public:
         fail(errc::timeout, rank_, whom, "is it alive? See its output", "rank %d came to the store and says no more",
              whom);
     }
-    void look() override {
-        if (alarm_ == nullptr || bell_.empty() || now_ns() < next_look_ns_) return;
-        next_look_ns_ = now_ns() + look_every_ns;
+    void throw_if_ended() override {
+        if (alarm_ == nullptr || bell_.empty() || now_ns() < next_question_ns_) return;
+        next_question_ns_ = now_ns() + interval_ns;
         kept_text said;
         if (alarm_->is_rung(bell_, said)) hear(said);
     }
-    bool has_spoken() const override { return is_over_; }
+    bool has_ended() const override { return is_over_; }
     // All have joined when this returns. Collective. That, too, is a verdict: a death comes before it for all, or
     // after.
     [[gnu::cold]] void finish() {
@@ -216,7 +216,7 @@ private:
     store_alarm* alarm_;
     int rank_, size_;
     deadline until_;
-    std::int64_t number_ = 0, next_look_ns_ = 0;
+    std::int64_t number_ = 0, next_question_ns_ = 0;
     kept_text turn_, first_, bell_; // bell_: the one to listen to
     bool is_over_ = false;          // this rank knows the verdict
 };

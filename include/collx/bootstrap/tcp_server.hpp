@@ -29,7 +29,7 @@ public:
     // For a first frame, half a frame, a reply that is not read.
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
     // At the end: so long those who come to a start that has failed can hear why, or others that it has not.
-    static constexpr std::int64_t news_limit_ns = 500'000'000;
+    static constexpr std::int64_t notify_limit_ns = 500'000'000;
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
     [[gnu::cold]] explicit tcp_server(const kept_text& host = "127.0.0.1", int port = 0, const job_key& key = {})
@@ -139,7 +139,7 @@ private:
         return !is_failing_;
     }
     void begin_to_end() {
-        end_ns_ = now_ns() + news_limit_ns;
+        end_ns_ = now_ns() + notify_limit_ns;
         for (connection& c : connections_)
             if (c.socket.is_open() && !c.awaited.empty()) answer(c, detail::tcp_status::ended, "", 0);
     }

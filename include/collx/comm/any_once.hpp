@@ -20,7 +20,7 @@
 #include <collx/comm/send_recv.hpp>
 #include <collx/core/op.hpp>
 #include <collx/exec/any_op.hpp>
-#include <collx/exec/kernels.hpp>
+#include <collx/exec/loops.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

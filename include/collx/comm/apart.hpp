@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Gives the engine what it needs where ranks do not share all memory (exec/far.hpp): part of a program that includes
+// Gives the engine what it needs where ranks do not share all memory (exec/remote.hpp): part of a program that includes
 // collx/net.hpp or brings a transport of its own, or compiled once in collx::collx.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 #include <collx/comm/core.hpp>
 #include <collx/comm/tree_exchange.hpp>
-#include <collx/exec/far.hpp>
-#include <collx/exec/far_once.hpp>
+#include <collx/exec/remote.hpp>
+#include <collx/exec/remote_once.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -22,7 +22,7 @@ namespace detail {
         c, mine, bytes, [&](int r, const std::byte* line) { visit(visitor, r, line); }, timeout_ns, parent);
 }
 
-inline constexpr work_apart work_of_channels{find_far, far_steps::want, far_steps::run, open_tree<links>,
+inline constexpr work_apart work_of_channels{find_remote, remote_steps::want, remote_steps::run, open_tree<links>,
                                              exchange_of_core};
 #if !defined(COLLX_COMPILED)
 inline const bool works_apart = (apart = &work_of_channels, true);

@@ -12,7 +12,7 @@
 #include <collx/comm/one_caller.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/exec/far.hpp>
+#include <collx/exec/remote.hpp>
 #include <collx/exec/task.hpp>
 #include <collx/plan/schedules.hpp>
 

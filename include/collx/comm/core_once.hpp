@@ -24,7 +24,7 @@ COLLX_BEGIN_NAMESPACE
         if (!home->is_threads && net.is_one_host()) {
             detail::growing_array<int> pids;
             for (int r : members) pids.push_back(home->process_of(r));
-            net.set_processes(std::move(pids), settings.lend);
+            net.set_processes(std::move(pids), settings.single_copy);
         }
         if (net.is_one_host())
             exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});

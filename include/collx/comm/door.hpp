@@ -23,12 +23,12 @@ namespace detail {
 // What exchange_over_tree() needs of a communicator, before there is one.
 class door_meeting {
 public:
-    door_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until, start_news* news)
+    door_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until, start_check* check)
         : net{{std::move(hub), far_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}},
               n,
               {},
               {}},
-          until_(until), news_(news) {
+          until_(until), check_(check) {
         net.links.begin(failed_);
     }
     ~door_meeting() { net.links.say_bye(); }
@@ -64,7 +64,7 @@ public:
                 continue;
             }
             if (!wait.pause()) continue;
-            if (news_ != nullptr) news_->look();
+            if (check_ != nullptr) check_->throw_if_ended();
             if (const failure f(failed_.load(memory_order::acquire)); f) give_up(f, peer);
             const std::int64_t now = now_ns();
             if (const int gone = net.links.find_gone(peer, now); gone >= 0)
@@ -114,16 +114,16 @@ private:
     }
     atomic<std::uint64_t> failed_{0};
     deadline until_;
-    start_news* news_;
+    start_check* check_;
 };
 
 // Opened only when there are other hosts. linger_ns: see socket_hub.
-class door {
+class listener {
 public:
-    door(door&&) = default;
-    ~door() { remove_unix_file(listener_.get()); } // it was not taken over
-    explicit door(std::int64_t linger_ns, job_protection by, const socket_calls& calls = system_socket_calls,
-                  int lanes = 1)
+    listener(listener&&) = default;
+    ~listener() { remove_unix_file(listener_.get()); } // it was not taken over
+    explicit listener(std::int64_t linger_ns, job_protection by, const socket_calls& calls = system_socket_calls,
+                      int lanes = 1)
         : linger_ns_(linger_ns), calls_(&calls), by_(std::move(by)), lanes_(lanes) {}
 
     [[gnu::cold]] kept_text open(const host_description& h) {
@@ -134,7 +134,7 @@ public:
         return joined({at, " ", mine_.port()});
     }
     // Who is asked while ranks wait for each other whether the start has ended.
-    void tell(start_news* news) { news_ = news; }
+    void tell(start_check* check) { check_ = check; }
     // See meet_at(). Afterwards `hub` knows where all ranks listen.
     [[gnu::cold]] detail::growing_array<std::uint64_t> meet(const kept_text& token, int rank, int size,
                                                             std::uint64_t host, const kept_text& address_up,
@@ -144,7 +144,7 @@ public:
         hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
         detail::growing_array<std::uint64_t> hosts(peers.size());
         {
-            door_meeting all(hub, rank, size, until, news_);
+            door_meeting all(hub, rank, size, until, check_);
             const card mine(host, mine_);
             exchange_over_tree(
                 all, &mine, sizeof mine,
@@ -218,7 +218,7 @@ private:
     const socket_calls* calls_;
     job_protection by_;
     int lanes_;
-    start_news* news_ = nullptr;
+    start_check* check_ = nullptr;
     descriptor listener_;
     socket_address mine_;
     kept_text directory_; // of unix sockets that are files

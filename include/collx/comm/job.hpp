@@ -42,7 +42,7 @@ struct job_settings {
     std::int64_t timeout_ns = 60'000'000'000;
     int checked = -1; // 1: yes, 0: no, -1: checked_by_default of the program
     wait_policy waiting{};
-    lending lend = lending::automatic;
+    single_copy_mode single_copy = single_copy_mode::automatic;
     int sharing = 0;            // ranks that share this machine's cores; 0: not known
     bool waits_as_told = false; // `waiting` was asked for by name
     int ranks_per_core = 1;     // of this host, rounded up

@@ -48,7 +48,7 @@ inline job_settings settings_across_hosts(job_settings s) {
 inline void settings_from(const job_description& d, job_settings& s) {
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
-    s.lend = static_cast<lending>(d.lending);
+    s.single_copy = d.single_copy;
 }
 // How waits go, once it is known how many ranks share this machine's cores.
 inline void settle_waiting(const job_description& d, int local_ranks, job_settings& s) {
@@ -67,23 +67,23 @@ inline void settle_waiting(const job_description& d, int local_ranks, job_settin
                    s.checked < 0    ? "unset"
                    : s.checked == 0 ? "0"
                                     : "1",
-                   " COLLX_LENDING=",
-                   s.lend == lending::automatic ? "auto"
-                   : s.lend == lending::never   ? "never"
-                                                : "always",
+                   " COLLX_SINGLE_COPY=",
+                   s.single_copy == single_copy_mode::automatic ? "auto"
+                   : s.single_copy == single_copy_mode::never   ? "never"
+                                                                : "always",
                    " per_peer=", s.over.text});
 }
 
-// until: the end of the whole start, from the first word in the store to the first communicator. news: how else it may
+// until: the end of the whole start, from the first word in the store to the first communicator. check: how else it may
 // end; null: unknown.
 [[gnu::cold]] inline counted_ptr<job> join_processes(const char* token, int rank, int size, const job_settings& s,
                                                      std::size_t arena_bytes, const char* found_by,
                                                      const deadline& until, const kept_text& more_settings = {},
-                                                     start_news* news = nullptr) {
+                                                     start_check* check = nullptr) {
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(size);
     auto memory =
         size == 1 ? make_memory_arena(1, arena_bytes)
-                  : join_shm(token, rank, size, until, arena_bytes, (settings_text(s) + more_settings).c_str(), news);
+                  : join_shm(token, rank, size, until, arena_bytes, (settings_text(s) + more_settings).c_str(), check);
     auto j = make_counted<job>(std::move(memory), rank, size, s, size == 1);
     j->start_until = until;
     j->found_by = found_by;

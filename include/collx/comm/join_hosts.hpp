@@ -26,14 +26,14 @@ namespace detail {
 // The memory of this host, whose transport counts its ranks from 0: an error names the rank of the job.
 [[gnu::cold]] inline counted_ptr<arena> join_memory_of_host(const char* name, const host_map& here, int rank,
                                                             const deadline& until, std::size_t bytes,
-                                                            start_news* news) {
+                                                            start_check* check) {
     const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
     try {
-        return join_shm(name, place, n, until, bytes, "", news);
+        return join_shm(name, place, n, until, bytes, "", check);
     } catch (const error& e) {
         const bool has_peer = e.peer() >= 0 && e.peer() < n,
                    is_known = e.code() == errc::peer_failed || e.code() == errc::timeout;
-        if ((news != nullptr && news->has_spoken()) || !has_peer || !is_known) throw;
+        if ((check != nullptr && check->has_ended()) || !has_peer || !is_known) throw;
         const int who = here.rank_at[static_cast<std::size_t>(e.peer())];
         if (e.code() == errc::timeout)
             fail(e.code(), rank, who, remedy_of_join(e.code()), "rank %d did not come to the memory of its host", who);
@@ -42,15 +42,15 @@ namespace detail {
     }
 }
 
-[[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, door&& d, int rank, int size, job_settings s,
+[[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, listener&& d, int rank, int size, job_settings s,
                                                  std::size_t arena_bytes, const char* found_by, const deadline& until,
-                                                 start_news* news = nullptr) {
+                                                 start_check* check = nullptr) {
     host_map here = map_of_host(m.host_of, rank);
     const int n = static_cast<int>(here.rank_at.size());
     const kept_text name = joined({m.token, "-", m.host_of[static_cast<std::size_t>(rank)]});
     if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
     auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
-                         : join_memory_of_host(name.c_str(), here, rank, until, arena_bytes, news);
+                         : join_memory_of_host(name.c_str(), here, rank, until, arena_bytes, check);
     d.hub->set_most_own(most_own_communicators());
     d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank));
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
@@ -76,7 +76,8 @@ inline host_description keep_apart(host_description h, const transports& over, i
 }
 
 // Ranks of one job on one host that shall not use its memory: they use it once, to tell each other where they listen.
-[[gnu::cold]] inline counted_ptr<job> join_apart(const counted_ptr<job>& near, const host_description& h, door&& d) {
+[[gnu::cold]] inline counted_ptr<job> join_apart(const counted_ptr<job>& near, const host_description& h,
+                                                 listener&& d) {
     struct {
         char token[32] = {}, address[120] = {};
         bool has_failed = false;

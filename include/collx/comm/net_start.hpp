@@ -37,7 +37,7 @@ namespace detail {
                            h = d.job.empty() ? keep_apart(near, s.over, d.rank) : near;
     if (d.job.empty() && d.size > 1) require_protection_of_store(d, h.by.key);
     settings_from(d, s);
-    door to_others(d.timeout_ns, h.by, system_socket_calls, h.lanes);
+    listener to_others(d.timeout_ns, h.by, system_socket_calls, h.lanes);
     return meet_and_join(d, until, h, settings_text(s), to_others, [&](const meeting& m, start_watch* all) {
         require_transport(m, s.over, d.rank);
         // Now it is known how many are here. Hosts that can be reached by loopback or unix sockets share this machine's
@@ -66,7 +66,7 @@ namespace detail {
     s.over = over;
     const host_description h = keep_apart(near, over, rank);
     const deadline until = deadline::in_ns(timeout_ns);
-    door to_others(timeout_ns, h.by, calls, h.lanes);
+    listener to_others(timeout_ns, h.by, calls, h.lanes);
     start_watch all(store.alarm(), rank, size, until);
     to_others.tell(&all);
     return all.guard([&] {
@@ -108,7 +108,7 @@ namespace detail {
     auto j = join_processes(name.c_str(), rank, size, s, 0, "unique id", deadline::in_ns(timeout_ns));
     if (over.use_memory || size == 1) return j;
     const host_description h = describe_protected_host(size);
-    return join_apart(j, h, door(timeout_ns, h.by));
+    return join_apart(j, h, listener(timeout_ns, h.by));
 }
 
 [[gnu::cold]] COLLX_ONCE growing_array<counted_ptr<job>> thread_jobs(const detail::growing_array<int>& host_of,
@@ -121,7 +121,7 @@ namespace detail {
     growing_array<descriptor> doors;
     growing_array<socket_address> addresses;
     for (int r = 0; r < n; ++r) {
-        addresses.push_back(door::address_to_listen(at));
+        addresses.push_back(listener::address_to_listen(at));
         doors.push_back(socket_hub::listen_on(addresses.back()));
     }
     const kept_text token = random_token();

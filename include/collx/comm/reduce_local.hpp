@@ -10,7 +10,7 @@
 #include <collx/comm/refusals.hpp>
 #include <collx/core/buffer.hpp>
 #include <collx/core/op.hpp>
-#include <collx/exec/kernels.hpp>
+#include <collx/exec/loops.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

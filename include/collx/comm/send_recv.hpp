@@ -181,7 +181,7 @@ private:
 // Between hosts a large message lands where it is wanted, if that is said before it comes: such a receive goes first.
 template <class View>
 bool is_wanted_first(communicator_core& c, const View& v, int from_rank) {
-    return v.size() * sizeof(element_of<View>) >= least_far_bytes && c.net.rx(port::messages, from_rank).is_far();
+    return v.size() * sizeof(element_of<View>) >= least_remote_bytes && c.net.rx(port::messages, from_rank).is_far();
 }
 
 template <class Mode>
@@ -258,7 +258,7 @@ private:
 // Sends x to rank `peer`, which must receive as many elements. Returns when x may be written again; small messages are
 // on their way by then, those of 32 KiB and more have been taken.
 // Cost: one message per 64 KiB, through shared memory or, where that is cheaper at the moment, read by the receiver
-//     through the kernel (docs/design/lending.md).
+//     through the kernel (docs/design/single_copy.md).
 // Errors: as all_reduce; mismatch if the receiver expects another size.
 // Example: if (world.rank() == 0) collx::send(world, x, 1);
 //     else if (world.rank() == 1) collx::recv(world, x, 0);

@@ -10,8 +10,8 @@
 
 #include <collx/comm/core.hpp>
 #include <collx/core/atomic.hpp>
-#include <collx/exec/lending.hpp>
 #include <collx/exec/short_call.hpp>
+#include <collx/exec/single_copy.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {

@@ -104,7 +104,7 @@ struct bound_schedule {
     std::uint64_t parameters = 0;    // of the algorithm, its root among them: the same bits on all ranks
     std::size_t most_bytes = 0;      // of one chunk that a slot or a window stage takes at once
     bool zero_copy = false;          // peers read and write the user's own buffers
-    bool lends = false;              // all messages go straight to an output: they may be read where they lie
+    bool allows_single_copy = false; // all messages go straight to an output: they may be read where they lie
     bool is_short_form = false;      // can be run by run_short (exec/short_call.hpp)
     bool is_proved = false;          // checked calls have verified the algorithm for these ranks
     std::int64_t proof_steps = 0;    // what verifying it takes: the steps of all ranks, times the iterations
@@ -113,11 +113,12 @@ struct bound_schedule {
     bound_schedule *counts = nullptr, *expected_counts = nullptr;
     bound_schedule* directly = nullptr; // what runs last, for parts that are too long to be relayed; null: none are
     std::size_t most_relayed_bytes = 0; // of one part
-    // By strand and step, between hosts: what may be done with the user's memory (see far.hpp), and whether to hurry.
+    // By strand and step, between hosts: what may be done with the user's memory (see remote.hpp), and whether to
+    // hurry.
     static constexpr char stays = 1; // what the step has put into `out` is not written again
     static constexpr char alone = 2; // it is the only one to touch what it stores, and to receive from its peer
     static constexpr char last = 4;  // it sends, and nothing is received after it
-    detail::growing_array<detail::growing_array<char>> far;
+    detail::growing_array<detail::growing_array<char>> remote;
     bool uses_results = false;      // between hosts: what steps put into `out` is sent on or read again
     bound_window* window = nullptr; // null where channels alone are used
     std::byte* scratch = nullptr;   // tmp chunks

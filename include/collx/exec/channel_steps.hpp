@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The channel steps of a task: what is received, worked in and sent on, piece by piece, and the ways round a slot that
-// large messages may take: read by the receiver where they lie within a host (docs/design/lending.md), sent from and
-// received into the user's memory between hosts (far.hpp). Nothing blocks; errors are kept for who waits.
+// large messages may take: read by the receiver where they lie within a host (docs/design/single_copy.md), sent from
+// and received into the user's memory between hosts (remote.hpp). Nothing blocks; errors are kept for who waits.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 #include <collx/core/growing_array.hpp>
 #include <collx/exec/call_state.hpp>
-#include <collx/exec/far.hpp>
-#include <collx/exec/lending.hpp>
+#include <collx/exec/remote.hpp>
+#include <collx/exec/single_copy.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -20,17 +20,17 @@ public:
 
     // Messages without elements are not sent. Requires: the counts of both ends have been compared.
     void skip_empty() { skips_empty_ = true; }
-    // Large messages are done when they were taken, lent or not: what a program may rely on must not depend on which
-    // was cheaper at the moment.
-    void wait_for_readers() { must_return_ = call_.bytes_of(call_.cuts.in.largest()) >= least_lent_bytes; }
+    // Large messages are done when the peer has taken them, by single copy or through slots: what a
+    // program may rely on must not depend on which was cheaper at the moment.
+    void wait_for_readers() { must_return_ = call_.bytes_of(call_.cuts.in.largest()) >= least_single_copy_bytes; }
     bool must_return() const { return must_return_; }
-    // Whether the peers have read what was lent to them; until then the user must not write it.
+    // Whether the peers have read what they read from this rank's memory; until then the user must not write it.
     bool is_returned();
     // False: blocked, or broken. A step that is done is not run again.
     bool run(const sched::step& s, strand_cursor& st);
 
 private:
-    friend struct far_steps; // far_once.hpp
+    friend struct remote_steps; // remote_once.hpp
 
     std::uint32_t tag_of(const sched::ref& r) const { return call_.cuts.transfer_tag(r) ^ folded(call_.agreed); }
     bool move_message(const sched::step& s, strand_cursor& st, const sched::ref& shape, channel_message& m,
@@ -43,23 +43,23 @@ private:
                                                                                   : bytes;
     }
 
-    // -------------------------------------------------------------- between hosts: see far.hpp
+    // -------------------------------------------------------------- between hosts: see remote.hpp
     char may(const sched::step& s, const strand_cursor& st) const {
-        return call_.plan.far[static_cast<std::size_t>(st.index)][st.step_index(s)];
+        return call_.plan.remote[static_cast<std::size_t>(st.index)][st.step_index(s)];
     }
     bool is_far(std::size_t bytes, const receiving_end* rx, const sending_end* tx) const {
-        return bytes >= least_far_bytes && ((rx != nullptr && rx->is_far()) || (tx != nullptr && tx->is_far()));
+        return bytes >= least_remote_bytes && ((rx != nullptr && rx->is_far()) || (tx != nullptr && tx->is_far()));
     }
     void push(const sched::step& s, const strand_cursor& st, const sending_end* tx);
 
-    // -------------------------------------------------------------- lending: see transport/channel.hpp
-    bool may_lend(const sched::step& s) const;
-    std::size_t lent_elems(const chunk_layout& l, int chunk, const strand_cursor& st) const {
-        return call_.cuts.several(l, chunk, st.piece, most_lent_bytes / call_.elements.is.bytes);
+    // -------------------------------------------------------------- single copy: see transport/channel.hpp
+    bool may_send_single_copy(const sched::step& s) const;
+    std::size_t single_copy_elems(const chunk_layout& l, int chunk, const strand_cursor& st) const {
+        return call_.cuts.several(l, chunk, st.piece, most_single_copy_bytes / call_.elements.is.bytes);
     }
-    bool lend(const sched::step& s, strand_cursor& st, sending_end& tx, std::uint32_t tag);
-    bool borrow(const sched::step& s, strand_cursor& st, receiving_end& rx, std::uint32_t tag);
-    bool take_lent(const sched::step& s, const strand_cursor& st, std::uint64_t address, int chunk, std::size_t n);
+    bool send_single_copy(const sched::step& s, strand_cursor& st, sending_end& tx, std::uint32_t tag);
+    bool receive_single_copy(const sched::step& s, strand_cursor& st, receiving_end& rx, std::uint32_t tag);
+    bool read_from_peer(const sched::step& s, const strand_cursor& st, std::uint64_t address, int chunk, std::size_t n);
     void cover(const sched::step& s, strand_cursor& st, std::size_t elems);
     // To other hosts the system must have everything: this rank may not call again for a long time.
     bool is_back(sending_end& tx) const { return must_return_ || tx.is_far() ? tx.is_drained() : tx.has_all_back(); }

@@ -22,7 +22,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
     const std::size_t n = call_.cuts.message_elems(shape.where, shape.chunks, st.piece);
     if (n == 0 && (st.piece > 0 || skips_empty_)) return true; // both ends know that this chunk has ended
     channel_message m{.bytes = framed(call_.bytes_of(n)), .tag = tag_of(shape)};
-    const bool measures = call_.plan.lends && m.bytes >= least_measured_bytes;
+    const bool measures = call_.plan.allows_single_copy && m.bytes >= least_measured_bytes;
     if (receives) {
         m.rx = &call_.net.rx(call_.plan.at_port, s.peer_from);
         if (!m.rx->has_message()) {
@@ -30,7 +30,7 @@ COLLX_ONCE bool channel_steps::run(const sched::step& s, strand_cursor& st) {
             st.awaited = m.rx;
             return call_.blocked_on(s.peer_from);
         }
-        if (m.rx->is_lent()) return borrow(s, st, *m.rx, m.tag);
+        if (m.rx->is_lent()) return receive_single_copy(s, st, *m.rx, m.tag);
         if (!m.rx->is_expected(m.bytes, m.tag)) return call_.broken(errc::mismatch, s.peer_from);
         if (measures) call_.net.ask_to_borrow(*m.rx, s.peer_from);
         m.in = m.rx->peek(m.bytes);
@@ -47,9 +47,9 @@ COLLX_ONCE bool channel_steps::move_message(const sched::step& s, strand_cursor&
                                             channel_message& m, bool measures) {
     if (is_far(m.bytes, m.rx, m.tx) && detail::apart->run(*this, s, st, m)) return push(s, st, m.tx), true;
     if (m.tx != nullptr) {
-        if (may_lend(s)) {
-            const std::size_t lent = lent_elems(call_.cuts.in, call_.cuts.chunk(s.src.chunks, 0), st);
-            if (m.tx->prefers_to_lend(m.bytes, call_.bytes_of(lent))) return lend(s, st, *m.tx, m.tag);
+        if (may_send_single_copy(s)) {
+            const std::size_t lent = single_copy_elems(call_.cuts.in, call_.cuts.chunk(s.src.chunks, 0), st);
+            if (m.tx->prefers_to_lend(m.bytes, call_.bytes_of(lent))) return send_single_copy(s, st, *m.tx, m.tag);
         }
         m.out = m.tx->try_acquire(m.bytes);
     }
@@ -98,14 +98,14 @@ COLLX_ONCE void channel_steps::push(const sched::step& s, const strand_cursor& s
     if ((may(s, st) & bound_schedule::last) != 0) call_.net.push(s.peer_to);
 }
 
-// ------------------------------------------------------------------ lending
+// ------------------------------------------------------------------ single copy
 // Cold: compiled for size and kept apart from the other steps. Messages of this size have time for a call.
 // Only plain memory: what hooks or a wire type would change on the way cannot be read at its place.
-COLLX_ONCE bool channel_steps::may_lend(const sched::step& s) const {
+COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const {
     const element_ops::facts& is = call_.elements.is;
-    return is.plain && is.align <= 16 && call_.plan.lends && s.what == sched::send && s.src.where == sched::place::in &&
-           s.src.chunks.count == 1 &&
-           call_.bytes_of(call_.cuts.in.size(call_.cuts.chunk(s.src.chunks, 0))) >= least_lent_bytes &&
+    return is.plain && is.align <= 16 && call_.plan.allows_single_copy && s.what == sched::send &&
+           s.src.where == sched::place::in && s.src.chunks.count == 1 &&
+           call_.bytes_of(call_.cuts.in.size(call_.cuts.chunk(s.src.chunks, 0))) >= least_single_copy_bytes &&
            call_.net.may_lend() &&
            stays_as_it_is(call_.plan.steps, call_.cuts, call_.elements, call_.cuts.chunk(s.src.chunks, 0));
 }
@@ -118,11 +118,11 @@ COLLX_ONCE bool channel_steps::may_lend(const sched::step& s) const {
     st.covered[st.step_index(s)] = st.piece + (elems + call_.cuts.elems - 1) / call_.cuts.elems;
 }
 
-// Requires: may_lend(s).
-[[gnu::cold]] COLLX_ONCE bool channel_steps::lend(const sched::step& s, strand_cursor& st, sending_end& tx,
-                                                  std::uint32_t tag) {
+// Requires: may_send_single_copy(s).
+[[gnu::cold]] COLLX_ONCE bool channel_steps::send_single_copy(const sched::step& s, strand_cursor& st, sending_end& tx,
+                                                              std::uint32_t tag) {
     const int chunk = call_.cuts.chunk(s.src.chunks, 0);
-    const std::size_t n = lent_elems(call_.cuts.in, chunk, st);
+    const std::size_t n = single_copy_elems(call_.cuts.in, chunk, st);
     tx.lend(call_.elements.is.in + call_.bytes_of(call_.cuts.cut(call_.cuts.in, chunk, st.piece).at), call_.bytes_of(n),
             tag);
     cover(s, st, n);
@@ -130,13 +130,14 @@ COLLX_ONCE bool channel_steps::may_lend(const sched::step& s) const {
     return true;
 }
 
-[[gnu::cold]] COLLX_ONCE bool channel_steps::borrow(const sched::step& s, strand_cursor& st, receiving_end& rx,
-                                                    std::uint32_t tag) {
+[[gnu::cold]] COLLX_ONCE bool channel_steps::receive_single_copy(const sched::step& s, strand_cursor& st,
+                                                                 receiving_end& rx, std::uint32_t tag) {
     const int chunk = call_.cuts.chunk(s.dst.chunks, 0), peer = s.peer_from;
-    const std::size_t n = lent_elems(call_.cuts.out, chunk, st);
-    if (!call_.plan.lends || !rx.is_expected(call_.bytes_of(n), tag)) return call_.broken(errc::mismatch, peer);
+    const std::size_t n = single_copy_elems(call_.cuts.out, chunk, st);
+    if (!call_.plan.allows_single_copy || !rx.is_expected(call_.bytes_of(n), tag))
+        return call_.broken(errc::mismatch, peer);
     const std::int64_t began = now_ns();
-    if (!take_lent(s, st, rx.lent_at(), chunk, n))
+    if (!read_from_peer(s, st, rx.lent_at(), chunk, n))
         return call_.broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
     rx.say_cost(true, now_ns() - began, call_.bytes_of(n));
     // A lender that gave up has said so before its memory became something else.
@@ -147,8 +148,8 @@ COLLX_ONCE bool channel_steps::may_lend(const sched::step& s) const {
 }
 
 // All at once where it only has to be put into plain memory, else piece by piece through the cache.
-[[gnu::cold]] COLLX_ONCE bool channel_steps::take_lent(const sched::step& s, const strand_cursor& st,
-                                                       std::uint64_t address, int chunk, std::size_t n) {
+[[gnu::cold]] COLLX_ONCE bool channel_steps::read_from_peer(const sched::step& s, const strand_cursor& st,
+                                                            std::uint64_t address, int chunk, std::size_t n) {
     const pieces& cuts = call_.cuts;
     if (call_.elements.is.plain && s.what == (sched::recv | sched::copy))
         return call_.net.read_private(s.peer_from,

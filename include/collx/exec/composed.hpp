@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The composed reading of an algorithm: its text runs straight over a window, with the mover of one call, so that what
+// The composed form of an algorithm: its function runs straight over a window, with the mover of one call, so that what
 // the compiler sees is the loads, stores and waits of this algorithm on this type. No recorded step is looked at, no
 // cursor is kept, nothing is looked up. It gives the same bytes and signals at the same places as a task, which a peer
 // may be running.
@@ -20,7 +20,7 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Whether the steps of a bound algorithm can be done in the order of its text, over windows alone.
+// Whether the steps of a bound algorithm can be done in the order in which it names them, over windows alone.
 inline bool is_composable(const bound_schedule& plan) {
     if (plan.window == nullptr || plan.steps.strands.size() != 1) return false;
     for (const sched::step& s : plan.steps.strands[0])

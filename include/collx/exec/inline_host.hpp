@@ -6,7 +6,8 @@
 //   collx::inline_host ex(links, in, out, collx::plus{});
 //   collx::algo::ring_all_reduce{}(ex, rank, n);
 //
-// Channel schedules only. Strands run one after the other in the order of the text, and a chunk must fit one slot.
+// Channel schedules only. Strands run one after the other in the order in which the algorithm names them, and a chunk
+// must fit one slot.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@
 #include <collx/core/buffer.hpp>
 #include <collx/core/element.hpp>
 #include <collx/core/op.hpp>
-#include <collx/exec/kernels.hpp>
+#include <collx/exec/loops.hpp>
 #include <collx/exec/streaming.hpp>
 #include <collx/sched/step.hpp>
 

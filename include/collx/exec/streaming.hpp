@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <collx/exec/kernels.hpp>
+#include <collx/exec/loops.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -74,7 +74,7 @@ inline counted_ptr<job> join_by_mpi(MPI_Comm mpi, int rank, int size, std::int64
     s.timeout_ns = timeout_ns;
     s.over = over;
     require_transport(m, over, rank);
-    door to_others(timeout_ns, h.by, system_socket_calls, h.lanes);
+    listener to_others(timeout_ns, h.by, system_socket_calls, h.lanes);
     mpi_card mine{hosts[static_cast<std::size_t>(rank)], hash_of(h.machine),
                   hash_of(settings_text(s) + connection_words(h)), h.has_address};
     std::exception_ptr trouble;

@@ -11,7 +11,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/exec/far.hpp>
+#include <collx/exec/remote.hpp>
 #include <collx/plan/schedules.hpp>
 #include <collx/sched/explain.hpp>
 #include <collx/sched/ranges.hpp>
@@ -27,14 +27,14 @@ inline constexpr int most_chunks = 1 << 24;
 struct footprint {
     int max_message_chunks = 1, segments = 0;
     bool zero_copy = false;
-    bool lends = true; // the receiver works single chunks into its output and sends nothing on
+    bool allows_single_copy = true; // the receiver works single chunks into its output and sends nothing on
     void add(const sched::program& p) {
         for (const auto& strand : p.strands)
             for (const auto& s : strand) {
                 if ((s.what & (sched::recv | sched::send)) != 0) {
                     const int m = (s.what & sched::recv) != 0 ? s.dst.chunks.count : s.src.chunks.count;
                     if ((s.what & sched::recv) != 0)
-                        lends &= (s.what & sched::send) == 0 && m == 1 && s.dst.where == sched::place::out;
+                        allows_single_copy &= (s.what & sched::send) == 0 && m == 1 && s.dst.where == sched::place::out;
                     max_message_chunks = m > max_message_chunks ? m : max_message_chunks;
                 }
                 for (sched::place w : {s.src.where, s.dst.where, s.also})
@@ -186,7 +186,7 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     b->sources.resize(static_cast<std::size_t>(n));
     if (!links_.is_one_host()) detail::apart->mark(*b);
     b->zero_copy = f.zero_copy;
-    b->lends = f.lends;
+    b->allows_single_copy = f.allows_single_copy;
     if (a.declared.declared_signals != 0)
         b->window = &window_for(a.id, at_port,
                                 {.signals = a.declared.declared_signals,

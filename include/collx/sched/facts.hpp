@@ -43,7 +43,8 @@ struct facts {
 // of S ranks passes K chunks in S + K - 2.
 class round_reader {
 public:
-    constexpr explicit round_reader(const schedule& s) : s_(s), said_(static_cast<unsigned>(s.ranks * s.signals), 0) {
+    constexpr explicit round_reader(const schedule& s)
+        : s_(s), by_signal_(static_cast<unsigned>(s.ranks * s.signals), 0) {
         unsigned strands = 0;
         for (const program& p : s.programs) strands += static_cast<unsigned>(p.strands.size());
         received_.resize(strands, 0);
@@ -55,29 +56,29 @@ public:
         return most;
     }
 
-    constexpr void channel_added(int depth) { told_.resize(told_.size() + static_cast<unsigned>(depth), 0); }
+    constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + static_cast<unsigned>(depth), 0); }
     constexpr void enter(int, int, int, int) {}
     constexpr fault leave(int, int, int, int) { return {}; }
     constexpr fault act(const running& me, const step&, int in_slot, int out_slot) {
         const auto id = static_cast<unsigned>(me.id);
-        if (in_slot >= 0) received_[id] = later(received_[id] + 1, told_[static_cast<unsigned>(in_slot)]);
-        if (out_slot >= 0) told_[static_cast<unsigned>(out_slot)] = publish(id);
+        if (in_slot >= 0) received_[id] = later(received_[id] + 1, by_slot_[static_cast<unsigned>(in_slot)]);
+        if (out_slot >= 0) by_slot_[static_cast<unsigned>(out_slot)] = publish(id);
         return {};
     }
     static constexpr bool follows_signals() { return true; }
     constexpr void signalled(const running& me, int index) {
-        said_[static_cast<unsigned>(me.rank * s_.signals + index)] = publish(static_cast<unsigned>(me.id));
+        by_signal_[static_cast<unsigned>(me.rank * s_.signals + index)] = publish(static_cast<unsigned>(me.id));
     }
     constexpr void waited(const running& me, int index, int rank, int) {
         int& mine = received_[static_cast<unsigned>(me.id)];
-        mine = later(mine, said_[static_cast<unsigned>(rank * s_.signals + index)]);
+        mine = later(mine, by_signal_[static_cast<unsigned>(rank * s_.signals + index)]);
     }
 
 private:
     static constexpr int later(int a, int b) { return a > b ? a : b; }
     constexpr int publish(unsigned strand) { return sent_[strand] = later(sent_[strand], received_[strand]) + 1; }
     const schedule& s_;
-    std::vector<int> received_, sent_, told_, said_; // last round by strand, slot and signal
+    std::vector<int> received_, sent_, by_slot_, by_signal_; // last round by strand, slot and signal
 };
 
 constexpr int rounds(const schedule& s) {
@@ -169,7 +170,7 @@ constexpr facts facts_of(const schedule& s) {
     return f;
 }
 
-// The least number of window stages with which the algorithm, told of it, is right and free of races.
+// The least number of window stages with which the algorithm, given that number, is right and free of races.
 template <class Algorithm>
 constexpr int min_window_depth(Algorithm a, int n) {
     if (record_all(a, n).signals == 0) return 0;

@@ -36,12 +36,12 @@ public:
         written_at_.resize(cells, 0);
         reads_.resize(cells * width_, 0);
         clocks_.resize(width_ * width_, 0);
-        said_.resize(sized(n_ * s.signals * iterations_) * width_, 0);
+        by_signal_.resize(sized(n_ * s.signals * iterations_) * width_, 0);
         entered_.resize(sized(n_ * calls), -1);
         for (unsigned i = 0; i < width_; ++i) clocks_[i * width_ + i] = 1;
     }
 
-    constexpr void channel_added(int depth) { told_.resize(told_.size() + sized(depth) * width_, 0); }
+    constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + sized(depth) * width_, 0); }
 
     // Before a call and after it the rank is one thread, the user's, which may touch everything the call was given.
     constexpr void enter(int rank, int call, int first, int last) {
@@ -62,7 +62,7 @@ public:
     }
 
     constexpr fault act(const running& me, const step& st, int in_slot, int out_slot) {
-        if (in_slot >= 0) join(clock(me.id), &told_[sized(in_slot) * width_]);
+        if (in_slot >= 0) join(clock(me.id), &by_slot_[sized(in_slot) * width_]);
         if (in_place_ && is_onto_itself(st)) return {};
         fault f{};
         for_each_access(st, me.rank, n_, s_.chunks, [&](const access& a) {
@@ -72,16 +72,16 @@ public:
             else if (a.where != place::none) f = touch(me.id, cell(a.rank, a.where, me.iteration, a.chunk), a);
             return f.what == problem::none;
         });
-        if (out_slot >= 0) publish(&told_[sized(out_slot) * width_], me.id);
+        if (out_slot >= 0) publish(&by_slot_[sized(out_slot) * width_], me.id);
         return f;
     }
 
     static constexpr bool follows_signals() { return true; }
     constexpr void signalled(const running& me, int index) {
-        publish(&said_[said(me.rank, index, me.iteration)], me.id);
+        publish(&by_signal_[said(me.rank, index, me.iteration)], me.id);
     }
     constexpr void waited(const running& me, int index, int rank, int iteration) {
-        join(clock(me.id), &said_[said(rank, index, iteration)]);
+        join(clock(me.id), &by_signal_[said(rank, index, iteration)]);
     }
 
 private:
@@ -154,10 +154,10 @@ private:
     bool in_place_;
     unsigned width_ = 0; // strands of all ranks
     int user_cells_ = 0, cells_per_rank_ = 0;
-    std::vector<int> written_by_, written_at_; // by cell: the last write
-    std::vector<int> reads_;                   // by cell and strand: reads since then
-    std::vector<int> clocks_, told_, said_;    // by strand, slot, signal and iteration
-    std::vector<int> entered_;                 // by rank and call: clock of the user's last access before it
+    std::vector<int> written_by_, written_at_;      // by cell: the last write
+    std::vector<int> reads_;                        // by cell and strand: reads since then
+    std::vector<int> clocks_, by_slot_, by_signal_; // by strand, slot, signal and iteration
+    std::vector<int> entered_;                      // by rank and call: clock of the user's last access before it
 };
 
 constexpr verdict races_once(const schedule& s, bool in_place) {

@@ -25,7 +25,7 @@ public:
             result_.strands.back().reserve(s.size());
         }
     }
-    // Strands of a text inside another one become one sequence.
+    // The strands of an algorithm inside another one become one sequence.
     constexpr bool strand(int k) {
         if (inside_ == nullptr) open(k);
         return true;
@@ -34,7 +34,7 @@ public:
     constexpr void emit(const sched::step& s) {
         add(s);
     }
-    // From here to leave() steps come from a text inside another one: see run_inside().
+    // From here to leave() steps come from an algorithm inside another one: see run_inside().
     constexpr void enter(renumbering& here) {
         here.around = inside_;
         inside_ = &here;
@@ -67,7 +67,7 @@ private:
     const renumbering* inside_ = nullptr;
     bool (renumbering::*renumber_)(sched::step&) const = nullptr;
     int current_ = 0;
-    int asked_ = 0; // strands the text has named so far
+    int asked_ = 0; // strands that the algorithm has named so far
 };
 
 // The steps of rank `rank` of `n`.

@@ -44,8 +44,8 @@ private:
 };
 
 // Where the inner algorithm finds its input and leaves its output. Between phases a partial result lives in tmp, beside
-// the scratch of the phase itself: chunk c of either is cell c, so a text must not go back to its input of a chunk once
-// it has written scratch of that chunk. The verifier notices.
+// the scratch of the phase itself: chunk c of either is cell c, so an algorithm must not go back to its input of a
+// chunk once it has written scratch of that chunk. The verifier notices.
 struct places {
     place in = place::in;
     place out = place::out;

@@ -31,7 +31,7 @@ struct timeline {
 class timeline_reader {
 public:
     constexpr timeline_reader(const schedule& s, timeline& t)
-        : s_(s), t_(t), said_(static_cast<unsigned>(s.ranks * s.signals), -1) {
+        : s_(s), t_(t), by_signal_(static_cast<unsigned>(s.ranks * s.signals), -1) {
         for (int r = 0; r < s.ranks; ++r)
             for (unsigned k = 0; k < s.programs[static_cast<unsigned>(r)].strands.size(); ++k) {
                 first_.push_back(static_cast<int>(t.steps.size()));
@@ -41,7 +41,7 @@ public:
             }
     }
 
-    constexpr void channel_added(int depth) { told_.resize(told_.size() + static_cast<unsigned>(depth), -1); }
+    constexpr void channel_added(int depth) { by_slot_.resize(by_slot_.size() + static_cast<unsigned>(depth), -1); }
     constexpr void enter(int, int, int, int) {}
     constexpr fault leave(int, int, int first, int last) {
         for (int i = first; i < last; ++i) {
@@ -55,21 +55,21 @@ public:
     constexpr fault act(const running& me, const step&, int in_slot, int out_slot) {
         const int at = here(me);
         if (in_slot >= 0) {
-            const int source = told_[static_cast<unsigned>(in_slot)];
+            const int source = by_slot_[static_cast<unsigned>(in_slot)];
             reach(me, source);
             t_.links.push_back({source, at, false, chunk_sent_by(source)});
         }
         reach(me, -1);
-        if (out_slot >= 0) told_[static_cast<unsigned>(out_slot)] = at;
+        if (out_slot >= 0) by_slot_[static_cast<unsigned>(out_slot)] = at;
         return {};
     }
     constexpr void signalled(const running& me, int index) {
         reach(me, -1);
-        said_[static_cast<unsigned>(me.rank * s_.signals + index)] = here(me);
+        by_signal_[static_cast<unsigned>(me.rank * s_.signals + index)] = here(me);
     }
     static constexpr bool follows_signals() { return true; }
     constexpr void waited(const running& me, int index, int rank, int) {
-        const int source = said_[static_cast<unsigned>(rank * s_.signals + index)];
+        const int source = by_signal_[static_cast<unsigned>(rank * s_.signals + index)];
         reach(me, source);
         t_.links.push_back({source, here(me), true, -1});
     }
@@ -105,7 +105,7 @@ private:
 
     const schedule& s_;
     timeline& t_;
-    std::vector<int> first_, next_, told_, said_; // by strand, strand, slot, signal
+    std::vector<int> first_, next_, by_slot_, by_signal_; // by strand, strand, slot, signal
 };
 
 // The first iteration of a schedule, as far as it gets.

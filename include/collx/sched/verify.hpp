@@ -29,7 +29,7 @@ public:
         for (int r = 0; r < n_; ++r) prefix_[sized(r) + 1] = prefix_[sized(r)] + mix_bits(sized(r));
         if (s.op == collective::barrier) words_ = sized(n_ + 63) / 64;
         if (words_ != 0) known_.resize(sized(strand_count()) * words_);
-        if (words_ != 0) said_.resize(sized(n_ * s.signals * s.iterations()) * words_);
+        if (words_ != 0) by_signal_.resize(sized(n_ * s.signals * s.iterations()) * words_);
     }
 
     constexpr verdict result(verdict v) {
@@ -45,7 +45,7 @@ public:
 
     constexpr void channel_added(int depth) {
         for (int i = 0; i < depth; ++i) messages_.emplace_back();
-        for (unsigned i = 0; i < sized(depth) * words_; ++i) told_.push_back(0);
+        for (unsigned i = 0; i < sized(depth) * words_; ++i) by_slot_.push_back(0);
     }
     constexpr void enter(int rank, int, int first, int last) {
         if (words_ == 0) return;
@@ -77,11 +77,11 @@ public:
     constexpr bool follows_signals() const { return words_ != 0; }
     constexpr void signalled(const running& me, int index) {
         for (unsigned w = 0; w < words_; ++w)
-            said_[said(me.rank, index, me.iteration) + w] = known_[sized(me.id) * words_ + w];
+            by_signal_[said(me.rank, index, me.iteration) + w] = known_[sized(me.id) * words_ + w];
     }
     constexpr void waited(const running& me, int index, int rank, int iteration) {
         for (unsigned w = 0; w < words_; ++w)
-            known_[sized(me.id) * words_ + w] |= said_[said(rank, index, iteration) + w];
+            known_[sized(me.id) * words_ + w] |= by_signal_[said(rank, index, iteration) + w];
     }
 
     // A barrier is kept if whatever a rank may know when it returns includes the entry of all ranks.
@@ -270,8 +270,8 @@ private:
     constexpr fault pass_on(const running& me, int in_slot, int out_slot) {
         for (unsigned w = 0; w < words_; ++w) {
             std::uint64_t& mine = known_[sized(me.id) * words_ + w];
-            if (in_slot >= 0) mine |= told_[sized(in_slot) * words_ + w];
-            if (out_slot >= 0) told_[sized(out_slot) * words_ + w] = mine;
+            if (in_slot >= 0) mine |= by_slot_[sized(in_slot) * words_ + w];
+            if (out_slot >= 0) by_slot_[sized(out_slot) * words_ + w] = mine;
         }
         return {};
     }
@@ -288,8 +288,8 @@ private:
     detail::growing_array<std::uint64_t> trees_;  // the first result of each chunk
     detail::growing_array<std::uint64_t> prefix_; // sums of the ranks' hashes
     unsigned words_ = 0;
-    detail::growing_array<std::uint64_t> known_, told_,
-        said_; // barriers: sets of ranks by strand, slot, signal and iteration
+    detail::growing_array<std::uint64_t> known_, by_slot_,
+        by_signal_; // barriers: sets of ranks by strand, slot, signal and iteration
 };
 
 // One run, in place (out is in) or not.

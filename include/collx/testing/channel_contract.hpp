@@ -122,13 +122,15 @@ private:
     // Of the message that has come: whether it is the one of that number and size.
     template <class Rx>
     bool is_right(Rx& rx, std::uint64_t message, const std::vector<std::size_t>& sent) {
-        const std::size_t told = rx.message_bytes(), bytes = sent[message];
-        const auto is_number = [&](std::uint64_t m) { return sent[m] == told && is_message(rx.peek(told), m, told); };
+        const std::size_t announced = rx.message_bytes(), bytes = sent[message];
+        const auto is_number = [&](std::uint64_t m) {
+            return sent[m] == announced && is_message(rx.peek(announced), m, announced);
+        };
         if (is_number(message)) return true;
         const auto first = message > 64 ? message - 64 : 0;
-        for (std::uint64_t m = first; told >= 8 && m < sent.size() && m < message + 64; ++m)
+        for (std::uint64_t m = first; announced >= 8 && m < sent.size() && m < message + 64; ++m)
             if (m != message && is_number(m)) return breaks("order", "another message came in its place", message);
-        if (told != bytes) return breaks("size", "message_bytes() is not what was committed", message);
+        if (announced != bytes) return breaks("size", "message_bytes() is not what was committed", message);
         return breaks("content", "its bytes are not those that were committed", message);
     }
     // Takes what was sent from `received` on.

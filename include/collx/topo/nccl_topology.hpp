@@ -143,9 +143,9 @@ private:
             other = it->second;
         }
         for (const int i : g_.arcs_of(gpu)) // said by the other end already
-            if (g_.arc_at(i).to == other && g_.arc_at(i).type == link_type::nvlink && told_.count({other, gpu}) != 0)
+            if (g_.arc_at(i).to == other && g_.arc_at(i).type == link_type::nvlink && listed_.count({other, gpu}) != 0)
                 return;
-        told_.insert({{gpu, other}, true});
+        listed_.insert({{gpu, other}, true});
         g_.link(gpu, other, link_type::nvlink, {rate, link_latencies::nvlink, count});
     }
 
@@ -155,7 +155,7 @@ private:
     std::vector<cpu_site> cpus_;
     std::map<std::string, int> hosts_, buses_;
     std::vector<gpu_links> links_;
-    std::map<std::pair<int, int>, bool> told_;
+    std::map<std::pair<int, int>, bool> listed_;
     int switches_ = -1;
 };
 

@@ -13,9 +13,10 @@
 #include <cstring>
 
 #include <collx/core/atomic.hpp>
+#include <collx/core/single_copy_mode.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/channel_concept.hpp>
-#include <collx/transport/lending.hpp>
+#include <collx/transport/copy_cost.hpp>
 #include <collx/transport/window.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -168,10 +169,10 @@ public:
         payload_bytes += bytes;
     }
 
-    // ------------------------------------------------------------------ lending
+    // ------------------------------------------------------------------ single copy
     // Lets the receiver find out whether it can read this process.
-    void offer_to_lend(lending when = lending::automatic) {
-        always_ = when == lending::always;
+    void offer_to_lend(single_copy_mode when = single_copy_mode::automatic) {
+        always_ = when == single_copy_mode::always;
         memory_.sender().proof_at.store(reinterpret_cast<std::uint64_t>(&detail::proof_of_reading),
                                         memory_order::release);
     }
@@ -179,26 +180,26 @@ public:
     // tried, long enough to see what it costs when it is in use: a ring that has rested lies in no cache. The next
     // message is `bytes` long, or `lent_bytes` if it is lent.
     bool prefers_to_lend(std::size_t bytes, std::size_t lent_bytes) {
-        if (is_lending_) bytes = lent_bytes;
+        if (is_single_copy_) bytes = lent_bytes;
         const std::uint32_t lent = memory_.receiver().from_lender.load(memory_order::relaxed);
         if (lent == 0 || always_) return lent != 0;
         if (bytes_left_ > bytes) {
             bytes_left_ -= bytes;
-        } else if (is_trying_ && !(lent == unmeasured && !is_lending_)) {
+        } else if (is_trying_ && !(lent == unmeasured && !is_single_copy_)) {
             const std::uint64_t taken = memory_.receiver().from_ring.load(memory_order::relaxed);
             const bool is_cheaper = std::uint64_t{lent} * 9 / 8 < to_ring_.ns_per_mib + taken;
-            settled_bytes_ = is_cheaper != was_lending_            ? least_settled_bytes
+            settled_bytes_ = is_cheaper != was_single_copy_        ? least_settled_bytes
                              : settled_bytes_ < most_settled_bytes ? settled_bytes_ * 2
                                                                    : most_settled_bytes;
-            is_lending_ = was_lending_ = is_cheaper;
+            is_single_copy_ = was_single_copy_ = is_cheaper;
             is_trying_ = false;
             bytes_left_ = settled_bytes_;
         } else {
-            is_lending_ = !is_lending_;
+            is_single_copy_ = !is_single_copy_;
             is_trying_ = true;
-            bytes_left_ = is_lending_ ? sampled_bytes : memory_.shape.ring_bytes() + sampled_bytes;
+            bytes_left_ = is_single_copy_ ? sampled_bytes : memory_.shape.ring_bytes() + sampled_bytes;
         }
-        return is_lending_;
+        return is_single_copy_;
     }
     // Sends the address instead of the bytes. They must stay as they are until is_drained(). Requires has_room().
     void lend(const void* from, std::size_t bytes, std::uint32_t tag) {
@@ -238,7 +239,7 @@ private:
     std::size_t position_ = 0;
     piece_cost to_ring_;
     bool is_far_ = false, is_slots_only_ = false;
-    bool is_lending_ = false, was_lending_ = false; // now; when last settled
+    bool is_single_copy_ = false, was_single_copy_ = false; // now; when last settled
     bool always_ = false;
     bool is_trying_ = true;      // at first the ring, whose pages are not even there
     std::size_t bytes_left_ = 0; // until the next choice
@@ -278,7 +279,7 @@ public:
         memory_.taken().store(++next_, memory_order::release);
     }
 
-    // ------------------------------------------------------------------ lending
+    // ------------------------------------------------------------------ single copy
     // Requires has_message().
     bool is_lent() const { return (memory_.slot(next_).bytes & slot_header::lent_bit) != 0; }
     // Where the message lies in the sender's process. Requires is_lent().

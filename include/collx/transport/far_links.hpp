@@ -56,7 +56,7 @@ struct far_members {
     detail::growing_array<int> ranks; // rank here -> rank of the job
     channel_shape shape{};
     int ports = 0;
-    lending lend = lending::automatic;
+    single_copy_mode single_copy = single_copy_mode::automatic;
 
     // shares: the communicator has no connections of its own, but a part of one that this rank has to each other rank.
     static constexpr std::uint64_t id_of(std::uint64_t hash, bool shares) {

@@ -186,12 +186,13 @@ public:
 
     // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no
     // permission.
-    void set_processes(detail::growing_array<int> pid_of_rank, lending lend = lending::automatic) {
+    void set_processes(detail::growing_array<int> pid_of_rank,
+                       single_copy_mode single_copy = single_copy_mode::automatic) {
         pids_ = std::move(pid_of_rank);
-        lending_ = lend;
+        single_copy_ = single_copy;
     }
     // Threads would have to be sure that a peer which gave up does not free what they read.
-    bool may_lend() const { return !pids_.empty() && lending_ != lending::never; }
+    bool may_lend() const { return !pids_.empty() && single_copy_ != single_copy_mode::never; }
     // False where the kernel refuses (errno says why).
     bool read_private(int peer, void* to, std::uint64_t address, std::size_t bytes) const {
         if (pids_.empty()) return std::memcpy(to, reinterpret_cast<const void*>(address), bytes), true;
@@ -287,7 +288,7 @@ private:
         const std::uint64_t at = channel_at(at_port, place_of(rank_), place_of(peer));
         reserve(at, layout_.channel.bytes(), true);
         sending_end end(arena_->at(at), layout_.channel);
-        if (may_lend()) end.offer_to_lend(lending_);
+        if (may_lend()) end.offer_to_lend(single_copy_);
         return end;
     }
     [[gnu::cold, gnu::noinline]] receiving_end open_rx(int at_port, int peer) {
@@ -333,7 +334,7 @@ private:
     detail::growing_array<receiving_end> receiving_[port::count];
     detail::growing_array<int> pids_; // empty: threads
     std::int64_t told_at_ns_ = 0;
-    lending lending_ = lending::automatic;
+    single_copy_mode single_copy_ = single_copy_mode::automatic;
     sole_ptr<far_links> remote_; // null: all are here
 };
 

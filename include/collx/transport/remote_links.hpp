@@ -28,7 +28,7 @@ class remote_links final : public far_links, detail::helped {
 public:
     remote_links(counted_ptr<socket_hub> hub, far_members m)
         : hub_(std::move(hub)), id_(m.id), rank_(m.rank), members_(std::move(m.ranks)), shape_(m.shape),
-          ports_(m.ports), lend_(m.lend), shares_(far_members::shares(id_)), peers_(members_.size()) {}
+          ports_(m.ports), copy_(m.single_copy), shares_(far_members::shares(id_)), peers_(members_.size()) {}
     remote_links(const remote_links&) = delete;
     ~remote_links() override {
         if (failed_ != nullptr) leave();
@@ -162,7 +162,7 @@ private:
     // ------------------------------------------------------------------ connecting
     [[gnu::cold]] stream& made(int p) {
         auto& c = peers_.at(p).connection;
-        if (!c) c = hub_->make_stream(shape_, ports_, shares_), c->set_lending(lend_), c->set_waiting_words(waits_);
+        if (!c) c = hub_->make_stream(shape_, ports_, shares_), c->set_copy_mode(copy_), c->set_waiting_words(waits_);
         return *c;
     }
     [[gnu::cold]] stream& wanted(int p) {
@@ -386,7 +386,7 @@ private:
     detail::growing_array<int> members_;
     channel_shape shape_;
     int ports_;
-    lending lend_;
+    single_copy_mode copy_;
     bool shares_; // has no connections of its own
     atomic<std::uint64_t>* failed_ = nullptr;
     waiting_words waits_;

@@ -17,7 +17,7 @@
 COLLX_BEGIN_NAMESPACE
 
 // Brings `ranks` processes of one user together in one arena; every rank calls it, `job` names the launch and is the
-// same everywhere, and so must be `settings` (words NAME=VALUE, at most 239 bytes). news: asked while waiting, null:
+// same everywhere, and so must be `settings` (words NAME=VALUE, at most 239 bytes). check: asked while waiting, null:
 // none. Ensures: on return all ranks have mapped the arena and written their process numbers. Otherwise all ranks that
 // came throw the same error. Errors: timeout (names who is missing) · mismatch (sizes differ, a rank twice, a job of
 // this name is starting) · environment (no job name) ·
@@ -25,21 +25,21 @@ COLLX_BEGIN_NAMESPACE
 // Cost: about a quarter of a millisecond per rank; one descriptor, one mapping.
 [[gnu::cold]] inline counted_ptr<arena> join_shm(const char* job, int rank, int ranks, const deadline& until,
                                                  std::size_t bytes = default_arena_bytes, const char* settings = "",
-                                                 start_news* news = nullptr) {
+                                                 start_check* check = nullptr) {
     if (ranks < 1 || ranks > max_local_ranks)
         fail(errc::invalid_argument, rank, -1, "", "a host has 1 to %d ranks, not %d", max_local_ranks, ranks);
     if (rank < 0 || rank >= ranks) fail(errc::invalid_argument, rank, -1, "", "rank %d of %d ranks", rank, ranks);
     if (ranks > 1 && (job == nullptr || job[0] == '\0'))
         fail(errc::environment, rank, -1,
              "start the ranks with collx_run, or set COLLX_JOB to one new name for all ranks", "the job has no name");
-    if (rank > 0) return detail::join_guest(job, rank, ranks, until, settings, news).join();
+    if (rank > 0) return detail::join_guest(job, rank, ranks, until, settings, check).join();
     if (ranks == 1) {
         auto alone = detail::make_sealed_arena(1, bytes);
         alone->header().pid[0].store(::getpid(), memory_order::relaxed);
         alone->header().arrived.store(1, memory_order::release);
         return alone;
     }
-    detail::join_host host(job, ranks, until, settings, news);
+    detail::join_host host(job, ranks, until, settings, check);
     counted_ptr<arena> shared;
     try {
         shared = detail::make_sealed_arena(ranks, bytes);

@@ -90,7 +90,7 @@ public:
     void push() { (void)send(); } // for those who are not prepared for its end: only move() finds that
 
     // Whether messages of 64 KiB and more that are lent go by reference. Before the first.
-    void set_lending(lending when) { choice_ = detail::copy_or_reference(when); }
+    void set_copy_mode(single_copy_mode when) { choice_ = detail::copy_or_reference(when); }
 
     // Messages go by this device if the other end has one as well. Before the first channel is used. The device
     // outlives the stream.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Loads, stores, atomics, and what a switch does with many memories [ld, st, atom, red, multimem]. All of them are seen
-// by everybody at once and in program order, which PTX promises to nobody: fences have nothing to do.
+// by all threads at once and in program order, which PTX does not promise: fences have nothing to do.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -80,7 +80,7 @@ CUresult map(CUdeviceptr at, std::size_t bytes, std::size_t offset, CUmemGeneric
              unsigned long long) {
     const physical& p = *of(h);
     if (offset != 0 || bytes > p.bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (p.is_multicast) { // its addresses are nobody's memory
+    if (p.is_multicast) { // its addresses have no memory of their own
         memories().add(at, p.copies);
         return CUDA_SUCCESS;
     }

@@ -93,7 +93,7 @@ std::vector<address> allocations::copies(int device, address at, std::size_t byt
     return all;
 }
 
-// The device is in the file's name, which whoever imports it can read.
+// The device is in the file's name, which a process that imports it can read.
 int new_file(std::size_t bytes, int device) {
     const int file = memfd_create(("software-gpu-" + std::to_string(device)).c_str(), MFD_CLOEXEC);
     if (file < 0) return -1;
@@ -101,10 +101,10 @@ int new_file(std::size_t bytes, int device) {
     close(file);
     return -1;
 }
-// No address is used twice, so that whoever uses memory that has been freed meets nobody else's.
+// No address is used twice, so that code that uses freed memory never meets another allocation.
 void* map_file(int file, std::size_t bytes, void* at) {
     static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 45};
-    constexpr std::uintptr_t gap = 1 << 16; // of nobody: what runs over memory does not find the next
+    constexpr std::uintptr_t gap = 1 << 16; // unused: code that runs over its memory does not reach the next
     void* const wanted =
         at != nullptr ? at : reinterpret_cast<void*>(next.fetch_add((bytes + 2 * gap - 1) / gap * gap));
     void* const p = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
@@ -266,7 +266,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k) {
     if (const cudaError_t e = refuse_while_capturing(); e != cudaSuccess) return returned(e);
     if (const cudaError_t e = cudaMemcpyAsync(to, from, bytes, k, nullptr); e != cudaSuccess || bytes == 0) return e;
-    // Nobody waits for what no host memory has part in.
+    // The host does not wait for copies without host memory.
     if (side_of(to, bytes) == side::device && side_of(from, bytes) == side::device) return returned(cudaSuccess);
     return cudaStreamSynchronize(nullptr);
 }

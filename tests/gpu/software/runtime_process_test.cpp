@@ -124,7 +124,7 @@ TEST_CASE("virtual memory is there for the devices it was opened to, and for oth
     const CUmemGenericAllocationHandle h = make_granule();
     const CUdeviceptr at = map_granule(h);
     CHECK(at % granule == 0);
-    REFUSED(cudaMemset(pointer(at), 0, 16), cudaErrorInvalidValue); // nobody has access
+    REFUSED(cudaMemset(pointer(at), 0, 16), cudaErrorInvalidValue); // no device has access
     allow(at, 0);
     OK(cudaMemset(pointer(at), 0, granule));
     OK(cudaDeviceSynchronize());

@@ -120,7 +120,7 @@ struct bad_bytes {
         for (unsigned char& b : at) b = 0xdb;
     }
 };
-inline constexpr bad_bytes garbage{}; // never written, so no engine needs to be told of it
+inline constexpr bad_bytes garbage{}; // never written, so no engine needs to know of it
 
 // What all of a fabric share.
 struct shared {
@@ -151,7 +151,7 @@ struct end {
     std::size_t carried = 0;
     std::deque<std::unique_ptr<posted_receive>> receives{}, received{};
     std::vector<std::unique_ptr<straggler>> stragglers{};
-    moment quiet{0}, quiet_peer{0}; // nobody touches what was posted here; nobody lands anything here
+    moment quiet{0}, quiet_peer{0}; // the program leaves alone what was posted here; no write arrives here
     dma_engine writer{}, lander{};
 
     std::uint64_t delay() { return roll(static_cast<std::uint64_t>(net.options.most_delay_polls) + 1); }
@@ -272,7 +272,7 @@ private:
         to.receives.pop_front();
         return true;
     }
-    // A part of any write that no earlier one overlaps, as it will be or as nobody should see it.
+    // A part of any write that no earlier one overlaps, as it will be or with bytes that no program may rely on.
     void land_early(end& to) {
         if (!net.options.is_messy || roll(2) == 0) return;
         const std::size_t i = carried + roll(sends.size() - carried);

@@ -45,8 +45,8 @@ struct lane_places {
                                         : s.slots_at()) {}
 };
 
-// What every kernel is given, whatever its text and its types: all that the waits and counts of a block need, so that
-// their code is compiled once for all kernels of a file (block.hpp).
+// What every kernel is given, whatever its algorithm and its types: all that the waits and counts of a block need, so
+// that their code is compiled once for all kernels of a file (block.hpp).
 struct call_args {
     exchange_shape shape;
     lane_places places;
@@ -115,9 +115,9 @@ struct block_state {
     std::uint64_t sent[max_ranks], received[max_ranks];
     std::uint64_t drained[max_ranks]; // messages of mine known to have left the slots: saves looking at `head`
     std::uint64_t iterations, packets, calls;
-    std::uint64_t number;                   // of this call, among those that are compared
-    bool is_stopped;                        // by an earlier call
-    bool told[max_ranks], heard[max_ranks]; // by lane 0, of this call's parts
+    std::uint64_t number;                           // of this call, among those that are compared
+    bool is_stopped;                                // by an earlier call
+    bool announced[max_ranks], compared[max_ranks]; // the length of the first message to and from a rank, by lane 0
 };
 
 } // namespace device

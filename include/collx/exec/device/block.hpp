@@ -3,7 +3,7 @@
 // and gives up when a deadline has passed or another rank has given up. Knows no step and no element.
 //
 // A failed wait stops the block: all threads learn it in the same barrier, and each further step returns at once. So
-// the text needs no error path, and no barrier is left by a part of the threads.
+// the algorithm needs no error path, and no barrier is left by a part of the threads.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ struct thread_state {
     bool failed; // not yet voted upon
 };
 
-// Functions whose names begin with run_ are not inlined, and know neither text nor types: a file has each of them once,
-// however many kernels there are. What they do is no part of a loop over elements.
+// Functions whose names begin with run_ are not inlined, and know neither algorithm nor types: a file has each of them
+// once, however many kernels there are. What they do is no part of a loop over elements.
 template <class Env>
 class block_worker {
     using state_type = thread_state<Env>;
@@ -176,7 +176,7 @@ private:
             shared_.sent[k] = c.sent[k];
             shared_.received[k] = c.received[k];
             shared_.drained[k] = 0;
-            shared_.told[k] = shared_.heard[k] = false;
+            shared_.announced[k] = shared_.compared[k] = false;
         }
         if (t == 0) {
             if (lane_ == 0) shared_.number = my_words().calls + (args_.words.are_compared() ? 1 : 0);
@@ -246,7 +246,7 @@ private:
         }
     }
     // Neighbours in launches of their own may still be in the last call when this one begins, reading my window. The
-    // next text has other signals, by which I would not hear of it.
+    // next algorithm has other signals, which would not report it.
     COLLX_HD void wait_for_neighbours() {
         bool failed = false;
         COLLX_ROLLED

@@ -44,7 +44,7 @@ COLLX_HD constexpr part part_of(const Cuts& cuts, sched::place p, int rank, int 
     if (p == sched::place::tmp) l.at = static_cast<std::size_t>(chunk) * cell_elems;
     return l;
 }
-// Not inlined: neither text nor types matter here, so a file of many kernels has it once for each kind of cuts.
+// Not inlined: neither algorithm nor types matter here, so a file of many kernels has it once for each kind of cuts.
 template <class Cuts>
 COLLX_NOINLINE COLLX_HD chunk_parts run_plan(const Cuts& cuts, chunk_move m, int rank, std::size_t piece,
                                              std::uint32_t piece_elems, std::uint32_t cell_elems) {

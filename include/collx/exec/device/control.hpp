@@ -68,7 +68,7 @@ struct wait_report {
     wait_state state = wait_state::idle;
     waits_for what = waits_for::nothing;
     int peer = 0;
-    unsigned step = 0;  // of the text, counted from 1 in each piece
+    unsigned step = 0;  // of the algorithm, counted from 1 in each piece
     unsigned piece = 0; // of this lane, modulo 65536
     unsigned call = 0;  // of a group, from 1 on, modulo 256; 0: alone
 

@@ -71,8 +71,8 @@ struct table_cuts {
     }
 };
 
-// Counts per pair of ranks: rank r sends sizes[r][d] elements to rank d, from in_at[r][d] of its input on; they land at
-// out_at[d][r] of d's output.
+// Counts per pair of ranks: rank r sends sizes[r][d] elements to rank d, from in_at[r][d] of its input on; they are
+// stored at out_at[d][r] of d's output.
 struct pair_cuts {
     static constexpr bool is_private = false;
     std::size_t sizes[max_ranks][max_ranks] = {}, in_at[max_ranks][max_ranks] = {}, out_at[max_ranks][max_ranks] = {};
@@ -92,8 +92,8 @@ struct pair_cuts {
 };
 
 // What a rank knows of its own: chunk c has sizes[0][c] elements of its input, from at[0][c] on, and sizes[1][c] of its
-// output. Only for texts whose every message goes straight from a sender to a receiver: the two sizes must agree, and
-// both ends must cut pieces of one length that is given.
+// output. Only for algorithms whose every message goes straight from a sender to a receiver: the two sizes must agree,
+// and both ends must cut pieces of one length that is given.
 struct own_cuts {
     static constexpr bool is_private = true;
     std::size_t sizes[2][max_ranks] = {}, at[2][max_ranks] = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The reading of an algorithm's text inside a kernel: one block runs it for one rank and one lane, and each step is a
+// The executor inside a kernel: one block runs it for one rank and one lane, and each step is a
 // loop over packs in which all threads of the block (or of one strand's group) take part. The kind of a step is
 // known by its type, so what is left after inlining is the algorithm with its waits, loads and stores: no table, no
 // dispatch. docs/design/device.md weighs that against a table of steps.
@@ -65,7 +65,7 @@ public:
 
     COLLX_HD bool strand(int k) const { return Groups == 1 || k % Groups == env_.group(); }
 
-    // Runs the text for each piece of this lane. All threads of the block call it together.
+    // Runs the algorithm for each piece of this lane. All threads of the block call it together.
     COLLX_HD void run() {
         const bool has_neighbours = has_windows && !flagged && !args_.is_one_launch;
         this->begin_call(has_neighbours);

@@ -112,14 +112,14 @@ private:
             if (for_room && number < shared_.drained[peer] + args_.shape.slots) continue;
             const lane_control& mine = *control(rank_);
             std::uint64_t found = 0, early = 0;
-            const bool is_first = compares_parts(m) && !for_room && !shared_.heard[peer];
+            const bool is_first = compares_parts(m) && !for_room && !shared_.compared[peer];
             if (is_first) early = Env::load_relaxed(part_of(rank_, peer, number)); // on its way beside the count
             failed = !this->wait_until(for_room ? waits_for::room : waits_for::message, peer,
                                        for_room ? &mine.head[peer] : &mine.tail[peer],
                                        for_room ? number + 1 - args_.shape.slots : number + 1, found);
             if (for_room && !failed) shared_.drained[peer] = found;
             if (is_first && !failed) {
-                shared_.heard[peer] = true;
+                shared_.compared[peer] = true;
                 failed = is_other_part(peer, number, early, args_.part_bytes(true, rank_, peer));
             }
         }
@@ -129,11 +129,11 @@ private:
         if (m.from >= 0 && env_.index() == 0)
             Env::store_release(&control(m.from)->head[rank_], ++shared_.received[m.from]);
         if (m.to < 0 || env_.index() != second_thread()) return;
-        if (compares_parts(m) && !shared_.told[m.to]) {
+        if (compares_parts(m) && !shared_.announced[m.to]) {
             const std::uint64_t number = shared_.sent[m.to];
             Env::store_relaxed(part_of(m.to, rank_, number),
                                part_word::of(number, call_number(), args_.part_bytes(false, rank_, m.to)));
-            shared_.told[m.to] = true;
+            shared_.announced[m.to] = true;
         }
         const std::uint64_t sent = ++shared_.sent[m.to];
         if (!m.flagged) Env::store_release(&control(m.to)->tail[rank_], sent);

@@ -181,7 +181,7 @@ struct operand_access {
         return detail::convert<acc_type>(raw);
     }
 
-    // What this rank has stored already; for texts that send results on from `out`.
+    // What this rank has stored already; for algorithms that send results on from `out`.
     template <class W>
     COLLX_HD static acc_pack<W> read_out(const rank_operands<Types>& r, std::size_t at, unsigned m) {
         if constexpr (W::is_aligned && Types::out_view::is_contiguous) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Steps over windows and over peers' own buffers: put, get, and the reduction of all ranks' operands in rank order.
 // Where words carry flags a put is pushed into the memory of the rank that reads it, so that reading is local and needs
-// no signal: docs/design/device.md says for which texts that is right.
+// no signal: docs/design/device.md says for which algorithms that is right.
 #pragma once
 
 #include <collx/exec/device/executor.hpp>
@@ -10,7 +10,7 @@ COLLX_BEGIN_NAMESPACE
 namespace device {
 
 // Who has left iteration i - 1 may push iteration i + 1 over it only if it has heard of every reader in between: so the
-// texts that every rank reads every other rank in, once per iteration.
+// algorithms in which every rank reads every other rank in, once per iteration.
 template <class Algorithm>
 inline constexpr bool may_push_v = [] {
     if constexpr (requires { Algorithm::signals; })

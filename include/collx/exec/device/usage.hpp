@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The reading that finds out what memory a text needs, and keeps nothing else: a .cu file that launches kernels should
-// not pay for <vector>. Looks at all ranks' programs, for all must cut their messages alike.
+// The reading that finds out what memory an algorithm needs, and keeps nothing else: a .cu file that launches kernels
+// should not pay for <vector>. Looks at all ranks' programs, for all must cut their messages alike.
 #pragma once
 
 #include <initializer_list>
@@ -45,7 +45,7 @@ constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
     return u;
 }
 
-// Whether a kernel needs code for it. Only texts that can be run by the compiler are looked at, for some numbers of
+// Whether a kernel needs code for it. Only algorithms that the compiler can run are looked at, for some numbers of
 // ranks; a team checks the answer for its own (team.hpp). (Braces: to nvcc `Algorithm()` is no constant here where a
 // member has an initialiser.)
 template <class Algorithm, bool usage::*It>

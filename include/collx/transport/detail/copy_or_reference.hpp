@@ -8,7 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <collx/transport/lending.hpp>
+#include <collx/core/single_copy_mode.hpp>
+#include <collx/transport/copy_cost.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -23,8 +24,9 @@ public:
         bool is_asked = false; // the receiver shall say when it has it: always by reference, else to measure
     };
 
-    explicit copy_or_reference(lending when = lending::automatic)
-        : by_reference_(when == lending::always), now_(when == lending::automatic ? phase::kept : phase::settled) {}
+    explicit copy_or_reference(single_copy_mode when = single_copy_mode::automatic)
+        : by_reference_(when == single_copy_mode::always),
+          now_(when == single_copy_mode::automatic ? phase::kept : phase::settled) {}
 
     // How the next message goes, which is so long. From time to time a MiB of messages is measured, at least eight of
     // them, and as much of the other way: seldom while the answer stays the same, and soon where what the way in use

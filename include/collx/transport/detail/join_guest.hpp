@@ -5,7 +5,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/core/start_news.hpp>
+#include <collx/core/start_check.hpp>
 #include <collx/core/system_limits.hpp>
 
 #include <collx/transport/detail/join_packet.hpp>
@@ -19,9 +19,9 @@ namespace detail {
 class join_guest {
 public:
     join_guest(const char* job, int rank, int ranks, const deadline& until, const char* settings = "",
-               start_news* news = nullptr)
+               start_check* check = nullptr)
         : settings_(settings), name_(name_of_job(job)), job_hash_(hash_bytes(job, std::strlen(job), 3)), rank_(rank),
-          ranks_(ranks), until_(until), news_(news) {}
+          ranks_(ranks), until_(until), check_(check) {}
 
     // Tries until the deadline. What ends an attempt and is worth another: no listener yet, the queue is full, the
     // listener was of a job that is just going, rank 0 had too many strangers at the door.
@@ -42,7 +42,7 @@ public:
                      std::strerror(errno));
             }
             socket_.close();
-            if (news_ != nullptr) news_->look();
+            if (check_ != nullptr) check_->throw_if_ended();
             if (!pause.sleep(until_)) fail(errc::timeout, rank_, 0, remedy_of_join(errc::timeout), "%s", trouble);
         }
     }
@@ -61,8 +61,8 @@ private:
             descriptor fd;
             const packet got = receive_packet(socket_.get(), &p, sizeof p, &fd);
             if (got == packet::none) {
-                if (wait_for_event(socket_.get(), POLLIN, next_look(news_, until))) continue;
-                if (news_ != nullptr) news_->look();
+                if (wait_for_event(socket_.get(), POLLIN, next_look(check_, until))) continue;
+                if (check_ != nullptr) check_->throw_if_ended();
                 if (!until.passed()) continue;
                 fail(errc::timeout, rank_, 0, remedy_of_join(errc::timeout),
                      shared ? "rank 0 does not say who is missing" : "rank 0 does not answer");
@@ -78,7 +78,7 @@ private:
                 return nullptr;
             shared = map(static_cast<descriptor&&>(fd), p);
             // Rank 0 knows our deadline and will say who is missing; give its words time to arrive.
-            if (news_ == nullptr && until.at_ns < INT64_MAX - verdict_grace_ns) until.at_ns += verdict_grace_ns;
+            if (check_ == nullptr && until.at_ns < INT64_MAX - verdict_grace_ns) until.at_ns += verdict_grace_ns;
         }
     }
 
@@ -121,7 +121,7 @@ private:
     std::uint64_t job_hash_;
     int rank_, ranks_;
     deadline until_;
-    start_news* news_;
+    start_check* check_;
     descriptor socket_;
 };
 

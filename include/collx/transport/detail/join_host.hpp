@@ -9,7 +9,7 @@
 
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
-#include <collx/core/start_news.hpp>
+#include <collx/core/start_check.hpp>
 #include <collx/core/system_limits.hpp>
 #include <collx/transport/arena.hpp>
 #include <collx/transport/detail/join_packet.hpp>
@@ -27,9 +27,9 @@ public:
 
     // The listener comes first, so that ranks find it while rank 0 still makes the arena.
     [[gnu::cold]] join_host(const char* job, int ranks, const deadline& until, const char* settings = "",
-                            start_news* news = nullptr)
+                            start_check* check = nullptr)
         : settings_(settings), ranks_(ranks), job_hash_(hash_bytes(job, std::strlen(job), 3)), until_(until),
-          news_(news) {
+          check_(check) {
         const socket_name name = name_of_job(job);
         listener_ = packet_socket();
         if (!listener_.is_open())
@@ -47,8 +47,8 @@ public:
     [[gnu::cold]] void serve(arena& shared) {
         arena_ = &shared;
         while (mapped_ < ranks_ - 1) {
-            listen_for_a_while(next_look(news_, next_limit()));
-            if (news_ != nullptr) news_->look();
+            listen_for_a_while(next_look(check_, next_limit()));
+            if (check_ != nullptr) check_->throw_if_ended();
             if (until_.passed() && mapped_ < ranks_ - 1) fail_for_lateness();
         }
         listener_.close(); // before a rank can return and come back for another job of the same name
@@ -255,7 +255,7 @@ private:
     int ranks_;
     std::uint64_t job_hash_;
     deadline until_;
-    start_news* news_;
+    start_check* check_;
     descriptor listener_;
     arena* arena_ = nullptr;
     growing_array<guest> guests_;

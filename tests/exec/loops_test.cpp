@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
 // The loops: any number of sources, length, alignment and destination, against a fold element by element.
-#include <collx/exec/kernels.hpp>
+#include <collx/exec/loops.hpp>
 #include <collx/exec/streaming.hpp>
 
 #include <cmath>

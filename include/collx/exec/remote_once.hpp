@@ -11,15 +11,15 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/exec/channel_steps.hpp>
 #include <collx/exec/element_ops.hpp>
-#include <collx/exec/far.hpp>
-#include <collx/exec/lending.hpp>
 #include <collx/exec/pieces.hpp>
+#include <collx/exec/remote.hpp>
+#include <collx/exec/single_copy.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 // One step of a call, and the memory that it is about. Requires: plain elements. What hooks or a wire type would change
 // on the way is not what lies there.
-struct far_step {
+struct remote_step {
     const bound_schedule& plan;
     const pieces& cuts;
     const element_ops& elements;
@@ -54,7 +54,7 @@ struct far_step {
         if (held.where == sched::place::in) {
             for (int i = 0; !elements.is_apart() && i < held.chunks.count; ++i)
                 if (!stays_as_it_is(plan.steps, cuts, elements, held.chunks.at(i, plan.chunks))) return nullptr;
-        } else if (held.where != sched::place::out || (plan.far[strand][index] & bound_schedule::stays) == 0) {
+        } else if (held.where != sched::place::out || (plan.remote[strand][index] & bound_schedule::stays) == 0) {
             return nullptr;
         }
         return whole(held);
@@ -64,7 +64,8 @@ struct far_step {
 // A step whose message has landed, is sent from where it lies, or both. False if neither: nothing was done. Requires: a
 // message and room, as far as the step wants them. take(from): works a message of a slot in, without sending it on.
 template <class Take>
-bool run_far(const far_step& f, receiving_end* rx, sending_end* tx, std::size_t bytes, std::uint32_t tag, Take&& take) {
+bool run_remote(const remote_step& f, receiving_end* rx, sending_end* tx, std::size_t bytes, std::uint32_t tag,
+                Take&& take) {
     const bool has_landed = rx != nullptr && rx->has_landed();
     const std::byte* const lent = tx != nullptr && tx->may_send_in_place() ? f.sent_from() : nullptr;
     if (!has_landed && lent == nullptr) return false;
@@ -81,8 +82,8 @@ bool run_far(const far_step& f, receiving_end* rx, sending_end* tx, std::size_t 
 }
 
 // Channel steps by that way.
-struct far_steps {
-    static far_step at(const channel_steps& c, const sched::step& s, const strand_cursor& st) {
+struct remote_steps {
+    static remote_step at(const channel_steps& c, const sched::step& s, const strand_cursor& st) {
         const call_state& call = c.call_;
         return {call.plan, call.cuts, call.elements, s, static_cast<std::size_t>(st.index), st.step_index(s), st.piece};
     }
@@ -108,7 +109,7 @@ struct far_steps {
 
     static bool run(channel_steps& c, const sched::step& s, const strand_cursor& st, const channel_message& m) {
         if (!c.call_.elements.is.plain) return false;
-        return run_far(at(c, s, st), m.rx, m.tx, m.bytes, m.tag, [&](const std::byte* in) {
+        return run_remote(at(c, s, st), m.rx, m.tx, m.bytes, m.tag, [&](const std::byte* in) {
             for (int i = 0; i < s.dst.chunks.count; ++i) in += c.call_.bytes_of(c.touch(s, st, i, in, nullptr));
         });
     }
@@ -116,7 +117,7 @@ struct far_steps {
 
 namespace detail {
 
-[[gnu::cold]] inline void find_far(bound_schedule& b) {
+[[gnu::cold]] inline void find_remote(bound_schedule& b) {
     const auto& strands = b.steps.strands;
     detail::growing_array<int> writes(static_cast<std::size_t>(b.chunks)), touches = writes, before, from;
     const auto add = [&](detail::growing_array<int>& count, const sched::ref& r) {
@@ -140,7 +141,7 @@ namespace detail {
             ++from[static_cast<std::size_t>(s.peer_from)];
         }
     for (const auto& strand : strands) {
-        b.far.emplace_back();
+        b.remote.emplace_back();
         before.assign(writes.size(), 0);
         for (const auto& s : strand) {
             add(before, s.dst);
@@ -153,12 +154,12 @@ namespace detail {
             if (s.what == (sched::recv | sched::copy) && from[static_cast<std::size_t>(s.peer_from)] == 1 &&
                 all_are(s.dst, touches, [](std::size_t) { return 1; }))
                 flags |= bound_schedule::alone;
-            b.far.back().push_back(flags);
+            b.remote.back().push_back(flags);
         }
     }
     if (strands.size() != 1) return;
     for (std::size_t i = strands[0].size(); i-- > 0;) {
-        if ((strands[0][i].what & sched::send) != 0) b.far[0][i] |= bound_schedule::last;
+        if ((strands[0][i].what & sched::send) != 0) b.remote[0][i] |= bound_schedule::last;
         if ((strands[0][i].what & sched::recv) != 0) return;
     }
 }

@@ -16,7 +16,7 @@
 #include "support/skip.hpp"
 
 using namespace collx_test;
-using collx::lending;
+using collx::single_copy_mode;
 
 namespace {
 
@@ -32,23 +32,23 @@ bool is_reading_allowed() {
     return ::waitpid(child, &status, 0) == child && status == 0;
 }
 
-// Runs f(world) in n processes that lend as told. The exit code is f's.
+// Runs f(world) in n processes with this setting for single copies. The exit code is f's.
 template <class F>
-void on_processes(int n, lending lend, F&& f) {
+void on_processes(int n, single_copy_mode single_copy, F&& f) {
     const std::string name = new_job();
     processes p;
     for (int r = 0; r < n; ++r)
         p.start(r, [&, r] {
             auto s = collx::detail::settings_for(n);
             s.timeout_ns = collx_test::patient(40'000 * ms);
-            s.lend = lend;
+            s.single_copy = single_copy;
             collx::communicator w(collx::make_counted<collx::job>(
                 collx::join_shm(name.c_str(), r, n, collx::deadline::in_ns(s.timeout_ns)), r, n, s, false));
             return f(w);
         });
     p.wait();
     for (int r = 0; r < n; ++r) {
-        INFO("rank " << r << " of " << n << ", lending " << static_cast<int>(lend) << ": " << p[r].what);
+        INFO("rank " << r << " of " << n << ", single copy " << static_cast<int>(single_copy) << ": " << p[r].what);
         CHECK(p[r].exit_code == 0);
     }
 }
@@ -81,7 +81,7 @@ int exchange_everything(collx::communicator& w) {
             };
             collx::all_to_all(w, in, out);
             if (!is_from_all(out)) return 1;
-            std::fill(in.begin(), in.end(), -2); // at once: nobody may still be reading
+            std::fill(in.begin(), in.end(), -2); // at once: no peer may still be reading
 
             // Receiving where one sends from: what is there must have left before it is overwritten.
             std::vector<int> ring(m);
@@ -159,10 +159,10 @@ int exchange_pairwise(collx::communicator& w, bool must_lend) {
 } // namespace
 
 TEST_CASE("two ranks lend operands, and from buffers that are used in place") {
-    on_processes(2, lending::never, [](collx::communicator& w) { return exchange_pairwise(w, false); });
-    on_processes(2, lending::automatic, [](collx::communicator& w) { return exchange_pairwise(w, false); });
+    on_processes(2, single_copy_mode::never, [](collx::communicator& w) { return exchange_pairwise(w, false); });
+    on_processes(2, single_copy_mode::automatic, [](collx::communicator& w) { return exchange_pairwise(w, false); });
     if (!is_reading_allowed()) return skip("process_vm_readv is not allowed here");
-    on_processes(2, lending::always, [](collx::communicator& w) { return exchange_pairwise(w, true); });
+    on_processes(2, single_copy_mode::always, [](collx::communicator& w) { return exchange_pairwise(w, true); });
 }
 
 TEST_CASE("a chunk that this rank's own steps overwrite is not lent") {
@@ -185,13 +185,13 @@ TEST_CASE("a chunk that this rank's own steps overwrite is not lent") {
 TEST_CASE("lent or copied, the same arrives") {
     const bool is_allowed = is_reading_allowed();
     for (const int n : {2, 3}) {
-        on_processes(n, lending::automatic, exchange_everything);
-        on_processes(n, lending::never, [](collx::communicator& w) {
+        on_processes(n, single_copy_mode::automatic, exchange_everything);
+        on_processes(n, single_copy_mode::never, [](collx::communicator& w) {
             const int wrong = exchange_everything(w);
             return wrong != 0 ? wrong : lent_by(w) == 0 ? 0 : 100;
         });
         if (!is_allowed) return skip("process_vm_readv is not allowed here");
-        on_processes(n, lending::always, [](collx::communicator& w) {
+        on_processes(n, single_copy_mode::always, [](collx::communicator& w) {
             const int wrong = exchange_everything(w);
             return wrong != 0 ? wrong : lent_by(w) != 0 ? 0 : 100;
         });
@@ -199,9 +199,9 @@ TEST_CASE("lent or copied, the same arrives") {
 }
 
 TEST_CASE("a large send returns when it was taken, whichever way it went") {
-    for (const lending lend : {lending::never, lending::always}) {
+    for (const single_copy_mode single_copy : {single_copy_mode::never, single_copy_mode::always}) {
         shared_page<report> page;
-        on_processes(2, lend, [&](collx::communicator& w) {
+        on_processes(2, single_copy, [&](collx::communicator& w) {
             std::vector<int> x(100'000, 1);
             for (int i = 0; i < 5; ++i) {
                 collx::barrier(w);
@@ -220,10 +220,10 @@ TEST_CASE("a large send returns when it was taken, whichever way it went") {
 }
 
 TEST_CASE("ranks that disagree on a count find out, also when the message is lent") {
-    for (const lending lend : {lending::never, lending::always})
-        on_processes(2, lend, [](collx::communicator& w) {
+    for (const single_copy_mode single_copy : {single_copy_mode::never, single_copy_mode::always})
+        on_processes(2, single_copy, [](collx::communicator& w) {
             std::vector<int> x(100'000, 1);
-            for (int i = 0; i < 3; ++i) // the first ones tell the sender that it may lend
+            for (int i = 0; i < 3; ++i) // the first ones let the sender know that its memory can be read
                 if (w.rank() == 0) collx::send(w, x, 1);
                 else collx::recv(w, x, 0);
             try {
@@ -237,14 +237,14 @@ TEST_CASE("ranks that disagree on a count find out, also when the message is len
 }
 
 TEST_CASE("a lender that dies while its message waits is named") {
-    for (const lending lend : {lending::never, lending::always}) {
+    for (const single_copy_mode single_copy : {single_copy_mode::never, single_copy_mode::always}) {
         const std::string name = new_job();
         processes p;
         for (int r = 0; r < 2; ++r)
             p.start(r, [&, r] {
                 auto s = collx::detail::settings_for(2);
                 s.timeout_ns = collx_test::patient(40'000 * ms);
-                s.lend = lend;
+                s.single_copy = single_copy;
                 collx::communicator w(collx::make_counted<collx::job>(
                     collx::join_shm(name.c_str(), r, 2, collx::deadline::in_ns(s.timeout_ns)), r, 2, s, false));
                 std::vector<int> x(4'000'000, 1);
@@ -265,7 +265,7 @@ TEST_CASE("a lender that dies while its message waits is named") {
                 return 1;
             });
         p.wait();
-        INFO("lending " << static_cast<int>(lend) << ": " << p[1].what);
+        INFO("single copy " << static_cast<int>(single_copy) << ": " << p[1].what);
         CHECK(p[1].exit_code == 0);
     }
 }

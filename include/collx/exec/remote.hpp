@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the engine needs where ranks do not share all memory, as it sees it: large messages without a stop in a slot,
-// and how ranks show each other a few bytes. The bodies are far_once.hpp's and tree_exchange.hpp's. Programs whose
+// and how ranks show each other a few bytes. The bodies are remote_once.hpp's and tree_exchange.hpp's. Programs whose
 // ranks are threads and processes of one host do not compile them.
 #pragma once
 
@@ -15,7 +15,7 @@
 COLLX_BEGIN_NAMESPACE
 
 // Below, copying costs less than what it takes to do without.
-inline constexpr std::size_t least_far_bytes = 16 * 1024;
+inline constexpr std::size_t least_remote_bytes = 16 * 1024;
 
 class channel_steps;
 struct communicator_core;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether large messages are read where their sender has them, by the receiver inside a host and by the system on their
-// way to another; and what that is decided by: the cost of each way, measured while it is in use.
+// What moving large messages costs, measured while they move: by it a channel chooses between slots and a single copy.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +9,8 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// Large messages may be lent where that costs less than a copy, never, or wherever the system allows it.
-enum class lending : unsigned char { automatic, never, always };
-
-// What a way of moving large messages costs, in nanoseconds per MiB: a running mean that comes down quickly and that
-// one outlier (the core was taken away) cannot drive up far.
+// The cost of one way, in nanoseconds per MiB: a running mean that falls quickly and that one outlier (another process
+// had the core) raises by little.
 struct piece_cost {
     std::uint32_t ns_per_mib = 0; // 0: not measured yet
     void add(std::int64_t ns, std::size_t bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What may be lent: see docs/design/lending.md. Reads schedules, touches no data.
+// Which messages a peer may read where they lie, and from which size on: see docs/design/single_copy.md.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 COLLX_BEGIN_NAMESPACE
 
-// A system call costs as much as copying 16 KiB. With more ranks than cores each message is another switch, so a lent
-// one takes several pieces at once.
-inline constexpr std::size_t least_lent_bytes = 32 * 1024, most_lent_bytes = 512 * 1024;
+// A system call costs as much as copying 16 KiB. With more ranks than cores each message costs a switch of processes,
+// so one message by single copy carries several pieces.
+inline constexpr std::size_t least_single_copy_bytes = 32 * 1024, most_single_copy_bytes = 512 * 1024;
 inline constexpr std::size_t least_measured_bytes = 8 * 1024;
 
 // Whether no step of this rank writes where a chunk of its input lies. In place, copying it to itself does not count.
