@@ -102,7 +102,7 @@ ROWS = [
      "path_class::c2c, path_class::nvl, path_class::nvb, path_class::pix,", ["topo/graph"]),
     ("a line's number stands still", "topo/xml.hpp", "void step() { line_ += text_[at_++] == '\\n'; }", "void step() { ++at_; }",
      ["topo/formats"]),
-    ("both ends of an NVLink count", "topo/nccl_topology.hpp", "told_.count({other, gpu}) != 0)", "told_.empty())",
+    ("both ends of an NVLink count", "topo/nccl_topology.hpp", "listed_.count({other, gpu}) != 0)", "listed_.empty())",
      ["topo/formats"]),
     ("the narrowest way of a class is taken", "topo/path.hpp", "std::sort(rates.begin(), rates.end());",
      "std::sort(rates.rbegin(), rates.rend());", ["topo/graph"]),

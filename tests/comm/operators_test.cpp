@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: timeout=300 sanitize=nightly
 //
-// The shipped operators through all_reduce, against a left fold on one thread. exec/kernels_test.cpp has the types.
+// The shipped operators through all_reduce, against a left fold on one thread. exec/loops_test.cpp has the types.
 #include "type_support.hpp"
 
 #include <cmath>
