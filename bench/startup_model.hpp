@@ -96,8 +96,8 @@ private:
         if (r != 0) s.push_back({word::set, "sum/" + me});
         s.push_back({r == 0 ? word::set : word::get, "verdict"});
         s.push_back({r == 0 ? word::get : word::add, r == 0 ? "heard" : "heard-by"});
-        if (r % 2 == 0) s.push_back({word::set, "door/" + me});
-        if (r != 0) s.push_back({word::get, "door/" + std::to_string(r & (r - 1))});
+        if (r % 2 == 0) s.push_back({word::set, "listener/" + me});
+        if (r != 0) s.push_back({word::get, "listener/" + std::to_string(r & (r - 1))});
         return s;
     }
     void meet_in_store() {

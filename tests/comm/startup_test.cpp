@@ -251,7 +251,7 @@ TEST_CASE("a rank that goes between the store and the exchange of addresses is n
         bool leaves;
         leaving_store(collx::memory_store& s, bool l) : counting_store(s), leaves(l) {}
         std::string get(std::string_view k, const collx::deadline& d) {
-            if (leaves && k.find("/door/") != k.npos) throw std::runtime_error("gone");
+            if (leaves && k.find("/listener/") != k.npos) throw std::runtime_error("gone");
             return counting_store::get(k, d);
         }
     };

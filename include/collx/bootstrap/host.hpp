@@ -156,7 +156,7 @@ template <class Listener>
                                       {settings + detail::connection_words(h), h.id, h.machine, h.has_address}, all);
     meeting m{a.token, {}};
     if (size == 1 || a.is_one_host) return m;
-    const kept_text base = detail::joined({"collx/", name_view(a.token).substr(0, 8), "/door/"}),
+    const kept_text base = detail::joined({"collx/", name_view(a.token).substr(0, 8), "/listener/"}),
                     mine = detail::joined({listener.open(h), detail::reach_of(h)});
     const int up = rank & (rank - 1);
     if (rank % 2 == 0) store.set(detail::joined({base, rank}), mine); // the others have no rank below them

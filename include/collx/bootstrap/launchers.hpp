@@ -56,8 +56,9 @@ inline void read_locals(const environment& env, const char* launcher, const char
     if (!has_size && d.local_rank < d.rank) d.local_size = d.local_rank + 1; // at least: fewer than all
 }
 
-// A name for the ranks of one launch on one host, from what the launcher has told all of them alike. Not secret: who
-// may join is a matter of users, not of names. The parts' lengths are hashed too, so that they cannot run together.
+// A name for the ranks of one launch on one host, from the variables that the launcher sets alike for all of them. Not
+// secret: who may join is a matter of users, not of names. The parts' lengths are hashed too, so that they cannot run
+// together.
 inline kept_text derived_job(const char* launcher, const environment& env, std::initializer_list<const char*> names) {
     kept_text all;
     for (const char* name : names) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // One verdict for all ranks when a start fails, whatever each of them was waiting for: in the store, at the listener,
-// for the memory of its host. A death is seen by the store, which rings a bell that all who wait listen to. When the
-// time is over, the first to notice calls the roll, and who does not answer is the silent one (docs/design/startup.md).
+// for the memory of its host. The store notices a death and sets a key (the bell) that all waits look at. When
+// the time is over, the first rank to notice calls the roll, and the ranks that do not answer are named
+// (docs/design/startup.md).
 #pragma once
 
 #include <exception>
@@ -18,7 +19,7 @@ public:
     // How long a rank may take to answer when the roll is called.
     static constexpr std::int64_t roll_ns = 500'000'000;
 
-    // alarm: of the store where the ranks meet; null where it has none: then nothing here does anything.
+    // alarm: of the store where the ranks meet; null where the store has none: then all functions here do nothing.
     start_watch(store_alarm* alarm, int rank, int size, const deadline& until)
         : alarm_(size > 1 ? alarm : nullptr), rank_(rank), size_(size), until_(until) {
         if (alarm_ != nullptr) alarm_->appear(rank, size, until);
@@ -28,12 +29,12 @@ public:
         if (alarm_ == nullptr) return;
         try {
             alarm_->leave();
-        } catch (const error&) { // the store has gone before
+        } catch (const error&) { // the store has ended already
         }
     }
     bool is_on() const { return alarm_ != nullptr; }
 
-    // The rank has counted this meeting, and `turn` is what its keys begin with.
+    // Starts meeting `number`, whose keys begin with `turn`.
     void begin(std::int64_t number, const kept_text& turn) {
         number_ = number;
         turn_ = turn;
@@ -47,7 +48,7 @@ public:
             while (!alarm_->get_or_bell(key, bell_, until_, value)) hear(value);
             return value;
         } catch (const timed_out& e) {
-            if (is_over_ || e.peer() >= 0) throw; // it is the store that does not answer
+            if (is_over_ || e.peer() >= 0) throw; // the store does not answer
         }
         fail(errc::timeout, rank_, whom, "is it alive? See its output", "rank %d came to the store and says no more",
              whom);
@@ -59,8 +60,8 @@ public:
         if (alarm_->is_rung(bell_, said)) hear(said);
     }
     bool has_ended() const override { return is_over_; }
-    // All have joined when this returns. Collective. That, too, is a verdict: a death comes before it for all, or
-    // after.
+    // All ranks have joined when this returns. Collective. The verdict is the same for all ranks: a death counts before
+    // it or after it.
     [[gnu::cold]] void finish() {
         if (alarm_ == nullptr) return;
         const kept_text last = detail::second_bell(first_);
@@ -70,8 +71,8 @@ public:
             while (!is_done && said.starts_with("r"))
                 answer(), is_done = alarm_->get_or_bell(last, bell_, until_, said);
         } catch (const peer_failed&) {
-            // The store's rank died. Some may know that all have joined: they shall find it dead before this one
-            // leaves.
+            // The rank that runs the store died. Ranks that know already that all have joined shall find it dead before
+            // this rank leaves.
             detail::nap_ns(roll_ns / 2);
             throw;
         }
@@ -95,7 +96,7 @@ public:
     }
 
 private:
-    // What the bell said: the end, or a call to answer.
+    // Handles the bell's value: a roll call or the verdict.
     void hear(const kept_text& said) {
         if (said.starts_with("r")) return answer();
         throw_verdict(said);
@@ -122,22 +123,22 @@ private:
              said.c_str() + next + 1);
     }
 
-    // This rank has failed first, or not: throws what all throw.
+    // This rank has failed. Throws the verdict of all ranks, which is this failure unless another came first.
     [[noreturn, gnu::cold]] void end(const error& mine) {
         const bool is_about_other = mine.peer() >= 0 && mine.peer() != rank_;
-        // What all of them find out by themselves, and in the same words, is not said again.
+        // Each rank finds such an error by itself, in the same words.
         if (is_about_other && mine.code() != errc::timeout && mine.code() != errc::peer_failed) raise(mine);
         try {
             if (mine.code() == errc::timeout) call_roll(mine);
             else if (is_about_other) announce(errc::peer_failed, mine.peer(), text_of(mine));
             else announce(mine.code(), rank_, detail::joined({"rank ", rank_, " cannot join: ", text_of(mine)}), &mine);
         } catch (const error& e) {
-            // The store itself: its rank is the one that is dead or silent, unless it has left with its work done.
+            // The store failed: the rank that runs it is dead or silent, unless it has left with its work done.
             if (is_over_ || !alarm_->has_ended()) throw;
         }
         raise(mine);
     }
-    // The words without "collx: rank N: ".
+    // The message without "collx: rank N: ".
     [[gnu::cold]] static kept_text text_of(const error& e) {
         name_view text(e.what());
         const kept_text before =
@@ -145,7 +146,7 @@ private:
         if (kept_text(text).starts_with(before)) text = text.substr(before.size());
         return kept_text(text).substr(0, text.size() < 250 ? text.size() : 250);
     }
-    // The first verdict counts. own: what this rank throws if it is this one.
+    // Claims the verdict; an earlier one counts. own: what this rank throws if its verdict counts.
     [[gnu::cold]] void announce(errc code, int who, const kept_text& text, const error* own = nullptr) {
         const kept_text said = detail::joined({"f", static_cast<int>(code), " ", who, " ", text});
         const kept_text held = say_last(said);
@@ -169,14 +170,14 @@ private:
         kept_text said;
         const deadline enough = deadline::in_ns(is_mine ? roll_ns : 3 * roll_ns);
         int answered = 0; // all below have
-        // Who has called looks who answers, the others wait for its words.
+        // The rank that called counts the answers; the others wait for its verdict.
         for (detail::retry_pause pause(20'000'000); !is_mine || answered < size_;) {
             while (is_mine && answered < size_ && has(detail::joined({turn_, "here/", answered}), INT64_MIN))
                 ++answered;
             if (alarm_->is_rung(bell_, said)) return said == detail::start_done ? void() : throw_verdict(said);
             if (!pause.sleep(enough)) break;
         }
-        if (!is_mine) raise(mine); // it fell silent itself
+        if (!is_mine) raise(mine); // the rank that called has fallen silent itself
         name_the_silent(mine);
     }
     [[gnu::cold]] void name_the_silent(const error& mine) {
@@ -199,7 +200,7 @@ private:
         if (silent >= 0)
             return announce(errc::timeout, silent,
                             detail::joined({"rank ", silent, " came to the store and says no more"}));
-        announce(errc::timeout, mine.peer(), text_of(mine)); // all are there: it is as this rank saw it
+        announce(errc::timeout, mine.peer(), text_of(mine)); // all have answered: the verdict is this rank's own error
     }
     [[gnu::cold]] bool has(const kept_text& key, std::int64_t at_least) {
         try {
@@ -217,7 +218,7 @@ private:
     int rank_, size_;
     deadline until_;
     std::int64_t number_ = 0, next_question_ns_ = 0;
-    kept_text turn_, first_, bell_; // bell_: the one to listen to
+    kept_text turn_, first_, bell_; // bell_: the one to look at
     bool is_over_ = false;          // this rank knows the verdict
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a store may know beside its values: that a rank has gone. tcp_store and file_store do; a program's own store may
-// derive from this, too. A *bell* is a key that is set once, by the first rank, when a start ends or is in doubt.
+// An ability of a store: it notices that a rank has ended. tcp_store and file_store have it; a program's own store may
+// derive from this class, too. A *bell* is a key that is set once, by the first rank, when a start ends or is in doubt.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ public:
     virtual bool arrive(name_view first_bell, name_view bell, const deadline& until, kept_text& value) = 0;
     // Whether the bell has been rung. Does not wait.
     virtual bool is_rung(name_view bell, kept_text& value) = 0;
-    // The rank that keeps the store has taken it away with its work done: nothing more is heard.
+    // The rank that runs the store has ended it with its work done: the store sends nothing more.
     virtual bool has_ended() const = 0;
 
 protected:
@@ -38,8 +38,8 @@ protected:
 
 namespace detail {
 
-// A meeting has two bells: the first calls the roll or says how the start ended, the second only says that. Who ends a
-// start claims the second, so that there is one verdict, and then rings the first with it.
+// A meeting has two bells. The first one's value is a roll call ("r") or the verdict; the second one's is the verdict
+// only. A rank that ends a start claims the second, so that there is one verdict, and then sets the first to it.
 inline kept_text second_bell(name_view first) { return joined({first, "/2"}); }
 
 // A verdict is this word, or "f", the code, the guilty rank, and what happened.

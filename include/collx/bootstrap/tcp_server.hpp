@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A connection that says
-// nonsense, nothing, or half of something costs only its own socket. With a key, who cannot prove to have it reads and
-// writes nothing; without one, any process that can connect may, so keep it on 127.0.0.1 or a network of one's own.
+// The server of a tcp_store, run by one rank: one thread, one poll, everything bounded. A client that sends wrong
+// bytes, none, or half a frame costs only its own socket. With a key, a client without it reads and writes nothing;
+// without a key any process that can connect may, so bind the server to 127.0.0.1 or to a private network.
 #pragma once
 
 #include <poll.h>
@@ -26,9 +26,9 @@ class tcp_server {
 public:
     static constexpr std::size_t most_connections = (1 << 15) + 64; // or the limit of open files, if that is less
     static constexpr std::size_t most_entries = detail::store_table::most_entries;
-    // For a first frame, half a frame, a reply that is not read.
+    // How long a first frame, the rest of a frame, or the reading of a reply may take.
     static constexpr std::int64_t slow_limit_ns = 2'000'000'000;
-    // At the end: so long those who come to a start that has failed can hear why, or others that it has not.
+    // How long the server stays at the end, so that late ranks still get the verdict of their start.
     static constexpr std::int64_t notify_limit_ns = 500'000'000;
 
     // Serves from now on. Port 0 takes a free one, see port(). Errors: environment if the address is taken or not ours.
@@ -66,12 +66,12 @@ private:
         descriptor socket;
         kept_text in, out;
         std::int64_t limit_ns = INT64_MAX; // when it is dropped, or for a waiting get answered with timeout
-        kept_text awaited, bell;           // key of a get that waits, and the one it hears beside
+        kept_text awaited, bell;           // key of a get that waits, and the bell that ends it, too
         kept_text watched;                 // the bell to ring if this connection is lost
-        bool has_left = false;             // has said bye, or its loss is known
-        bool is_known = false;             // has said a whole sound frame, with a key: proved to have it
+        bool has_left = false;             // it sent bye, or its loss is recorded
+        bool is_known = false;             // it sent a valid frame; with a key: proved to have it
         bool is_proving = false;           // `hello` was answered by `said`
-        std::int64_t rank = -1, ranks = 0; // that it said to be, -1: not known; of the meeting
+        std::int64_t rank = -1, ranks = 0; // as the client says, -1: not yet; ranks: of the meeting
         detail::tcp_keyed_hello hello{};
         detail::auth_answer said{};
     };
@@ -106,7 +106,7 @@ private:
                 for (std::size_t i = 2; i < polled.size(); ++i)
                     if (polled[i].revents != 0) attend(connections_[i - 2], polled[i].revents);
                 expire();
-                while (tell_of_the_lost()) {
+                while (report_lost_rank()) {
                 }
                 if (is_ending() && (is_settled() || now_ns() >= end_ns_)) return;
                 detail::erase_if(connections_, [](const connection& c) { return !c.socket.is_open(); });
@@ -120,8 +120,8 @@ private:
 
     [[gnu::cold]] void attend(connection& c, int events) {
         if ((events & POLLOUT) != 0) return flush(c);
-        if ((events & POLLIN) == 0) return c.socket.close(); // hung up, also while it waits
-        // Who asks something else waits no longer.
+        if ((events & POLLIN) == 0) return c.socket.close(); // closed by the client, perhaps during a get
+        // Another request ends a get that waits.
         if (!c.awaited.empty() && !has_hung_up(c)) answer(c, detail::tcp_status::timeout, "", 0);
         if (c.out.empty()) listen_to(c);
     }
@@ -132,7 +132,7 @@ private:
 
     // ------------------------------------------------------------------ the end, and ranks that are lost
     bool is_ending() const { return end_ns_ != INT64_MAX; }
-    // No rank has to hear anything: no start has failed, and those who took part in one have said bye.
+    // No rank needs this server any more: no start has failed, and each rank of a start has sent bye.
     bool is_settled() const {
         for (const connection& c : connections_)
             if (c.socket.is_open() && !c.watched.empty()) return false;
@@ -143,8 +143,8 @@ private:
         for (connection& c : connections_)
             if (c.socket.is_open() && !c.awaited.empty()) answer(c, detail::tcp_status::ended, "", 0);
     }
-    // Rings the bells of those who were lost without a bye. True when there may be more.
-    [[gnu::cold]] bool tell_of_the_lost() {
+    // Rings the bell of one rank whose connection was lost without a bye. True: there may be more such ranks.
+    [[gnu::cold]] bool report_lost_rank() {
         for (std::size_t i = 0; i < connections_.size(); ++i) {
             connection& c = connections_[i];
             if (c.socket.is_open() || c.has_left || !c.is_known || c.rank < 0) continue;
@@ -154,15 +154,15 @@ private:
         }
         return false;
     }
-    // Lost before it had a bell: that of the first who listens to one is rung.
+    // A rank lost before it had a bell: the bell of the first client that listens to one is rung.
     [[gnu::cold]] void note_lost(std::int64_t rank) {
         for (const connection& c : connections_)
             if (c.socket.is_open() && c.is_known && c.rank == rank) return; // it has come again
         if (lost_.size() < detail::refused_ranks::most) lost_.push_back(rank);
         for (connection& c : connections_)
-            if (c.socket.is_open() && !c.bell.empty()) return tell_lost_at(kept_text(c.bell));
+            if (c.socket.is_open() && !c.bell.empty()) return report_lost_at(kept_text(c.bell));
     }
-    void tell_lost_at(const kept_text& bell) { ring(bell, lost_[0]), lost_.clear(); }
+    void report_lost_at(const kept_text& bell) { ring(bell, lost_[0]), lost_.clear(); }
     // There is one verdict: see store_alarm.hpp.
     void ring(const kept_text& bell, std::int64_t rank) {
         is_failing_ = true;
@@ -171,10 +171,10 @@ private:
     void ring(const kept_text& bell, kept_text verdict) {
         const kept_text second = detail::second_bell(bell);
         if (const entry* held = find(second)) verdict = held->value;
-        else if (table_.put(nullptr, second, verdict)) tell_waiting(second);
-        if (find(bell) == nullptr && table_.put(nullptr, bell, verdict)) tell_waiting(bell);
+        else if (table_.put(nullptr, second, verdict)) answer_waiting(second);
+        if (find(bell) == nullptr && table_.put(nullptr, bell, verdict)) answer_waiting(bell);
     }
-    // Counts when it waits: who knows that all have come knows it of ranks that will know it, too.
+    // A rank is counted once its get waits, so each rank that is counted also receives the message that all have come.
     [[gnu::cold]] void arrive(connection& c, const kept_text& bell, const kept_text& heard, std::int64_t wait_ns) {
         get(c, detail::second_bell(bell), heard, wait_ns);
         const kept_text key = detail::joined({bell, "/joined"});
@@ -183,12 +183,12 @@ private:
         if (held != nullptr) (void)detail::read_sum(held->value, sum);
         if (table_.put(held, key, detail::joined({++sum})) && sum == c.ranks) ring(bell, kept_text(detail::start_done));
     }
-    // Those who wait for the key, or hear it as their bell, get its value.
-    [[gnu::cold]] void tell_waiting(const kept_text& key) {
+    // Clients that wait for the key, as its value or as their bell, get the value.
+    [[gnu::cold]] void answer_waiting(const kept_text& key) {
         const entry* held = find(key);
         if (held == nullptr || waiting_for(key) == 0) return;
         const kept_text value = held->value;
-        // The rank of this process is the last to hear: if it went then, so would the words to the others.
+        // The rank of this process comes last: if it ended first, the messages to the others would be lost with it.
         for (const bool is_own : {false, true})
             for (connection& c : connections_) {
                 if (!c.socket.is_open() || c.awaited.empty() || (c.rank == 0) != is_own) continue;
@@ -289,13 +289,13 @@ private:
         }
         const bool is_kept = table_.put(held, key, r.word == detail::tcp_word::add ? detail::joined({sum}) : value),
                    is_claimed = r.word == detail::tcp_word::claim;
-        // The one who set it hears so before those who wait: when they know it, this server may not be needed any more.
-        // What is claimed is a verdict, and those who wait hear it first.
-        if (is_claimed && is_kept) tell_waiting(key);
+        // The reply to a set goes out before the waiting clients get the value, for they may then end the job and with
+        // it this server. A claimed value is a verdict: there the waiting clients come first.
+        if (is_claimed && is_kept) answer_waiting(key);
         answer(c, is_kept ? detail::tcp_status::ok : detail::tcp_status::full, is_claimed ? value : "",
                is_claimed ? 1 : sum);
         if (is_claimed && value.starts_with("f")) is_failing_ = true;
-        if (is_kept && !is_claimed) tell_waiting(key);
+        if (is_kept && !is_claimed) answer_waiting(key);
     }
     void set_rank(connection& c, std::int64_t rank) {
         c.rank = rank;
@@ -303,7 +303,7 @@ private:
     }
     [[gnu::cold]] void get(connection& c, const kept_text& key, const kept_text& bell, std::int64_t wait_ns) {
         if (const entry* held = find(key)) return answer(c, detail::tcp_status::ok, held->value, 0);
-        if (!bell.empty() && !lost_.empty()) tell_lost_at(bell);
+        if (!bell.empty() && !lost_.empty()) report_lost_at(bell);
         if (const entry* rung = bell.empty() ? nullptr : find(bell))
             return answer(c, detail::tcp_status::rung, rung->value, 0);
         if (now_ns() < odd_until_ns_) return answer(c, detail::tcp_status::odd_rank, "", odd_rank_);
@@ -336,7 +336,7 @@ private:
         set_rank(c, c.hello.head.number);
         answer(c, detail::tcp_status::ok, "", 0);
     }
-    // Says why and hangs up.
+    // Sends the reason and closes the connection.
     [[gnu::cold]] void refuse(connection& c, detail::tcp_status why, std::int64_t rank) {
         answer(c, why, "", 0);
         c.socket.close();
@@ -344,15 +344,16 @@ private:
     }
     [[gnu::cold]] void note_refused(std::int64_t rank, std::int64_t now) {
         for (const connection& c : connections_)
-            if (c.socket.is_open() && c.is_known && c.rank == rank) return; // it is here: that was a stranger
+            if (c.socket.is_open() && c.is_known && c.rank == rank)
+                return; // the rank is connected: this was another process
         if (!refused_.is_in_the_way(rank, now)) return;
         odd_rank_ = rank, odd_until_ns_ = now + detail::refused_ranks::heard_for_ns;
         for (connection& c : connections_)
             if (c.socket.is_open() && !c.awaited.empty()) answer(c, detail::tcp_status::odd_rank, "", rank);
     }
 
-    // How many wait for keys of this hash, so that a set need not look at all. Who hangs up stays counted: it only
-    // costs.
+    // How many clients wait for keys of this hash, so that most sets need not search all connections. A client that
+    // closes its connection stays counted, which costs a search and nothing else.
     std::uint32_t& waiting_for(const kept_text& key) {
         return waiting_[detail::hash_bytes(key.data(), key.size(), 0) % most_hashes];
     }
@@ -387,7 +388,7 @@ private:
     job_key key_;
     detail::refused_ranks refused_;
     std::int64_t odd_rank_ = -1, odd_until_ns_ = 0, end_ns_ = INT64_MAX;
-    detail::growing_array<std::int64_t> lost_; // ranks that went before they had a bell
+    detail::growing_array<std::int64_t> lost_; // ranks whose connection was lost before they had a bell
     bool is_failing_ = false;
     detail::growing_array<connection> connections_;
     detail::store_table table_;

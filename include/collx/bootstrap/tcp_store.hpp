@@ -13,13 +13,14 @@ COLLX_BEGIN_NAMESPACE
 
 class tcp_store final : public store_alarm {
 public:
-    static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for answers that come at once
+    static constexpr std::int64_t answer_limit_ns = 10'000'000'000; // for a reply that needs no waiting
     static constexpr std::int64_t late_limit_ns = 1'000'000'000;    // the same when the time of the start is over
-    static constexpr std::int64_t gone_after_ns = 5'000'000'000;    // a server that refused us and is silent since
+    static constexpr std::int64_t gone_after_ns =
+        5'000'000'000; // after a refusal, a server that does not answer for so long has ended
 
     // Connects, trying again until the deadline: the server may start later. host: an address, or a name. rank: for the
-    // server's messages. Errors: timeout · security when what answers has another key, or one of both has none. So do
-    // the other ranks, from get(), when this has gone on for a while.
+    // server's messages. Errors: timeout · security when the server has another key, or only one of both has a key. If
+    // such refusals go on, the other ranks get the same error from get().
     [[gnu::cold]] tcp_store(const kept_text& host, int port, const deadline& until, int rank = -1,
                             const job_key& key = {})
         : owner_(::getpid()), address_(detail::numeric_address(look_up(host, until), port)), rank_(rank), key_(key) {
@@ -34,7 +35,7 @@ public:
             const bool goes_on = pause.sleep(until), is_refused = refused_for_ != detail::tcp_status::ok;
             if (is_refused) last_refused_for = refused_for_, gone_after = deadline::in_ns(gone_after_ns);
             refused_for_ = last_refused_for;
-            // Refused, and then the server went: it has told its rank what it saw.
+            // The server ended after a refusal; its rank has reported the refusal.
             if (is_refused ? !goes_on || patience.passed() : gone_after.passed()) fail_refused();
             if (!goes_on)
                 fail(errc::timeout, -1, 0, "is the rank that runs the store started, and is this its address?",
@@ -43,9 +44,9 @@ public:
     }
 
     tcp_store(tcp_store&&) = default;
-    // Says goodbye: this rank has not died.
+    // Sends bye, so that the server does not take this rank for dead.
     [[gnu::cold]] ~tcp_store() {
-        if (owner_ == ::getpid()) say_bye(); // a fork() is no rank
+        if (owner_ == ::getpid()) say_bye(); // a child made by fork() is no rank
     }
 
     void set(name_view key, name_view value) {
@@ -93,7 +94,7 @@ public:
         value = static_cast<kept_text&&>(a.value);
         return a.status != detail::tcp_status::rung;
     }
-    // Asks once, and looks from then on whether the answer has come.
+    // The first call sends the question; later ones only look for the reply.
     [[gnu::cold]] bool is_rung(name_view bell, kept_text& value) override {
         if (has_ended_) return false;
         if (!is_listening_) {
@@ -111,7 +112,7 @@ public:
     bool has_ended() const override { return has_ended_; }
 
 private:
-    // Not answered.
+    // There is no reply.
     void say_bye() {
         detail::tcp_request q;
         q.word = detail::tcp_word::bye;
@@ -122,7 +123,7 @@ private:
         kept_text value;
         detail::tcp_status status = detail::tcp_status::ok;
     };
-    // While a start is under way an answer must come about when its time is over.
+    // During a start a reply must come until shortly after the start's own deadline.
     deadline soon() const {
         std::int64_t left_ns = start_until_.left_ns();
         left_ns = left_ns > answer_limit_ns ? answer_limit_ns : left_ns > 0 ? left_ns : 0;
@@ -131,20 +132,20 @@ private:
     }
     [[gnu::cold]] answer wait(detail::tcp_word word, name_view key, name_view bell, const deadline& until) {
         const std::int64_t left_ns = until.left_ns();
-        // The server keeps the time; this end only makes sure that there still is a server.
+        // The server watches the deadline; the limit here finds out whether there still is a server.
         const std::int64_t limit_ns = bell.empty() ? answer_limit_ns : late_limit_ns;
         const deadline for_answer =
             until.at_ns < INT64_MAX - limit_ns ? deadline{(left_ns > 0 ? until.at_ns : now_ns()) + limit_ns} : until;
         return ask(word, key, bell, left_ns, for_answer);
     }
-    // Takes the question for the bell back; what it may have heard is heard again by who asks again.
+    // Withdraws the question for the bell. A reply that is lost so comes again with the next question.
     [[gnu::cold]] void stop_listening() {
         if (!is_listening_) return;
         is_listening_ = false;
-        try { // any other word ends it: the first answer is to the question, the second to that
+        try { // any request ends it: the first reply is to the question, the second to the request
             if (say(detail::tcp_word::get, "collx/none", "", 0, soon()) == came::whole)
                 (void)hear(soon()), (void)hear(soon());
-        } catch (const error&) { // the server has gone: the next question to it fails
+        } catch (const error&) { // the server has ended: the next request fails
         }
     }
     enum class came { whole, late, lost };
@@ -160,7 +161,7 @@ private:
         }
         if (is_own_echo()) return false;
         detail::send_at_once(socket_.get());
-        // What listens there must answer as a store does; a stranger does not get the whole of our time.
+        // A process that listens there must answer as a store does, and soon: it may be none.
         deadline until_answer = deadline::in_ns(2'000'000'000);
         if (until.at_ns < until_answer.at_ns) until_answer = until;
         return key_ ? greet_by_key(until_answer) : greet(until_answer);

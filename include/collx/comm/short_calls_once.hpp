@@ -25,7 +25,7 @@ namespace detail {
 
 [[gnu::noinline]] COLLX_ONCE void run_short(communicator_core& c, bound_schedule& plan, const short_call& call,
                                             std::int64_t timeout_ns) {
-    c.with_user_code([&] { collx::run_short(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns)); });
+    c.with_user_code([&] { run_short_steps(c.net.rank(), c.net.size(), plan, call, short_wait(c, timeout_ns)); });
 }
 
 [[gnu::noinline]] COLLX_ONCE void send_short(communicator_core& c, const void* from, std::size_t bytes,

@@ -27,7 +27,7 @@ COLLX_BEGIN_NAMESPACE
 // What holds for the connections of a job. Larger is more.
 enum class protection : std::uint32_t {
     none,      // no key: any process that knows the job's name may connect
-    auth_only, // who connects has proved to have the key; what follows may be read and changed on the way
+    auth_only, // the connecting process has proved to have the key; what follows may be read and changed on the way
     integrity, // and what follows cannot be changed
     encrypted  // and not read
 };

@@ -54,7 +54,7 @@ auto without_eintr(Call&& call) {
     }
 }
 
-// What poll() wants to hear about a deadline: milliseconds rounded up, at most `longest_ms`.
+// A deadline as poll() takes it: milliseconds rounded up, at most `longest_ms`.
 [[gnu::cold]] inline int poll_ms(const deadline& until, int longest_ms) {
     const std::int64_t left_ns = until.left_ns();
     if (left_ns <= 0) return 0;
@@ -99,8 +99,9 @@ private:
     std::uint64_t state_;
 };
 
-// How many connections one listener (a store, a rank's door) keeps open to those who have proved nothing: a quarter of
-// the files that this process may open, and at most 1024. A job has two of them in one rank, so half is left for it.
+// How many connections one listener (a store's, a rank's) keeps open to processes that have not proved to have the key:
+// a quarter of the files that this process may open, and at most 1024. A job has two of them in one rank, so half is
+// left for it.
 inline std::size_t most_strangers() {
     rlimit files{};
     const bool is_known = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;

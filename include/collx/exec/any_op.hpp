@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An operator that is chosen at run time: an operator of arrays over a table of loops, one for each pair of type and
-// operator, which is compiled once. Elements are cells of as many bytes; what they mean only the loops know.
+// operator, which is compiled once. Elements are cells of as many bytes; only the loops interpret them.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ struct strand_cursor {
     int seen;                     // wait_all: peers already found
     int index;                    // of the strand
     std::size_t* covered;         // by step: the first piece that has not gone with an earlier one; null while none has
-    const receiving_end* awaited; // what this step waits for and has said all about; null: nothing
+    const receiving_end* awaited; // the channel whose message this step waits for, all preparations done; null: none
 
     std::size_t step_index(const sched::step& s) const { return static_cast<std::size_t>(&s - begin); }
 };
@@ -31,7 +31,7 @@ struct call_state {
     bound_schedule& plan;
     element_ops& elements;
     pieces cuts;
-    operation& op; // that these are the parts of: it says whom it waits for, and what went wrong
+    operation& op; // the call that these parts belong to: it holds the awaited rank and the error
     // A number that the ranks of this call have alike, and those of other calls otherwise (communicator_core::agree; of
     // a message between two ranks the kind of its elements). Messages and signals carry bits of it.
     std::uint64_t agreed;

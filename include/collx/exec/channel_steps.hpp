@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The channel steps of a task: what is received, worked in and sent on, piece by piece, and the ways round a slot that
 // large messages may take: read by the receiver where they lie within a host (docs/design/single_copy.md), sent from
-// and received into the user's memory between hosts (remote.hpp). Nothing blocks; errors are kept for who waits.
+// and received into the user's memory between hosts (remote.hpp). Nothing blocks; errors are kept for the waiting call.
 #pragma once
 
 #include <cstddef>

@@ -140,7 +140,7 @@ COLLX_ONCE bool channel_steps::may_send_single_copy(const sched::step& s) const 
     if (!read_from_peer(s, st, rx.lent_at(), chunk, n))
         return call_.broken(errno == ESRCH ? errc::peer_failed : errc::unsupported, peer);
     rx.say_cost(true, now_ns() - began, call_.bytes_of(n));
-    // A lender that gave up has said so before its memory became something else.
+    // A sender that gave up has announced it before its memory was reused.
     if (const failure f = call_.net.failed()) return call_.op.error = f, false;
     cover(s, st, n);
     rx.release_lent();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The typed edge of a call. The engine (task.hpp) moves bytes and is compiled once; what a step does to elements it
-// asks of an element_ops: a few functions over a mover, which knows the tensors, the hooks, the operator and the type
+// The typed edge of a call. The engine (task.hpp) moves bytes and is compiled once; what a step does to elements is
+// behind an element_ops: a few functions over a mover, which knows the tensors, the hooks, the operator and the type
 // on the wire. One indirect call per step and piece is the price, 1 to 2 ns.
 #pragma once
 

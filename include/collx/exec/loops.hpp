@@ -38,7 +38,7 @@ COLLX_ALWAYS_INLINE void store_pack(T* p, typename pack_of<T>::type v) {
     *reinterpret_cast<typename pack_of<T>::unaligned*>(p) = v;
 }
 
-// Whether there is a second destination. `perhaps` asks in the loop, where there is enough else to do: each loop is
+// Whether there is a second destination. `perhaps` tests in the loop, where the sums hide the test: each loop is
 // compiled for each type and operator.
 enum class second_is { none, there, perhaps };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A call whose ranks pass on parts of others while each rank knows its own counts only: tasks one after the other on
 // one port. First the counts of what this rank relays, then the data, then, where the plan says so, what is too long to
-// be relayed: whether a part is, both its ends know, and who relays hears it with the counts. Where the counts come
-// from is the business of the algorithms (aggregated_counts, leader_counts).
+// be relayed: both ends of a part compute whether it is, and the relaying rank receives it with the counts. Where the
+// counts come from is the business of the algorithms (aggregated_counts, leader_counts).
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The straight reading of a schedule, for calls whose time is that of a few cache lines: one strand, one iteration,
-// plain arrays, run to its end by a caller who waits. Gives the same bytes and signals at the same places as a task,
+// plain arrays, run to its end by the calling thread. Gives the same bytes and signals at the same places as a task,
 // which a peer may be running.
 #pragma once
 
@@ -31,7 +31,7 @@ struct short_call {
     std::byte* output(int chunk) const { return elements.is.out + bytes_of(out_layout.offset(chunk)); }
 };
 
-// Whether run_short can run it. Requires: own_orders() has settled single chunks.
+// Whether run_short_steps() can run it. Requires: own_orders() has settled single chunks.
 inline bool is_short_form(const sched::program& p) {
     using sched::place;
     if (p.strands.size() != 1) return false;
@@ -50,7 +50,7 @@ inline bool is_short_form(const sched::program& p) {
 
 // await(word, least, peer) returns the word once it has reached `least`, or throws; await.disagree(peer) throws.
 template <class Await>
-void run_short(int me, int ranks, bound_schedule& plan, const short_call& c, Await&& await) {
+void run_short_steps(int me, int ranks, bound_schedule& plan, const short_call& c, Await&& await) {
     const window_memory& memory = plan.window->memory;
     const std::size_t stride_bytes = c.bytes_of(c.chunk_elems);
     const bound_window::share share = plan.window->take(1, stride_bytes, c.elements.is.align <= 8, c.agreed);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The host reading of a schedule: one cursor per strand over the recorded steps, moved on by advance() as far as
 // messages and signals allow. Nothing blocks in here, so many operations can be under way; nothing throws either,
-// errors are kept for who waits. (What an operator of the program throws goes through.) It moves bytes: what steps do
-// to elements they ask of element_ops.
+// errors are kept for the waiting call. (What an operator of the program throws goes through.) It moves bytes: what
+// steps do to elements they ask of element_ops.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ private:
     call_state call_;
     channel_steps channels_;
     window_steps windows_;
-    int count_ = 0, turn_ = 0; // turn_: the strand that is asked first
+    int count_ = 0, turn_ = 0; // turn_: the strand that advance() begins with
     strand_cursor strands_[max_strands];
 };
 

@@ -58,7 +58,7 @@ COLLX_ONCE task_state task::advance() {
     return moved ? task_state::moved : task_state::blocked;
 }
 
-// Sizes that other ranks said may be anything: a strand that has nothing of them must not count up to them.
+// Sizes received from other ranks may be wrong: a strand that has nothing of them must not count up to them.
 COLLX_ONCE std::size_t task::count_for(const detail::growing_array<sched::step>& steps) const {
     if (call_.cuts.relayed == nullptr) return call_.cuts.count;
     std::size_t most = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The window steps of a task: signals and waits, what is put into windows, read and folded out of them, and the same on
-// the users' own buffers where a schedule copies nothing. Nothing blocks; errors are kept for who waits.
+// the users' own buffers where a schedule copies nothing. Nothing blocks; errors are kept for the waiting call.
 #pragma once
 
 #include <cstddef>

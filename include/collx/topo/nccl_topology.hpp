@@ -142,7 +142,7 @@ private:
                          "name the bus id of a <pci> with a <gpu>");
             other = it->second;
         }
-        for (const int i : g_.arcs_of(gpu)) // said by the other end already
+        for (const int i : g_.arcs_of(gpu)) // the other end has listed this link already
             if (g_.arc_at(i).to == other && g_.arc_at(i).type == link_type::nvlink && listed_.count({other, gpu}) != 0)
                 return;
         listed_.insert({{gpu, other}, true});

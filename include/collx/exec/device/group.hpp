@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Several fused calls in one launch: a block runs them one after the other, on as many lanes as each has. The calls of
-// a group must not depend on one another: their buffers' doors are the launch's beginning and end.
+// a group must not depend on one another: their buffers are synchronised where the launch begins and ends, not between.
 #pragma once
 
 #include <new>
