@@ -6,6 +6,7 @@
 // rarely show.
 #include <collx/exec/task.hpp>
 
+#include <collx/exec/composed.hpp>
 #include <collx/exec/mover.hpp>
 
 #include <memory>
@@ -23,7 +24,8 @@ namespace {
 using view = collx::contiguous_view<int>;
 using sum_mover = collx::mover<view, view, collx::plus, int>;
 using sum_task = collx::typed_operation<collx::task, sum_mover>;
-constexpr std::uint64_t agreed = 7; // by the ranks of a call
+constexpr std::uint64_t agreed = 0x7000'0000'0000'0007; // by the ranks of a call; signals show the uppermost bits
+constexpr std::uint64_t of_another = agreed << 1;
 
 // n ranks that share an arena, each with its links and schedules.
 struct ranks {
@@ -44,8 +46,8 @@ struct ranks {
 // One all_reduce: a task and a buffer for each rank.
 template <class A>
 struct call {
-    call(ranks& all, const A& a, std::size_t size, std::size_t piece_elems, int at_port)
-        : data(static_cast<std::size_t>(all.size())) {
+    call(ranks& all, const A& a, std::size_t size, std::size_t piece_elems, int at_port, int astray = -1)
+        : data(static_cast<std::size_t>(all.size())) { // astray: a rank that makes another call
         for (int r = 0; r < all.size(); ++r) {
             auto& x = data[static_cast<std::size_t>(r)];
             for (std::size_t i = 0; i < size; ++i) x.push_back(r * 100 + static_cast<int>(i));
@@ -57,7 +59,7 @@ struct call {
             const view v(x.data(), x.size());
             tasks.push_back(std::make_unique<sum_task>(*all.net[static_cast<std::size_t>(r)], plan,
                                                        sum_mover(v, v, collx::plus{}, all.size()), l, l, piece_elems,
-                                                       agreed));
+                                                       r == astray ? of_another : agreed));
         }
     }
     bool is_right() const {
@@ -247,4 +249,104 @@ TEST_CASE("a message of another size fails the task and names the sender") {
     }
     CHECK(failed);
     CHECK((b.error.code() == collx::errc::mismatch && b.error.rank() == 0));
+}
+
+TEST_CASE("a message or signal of another call fails the task and names the rank that makes it") {
+    const auto check = [](auto a) {
+        INFO(a.name);
+        ranks all(2);
+        call c(all, a, 60, 1000, 0, 1);
+        collx::failure seen;
+        for (int turns = 0; turns < 50 && !seen; ++turns)
+            for (const auto& t : c.tasks)
+                if (t->advance() == collx::task_state::failed) seen = t->error;
+        CHECK(seen.code() == collx::errc::mismatch);
+    };
+    check(collx::algo::ring_all_reduce{});     // messages
+    check(collx::algo::one_shot_all_reduce{}); // signals
+}
+
+TEST_CASE("a window remembers the calls that it has had, and says whether a signal is of the right one") {
+    using collx::signal_word;
+    ranks all(2);
+    auto& w = *all.cache[0]->bind(collx::algo::one_shot_all_reduce{}, 0).window;
+    const auto first = w.take(1, 8, true, agreed), second = w.take(1, 8, true, of_another);
+    REQUIRE((first.first == 0 && second.first == 1 && first.tag != second.tag));
+    for (const auto* then : {&first, &second}) { // what `second` may hear of itself and of the one before
+        const std::uint64_t at = then->first, number = at + 1;
+        CHECK(w.agrees(second, signal_word::of(number, then->tag), at));
+        CHECK_FALSE(w.agrees(second, signal_word::of(number, then == &first ? second.tag : first.tag), at));
+        CHECK(w.agrees(second, signal_word::of(number + 1, 0), at)); // the peer is further
+    }
+}
+
+namespace {
+
+struct other_call {
+    int peer;
+};
+
+// Waits of one rank's composed run, in which only the rank that is waited for moves on.
+struct moving_peer {
+    std::vector<std::unique_ptr<sum_task>>& tasks;
+    std::uint64_t operator()(collx::atomic<std::uint64_t>& word, std::uint64_t least, int peer) {
+        for (int turns = 0; turns < 1000; ++turns) {
+            const std::uint64_t is = word.load(collx::memory_order::acquire);
+            if (collx::signal_word::has_reached(is, least)) return is;
+            (void)tasks[static_cast<std::size_t>(peer)]->advance();
+        }
+        throw std::runtime_error("the peer does not come");
+    }
+    void disagree(int peer) { throw other_call{peer}; }
+};
+
+// Rank 0 runs straight, the others are tasks.
+template <class A>
+void run_composed(ranks& all, const A& a, call<A>& c) {
+    auto& plan = all.cache[0]->bind(a, 0);
+    REQUIRE(collx::is_composable(plan));
+    auto& x = c.data[0];
+    const view v(x.data(), x.size());
+    sum_mover mover(v, v, collx::plus{}, all.size());
+    const auto l = collx::chunk_layout::even(x.size(), plan.chunks);
+    const collx::composed_call<sum_mover> shared(*all.net[0], plan, mover, l, l, 1000);
+    moving_peer await{c.tasks};
+    collx::composed_run<sum_mover, moving_peer> run(shared, await, agreed);
+    a(run, 0, all.size());
+}
+
+} // namespace
+
+TEST_CASE("a composed run waits for each rank, and its signals are those of a task") {
+    for (const int n : {2, 3, 5}) {
+        INFO(n << " ranks");
+        const collx::algo::one_shot_all_reduce a;
+        ranks all(n);
+        call c(all, a, 60, 1000, 0);
+        c.tasks[0] = nullptr; // has taken an iteration of rank 0's window
+        auto& w = *all.cache[0]->bind(a, 0).window;
+        w.iteration = 0, w.position = 0;
+        run_composed(all, a, c);
+        for (std::size_t r = 1; r < c.tasks.size(); ++r) {
+            for (int turns = 0; turns < 50 && c.tasks[r]->advance() == collx::task_state::blocked; ++turns) {
+            }
+            CHECK(c.tasks[r]->advance() == collx::task_state::done);
+        }
+        CHECK(c.is_right());
+    }
+}
+
+TEST_CASE("a composed run names the rank that makes another call") {
+    const collx::algo::one_shot_all_reduce a;
+    ranks all(3);
+    call c(all, a, 60, 1000, 0, 2);
+    c.tasks[0] = nullptr;
+    all.cache[0]->bind(a, 0).window->iteration = 0, all.cache[0]->bind(a, 0).window->position = 0;
+    int named = -1;
+    try {
+        run_composed(all, a, c);
+    } catch (const other_call& e) {
+        named = e.peer;
+    }
+    CHECK(named == 2);
 }

@@ -244,3 +244,61 @@ TEST_CASE("ports, roots and algorithms spread over the table") {
         CHECK(by_algorithm >= 13 * programs);
     }
 }
+
+namespace {
+
+using collx::sched::copy, collx::sched::from, collx::sched::in, collx::sched::out, collx::sched::recv,
+    collx::sched::reduce, collx::sched::reduce_after, collx::sched::send, collx::sched::to;
+
+// Each rank sends to the next before it receives: the sum of two neighbours, an all_reduce among two ranks only.
+struct neighbour_sum {
+    static constexpr collx::collective op = collx::collective::all_reduce;
+    static constexpr const char* name = "neighbour_sum";
+    static constexpr int min_depth = 1;
+    static constexpr bool needs_commutative = true;
+    static constexpr int chunks(int) { return 1; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        ex.step(send, to((r + 1) % n), in(0));
+        if (r == 0) ex.step(recv | reduce_after | copy, from(n - 1), in(0), out(0));
+        else ex.step(recv | reduce | copy, from(r - 1), in(0), out(0));
+    }
+};
+struct deep_sum : neighbour_sum {
+    static constexpr int min_depth = 40;
+};
+// The root reads a chunk that there is not, or sends once more than is received.
+template <bool IsFar>
+struct wrong_broadcast : algo::linear_broadcast {
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        algo::linear_broadcast::operator()(ex, r, n);
+        if (r != 0) return;
+        if (IsFar) ex.step(copy, in(5000), out(0));
+        else ex.step(send, to(1), in(0));
+    }
+};
+
+} // namespace
+
+TEST_CASE("an algorithm is refused for depth, range, matching and proof, each with its own sentence") {
+    rank me(0, 3);
+    const auto refused = [](const char* text, auto&& bind) {
+        try {
+            bind();
+            FAIL_CHECK("taken, and should say: " << text);
+        } catch (const collx::invalid_argument& e) {
+            CHECK_THAT(e.what(), Catch::Contains(text));
+        }
+    };
+    constexpr auto inspected = &collx::schedule_cache::inspected;
+    refused("needs channels that hold 40 messages (min_depth), and these hold 16",
+            [&] { me.cache.bind(deep_sum{}, 0); });
+    refused("this is no set of chunks", [&] { me.cache.bind(wrong_broadcast<true>{}, 0, inspected); });
+    refused("a message that is never received", [&] { me.cache.bind(wrong_broadcast<false>{}, 0, inspected); });
+    auto& bound = me.cache.bind(neighbour_sum{}, 0, inspected);
+    for (int again = 0; again < 2; ++again)
+        refused("a partial reduction may not be stored", [&] { me.cache.require_proof(bound, neighbour_sum{}); });
+    rank other(0, 2);
+    CHECK_NOTHROW(other.cache.require_proof(other.cache.bind(neighbour_sum{}, 0, inspected), neighbour_sum{}));
+}

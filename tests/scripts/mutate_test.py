@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """scripts/mutate in a small tree of its own: what is killed, what survives, and what is no mutant."""
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -77,6 +78,13 @@ class Mutate(unittest.TestCase):
                               env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
         wrong = [line for line in done.stdout.splitlines() if line.startswith("WRONG")]
         self.assertEqual((wrong, done.returncode), ([], 0), done.stderr)
+
+    def test_each_defect_is_looked_for_by_the_tests_of_its_own_room(self):
+        spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts/support/mutants.py")
+        table = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(table)
+        self.assertEqual([m.what for m in table.MUTANTS if {t.split("/")[0] for t in m.tests} != {m.room}], [])
+        self.assertGreaterEqual(len(table.MUTANTS), 60)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@
 // the rule that it breaks.
 #include <collx/testing/archetypes.hpp>
 #include <collx/testing/channel_contract.hpp>
+#include <collx/transport/custom_links.hpp>
 #include <collx/transport/memory.hpp>
 #include <collx/transport/shm.hpp>
 #include <collx/transport/stream.hpp>
 
 #include <sys/socket.h>
 
+#include <deque>
+#include <memory>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -83,6 +86,110 @@ TEST_CASE("channels over connections keep the contract") {
             INFO("depth " << depth << "\n" << r.text());
             CHECK(r.is_clean());
         }
+}
+
+namespace {
+
+// What two ranks have put into a transport of a program's own, for each of them.
+struct mail {
+    std::deque<std::vector<std::byte>> to[2];
+    bool is_gone[2] = {};
+};
+class mail_endpoint final : public collx::detail::custom_endpoint {
+public:
+    mail_endpoint(mail& m, int rank) : mail_(m), mine_(m.to[rank]) {}
+    collx::endpoint_address address() override { return {}; }
+    void connect(int, const collx::endpoint_address&) override {}
+    std::size_t most_bytes() override { return 1000; }
+    std::byte* try_acquire(int peer, std::size_t bytes) override {
+        if (mail_.to[peer].size() == 8) return nullptr;
+        next_.resize(bytes);
+        return next_.data();
+    }
+    void commit(int peer, std::size_t) override { mail_.to[peer].push_back(next_); }
+    bool is_drained(int peer) override { return mail_.to[peer].empty(); }
+    const std::byte* peek(int, std::size_t& bytes) override {
+        if (mine_.empty()) return nullptr;
+        bytes = mine_.front().size();
+        return mine_.front().data();
+    }
+    void release(int, std::size_t) override { mine_.pop_front(); }
+    void move() override {}
+    bool is_gone(int peer) override { return mail_.is_gone[peer]; }
+
+private:
+    mail& mail_;
+    std::deque<std::vector<std::byte>>& mine_;
+    std::vector<std::byte> next_;
+};
+// Rank `rank` of a communicator of two.
+struct custom_side {
+    collx::counted_ptr<collx::detail::custom_hub> hub;
+    collx::atomic<std::uint64_t> failed{0};
+    collx::detail::custom_links links;
+    custom_side(mail& m, int rank, collx::channel_shape s)
+        : hub(collx::make_counted<collx::detail::custom_hub>(collx::make_sole<mail_endpoint>(m, rank), 2)),
+          links(hub, {.id = 5, .rank = rank, .ranks = {0, 1}, .shape = s, .ports = 1}) {
+        hub->connect(1 - rank, {});
+    }
+};
+struct custom_link {
+    std::unique_ptr<mail> carried = std::make_unique<mail>();
+    std::unique_ptr<custom_side> left, right;
+    collx::sending_end sending;
+    collx::receiving_end receiving;
+    explicit custom_link(collx::channel_shape s, bool begins = true)
+        : left(std::make_unique<custom_side>(*carried, 0, s)), right(std::make_unique<custom_side>(*carried, 1, s)) {
+        left->links.begin(left->failed);
+        if (begins) right->links.begin(right->failed);
+        sending = left->links.tx(0, 1), receiving = right->links.rx(0, 0);
+    }
+    auto& tx() { return sending; }
+    auto& rx() { return receiving; }
+    void move_sender() { left->links.move(); }
+    void move_receiver() { right->links.move(); }
+};
+
+} // namespace
+
+TEST_CASE("channels over a transport of a program's own keep the contract") {
+    for (const int depth : {1, 4}) {
+        const collx::channel_shape shape{.depth = depth, .slot_bytes = 8192};
+        const auto r =
+            check_channel([&] { return custom_link(shape); }, {.most_bytes = 8192,
+                                                               .least_messages = depth,
+                                                               .most_messages = 2 * depth,
+                                                               .limit_ns = collx_test::patient(30'000'000'000)});
+        INFO("depth " << depth << "\n" << r.text());
+        CHECK(r.is_clean());
+    }
+}
+
+TEST_CASE("over a transport of a program's own, a message waits for its communicator, and news of failures travel") {
+    custom_link l({.depth = 4, .slot_bytes = 8192}, false);
+    std::memset(l.tx().try_acquire(3000), 7, 3000);
+    l.tx().commit(3000, 1);
+    l.move_sender();
+    l.move_receiver();
+    CHECK_FALSE(l.rx().has_message());
+    {
+        const collx::detail::turn_taken here(l.right->hub->its_turn());
+        l.right->hub->move(); // in a call of another communicator
+    }
+    l.right->links.begin(l.right->failed);
+    l.move_receiver();
+    REQUIRE((l.rx().has_message() && l.rx().is_expected(3000, 1)));
+    CHECK(l.rx().peek(3000)[2999] == std::byte{7});
+
+    l.left->failed.store(collx::failure(collx::errc::aborted, 0).word);
+    l.move_sender();
+    l.move_receiver();
+    const collx::failure heard(l.right->failed.load());
+    CHECK((heard && heard.code() == collx::errc::aborted && heard.rank() == 0));
+
+    CHECK(l.right->links.find_gone(0, 1) == -1);
+    l.carried->is_gone[0] = true;
+    CHECK(l.right->links.find_gone(0, 2) == 0);
 }
 
 TEST_CASE("the archetype keeps the contract") {

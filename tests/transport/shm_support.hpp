@@ -51,6 +51,9 @@ inline bool wait_for_guests(const std::string& job, int guests) {
     return true;
 }
 
+// After they have knocked, for what they say then: nothing outside rank 0 shows that it has heard them.
+inline void give_time_for_words() { ::usleep(static_cast<useconds_t>(patient(200'000))); }
+
 inline int entries_of(const char* folder) {
     DIR* d = ::opendir(folder);
     if (d == nullptr) return -1;

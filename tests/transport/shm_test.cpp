@@ -168,7 +168,7 @@ TEST_CASE("a rank 0 that is not scheduled when the time is over still says who i
     processes p;
     for (const int r : {0, 1}) p.start(r, [&] { return join_and_leave(job, r, 3, 1500); });
     REQUIRE(wait_for_guests(job, 1));
-    ::usleep(200'000); // for their words
+    give_time_for_words();
     ::kill(p.pid(0), SIGSTOP);
     ::usleep(2'000'000); // its guest has waited in vain for 0.7 s
     ::kill(p.pid(0), SIGCONT);
@@ -249,7 +249,7 @@ TEST_CASE("a rank that dies while the others wait ends the start at once, by nam
     processes p;
     for (const int r : {0, 1, 2}) p.start(r, [&] { return join_and_leave(job, r, 4, 30'000); });
     REQUIRE(wait_for_guests(job, 2));
-    ::usleep(200'000); // for their words
+    give_time_for_words();
     const pid_t victim = p.pid(2);
     ::kill(victim, SIGKILL);
     p.wait();
@@ -267,7 +267,7 @@ TEST_CASE("rank 0 dying while the others wait ends their start at once") {
     processes p;
     for (const int r : {0, 1, 2}) p.start(r, [&] { return join_and_leave(job, r, 4, 30'000); });
     REQUIRE(wait_for_guests(job, 2));
-    ::usleep(200'000); // for their words
+    give_time_for_words();
     ::kill(p.pid(0), SIGKILL);
     p.wait();
     for (const int r : {1, 2}) {
