@@ -159,7 +159,7 @@ TEST_CASE("channels over a transport of a program's own keep the contract") {
             check_channel([&] { return custom_link(shape); }, {.most_bytes = 8192,
                                                                .least_messages = depth,
                                                                .most_messages = 2 * depth,
-                                                               .limit_ns = collx_test::patient(30'000'000'000)});
+                                                               .limit_ns = collx_test::patient(5'000'000'000)});
         INFO("depth " << depth << "\n" << r.text());
         CHECK(r.is_clean());
     }
