@@ -750,7 +750,7 @@ TEST_CASE("ranks of several hosts meet over unix sockets, and nothing is left be
                  std::vector<int> x(100'000, w.rank());
                  for (int i = 0; i < 3; ++i) collx::all_reduce(w, x);
                  EXPECT(x[99'999] == 10 * 5 * 5);
-                 auto rest = w.shrink(); // knocks at doors
+                 auto rest = w.shrink(); // connects to listeners
                  EXPECT(rest.size() == 5);
                  collx::barrier(rest);
              }))

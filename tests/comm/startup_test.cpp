@@ -193,7 +193,7 @@ TEST_CASE("a rank's words in the store do not grow with the ranks, but for a log
         for (const auto& t : thrown) REQUIRE(t == "");
         // What bench/startup.cpp counts on for numbers of ranks that no machine here has.
         const auto model = collx::bench::startup_model(n, 1, {}).run();
-        CHECK(2 * messages == static_cast<std::uint64_t>(model.messages)); // the door's tree is as large
+        CHECK(2 * messages == static_cast<std::uint64_t>(model.messages)); // the listener's tree is as large
         long requests = 0;
         for (int r = 0; r < n; ++r) {
             const auto& s = store[static_cast<std::size_t>(r)];
@@ -209,7 +209,7 @@ TEST_CASE("a rank's words in the store do not grow with the ranks, but for a log
         }
         CHECK(requests == model.requests);
         CHECK(model.root_waits <= 4 + 4 + 1);
-        // The tree of the door, the tree of the communicator, and the rounds of the barrier; either end may begin.
+        // The tree of the listener, the tree of the communicator, and the rounds of the barrier; either end may begin.
         CHECK(connects >= 2 * (n - 1));
         int rounds = 0;
         for (int k = 1; k < n; k *= 2) ++rounds;

@@ -33,7 +33,7 @@ constexpr int ranks = 8, hostile = 200, starts = 4;
 
 // What the ranks tell the test.
 struct page_of_ranks {
-    std::atomic<int> port[ranks];        // of each rank's door
+    std::atomic<int> port[ranks];        // of each rank's listener
     std::atomic<std::uint64_t> token[4]; // the job's name, as a process that reads along has it
     std::atomic<std::int64_t> began_ns, took_ns[ranks][starts];
     std::atomic<int> descriptors[ranks][2], kilobytes[ranks][2];

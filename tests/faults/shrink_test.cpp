@@ -346,7 +346,7 @@ struct lost_hosts {
 constexpr collx::socket_calls losing_calls{
     ::socket, lost_hosts::connect, ::accept4, lost_hosts::sendmsg, lost_hosts::recvmsg, ::epoll_wait};
 
-// A place where connections are neither accepted nor refused: a door whose queue is full.
+// A place where connections are neither accepted nor refused: a listener whose queue is full.
 class silent_door {
 public:
     silent_door() {

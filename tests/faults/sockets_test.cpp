@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Faults of ranks that are processes on several hosts: SIGKILL, SIGSTOP, an end without goodbye, a connection cut while
-// both its ends live, an exception, an abort, a closed door. Every survivor names the guilty rank, soon, whether it was
-// connected to it or not. The hosts are words in COLLX_HOST_ID; the rest is what several machines would do.
+// both its ends live, an exception, an abort, a closed listener. Every survivor names the guilty rank, soon, whether it
+// was connected to it or not. The hosts are words in COLLX_HOST_ID; the rest is what several machines would do.
 // collx-test: serial timeout=300
 #include "faults/hosts.hpp"
 #include "support/patience.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The start-up matrix: a rank dies, falls silent or loses its connections after each word that it says while the job
-// comes up (to the store, to the other ranks' doors, to the host's memory), as rank 0, in the middle and as the last,
-// over a TCP store and a file store, on one host and on two. All survivors must name it: within a second of its death,
-// and if it is only silent, when the time is over. By day some words of each kind; at night (COLLX_TEST_NIGHTLY) all.
-// Prints what was named and how fast.
+// comes up (to the store, to the other ranks' listeners, to the host's memory), as rank 0, in the middle and as the
+// last, over a TCP store and a file store, on one host and on two. All survivors must name it: within a second of its
+// death, and if it is only silent, when the time is over. By day some words of each kind; at night (COLLX_TEST_NIGHTLY)
+// all. Prints what was named and how fast.
 // collx-test: serial sanitize=no timeout=240
 #include <fcntl.h>
 #include <sys/syscall.h>

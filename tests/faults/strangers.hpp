@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A job with a key starts while strangers hold connections and say nothing: at the store before any rank comes, at
-// every rank's door before the first call. Ranks and strangers have few descriptors, or many.
+// every rank's listener before the first call. Ranks and strangers have few descriptors, or many.
 #pragma once
 
 #include <collx/bootstrap/host.hpp>

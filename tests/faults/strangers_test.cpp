@@ -5,6 +5,6 @@
 // collx-test: serial needs=sodium timeout=120
 #include "faults/strangers.hpp"
 
-TEST_CASE("a job with 64 descriptors starts among a hundred silent strangers at its store and at each door") {
+TEST_CASE("a job with 64 descriptors starts among a hundred silent strangers at its store and at each listener") {
     collx_test::start_among_strangers(3, 64, 100);
 }

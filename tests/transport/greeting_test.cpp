@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The door of a rank in a job with a key: who gets in, on good days and bad, and everything that others may try: no
+// The listener of a rank in a job with a key: who gets in, on good days and bad, and everything that others may try: no
 // key, another key, words heard before, their own words sent back, the words of another connection, half of everything.
 //
 // collx-test: timeout=240
@@ -38,7 +38,7 @@ int open_descriptors() {
     return n;
 }
 
-// A door on loopback that takes connections of communicator 42.
+// A listener on loopback that takes connections of communicator 42.
 struct world {
     with_toy_macs toy;
     socket_address at;
@@ -80,7 +80,7 @@ struct world {
         (void)::send(s.get(), &words, n, MSG_NOSIGNAL);
         for (int i = 0; i < 5; ++i) look(), ::usleep(300);
     }
-    // The door moves on while a stranger waits, for as long as a busy machine may take.
+    // The listener moves on while a stranger waits, for as long as a busy machine may take.
     void look_until_heard(const descriptor& s) {
         for (const deadline until = deadline::in_ns(collx_test::patient(20'000'000'000)); !until.passed(); look())
             if (detail::wait_for_event(s.get(), POLLIN, deadline::in_ns(1'000'000))) return;
@@ -136,7 +136,7 @@ TEST_CASE("who has the key gets in, on good days and bad") {
         }
 }
 
-TEST_CASE("what follows the proof at once is not lost and not read by the door") {
+TEST_CASE("what follows the proof at once is not lost and not read by the listener") {
     world w;
     const key_of key('k');
     const descriptor s = w.knock();
@@ -223,7 +223,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
         is_refused(answered(h), {});
         {
             const descriptor s = answered(h);
-            std::memcpy(p.tag, a.words.tag, 32); // the door's own tag: roles are signed
+            std::memcpy(p.tag, a.words.tag, 32); // the listener's own tag: roles are signed
             is_refused(s, p);
         }
         for (const int field : {0, 1, 2, 3, 4}) { // a proof of another hello than the one that was said
@@ -266,7 +266,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
     CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("a door that is not ours proves nothing") {
+TEST_CASE("a listener that is not ours proves nothing") {
     const with_toy_macs toy;
     const key_of key('k');
     std::mt19937 random(7);

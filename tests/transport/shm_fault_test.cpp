@@ -87,7 +87,7 @@ void join_under(const char* what, Attack attack) {
 
 } // namespace
 
-TEST_CASE("strangers at the door do not keep ranks out") {
+TEST_CASE("strangers at the listener do not keep ranks out") {
     using flag = std::atomic<int>;
     join_under("silent", [](const std::string&, const detail::socket_name& name, flag& is_under_way) {
         std::vector<descriptor> held;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The contract of channels over connections (TCP of both families and unix sockets, on good days and bad), what a
-// stream does with nonsense and with ends of all kinds, and the door that strangers knock at.
+// stream does with nonsense and with ends of all kinds, and the listener that strangers connect to.
 //
 // collx-test: timeout=240
 #include <collx/transport/remote_links.hpp>
@@ -309,7 +309,7 @@ TEST_CASE("news of a failure is said again over the connection that replaces one
     CHECK(right.heard_failure() == 0x3'0000'0005);
 }
 
-TEST_CASE("a rank whose door is closed is found gone, however early its system says so") {
+TEST_CASE("a rank whose listener is closed is found gone, however early its system says so") {
     socket_address mine = loopback(false), gone = loopback(false);
     descriptor door = socket_hub::listen_on(mine);
     socket_hub::listen_on(gone).close();
@@ -424,7 +424,7 @@ TEST_CASE("random bytes, and good frames with random bits turned, never do harm"
     CHECK(ended > 100);
 }
 
-TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
+TEST_CASE("strangers cost the listener nothing, and ranks get in among them") {
     const int before = open_descriptors();
     {
         socket_address a = loopback(false);
@@ -480,7 +480,7 @@ TEST_CASE("strangers cost the door nothing, and ranks get in among them") {
     CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("strangers at the door leave the job its descriptors") {
+TEST_CASE("strangers at the listener leave the job its descriptors") {
     rlimit usual{};
     ::getrlimit(RLIMIT_NOFILE, &usual);
     socket_address a = loopback(false);
@@ -983,7 +983,8 @@ TEST_CASE("who has said goodbye is not lost because the end of another lane is s
     CHECK(is_message(rx.peek(4096), 5, 4096));
 }
 
-// ---------------------------------------------------------------------------------------------- doors of unix sockets
+// ---------------------------------------------------------------------------------------------- listeners of unix
+// sockets
 namespace {
 
 constexpr char a_token[] = "0123456789abcdef0123456789abcdef";
@@ -1031,7 +1032,7 @@ TEST_CASE("names of unix sockets are of one length, and what is no name of ours 
     CHECK_THROWS_AS(detail::unix_address(std::string(100, 'd'), name), error);
 }
 
-TEST_CASE("a rank comes through a unix door with a long queue, and a closed one is found gone") {
+TEST_CASE("a rank comes through a unix listener with a long queue, and a closed one is found gone") {
     socket_address at[2];
     descriptor doors[2];
     for (int r = 0; r < 2; ++r)
@@ -1070,7 +1071,7 @@ TEST_CASE("a rank comes through a unix door with a long queue, and a closed one 
     }
 }
 
-TEST_CASE("a child that fork() made ends without a word to others and leaves the door") {
+TEST_CASE("a child that fork() made ends without a word to others and leaves the listener") {
     char directory[] = "/tmp/collx-door-XXXXXX";
     REQUIRE(::mkdtemp(directory) != nullptr);
     socket_address at = detail::unix_address(directory, detail::new_unix_name());
@@ -1109,7 +1110,7 @@ TEST_CASE("a child that fork() made ends without a word to others and leaves the
 
 namespace {
 
-// A process that has no memory, or no descriptor, for who stands at its door.
+// A process that has no memory, or no descriptor, for a connection that waits at its listener.
 struct narrow_door {
     static inline int throws_after = 0;
     static inline bool is_full = false;
@@ -1132,7 +1133,7 @@ TEST_CASE("an exception while connections are moved on keeps no rank out for eve
         remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         remote_links other(hub, {.id = 2, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         links.begin(failed), other.begin(other_failed);
-        (void)links.rx(0, 1);                          // looks at the door at every move
+        (void)links.rx(0, 1);                          // looks at the listener at every move
         for (remote_links* mover : {&links, &other}) { // by itself, and helped by the other
             narrow_door::throws_after = 1;
             bool has_thrown = false;
@@ -1258,7 +1259,7 @@ TEST_CASE("lanes that come too early, twice, from the wrong side or with a numbe
     here.say_bye(), there.say_bye();
 }
 
-TEST_CASE("a process of another user neither comes in through a unix door nor is taken for a rank") {
+TEST_CASE("a process of another user neither comes in through a unix listener nor is taken for a rank") {
     if (::geteuid() != 0) return skip("being another user needs root");
     socket_address at = detail::unix_address("", detail::new_unix_name());
     descriptor listener = socket_hub::listen_on(at);

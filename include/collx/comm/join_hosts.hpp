@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Joining a job whose ranks are known and on several hosts: shared memory for those of this one, and a door for the
+// Joining a job whose ranks are known and on several hosts: shared memory for those of this one, and a listener for the
 // others.
 #pragma once
 

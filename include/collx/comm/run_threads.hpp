@@ -69,7 +69,7 @@ void run_thread_jobs(growing_array<counted_ptr<job>> jobs, F&& f) {
     // Those who started wait for all in their first communicator, where they hear that some will not come.
     for (int r = started; r < n; ++r) {
         ranks[static_cast<std::size_t>(r)].home->say_failed();
-        ranks[static_cast<std::size_t>(r)].home.reset(); // closes its door
+        ranks[static_cast<std::size_t>(r)].home.reset(); // closes its listener
     }
     for (int r = 0; r < started; ++r) ::pthread_join(ranks[static_cast<std::size_t>(r)].thread, nullptr);
     if (started < n)

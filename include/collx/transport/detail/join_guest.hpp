@@ -24,7 +24,7 @@ public:
           ranks_(ranks), until_(until), check_(check) {}
 
     // Tries until the deadline. What ends an attempt and is worth another: no listener yet, the queue is full, the
-    // listener was of a job that is just going, rank 0 had too many strangers at the door.
+    // listener was of a job that is just going, rank 0 had too many strangers at the listener.
     [[gnu::cold]] counted_ptr<arena> join() {
         const char* trouble = "rank 0 did not come";
         for (retry_pause pause(10'000'000);;) {

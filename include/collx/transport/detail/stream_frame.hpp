@@ -58,7 +58,7 @@ struct stream_frame {
         bye,         // the sender has left and sends nothing more; bytes: how many messages went by verbs (low bits)
         striped,     // a message of which a part follows here and one on every other lane (stream_lanes.hpp)
         lane,        // bytes, tag: this lane has come here at that attempt; lane 0: please make the others
-        // Said by the door and never on a stream:
+        // Said by the listener and never on a stream:
         answer, // an auth_answer follows
         accepted,
         refused, // tag: the protection that the accepting side asks for; the connection ends
