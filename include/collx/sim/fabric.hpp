@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where ranks sit on a machine: links, each direction by itself, and the path from one rank to another, looked for
+// when it is first asked. Of a machine graph, or by a formula where a search would take longer than the simulation.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <collx/topo/path.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sim {
+
+struct link {
+    std::string name; // "GPU0 > GPU3"
+    topo::link_type type = topo::link_type::nvlink;
+    double bytes_per_s = 0;
+    double latency_ns = 0;
+};
+
+struct route {
+    std::vector<int> links; // in order; none: within a rank
+    topo::link_type worst = topo::link_type::nvlink;
+    double latency_ns = 0;
+    double bytes_per_s = 0; // of its narrowest link
+};
+
+class fabric {
+public:
+    using finder = std::function<std::vector<int>(int from, int to)>; // links between two different ranks
+
+    fabric(int ranks, std::vector<link> links, finder find)
+        : ranks_(ranks), links_(std::move(links)), find_(std::move(find)) {}
+    // Rank r sits at sites[r]. Errors, when a path is asked for: invalid_argument where there is none, with both names.
+    fabric(const topo::graph& g, std::vector<int> sites) : ranks_(static_cast<int>(sites.size())) {
+        for (int i = 0; i < g.arcs(); ++i) {
+            const topo::arc& a = g.arc_at(i);
+            links_.push_back({g.name(a.from) + " > " + g.name(a.to), a.type, a.bytes_per_s, a.latency_ns});
+        }
+        find_ = [&g, sites = std::move(sites)](int from, int to) {
+            return topo::best_path(g, sites[static_cast<std::size_t>(from)], sites[static_cast<std::size_t>(to)]).arcs;
+        };
+    }
+
+    int ranks() const { return ranks_; }
+    const std::vector<link>& links() const { return links_; }
+    const route& between(int from, int to) {
+        const auto key = static_cast<unsigned long long>(from) << 32 | static_cast<unsigned>(to);
+        const auto [it, is_new] = known_.try_emplace(key);
+        if (is_new && from != to) it->second = measured(find_(from, to));
+        return it->second;
+    }
+
+private:
+    static int badness(topo::link_type t) {
+        return t == topo::link_type::network ? 2 : t == topo::link_type::pcie || t == topo::link_type::socket ? 1 : 0;
+    }
+    route measured(std::vector<int> links) const {
+        route r{std::move(links)};
+        for (const int i : r.links) {
+            const link& l = links_[static_cast<std::size_t>(i)];
+            if (badness(l.type) > badness(r.worst)) r.worst = l.type;
+            r.latency_ns += l.latency_ns;
+            if (r.bytes_per_s == 0 || l.bytes_per_s < r.bytes_per_s) r.bytes_per_s = l.bytes_per_s;
+        }
+        return r;
+    }
+
+    int ranks_;
+    std::vector<link> links_;
+    finder find_;
+    std::unordered_map<unsigned long long, route> known_;
+};
+
+// `hosts` of `per_host` ranks: a switch in each host, and a network card per rank on the rail of its number, which
+// joins equal numbers of all hosts. Between ranks of different rails a message goes through the neighbour of the
+// target's rail (PXN). As a DGX H100 on full rails; for thousands of ranks.
+struct rails {
+    int hosts = 1, per_host = 8;
+    double host_bytes_per_s = 450e9, card_bytes_per_s = 50e9;
+    double host_latency_ns = 0, card_latency_ns = 0;
+};
+inline fabric fabric_of(const rails& m) {
+    const int n = m.hosts * m.per_host;
+    std::vector<link> links;
+    links.reserve(static_cast<std::size_t>(4 * n));
+    for (int r = 0; r < n; ++r) {
+        const std::string name = "rank" + std::to_string(r);
+        links.push_back({name + " > switch", topo::link_type::nvlink, m.host_bytes_per_s, m.host_latency_ns / 2});
+        links.push_back({"switch > " + name, topo::link_type::nvlink, m.host_bytes_per_s, m.host_latency_ns / 2});
+        links.push_back({name + " > rail", topo::link_type::network, m.card_bytes_per_s, m.card_latency_ns / 2});
+        links.push_back({"rail > " + name, topo::link_type::network, m.card_bytes_per_s, m.card_latency_ns / 2});
+    }
+    return {n, std::move(links), [g = m.per_host](int from, int to) -> std::vector<int> {
+                if (from / g == to / g) return {4 * from, 4 * to + 1};
+                const int beside = from / g * g + to % g;
+                if (beside == from) return {4 * from + 2, 4 * to + 3};
+                return {4 * from, 4 * beside + 1, 4 * beside + 2, 4 * to + 3};
+            }};
+}
+
+// The machine without the links between two sites. Errors: invalid_argument where there is none.
+inline topo::graph without_link(const topo::graph& g, int a, int b) {
+    topo::graph left;
+    for (int s = 0; s < g.size(); ++s) left.add(g.at(s));
+    bool is_there = false;
+    for (int i = 0; i < g.arcs(); i += 2) {
+        const topo::arc &there = g.arc_at(i), &back = g.arc_at(there.back);
+        const bool is_lost = (there.from == a && there.to == b) || (there.from == b && there.to == a);
+        is_there = is_there || is_lost;
+        if (!is_lost)
+            left.link(there.from, there.to, there.type,
+                      {there.bytes_per_s, there.latency_ns, there.lanes, back.bytes_per_s});
+    }
+    if (!is_there)
+        fail(errc::invalid_argument, -1, -1, "the links are listed by `collx_topo tree`",
+             "no link joins '%s' and '%s', so none can be lost", g.name(a).c_str(), g.name(b).c_str());
+    return left;
+}
+
+} // namespace sim
+COLLX_END_NAMESPACE

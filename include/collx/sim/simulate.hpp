@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs the recorded programs of all ranks on a machine, in time: a discrete-event simulation in which messages share
+// links. The rules are the engines' (sched/network.hpp): a strand is sequential, a step begins when its message is
+// there and its channel has room, the program runs once for each piece. A step then takes
+//   gather    windows that it reads travel to it
+//   compute   the overhead of a message, and the reduction
+//   spread    what it sends holds the strand until the last byte has left; latency passes while the strand goes on
+// Local copies take no time. The same input gives the same output, to the picosecond.
+#pragma once
+
+#include <queue>
+#include <unordered_map>
+
+#include <collx/sim/cost_model.hpp>
+#include <collx/sim/flows.hpp>
+#include <collx/sim/result.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sim {
+
+namespace detail {
+
+class simulation {
+public:
+    simulation(const sched::schedule& s, fabric& f, const cost_model& m, const options& o)
+        : s_(s), fabric_(f), model_(m), options_(o), flows_(f.links()) {
+        check(m), check_options();
+        orders_ = o.orders;
+        if (orders_.empty()) orders_.emplace_back();
+        if (orders_[0].empty())
+            for (int r = 0; r < s.ranks; ++r) orders_[0].push_back(r);
+        depth_ = std::max(o.depth, s.depth);
+        const double shares = static_cast<double>(orders_.size()) * o.pieces * std::max(1, s.chunks);
+        chunk_bytes_ = o.bytes / shares;
+        result_.link_bytes.assign(f.links().size(), 0);
+        said_.resize(orders_.size() * sized(s.ranks * s.signals));
+        waiting_.resize(said_.size());
+        for (int k = 0; k < static_cast<int>(orders_.size()); ++k)
+            for (int r = 0; r < s.ranks; ++r)
+                for (const auto& steps : s.programs[static_cast<unsigned>(r)].strands) add(k, r, steps);
+    }
+
+    result run() {
+        for (int i = 0; i < static_cast<int>(strands_.size()); ++i) advance(i);
+        for (;;) {
+            if (events_.empty() || events_.top().at > now_) {
+                flows_.share(now_, [&](int flow, unsigned version, picoseconds at) {
+                    push(at, event::flow_ends, flow, version);
+                });
+                if (events_.empty()) break;
+                now_ = events_.top().at;
+            }
+            const event e = events_.top();
+            events_.pop();
+            handle(e);
+        }
+        if (running_ > 0) blame();
+        result_.time_ns = static_cast<double>(last_) / 1e3 + model_.call_ns;
+        return std::move(result_);
+    }
+
+private:
+    struct strand {
+        int rank = 0, order = 0, iteration = 0;
+        const sched::step *begin = nullptr, *end = nullptr, *at = nullptr;
+        int in = -1, out = -1; // channels of the current step; kept, since the next step's are often the same
+        int in_peer = -1, out_peer = -1;
+        int pending = 0; // flows of the current phase
+        bool is_spread = false, is_over = false;
+    };
+    struct channel {
+        std::int64_t sent = 0, arrived = 0, taken = 0;
+        int sender = -1, receiver = -1; // strands that are blocked
+    };
+    struct event {
+        enum type : unsigned char { flow_ends, message_arrives, window_arrives, computed, resumed };
+        picoseconds at;
+        std::uint64_t number; // of two at one time the one that was known first
+        type what;
+        int id;
+        unsigned version;
+        bool operator<(const event& o) const { return at != o.at ? at > o.at : number > o.number; }
+    };
+    struct load { // what a flow carries
+        int strand = -1;
+        int channel = -1; // -1: a window's bytes
+        int from = 0, to = 0;
+        double bytes = 0;
+        picoseconds begin = 0, latency = 0;
+    };
+
+    static std::size_t sized(int i) { return static_cast<std::size_t>(i); }
+    strand& at(int i) { return strands_[sized(i)]; }
+    int place(const strand& s, int rank) const { return orders_[sized(s.order)][sized(rank)]; }
+
+    void check_options() const {
+        const auto is_rank = [&](int r) { return r >= -1 && r < s_.ranks; };
+        const auto& o = options_;
+        if (!(o.bytes >= 0) || !std::isfinite(o.bytes) || o.pieces < 1)
+            fail(errc::invalid_argument, -1, -1, "give 0 bytes or more, in at least one piece",
+                 "a simulation of %g bytes in %d pieces", o.bytes, o.pieces);
+        if (s_.ranks > fabric_.ranks())
+            fail(errc::invalid_argument, -1, -1, "take a larger machine, or fewer ranks",
+                 "a schedule of %d ranks on a machine for %d", s_.ranks, fabric_.ranks());
+        if (!is_rank(o.slow_rank) || !is_rank(o.dead_rank) || !(o.slowdown >= 1) || !std::isfinite(o.slowdown))
+            fail(errc::invalid_argument, -1, -1, "name ranks of the schedule, and a slowdown of 1 or more",
+                 "slow rank %d (%g times), dead rank %d of %d ranks", o.slow_rank, o.slowdown, o.dead_rank, s_.ranks);
+        for (const auto& order : o.orders) check_order(order);
+    }
+    void check_order(const std::vector<int>& order) const {
+        std::vector<char> seen(sized(fabric_.ranks()), 0);
+        bool is_good = order.size() == sized(s_.ranks);
+        for (const int r : order) is_good = is_good && r >= 0 && r < fabric_.ranks() && seen[sized(r)]++ == 0;
+        if (!is_good)
+            fail(errc::invalid_argument, -1, -1, "give each rank a place of its own",
+                 "an order of %zu places for %d ranks names one twice or one that the machine has not", order.size(),
+                 s_.ranks);
+    }
+
+    void add(int order, int rank, const collx::detail::growing_array<sched::step>& steps) {
+        strand s;
+        s.rank = rank, s.order = order;
+        s.begin = s.at = steps.data();
+        s.end = s.begin + steps.size();
+        strands_.push_back(s);
+        ++running_;
+    }
+    void push(picoseconds at, typename event::type what, int id, unsigned version = 0) {
+        events_.push({at, number_++, what, id, version});
+    }
+
+    void handle(const event& e) {
+        switch (e.what) {
+            case event::flow_ends:
+                if (flows_.is_current(e.id, e.version)) flow_ended(e.id);
+                return;
+            case event::message_arrives: {
+                channel& c = channels_[sized(e.id)];
+                ++c.arrived;
+                return wake(c.receiver);
+            }
+            case event::window_arrives:
+                if (--at(e.id).pending == 0) after_flows(e.id);
+                return;
+            case event::computed: return spread(e.id);
+            case event::resumed: return advance(e.id);
+        }
+    }
+    void wake(int& who) {
+        if (who < 0) return;
+        const int blocked = who;
+        who = -1;
+        advance(blocked);
+    }
+
+    // Runs a strand until it blocks or a step takes time.
+    void advance(int id) {
+        strand& me = at(id);
+        for (;;) {
+            if (is_dead(me)) return;
+            if (me.at == me.end) {
+                if (++me.iteration < options_.pieces) {
+                    me.at = me.begin;
+                    continue;
+                }
+                me.is_over = true, --running_, last_ = std::max(last_, now_);
+                return;
+            }
+            const sched::step& st = *me.at;
+            if ((st.what & sched::signal) != 0) give(me, st);
+            else if ((st.what & sched::wait) != 0) {
+                if (!has_seen(id, me, st)) return;
+                ++me.at;
+            } else if (!may_begin(id, me, st) || !begin(id, me, st)) return;
+        }
+    }
+    bool is_dead(const strand& s) const {
+        return s.rank == options_.dead_rank && now_ >= to_picoseconds(options_.dead_at_ns);
+    }
+
+    int channel_of(int order, int from, int to) {
+        const auto key =
+            (static_cast<std::uint64_t>(order) * sized(s_.ranks) + sized(from)) * sized(s_.ranks) + sized(to);
+        const auto [it, is_new] = number_of_.try_emplace(key, static_cast<int>(channels_.size()));
+        if (is_new) channels_.emplace_back();
+        return it->second;
+    }
+    bool may_begin(int id, strand& me, const sched::step& st) {
+        if ((st.what & sched::recv) != 0) {
+            if (me.in_peer != st.peer_from)
+                me.in_peer = st.peer_from, me.in = channel_of(me.order, st.peer_from, me.rank);
+            channel& c = channels_[sized(me.in)];
+            if (c.arrived == c.taken) return c.receiver = id, false;
+        }
+        if ((st.what & sched::send) != 0) {
+            if (me.out_peer != st.peer_to) me.out_peer = st.peer_to, me.out = channel_of(me.order, me.rank, st.peer_to);
+            channel& c = channels_[sized(me.out)];
+            if (c.sent - c.taken >= depth_) return c.sender = id, false;
+        }
+        return true;
+    }
+
+    double bytes_of(const sched::step& st) const {
+        return chunk_bytes_ * (st.what == sched::send ? st.src : st.dst).chunks.count;
+    }
+    // Whether the step is over already.
+    bool begin(int id, strand& me, const sched::step& st) {
+        me.is_spread = false;
+        const double bytes = bytes_of(st);
+        if ((st.what & sched::get) != 0) start(id, st.peer_from, me.rank, bytes, -1);
+        if ((st.what & sched::fold) != 0)
+            for (int k = st.peer_from; k < st.peer_to; ++k)
+                if (k != me.rank) start(id, k, me.rank, bytes, -1);
+        return me.pending == 0 && compute(id, me, st);
+    }
+    void after_flows(int id) {
+        strand& me = at(id);
+        if (me.is_spread ? complete(me, *me.at) : compute(id, me, *me.at)) advance(id);
+    }
+    bool compute(int id, strand& me, const sched::step& st) {
+        double ns = (st.what & sched::send) != 0 ? model_.overhead_ns : 0;
+        const bool has_operator = (st.what & (sched::reduce | sched::reduce_after | sched::fold)) != 0;
+        const int operands = (st.what & sched::fold) != 0 ? std::max(0, st.peer_to - st.peer_from - 1) : 1;
+        if (has_operator) ns += model_.reduce_ns_per_byte * bytes_of(st) * operands;
+        if (me.rank == options_.slow_rank) ns *= options_.slowdown;
+        if (ns > 0) return push(now_ + to_picoseconds(ns), event::computed, id), false;
+        return begin_spread(id, me, st);
+    }
+    void spread(int id) {
+        strand& me = at(id);
+        if (!is_dead(me) && begin_spread(id, me, *me.at)) advance(id);
+    }
+    bool begin_spread(int id, strand& me, const sched::step& st) {
+        me.is_spread = true;
+        const double bytes = bytes_of(st);
+        const int in = (st.what & sched::recv) != 0 ? me.in : -1;
+        if ((st.what & sched::send) != 0) {
+            ++channels_[sized(me.out)].sent;
+            start(id, me.rank, st.peer_to, bytes, me.out);
+        }
+        if ((st.what & sched::to_all) != 0)
+            for (int k = 0; k < s_.ranks; ++k)
+                if (k != me.rank) start(id, me.rank, k, bytes, -1);
+        const bool is_over = me.pending == 0 && complete(me, st);
+        if (in >= 0) { // the message has left its slot; waking may run other strands, so it comes last
+            channel& c = channels_[sized(in)];
+            ++c.taken;
+            if (c.sender >= 0) push(now_, event::resumed, std::exchange(c.sender, -1));
+        }
+        return is_over;
+    }
+    bool complete(strand& me, const sched::step&) {
+        ++me.at;
+        return true;
+    }
+
+    void start(int id, int from, int to, double bytes, int into) {
+        strand& me = at(id);
+        const route& r = fabric_.between(place(me, from), place(me, to));
+        const double wire = bytes * model_.wire_bytes_per_byte;
+        const double slow = from == options_.slow_rank ? options_.slowdown : 1;
+        double most = model_.most_bytes_per_s * model_.wire_bytes_per_byte;
+        if (slow > 1) most = (most > 0 ? std::min(most, r.bytes_per_s) : r.bytes_per_s) / slow;
+        ++me.pending, ++result_.messages;
+        const double latency =
+            r.links.empty() ? 0 : (model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0)) * slow;
+        for (const int l : r.links) result_.link_bytes[sized(l)] += wire;
+        const int flow = flows_.start(r, wire, most, now_);
+        if (sized(flow) >= loads_.size()) loads_.resize(sized(flow) + 1);
+        loads_[sized(flow)] = {id, into, from, to, bytes, now_, to_picoseconds(latency)};
+        if (r.links.empty()) push(now_, event::flow_ends, flow, flows_.version(flow));
+    }
+    void flow_ended(int flow) {
+        flows_.end(flow);
+        const load l = loads_[sized(flow)];
+        const picoseconds arrival = now_ + l.latency;
+        if (options_.with_transfers)
+            result_.transfers.push_back(
+                {l.from, l.to, l.bytes, static_cast<double>(l.begin) / 1e3, static_cast<double>(arrival) / 1e3});
+        if (l.channel < 0) return push(arrival, event::window_arrives, l.strand);
+        push(arrival, event::message_arrives, l.channel);
+        if (--at(l.strand).pending == 0) after_flows(l.strand);
+    }
+
+    // Signals: when each iteration was published, by order, rank and index.
+    std::size_t counter(int order, int rank, int index) const {
+        return (sized(order) * sized(s_.ranks) + sized(rank)) * sized(s_.signals) + sized(index);
+    }
+    void give(strand& me, const sched::step& st) {
+        const std::size_t id = counter(me.order, me.rank, st.index);
+        said_[id].push_back(now_);
+        ++me.at;
+        for (const int other : std::exchange(waiting_[id], {})) push(now_, event::resumed, other);
+    }
+    bool has_seen(int id, strand& me, const sched::step& st) {
+        const int iteration = me.iteration - st.lag;
+        if (iteration < 0) return true;
+        picoseconds seen = now_;
+        const bool all = st.peer_from == sched::all_ranks;
+        for (int k = all ? 0 : st.peer_from; k < (all ? s_.ranks : st.peer_from + 1); ++k) {
+            const std::size_t c = counter(me.order, k, st.index);
+            if (said_[c].size() <= sized(iteration)) return waiting_[c].push_back(id), false;
+            if (k == me.rank) continue;
+            const route& r = fabric_.between(place(me, k), place(me, me.rank));
+            const double ns = model_.hop.of(r.worst) + (model_.with_link_latency ? r.latency_ns : 0);
+            seen = std::max(seen, said_[c][sized(iteration)] + to_picoseconds(ns));
+        }
+        if (seen > now_) return push(seen, event::resumed, id), false;
+        return true;
+    }
+
+    // Strands wait and nothing is under way: for a dead rank, or the schedule is wrong.
+    [[noreturn]] void blame() const {
+        const strand* first = nullptr;
+        for (const strand& s : strands_) {
+            if (s.is_over || s.rank == options_.dead_rank) continue;
+            if (first == nullptr) first = &s;
+            if (options_.dead_rank >= 0 && peer_of(s) == options_.dead_rank) {
+                first = &s;
+                break;
+            }
+        }
+        if (options_.dead_rank >= 0)
+            fail(errc::peer_failed, first == nullptr ? -1 : first->rank, options_.dead_rank,
+                 "a job goes on without it after shrink(); simulate the ranks that are left",
+                 "rank %d is dead from %g ns on, and %d strands wait for it or for each other at %g ns",
+                 options_.dead_rank, options_.dead_at_ns, running_, static_cast<double>(now_) / 1e3);
+        fail(errc::protocol, first->rank, peer_of(*first), "verify the schedule first; sched::verify names the step",
+             "the schedule does not end: step %d waits for rank %d", static_cast<int>(first->at - first->begin),
+             peer_of(*first));
+    }
+    static int peer_of(const strand& s) {
+        if (s.at == s.end) return -1;
+        return (s.at->what & (sched::recv | sched::wait)) != 0 ? s.at->peer_from : s.at->peer_to;
+    }
+
+    const sched::schedule& s_;
+    fabric& fabric_;
+    const cost_model model_;
+    const options options_;
+    flow_set flows_;
+    std::vector<std::vector<int>> orders_;
+    std::vector<strand> strands_;
+    std::vector<channel> channels_;
+    std::unordered_map<std::uint64_t, int> number_of_;
+    std::vector<std::vector<picoseconds>> said_;
+    std::vector<std::vector<int>> waiting_;
+    std::vector<load> loads_;
+    std::priority_queue<event> events_;
+    std::uint64_t number_ = 0;
+    picoseconds now_ = 0, last_ = 0;
+    double chunk_bytes_ = 0;
+    int depth_ = 1, running_ = 0;
+    result result_;
+};
+
+} // namespace detail
+
+// The time of a collective, and what crosses each link. Cost: one event or two for each message, more where flows share
+// links. Errors: invalid_argument for options, costs, or ranks without a path; peer_failed where a dead rank is waited
+// for; protocol where the schedule never ends.
+inline result simulate(const sched::schedule& s, fabric& f, const cost_model& m, const options& o) {
+    return detail::simulation(s, f, m, o).run();
+}
+
+} // namespace sim
+COLLX_END_NAMESPACE

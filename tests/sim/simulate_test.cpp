@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The simulator against answers that are known: formulas, hand-computed sharing of links, bytes counted from the
+// recording, and bounds that nothing passes. Faults end with the error that names the rank.
+#include <collx/algo/algorithms.hpp>
+#include <collx/sim/simulate.hpp>
+#include <collx/topo/machines.hpp>
+#include <collx/topo/max_flow.hpp>
+
+#include <random>
+
+#include <catch2/catch.hpp>
+
+using namespace collx;
+using Catch::Contains;
+
+namespace {
+
+// n CPUs on one network switch, each by a link of `rate` bytes/ns; half of the latency each way.
+topo::graph star(int n, double rate, double latency_ns) {
+    topo::graph g;
+    for (int r = 0; r < n; ++r) g.add({"C" + std::to_string(r), topo::site_type::cpu});
+    const int middle = g.add({"switch", topo::site_type::network_switch});
+    for (int r = 0; r < n; ++r) g.link(r, middle, topo::link_type::network, {rate * 1e9, latency_ns / 2});
+    return g;
+}
+std::vector<int> first(int n) {
+    std::vector<int> sites;
+    for (int r = 0; r < n; ++r) sites.push_back(r);
+    return sites;
+}
+template <class A>
+sim::result run(const A& a, const topo::graph& g, int n, const sim::options& o, const sim::cost_model& m = {}) {
+    sim::fabric f(g, first(n));
+    return sim::simulate(sched::record_all(a, n), f, m, o);
+}
+sim::options of_bytes(double bytes, int pieces = 1, int depth = 8) {
+    sim::options o;
+    o.bytes = bytes, o.pieces = pieces, o.depth = depth;
+    return o;
+}
+
+// Rank 0 sends chunk k to rank k + 1, one strand each, all at once.
+struct fan {
+    static constexpr collective op = collective::broadcast;
+    static constexpr const char* name = "fan";
+    static constexpr int chunks(int n) { return n; }
+    template <class Ex>
+    constexpr void operator()(Ex& ex, int r, int n) const {
+        for (int k = 1; k < n; ++k)
+            if (ex.strand(k - 1)) {
+                if (r == 0) ex.step(sched::send, sched::to(k), sched::in(k));
+                if (r == k) ex.step(sched::recv | sched::copy, sched::from(0), sched::out(k));
+            }
+    }
+};
+
+} // namespace
+
+TEST_CASE("one message takes alpha + n beta, and each cost of the model is charged once") {
+    const topo::graph g = star(2, 10, 500);
+    CHECK(run(algo::binomial_broadcast{}, g, 2, of_bytes(1000)).time_ns == 500 + 100);
+    sim::cost_model m;
+    m.call_ns = 7000, m.hop.network_ns = 30, m.overhead_ns = 11, m.wire_bytes_per_byte = 2;
+    CHECK(run(algo::binomial_broadcast{}, g, 2, of_bytes(1000), m).time_ns == 7000 + 11 + 500 + 30 + 200);
+    m.with_link_latency = false, m.most_bytes_per_s = 2e9; // payload: half of 4 bytes/ns
+    CHECK(run(algo::binomial_broadcast{}, g, 2, of_bytes(1000), m).time_ns == 7000 + 11 + 30 + 500);
+    sim::cost_model reducing;
+    reducing.reduce_ns_per_byte = 0.25;
+    CHECK(run(algo::binomial_reduce{}, g, 2, of_bytes(1000), reducing).time_ns == 500 + 100 + 250);
+}
+
+TEST_CASE("a ring all_reduce takes 2(n-1)(alpha + S/n beta) exactly") {
+    for (const int n : {2, 3, 5, 8, 33}) {
+        const double bytes = 1000.0 * n;
+        const sim::result r = run(algo::ring_all_reduce{}, star(n, 10, 300), n, of_bytes(bytes));
+        CHECK(r.time_ns == 2 * (n - 1) * (300 + 100));
+        CHECK(r.messages == 2 * (n - 1) * n);
+    }
+}
+
+TEST_CASE("a chain in k pieces: latency passes while pieces follow, or holds each where a channel has one slot") {
+    const int p = 6, pieces = 10, k = pieces * algo::chain_broadcast{}.chunks(p);
+    const double piece = 100, alpha = 300;
+    const topo::graph g = star(p, 10, alpha);
+    CHECK(run(algo::chain_broadcast{}, g, p, of_bytes(1000 * k, pieces, 64)).time_ns ==
+          (p - 1) * (alpha + piece) + (k - 1) * piece);
+    sim::cost_model held; // Hockney's: alpha is the sender's
+    held.overhead_ns = alpha;
+    CHECK(run(algo::chain_broadcast{}, star(p, 10, 0), p, of_bytes(1000 * k, pieces, 64), held).time_ns ==
+          (p - 2 + k) * (alpha + piece));
+    CHECK(run(algo::chain_broadcast{}, g, p, of_bytes(1000 * k, pieces, 1)).time_ns == (p - 2 + k) * (alpha + piece));
+}
+
+TEST_CASE("a binomial broadcast of 2^k ranks takes k (alpha + n beta) where alpha is the sender's") {
+    sim::cost_model held;
+    held.overhead_ns = 300;
+    for (const int k : {1, 2, 3, 5}) {
+        const int n = 1 << k;
+        CHECK(run(algo::binomial_broadcast{}, star(n, 10, 0), n, of_bytes(1000), held).time_ns == k * (300 + 100));
+    }
+}
+
+TEST_CASE("flows share links max-min fairly") {
+    SECTION("two flows on one link take twice as long each") {
+        CHECK(run(fan{}, star(3, 10, 0), 3, of_bytes(3000)).time_ns == 200);
+    }
+    SECTION("what a slow link leaves goes to the others") {
+        // Three flows of 1000 bytes leave over 12 bytes/ns; one ends in a link of 2: it has 2, the others 5 each.
+        topo::graph g = star(3, 12, 0);
+        g.link(g.add({"C3", topo::site_type::cpu}), 3, topo::link_type::network, {2e9, 0});
+        sim::fabric f(g, {0, 1, 2, 4});
+        sim::options o = of_bytes(4000);
+        o.with_transfers = true;
+        const sim::result r = sim::simulate(sched::record_all(fan{}, 4), f, {}, o);
+        REQUIRE(r.transfers.size() == 3);
+        CHECK(r.transfers[0].end_ns == 200);
+        CHECK(r.transfers[1].end_ns == 200);
+        CHECK(r.transfers[2].end_ns == 500);
+    }
+    SECTION("a flow that is alone again takes all of the link") {
+        // Two rings' worth of shares: 1000 and 3000 bytes on 10 bytes/ns: 200 ns together, then 2000 bytes alone.
+        sim::flow_set flows({{"", topo::link_type::network, 10e9, 0}});
+        const sim::route r{{0}, topo::link_type::network, 0, 10e9};
+        sim::picoseconds end[2] = {};
+        const auto set = [&](int flow, unsigned, sim::picoseconds at) { end[flow] = at; };
+        flows.start(r, 1000, 0, 0), flows.start(r, 3000, 0, 0);
+        flows.share(0, set);
+        CHECK(end[0] == 200'000);
+        flows.end(0);
+        flows.share(200'000, set);
+        CHECK(end[1] == 400'000);
+    }
+}
+
+TEST_CASE("all algorithms: they end, and links carry the bytes that the recording says") {
+    const int n = 8;
+    const topo::graph g = star(n, 10, 100);
+    const double bytes = 8 * 5040;
+    algo::for_each_algorithm([&](auto a) {
+        const sched::schedule s = sched::record_all(a, n);
+        CAPTURE(a.name, name_of(s.op));
+        std::vector<double> out(n, 0), in(n, 0); // of each rank, counted from the steps
+        for (int r = 0; r < n; ++r)
+            for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands)
+                for (const sched::step& st : strand) {
+                    const auto u = [](int i) { return static_cast<std::size_t>(i); };
+                    const double size =
+                        bytes / std::max(1, s.chunks) * (st.what == sched::send ? st.src : st.dst).chunks.count;
+                    const auto moves = [&](int from, int to) {
+                        if (from != to) out[u(from)] += size, in[u(to)] += size;
+                    };
+                    if ((st.what & sched::send) != 0) moves(r, st.peer_to);
+                    if ((st.what & sched::get) != 0) moves(st.peer_from, r);
+                    for (int k = 0; k < n; ++k) {
+                        if ((st.what & sched::fold) != 0 && k >= st.peer_from && k < st.peer_to) moves(k, r);
+                        if ((st.what & sched::to_all) != 0) moves(r, k);
+                    }
+                }
+        sim::fabric f(g, first(n));
+        for (const int pieces : {1, 3}) {
+            const sim::result r = sim::simulate(s, f, {}, of_bytes(bytes, pieces));
+            for (std::size_t k = 0; k < n; ++k) {
+                CHECK(r.link_bytes[2 * k] == Approx(out[k]));
+                CHECK(r.link_bytes[2 * k + 1] == Approx(in[k]));
+            }
+            CHECK(r.time_ns >= sim::link_bound_ns(f, r.link_bytes) * (1 - 1e-9));
+            CHECK(sim::simulate(s, f, {}, of_bytes(bytes, pieces)).time_ns == r.time_ns);
+        }
+    });
+}
+
+TEST_CASE("nothing is faster than its links and the max-flow, on random machines") {
+    std::mt19937 random(16);
+    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+    for (int round = 0; round < 60; ++round) {
+        const int n = 2 + below(6);
+        topo::graph g;
+        for (int r = 0; r < n; ++r) g.add({"C" + std::to_string(r), topo::site_type::cpu});
+        for (int r = 1; r < n; ++r) g.link(r, below(r), topo::link_type::socket, {(1 + below(9)) * 1e9, 10});
+        for (int extra = below(n); extra > 0; --extra)
+            if (const int a = below(n), b = below(n); a != b)
+                g.link(a, b, topo::link_type::socket, {(1 + below(9)) * 1e9, 10});
+        const double bytes = 1e6;
+        const auto bound = [&](int from, int to) { return bytes / topo::max_flow(g, from, to) * 1e9; };
+        const auto tries = [&](auto a) {
+            sim::fabric f(g, first(n));
+            const sim::result r = sim::simulate(sched::record_all(a, n), f, {}, of_bytes(bytes, 1 + below(4)));
+            CHECK(r.time_ns >= sim::link_bound_ns(f, r.link_bytes) * (1 - 1e-9));
+            return r.time_ns;
+        };
+        for (const double ns : {tries(algo::binomial_broadcast{}), tries(algo::chain_broadcast{}),
+                                tries(algo::ring_all_reduce{}), tries(algo::two_shot_all_reduce{})})
+            for (int r = 1; r < n; ++r) CHECK(ns >= bound(0, r) * (1 - 1e-9));
+    }
+}
+
+TEST_CASE("several rings share a DGX-1V as its links allow") {
+    const topo::graph g = topo::dgx_1v();
+    const std::vector<int> gpus = g.all(topo::site_type::gpu);
+    sim::fabric f(g, gpus);
+    const sched::schedule s = sched::record_all(algo::ring_all_reduce{}, 8);
+    sim::cost_model m;
+    m.with_link_latency = false;
+    sim::options o = of_bytes(240e6);
+    o.orders = {{0, 3, 2, 1, 5, 6, 7, 4}, {4, 7, 6, 5, 1, 2, 3, 0}}; // double links only, both ways
+    CHECK(sim::bus_bandwidth(s, o.bytes, sim::simulate(s, f, m, o)) == Approx(100e9));
+    o.orders.resize(1);
+    CHECK(sim::bus_bandwidth(s, o.bytes, sim::simulate(s, f, m, o)) == Approx(50e9));
+}
+
+TEST_CASE("faults: a slow rank, a lost link, a dead rank") {
+    const topo::graph g = star(4, 10, 100);
+    sim::options o = of_bytes(4000);
+    const double plain = run(algo::ring_all_reduce{}, g, 4, o).time_ns;
+    o.slow_rank = 2, o.slowdown = 3;
+    const double slow = run(algo::ring_all_reduce{}, g, 4, o).time_ns;
+    CHECK(slow > plain);
+    CHECK(slow <= 3 * plain);
+    o = of_bytes(4000), o.dead_rank = 2, o.dead_at_ns = plain / 2;
+    try {
+        run(algo::ring_all_reduce{}, g, 4, o);
+        FAIL("a ring ends without one of its ranks");
+    } catch (const error& e) {
+        CHECK(e.code() == errc::peer_failed);
+        CHECK(e.peer() == 2);
+        CHECK(e.rank() == 3); // the one that waits for its messages
+        CHECK_THAT(e.what(), Contains("rank 2 is dead") && Contains("shrink"));
+    }
+    o.dead_at_ns = 2 * plain;
+    CHECK(run(algo::ring_all_reduce{}, g, 4, o).time_ns == plain);
+
+    const topo::graph cut = sim::without_link(g, 1, 4);
+    CHECK_THROWS_WITH(run(algo::ring_all_reduce{}, cut, 4, of_bytes(4000)), Contains("no path from 'C0' to 'C1'"));
+    CHECK_THROWS_WITH(sim::without_link(g, 0, 1), Contains("no link joins 'C0' and 'C1'"));
+    const topo::graph cube = topo::dgx_1v();
+    const topo::graph without = sim::without_link(cube, cube.require("GPU0"), cube.require("GPU3"));
+    sim::fabric f(without, without.all(topo::site_type::gpu));
+    CHECK(f.between(0, 3).links.size() == 2); // through a neighbour
+}
+
+TEST_CASE("what cannot be simulated is refused by name") {
+    const topo::graph g = star(4, 10, 100);
+    const auto message = [&](const sim::options& o, const sim::cost_model& m = {}) {
+        try {
+            run(algo::ring_all_reduce{}, g, 4, o, m);
+        } catch (const error& e) {
+            CHECK(e.code() == errc::invalid_argument);
+            return std::string(e.what());
+        }
+        return std::string("nothing");
+    };
+    sim::options o;
+    CHECK_THAT(message(of_bytes(-1)), Contains("-1 bytes"));
+    CHECK_THAT(message(of_bytes(1, 0)), Contains("0 pieces"));
+    o.slow_rank = 4;
+    CHECK_THAT(message(o), Contains("slow rank 4"));
+    o = {}, o.orders = {{0, 1, 2, 2}};
+    CHECK_THAT(message(o), Contains("a place of its own"));
+    sim::cost_model m;
+    m.wire_bytes_per_byte = 0.5;
+    CHECK_THAT(message({}, m), Contains("0.5 bytes on the wire"));
+    m = {}, m.overhead_ns = -1;
+    CHECK_THAT(message({}, m), Contains("-1"));
+    sim::fabric small(g, first(2));
+    CHECK_THROWS_WITH(sim::simulate(sched::record_all(algo::ring_all_reduce{}, 4), small, {}, {}),
+                      Contains("4 ranks on a machine for 2"));
+}
+
+TEST_CASE("the formula's machine equals the graph's") {
+    const topo::graph g = topo::on_rails(topo::dgx_h100(), 2, 50);
+    sim::fabric graph(g, g.all(topo::site_type::gpu));
+    sim::fabric formula = sim::fabric_of({2, 8});
+    sim::cost_model m = sim::nccl_costs(sim::nccl_family::ring, sim::protocol::simple);
+    const sched::schedule s = sched::record_all(algo::ring_all_reduce{}, 16);
+    sim::options o = of_bytes(1.6e9);
+    o.orders = {{0, 1, 2, 3, 4, 5, 6, 7, 15, 14, 13, 12, 11, 10, 9, 8}}; // the ring stays on rails
+    const double ns = 8400 + 14e3 + 30 * 2e6; // a hundred MB each time by a card that never waits
+    CHECK(sim::simulate(s, graph, m, o).time_ns == Approx(ns));
+    CHECK(sim::simulate(s, formula, m, o).time_ns == Approx(ns));
+    // As they are numbered, ranks 7 and 15 send to another rail: without PXN through the link between the sockets.
+    o.orders.clear();
+    CHECK(sim::simulate(s, graph, m, o).time_ns > 1.5 * ns);
+}
