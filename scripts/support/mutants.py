@@ -150,8 +150,8 @@ ROWS = [
      ["transport/stream"]),
     ("the chain of those who wait is cut after its first", "transport/detail/stream_words.hpp",
      "--waiting_left > 0 && w.peer() != waiting_first", "false", ["transport/stream"]),
-    ("the end of another lane counts more than a goodbye that is not read", "transport/detail/stream_receiving.hpp",
-     "if (!is_ending_ && (wire_.has_unread() || wire_.is_readable(socket_.get()))) return moved;", "",
+    ("the end of another lane counts more than a goodbye that is not read", "transport/detail/stream_receiver.hpp",
+     "if (!is_ending_ && of_.leading.may_have_more()) return moved;", "",
      ["transport/stream:who has said goodbye*"]),
     # ---------------------------------------------------------------- bootstrap
     ("a value may be one byte too long", "bootstrap/store.hpp", "value.size() > most_value_bytes)", "value.size() > most_value_bytes + 1)",

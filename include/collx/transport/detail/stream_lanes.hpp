@@ -48,7 +48,7 @@ public:
     static constexpr std::size_t least_bytes = 256 * 1024;
 
     // messages: that can be under way at once, each way.
-    stream_lanes(const socket_calls& calls, int lanes, std::size_t messages) : count_(lanes) {
+    stream_lanes(const socket_calls& calls, int lanes, std::size_t messages) : count_(lanes), unreceived_(messages) {
         for (int k = 1; k < lanes; ++k) lanes_.push_back(make_sole<lane>(calls, messages));
     }
     int count() const { return count_; }
@@ -57,6 +57,9 @@ public:
     bool is_open(int k) const { return at(k).socket.is_open(); }
     int opened() const { return open_; } // without the leading one
     bool are_open() const { return open_ == count_ - 1; }
+    // This end has a message for them. True the first time.
+    bool want() { return !std::exchange(is_wanted_, true); }
+    bool are_wanted() const { return is_wanted_; }
     void open(int k, descriptor socket, sole_ptr<wire_layer> sealed) {
         at(k).wire.begin(std::move(sealed));
         at(k).socket = std::move(socket);
@@ -116,7 +119,19 @@ public:
         add(&lane::in, to, elsewhere, bytes, elsewhere != nullptr, ++received_);
         return received_;
     }
-    bool has_come(std::uint64_t number) { return is_done(&lane::in, number); }
+    // Message `number` of a port has its other parts here: its number among the striped.
+    void expect(int port, std::uint64_t number, std::uint64_t striped) { unreceived_.push({port, number, striped}); }
+    // The leading lane's part of that one has come.
+    void note_led(std::uint64_t striped) { led_ = striped; }
+    // whole(port, number): all parts of this message are here, in the order in which they were sent.
+    template <class Whole>
+    void deliver(Whole&& whole) {
+        for (; !unreceived_.is_empty(); unreceived_.pop()) {
+            const unreceived& u = unreceived_.front();
+            if (u.striped > led_ || !is_done(&lane::in, u.striped)) return;
+            whole(u.port, u.number);
+        }
+    }
     bool is_waiting() const {
         for (const auto& l : lanes_)
             if (!l->in.is_empty()) return true;
@@ -140,6 +155,7 @@ public:
     }
     // Whether those on which nothing is expected still live: asked now and then.
     void look() {
+        if ((++looks_ & 127) != 0) return;
         for (auto& l : lanes_) {
             if (!l->socket.is_open() || !l->in.is_empty()) continue;
             if (const ssize_t n = l->wire.peek(l->socket.get()); n <= 0) (void)note(n < 0 ? errno : 0);
@@ -168,6 +184,10 @@ private:
         std::size_t left = 0;
         std::uint64_t number = 0;
         bool is_lent = false;
+    };
+    struct unreceived {
+        int port = 0;
+        std::uint64_t number = 0, striped = 0;
     };
     struct lane {
         lane(const socket_calls& calls, std::size_t messages) : wire(calls), out(messages), in(messages) {}
@@ -225,7 +245,10 @@ private:
 
     int count_, open_ = 0;
     growing_array<sole_ptr<lane>> lanes_;
-    std::uint64_t sent_ = 0, received_ = 0;
+    std::uint64_t sent_ = 0, received_ = 0, led_ = 0; // numbers of the last: led_: whose leading part has come
+    short_line<unreceived> unreceived_;               // some parts of these are on their way
+    unsigned looks_ = 0;
+    bool is_wanted_ = false;
     bool has_ended_ = false, is_insecure_ = false;
     int error_ = 0;
     detail::growing_array<detail::growing_array<std::byte>> copies_;

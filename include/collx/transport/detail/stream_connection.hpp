@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The leading connection of a stream: its socket or its part of a shared connection, in which phase of its life it is,
+// and what ended it. Only for stream.hpp, which says how it is used.
+#pragma once
+
+#include <cerrno>
+
+#include <collx/core/descriptor.hpp>
+#include <collx/transport/detail/sealed_socket.hpp>
+#include <collx/transport/detail/socket_calls.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+enum class stream_phase : unsigned char {
+    closed,  // no connection
+    waiting, // of a lower rank: the peer has not said welcome yet
+    open,
+    left, // the peer said goodbye; all it had to say has arrived
+    lost  // ended without a goodbye, or by nonsense (see stream_connection::is_nonsense)
+};
+
+class stream_connection {
+public:
+    explicit stream_connection(const socket_calls& calls) : wire(calls) {}
+
+    void open(descriptor to, bool wait_for_welcome, sole_ptr<wire_layer> sealed) {
+        wire.begin(static_cast<sole_ptr<wire_layer>&&>(sealed));
+        socket = static_cast<descriptor&&>(to);
+        phase = wait_for_welcome ? stream_phase::waiting : stream_phase::open;
+        error = 0, cannot_send = false;
+    }
+    [[gnu::cold]] void open(sole_ptr<wire_layer> part) {
+        wire.begin(static_cast<sole_ptr<wire_layer>&&>(part));
+        phase = stream_phase::open;
+        is_shared = true;
+    }
+    bool is_live() const { return phase == stream_phase::open || phase == stream_phase::waiting; }
+    int fd() const { return socket.get(); }
+
+    // more: what follows at once shall go with it.
+    ssize_t send(const msghdr& m, bool more) { return wire.send(fd(), m, more); }
+    ssize_t receive(msghdr& m) { return wire.receive(fd(), m); }
+    // Sends what is sealed. False: not all of it could go.
+    bool flush() { return wire.flush(fd()) || note_send(); }
+    bool note_send() { // the other end may have said why before it closed: receiving decides
+        if (!would_block(errno)) cannot_send = true, error = errno;
+        return false;
+    }
+    // Another protection, or a seal that is broken. Always true.
+    bool note_insecure() { return is_nonsense = is_insecure = true; }
+    // A read that gave nothing or little does not say that nothing is there: the system may be short of memory.
+    bool may_have_more() { return wire.has_unread() || stream_wire::is_readable(fd()); }
+
+    stream_wire wire;
+    descriptor socket; // closed where the connection is shared
+    stream_phase phase = stream_phase::closed;
+    bool is_shared = false;
+    bool cannot_send = false; // why, receiving says
+    bool is_nonsense = false, is_insecure = false;
+    int error = 0; // of the system, 0: none
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

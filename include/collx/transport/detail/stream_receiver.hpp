@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The receiving direction of a stream: reads frames off the leading lane and lets the payloads of messages go where
+// they are wanted, or to slots; and what ends a stream. Only for stream.hpp, which says how it is used.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+
+#include <collx/transport/detail/stream_parts.hpp>
+#include <collx/transport/detail/stream_sender.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class stream_receiver {
+public:
+    static constexpr std::size_t least_landed_bytes = 16 * 1024;
+    static constexpr int most_looks = 8; // for which such a message waits for a receiver that says where it wants it
+
+    // sender: of the same stream; what the other end has received frees its slots.
+    stream_receiver(stream_parts& of, stream_sender& sender) : of_(of), sender_(sender) {}
+
+    void begin() { staged_ = 0; } // a new connection
+    // The frame in front waits for a receiver, or a seal holds what it has read.
+    bool has_more_here() const { return is_held_ || of_.leading.wire.has_unread(); }
+
+    bool move_lanes() {
+        if (!of_.leading.is_live()) return false;
+        bool moved = of_.lanes->send();
+        if (moved || sender_.is_waiting()) sender_.count_gone();
+        if (of_.lanes->receive()) moved = true, deliver_parts();
+        of_.lanes->look();
+        if (of_.lanes->has_ended() && of_.leading.is_live()) moved = end_by_lane() || moved;
+        if (is_ending_ && !of_.lanes->is_waiting()) end();
+        return moved;
+    }
+    bool receive() {
+        bool moved = false;
+        if (is_ending_) return false;
+        if (is_held_ && !read_frames()) return of_.leading.is_nonsense = true, end(), true;
+        if (is_held_) return true;
+        for (int turn = 0; of_.leading.is_live() && !of_.leading.is_insecure && turn < 32; ++turn) {
+            const expectation next = expected();
+            stream_frame head;
+            iovec parts[3];
+            int count = 0;
+            std::size_t room = 0;
+            const auto add = [&](void* at, std::size_t bytes) {
+                if (bytes != 0) parts[count++] = {at, bytes}, room += bytes;
+            };
+            add(&head, next.is_guess && !next.is_joined ? sizeof head : 0);
+            add(next.at, next.bytes);
+            add(stage_ + staged_, next.staged_bytes);
+            msghdr m{};
+            m.msg_iov = parts;
+            m.msg_iovlen = static_cast<std::size_t>(count);
+            const ssize_t got = of_.leading.receive(m);
+            if (got < 0 && would_block(errno)) return has_more_ = false, moved;
+            if (got < 0 && errno == EBADMSG) return of_.leading.note_insecure(); // it shall hear of it
+            if (got < 0 && of_.leading.error == 0) of_.leading.error = errno;
+            if (got < 0 && errno == EPROTO) of_.leading.is_nonsense = true;
+            if (got <= 0) return end(), true;
+            moved = true;
+            const auto bytes = static_cast<std::size_t>(got);
+            if (!(next.is_guess    ? take_guessed(head, next, bytes)
+                  : next.is_joined ? take_medium(next.at, bytes)
+                                   : take(bytes)))
+                return of_.leading.is_nonsense = true, end(), true;
+            has_more_ = bytes == room;
+            // A large message that is here is worked on before the next is read, which may be wanted elsewhere.
+            if (!has_more_ || is_held_ ||
+                (payload_left_ == 0 && next.bytes != 0 && next.staged_bytes == 0 && (next.is_guess || !next.is_joined)))
+                return true;
+        }
+        return moved;
+    }
+    // A look at the socket is a system call, so it is rare where messages come by verbs.
+    bool is_time_for_socket() { return !of_.verbs || !of_.verbs->receives() || (++looks_ & 15) == 0; }
+    bool move_verbs() {
+        if (!of_.leading.is_live()) return false;
+        const bool moved = of_.verbs->move([this](int p) { of_.ports.count_sent(p); },
+                                           [this](const stream_frame& f, const std::byte* payload, std::size_t bytes) {
+                                               if (f.magic != stream_frame::magic_value || !of_.ports.hear_taken(f))
+                                                   return false;
+                                               if (f.what == kind::credit) return bytes == 0;
+                                               return f.what == kind::message && of_.ports.put(f, payload, bytes);
+                                           });
+        if (of_.verbs->is_nonsense()) return of_.leading.is_nonsense = true, end(), true;
+        if (of_.verbs->has_broken()) return end_by_verbs();
+        if (is_ending_) end();
+        return moved;
+    }
+    // After a failure nothing goes to users' memory any more.
+    [[gnu::cold]] void settle() {
+        if (payload_left_ != 0 && is_landing_) payload_at_ = of_.ports.last_place(payload_port_);
+        is_landing_ = false;
+    }
+    // Gives the connection up.
+    [[gnu::cold]] void lose() { of_.leading.phase = stream_phase::lost, close_all(); }
+
+private:
+    using kind = stream_frame::kind;
+    // With room for a message of 16 KiB and what may be around it: a second look costs more than copying that much.
+    static constexpr std::size_t stage_bytes = 16 * 1024 + 512;
+    // The most that is read where a message is only expected to go.
+    static constexpr std::size_t most_guessed_bytes = 64 * 1024;
+
+    // The other end closes the leading lane first, with a goodbye: without one, and with nothing more to read there,
+    // the connection has broken.
+    [[gnu::cold]] bool end_by_lane() {
+        if (of_.leading.is_insecure) return false;
+        of_.leading.is_insecure = of_.leading.is_nonsense = of_.lanes->is_insecure(); // it shall hear of it
+        if (of_.leading.is_insecure) return true;
+        has_more_ = !is_ending_;
+        const bool moved = receive();
+        if (!of_.leading.is_live() || is_held_ || has_more_ || (of_.words.has_heard_bye && !of_.lanes->is_waiting()))
+            return moved;
+        if (!is_ending_ && of_.leading.may_have_more()) return moved;
+        if (of_.leading.error == 0) of_.leading.error = of_.lanes->error();
+        is_ending_ = false;
+        return lose(), true;
+    }
+    // The queue pair has failed with messages under way. Who died or gave up may have said so over the socket.
+    [[gnu::cold]] bool end_by_verbs() {
+        const bool moved = receive();
+        if (!of_.leading.is_live() || is_held_ || has_more_) return moved;
+        return end(), true;
+    }
+    // What the next bytes are read into: the rest of a message, or where a large one lands whose head has not come yet,
+    // if it is like the last; and the stage behind that.
+    struct expectation {
+        std::byte* at;
+        std::size_t bytes, staged_bytes;
+        bool is_guess;          // a large message, whose head comes first
+        bool is_joined = false; // the head comes to `at`, too
+    };
+    expectation expected() {
+        if (payload_left_ != 0) return {payload_at_, payload_left_, large_port_ < 0 ? stage_bytes - staged_ : 0, false};
+        // Where a device may write, nothing is read that does not belong there.
+        if (staged_ != 0 || of_.is_settled || of_.words.failure != 0 || (of_.verbs && of_.verbs->has_offered()))
+            return {nullptr, 0, stage_bytes - staged_, false};
+        // Word of what was received may come first, and what is behind it shall not lie where it does not belong.
+        if (sender_.is_exposed()) return {nullptr, 0, sizeof(stream_frame), false};
+        if (large_port_ < 0) return expected_medium();
+        const auto at_most = [](std::size_t bytes) { return bytes < most_guessed_bytes ? bytes : most_guessed_bytes; };
+        if (const landing_line* const wish = of_.ports.wish(large_port_))
+            return {wish->at, at_most(wish->bytes), 0, true};
+        if (of_.ports.lands(large_port_)) return {nullptr, 0, sizeof(stream_frame), false}; // it will say where to
+        if (of_.ports.is_full(large_port_)) return {nullptr, 0, stage_bytes, false};
+        return {of_.ports.take_place(large_port_, by_device()) - sizeof(stream_frame),
+                sizeof(stream_frame) + at_most(large_bytes_), 0, true, true};
+    }
+    bool by_device() const { return static_cast<bool>(of_.verbs); }
+    // A message that is not large is read with its head in front, by one call and in one part, into the place where it
+    // goes if it is on the same port as the last. What comes behind it finds its way over the stage.
+    expectation expected_medium() {
+        if (medium_port_ < 0 || of_.ports.is_full(medium_port_)) return {nullptr, 0, stage_bytes, false};
+        std::byte* const place = of_.ports.take_place(medium_port_, by_device());
+        const std::size_t most = sizeof(stream_frame) + of_.ports.shape().slot_bytes;
+        return {place - sizeof(stream_frame), most < stage_bytes ? most : stage_bytes, 0, false, true};
+    }
+    bool take_medium(const std::byte* at, std::size_t bytes) {
+        stream_frame f;
+        std::memcpy(&f, at, bytes < sizeof f ? bytes : sizeof f);
+        const bool is_like = bytes >= sizeof f && f.what == kind::message && f.at_port == medium_port_ &&
+                             f.bytes > slot_header::inline_bytes && f.bytes < least_landed_bytes;
+        std::size_t done = 0;
+        if (is_like) {
+            if (!read_frame(f)) return false;
+            at += sizeof f, bytes -= sizeof f;
+            done = bytes < payload_left_ ? bytes : payload_left_;
+            if (payload_at_ != at) std::memcpy(payload_at_, at, done);
+            advance_payload(done);
+        }
+        if (done == bytes) return true;
+        std::memcpy(stage_, at + done, staged_ = bytes - done);
+        return read_frames();
+    }
+    bool take(std::size_t bytes) {
+        const std::size_t direct = bytes < payload_left_ ? bytes : payload_left_;
+        if (direct != 0) advance_payload(direct);
+        staged_ += bytes - direct;
+        return read_frames();
+    }
+    // A head and what follows it: mostly where it belongs.
+    bool take_guessed(stream_frame head, const expectation& next, std::size_t bytes) {
+        const std::byte* at = next.at;
+        if (next.is_joined) std::memcpy(&head, at, bytes < sizeof head ? bytes : sizeof head), at += sizeof head;
+        if (bytes < sizeof head) {
+            std::memcpy(stage_, &head, staged_ = bytes);
+            return true;
+        }
+        bytes -= sizeof head;
+        const bool is_one = bytes == 0 || (is_whole(head.what) && head.bytes >= bytes);
+        if (!is_one) return take_misplaced(head, at, bytes);
+        if (!read_frame(head)) return false;
+        if (bytes == 0) return true;
+        if (payload_at_ != at) std::memcpy(payload_at_, at, bytes);
+        advance_payload(bytes);
+        return true;
+    }
+    // Something else came first.
+    [[gnu::cold, gnu::noinline]] bool take_misplaced(const stream_frame& head, const std::byte* at, std::size_t bytes) {
+        std::byte copy[most_guessed_bytes]; // a payload in there may belong where it lies now
+        std::memcpy(copy, at, bytes);
+        std::memcpy(stage_, &head, staged_ = sizeof head);
+        may_hold_ = false;
+        bool is_sound = read_frames();
+        for (std::size_t done = 0; is_sound && done != bytes;) {
+            const std::size_t here = bytes - done < stage_bytes - staged_ ? bytes - done : stage_bytes - staged_;
+            std::memcpy(stage_ + staged_, copy + done, here);
+            staged_ += here, done += here;
+            is_sound = read_frames();
+        }
+        may_hold_ = true;
+        large_port_ = -1; // until the next large one
+        return is_sound;
+    }
+    void advance_payload(std::size_t bytes) {
+        payload_at_ += bytes;
+        payload_left_ -= bytes;
+        if (payload_left_ == 0) deliver();
+    }
+    // Hands the message over to the receiving end, once all of it has come.
+    void deliver() {
+        if (payload_is_pair_) {
+            payload_is_pair_ = false;
+            if (of_.verbs) of_.verbs->hear_queue_pair(heard_pair_);
+            return;
+        }
+        if (payload_striped_ != 0) return of_.lanes->note_led(payload_striped_), deliver_parts();
+        if (payload_is_lent_) {
+            // Its sender has hung up without a word and its memory is its own again: who knows what came of that. Its
+            // end is read next.
+            if (of_.leading.wire.is_reset(of_.leading.fd())) return;
+            ++of_.words.received;
+        }
+        of_.ports.deliver_last(payload_port_);
+    }
+    static bool is_whole(kind k) { return k == kind::message || k == kind::lent; }
+    void deliver_parts() {
+        of_.lanes->deliver([this](int p, std::uint64_t number) { of_.ports.deliver(p, number); });
+    }
+    bool read_frames() {
+        std::size_t at = 0;
+        for (;;) {
+            if (payload_left_ != 0) {
+                const std::size_t here = staged_ - at < payload_left_ ? staged_ - at : payload_left_;
+                if (here == 0) break;
+                std::memcpy(payload_at_, stage_ + at, here);
+                at += here;
+                advance_payload(here);
+                continue;
+            }
+            if (staged_ - at < sizeof(stream_frame)) break;
+            stream_frame f;
+            std::memcpy(&f, stage_ + at, sizeof f);
+            if (is_held_ = looks_held_ < most_looks && is_early(f); is_held_) {
+                ++looks_held_;
+                break;
+            }
+            looks_held_ = 0;
+            at += sizeof f;
+            if (!read_frame(f)) return false;
+        }
+        std::memmove(stage_, stage_ + at, staged_ - at);
+        staged_ -= at;
+        return true;
+    }
+    // Whether to wait with a large message for the receiver, who has had others land and will say where it wants this
+    // one: a few looks, for between two of its looks this stream may be moved for others, too. They cost no system
+    // call.
+    bool is_early(const stream_frame& f) {
+        if ((!is_whole(f.what) && f.what != kind::striped) || f.bytes < least_landed_bytes ||
+            f.at_port >= of_.ports.count())
+            return false;
+        return may_hold_ && of_.ports.lands(f.at_port) && wanted_at(f) == nullptr;
+    }
+    // Where its receiver wants this message; null: nowhere, it goes to a slot.
+    std::byte* wanted_at(const stream_frame& f) const {
+        return of_.is_settled || of_.words.failure != 0 ? nullptr : of_.ports.wanted_at(f);
+    }
+    // False for what no end of this version says.
+    bool read_frame(const stream_frame& f) {
+        if (f.magic != stream_frame::magic_value || of_.words.has_heard_bye) return false;
+        switch (f.what) {
+            case kind::message:
+            case kind::lent:
+            case kind::striped: return !has_switched(f) && of_.ports.hear_taken(f) && begin_message(f);
+            case kind::credit: return !has_switched(f) && of_.ports.hear_taken(f);
+            case kind::received: return sender_.hear_received(f);
+            case kind::failure: return of_.words.hear_failure(f);
+            case kind::waiting: return of_.words.hear_waiting(f);
+            case kind::lane: return of_.words.hear_lane(f, of_.lanes ? of_.lanes->count() : 1);
+            case kind::welcome:
+                if (of_.leading.phase != stream_phase::waiting) return false;
+                of_.leading.phase = stream_phase::open;
+                return true;
+            case kind::bye: return of_.words.hear_bye(f);
+            case kind::queue_pair: return begin_queue_pair(f);
+            case kind::slots: return !of_.verbs || of_.verbs->hear_slots(f);
+            case kind::switched: return of_.verbs && of_.verbs->hear_switched(f);
+            default: return of_.leading.is_insecure = f.what == kind::refused, false;
+        }
+    }
+    // Of this port the other end has said its last word over the socket.
+    bool has_switched(const stream_frame& f) const { return of_.verbs && of_.verbs->has_switched(f.at_port); }
+    bool begin_message(const stream_frame& f) {
+        if (!of_.ports.map()) return false;
+        if (f.what == kind::striped && (!of_.lanes || f.bytes < stream_lanes::least_bytes)) return false;
+        slot_header* const slot = of_.ports.begin_slot(f);
+        if (slot == nullptr) return false;
+        payload_at_ = slot->payload;
+        if (f.bytes > slot_header::inline_bytes) payload_at_ = of_.ports.take_place(f.at_port, by_device());
+        std::byte* const place = payload_at_;
+        std::byte* const wanted = f.bytes >= least_landed_bytes ? wanted_at(f) : nullptr;
+        is_landing_ = wanted != nullptr;
+        if (f.bytes >= least_landed_bytes) of_.ports.note_landing(f.at_port, is_landing_);
+        if (is_landing_) {
+            slot->bytes |= slot_header::landed_bit;
+            payload_at_ = wanted;
+        }
+        payload_port_ = f.at_port;
+        payload_left_ = f.bytes;
+        large_port_ = f.bytes >= least_landed_bytes && !of_.lanes ? f.at_port : -1;
+        large_bytes_ = f.bytes;
+        medium_port_ = f.bytes > slot_header::inline_bytes && f.bytes < least_landed_bytes ? f.at_port : -1;
+        payload_striped_ = 0;
+        payload_is_lent_ = f.what == kind::lent;
+        const std::uint64_t number = of_.ports.count_received(f.at_port);
+        if (f.what == kind::striped) {
+            payload_left_ = of_.lanes->begin_of(1, f.bytes);
+            payload_striped_ = of_.lanes->receive_later(payload_at_, is_landing_ ? place : nullptr, f.bytes);
+            of_.lanes->expect(f.at_port, number, payload_striped_);
+        }
+        if (payload_left_ == 0) deliver();
+        return true;
+    }
+    [[gnu::cold]] bool begin_queue_pair(const stream_frame& f) {
+        if (f.bytes != sizeof heard_pair_) return false;
+        payload_is_pair_ = true;
+        payload_at_ = reinterpret_cast<std::byte*>(&heard_pair_);
+        payload_left_ = f.bytes;
+        is_landing_ = false;
+        return true;
+    }
+    // Of what the other end had sent by verbs when it said goodbye.
+    bool lacks_messages() const {
+        return of_.verbs && of_.words.failure == 0 && of_.words.heard_failure == 0 &&
+               !of_.verbs->is_complete(of_.words.heard_messages);
+    }
+    void end() {
+        is_ending_ = of_.words.has_heard_bye && !of_.leading.is_nonsense &&
+                     ((of_.lanes && of_.lanes->is_waiting()) || (lacks_messages() && !of_.verbs->has_failed()));
+        if (is_ending_) return; // what other lanes or a device still bring was sent before
+        of_.leading.phase = of_.words.has_heard_bye && !of_.leading.is_nonsense && !lacks_messages()
+                                ? stream_phase::left
+                                : stream_phase::lost;
+        close_all();
+    }
+    void close_all() {
+        if (sender_.is_exposed())
+            page_pipe::take_back(of_.leading.fd()); // what the system still has is not to be received any more
+        of_.leading.socket.close();
+        const stream_phase now = of_.leading.phase;
+        if (now == stream_phase::left || now == stream_phase::lost) of_.leading.wire.end();
+        sender_.drop_pages();
+        if (of_.lanes) of_.lanes->close();
+    }
+
+    stream_parts& of_;
+    stream_sender& sender_;
+    bool is_ending_ = false; // the leading lane has ended well, others bring the rest
+    bool has_more_ = false;  // maybe, on the leading lane
+    // The payload that is being read.
+    std::byte* payload_at_ = nullptr;
+    std::size_t payload_left_ = 0;
+    int payload_port_ = 0;
+    std::uint64_t payload_striped_ = 0; // its number among the striped; 0: all of it comes here
+    bool is_landing_ = false;           // it goes to the user's memory
+    bool payload_is_lent_ = false;      // by a sender whose system may still read it
+    bool payload_is_pair_ = false;      // it is a word: heard_pair_
+    queue_pair_address heard_pair_;
+    int large_port_ = -1; // of the last message, if it was large and may be followed by one like it
+    std::size_t large_bytes_ = 0;
+    int medium_port_ = -1; // of the last message, if it went to a place in one piece and may be followed by one like it
+    bool may_hold_ = true;
+    bool is_held_ = false; // the frame in front waits for the receiver to look
+    int looks_held_ = 0;   // for which it has waited
+    unsigned looks_ = 0;   // at the socket, where messages come by a device
+    std::size_t staged_ = 0;
+    std::byte stage_[stage_bytes];
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
