@@ -176,7 +176,29 @@ void start_threads(int n, const std::vector<int>& sizes, bool with_ring) {
     CHECK(up_alone < 10);
 }
 
+// A store with the library's own face.
+class asked_store final : public collx::any_store {
+public:
+    void set(collx::name_view key, collx::name_view value) override { all_.set(key, value); }
+    collx::kept_text get(collx::name_view key, const collx::deadline& until) override { return all_.get(key, until); }
+    std::int64_t add(collx::name_view key, std::int64_t delta) override { return all_.add(key, delta); }
+    void barrier(collx::name_view name, int ranks, const collx::deadline& until) override {
+        all_.barrier(name, ranks, until);
+    }
+    collx::store_alarm* alarm() override { return ++asked, nullptr; }
+    int asked = 0;
+
+private:
+    collx::memory_store all_;
+};
+
 } // namespace
+
+TEST_CASE("a store that has the library's own face is asked for what that face alone has") {
+    asked_store store;
+    collx::communicator w(0, 1, store);
+    CHECK(store.asked > 0);
+}
 
 TEST_CASE("a rank's words in the store do not grow with the ranks, but for a logarithm on some") {
     for (const int n : {2, 5, 16, 64}) {

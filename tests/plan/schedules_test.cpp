@@ -56,10 +56,13 @@ TEST_CASE("the same algorithm on the same port is bound once; others are others"
 }
 
 TEST_CASE("the steps of all ranks are read once to bind them, and once more only for a proof that will be made") {
-    for (const int n : {8, 300}) {
+    for (const auto& [n, inspect] : {std::pair<int, collx::schedule_cache::inspection>{8, nullptr},
+                                     {300, nullptr},
+                                     {8, collx::schedule_cache::inspected},
+                                     {300, collx::schedule_cache::inspected}}) {
         rank me(1, n);
         counted_ring::texts_read = 0;
-        auto& bound = me.cache.bind(counted_ring{}, 0);
+        auto& bound = me.cache.bind(counted_ring{}, 0, inspect);
         CHECK(counted_ring::texts_read == n);
         CHECK(bound.proof_steps == std::int64_t{n} * (2 * n - 1));
         const bool is_small = bound.proof_steps <= collx::schedule_cache::most_proved_steps;

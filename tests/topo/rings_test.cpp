@@ -107,6 +107,11 @@ TEST_CASE("all eight of a DGX-1V have six rings, which are all their links") {
     CHECK(set.total() == Approx(150e9));
     CHECK(set.class_bound == Approx(150e9));
     CHECK(set.bound == Approx(150e9 + 6e9)); // with the link between CPUs, which carries none of these rings
+    CHECK_THAT(explain(g, set), Contains("class NVL at most 150 GB/s; worse classes would add less than a quarter"));
+    ring_options nvlink_only;
+    nvlink_only.limits.intra = path_class::nvl;
+    CHECK_THAT(explain(g, find_rings(g, all, nvlink_only)),
+               Contains("; the limits exclude links that would raise this"));
     const ring_set counted = at_speeds(dgx_1v(rate_basis::nccl), all, volta);
     CHECK(counted.total() == Approx(120e9));
     CHECK(counted.limits.intra == path_class::nvl);

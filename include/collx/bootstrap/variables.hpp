@@ -69,6 +69,7 @@ inline constexpr variable variables[] = {
     {"COLLX_BOOTSTRAP", variable::kind::choice, "the first that applies", "who says which rank this is", 0, 0,
      "env|torch|pmi|pmix|slurm|kubernetes|single"},
     {"COLLX_EXAMPLE_SHORT", variable::kind::foreign, "0", "examples run their short form"},
+    {"COLLX_TEST_NIGHTLY", variable::kind::foreign, "0", "tests run their long form"},
 };
 
 // What to read variables from: NAME=value entries ending with a null pointer, like `environ`, so that tests never touch

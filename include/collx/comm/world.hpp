@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/job.hpp>
@@ -83,8 +84,12 @@ inline counted_ptr<job> join_by_store(int rank, int size, any_store& store, std:
 }
 template <class Store>
 counted_ptr<job> join_by_store(int rank, int size, Store& store, std::int64_t timeout_ns, const transports& over) {
-    store_face<Store> face(store);
-    return join_by_store(rank, size, static_cast<any_store&>(face), timeout_ns, over);
+    if constexpr (std::is_base_of_v<any_store, Store>) {
+        return join_by_store(rank, size, static_cast<any_store&>(store), timeout_ns, over);
+    } else {
+        store_face<Store> face(store);
+        return join_by_store(rank, size, static_cast<any_store&>(face), timeout_ns, over);
+    }
 }
 
 // As a rank of that host, whatever the environment says, and with system calls of one's own: for tests. (net_start.hpp)

@@ -67,7 +67,8 @@ public:
     explicit schedule_cache(links& l) : links_(l), table_(slots) {}
 
     struct recipe;
-    using inspection = void (*)(const schedule_cache&, const recipe&);
+    struct recording;
+    using inspection = void (*)(const schedule_cache&, const recipe&, recording&);
 
     // The schedule of `algorithm` on this communicator and port. First use is collective: windows are made in call
     // order. One that a program brings is inspected; those that the library chooses are proved by its tests, so that
@@ -94,7 +95,8 @@ public:
         if (!b.is_proved) prove(b, recipe_of<Algorithm>(*this, &algorithm));
     }
     static constexpr std::int64_t most_proved_steps = 1 << 17;
-    static void inspected(const schedule_cache& c, const recipe& a);
+    // Records as the default does, and looks at each rank's steps when they are there.
+    static void inspected(const schedule_cache& c, const recipe& a, recording& all);
 
     // As bind() for a call in which each rank knows its own counts only, with the schedules that bring relaying ranks
     // the others, and the one for what they need not relay. All ranks must choose alike, knowing no count.

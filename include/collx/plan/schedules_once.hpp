@@ -133,13 +133,30 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
     return s;
 }
 
-// One rank's program at a time: those of all ranks are needed only to explain what is wrong.
-[[gnu::cold]] COLLX_ONCE void schedule_cache::inspected(const schedule_cache& c, const recipe& a) {
+// What binding keeps of all ranks' programs. They are recorded one at a time, once: together they can be many
+// megabytes, and of large jobs the recording is most of what binding costs.
+struct schedule_cache::recording {
+    int own_rank;
+    sched::schedule surveyed;
+    detail::footprint footprint;
+    std::int64_t steps = 0;
+    sched::program own;
+
+    void add(sched::program&& p, int rank) {
+        footprint.add(p);
+        sched::survey(surveyed, p);
+        for (const auto& strand : p.strands) steps += static_cast<std::int64_t>(strand.size());
+        if (rank == own_rank) own = static_cast<sched::program&&>(p);
+    }
+};
+
+[[gnu::cold]] COLLX_ONCE void schedule_cache::inspected(const schedule_cache& c, const recipe& a, recording& all) {
     sched::message_balance messages(a.declared.ranks, a.declared.op);
     for (int r = 0; r < a.declared.ranks; ++r) {
-        const sched::program p = record(a, r);
+        sched::program p = record(a, r);
         if (const sched::verdict v = sched::out_of_range(p, r, a.declared); !v.ok()) c.refuse(a, record_all(a), v);
         messages.add(p, r);
+        all.add(static_cast<sched::program&&>(p), r);
     }
     if (messages.is_even() || a.declared.op == collective::send_recv) return;
     sched::schedule s = record_all(a);
@@ -161,21 +178,16 @@ inline std::size_t most_bytes(const bound_schedule& b, std::size_t slot_bytes) {
 [[gnu::cold]] COLLX_ONCE sole_ptr<bound_schedule> schedule_cache::make(const recipe& a, int at_port,
                                                                        inspection inspect) {
     require_bounds(a);
-    if (inspect != nullptr) inspect(*this, a);
     const int n = links_.size();
+    recording all{.own_rank = links_.rank(), .surveyed = a.declared, .footprint = {}, .own = {}};
+    if (inspect != nullptr) inspect(*this, a, all);
+    else
+        for (int r = 0; r < n; ++r) all.add(record(a, r), r);
     auto b = make_sole<bound_schedule>();
-    detail::footprint f;
-    sched::schedule surveyed = a.declared;
-    std::int64_t steps = 0;
-    for (int r = 0; r < n; ++r) { // one at a time: the programs of all ranks can be many megabytes
-        sched::program p = record(a, r);
-        f.add(p);
-        sched::survey(surveyed, p);
-        for (const auto& strand : p.strands) steps += static_cast<std::int64_t>(strand.size());
-        if (r == links_.rank()) b->steps = static_cast<sched::program&&>(p);
-    }
+    const detail::footprint& f = all.footprint;
+    b->steps = static_cast<sched::program&&>(all.own);
     const std::int64_t cells = std::int64_t{n} * a.declared.chunks;
-    b->proof_steps = (steps > cells ? steps : cells) * surveyed.iterations();
+    b->proof_steps = (all.steps > cells ? all.steps : cells) * all.surveyed.iterations();
     b->chunks = a.declared.chunks;
     detail::own_orders(*b);
     b->is_short_form = !f.zero_copy && a.declared.declared_signals != 0 && is_short_form(b->steps);

@@ -45,6 +45,12 @@ inline std::string gb_per_s(double bytes_per_s) {
 inline std::string link_name(const graph& g, const arc& a) {
     return g.name(a.from) + " -> " + g.name(a.to) + " (" + name_of(a.type) + ")";
 }
+// Why no links of worse classes carry a part, although the machine has some.
+inline const char* why_no_worse(const ring_set& set) {
+    if (set.allowed_bound < set.bound * (1 - 1e-6)) return "the limits exclude links that would raise this";
+    if (set.allowed_bound < set.total() * quarter_more) return "worse classes would add less than a quarter";
+    return "the search found no wider rings over worse classes";
+}
 // Full links, one arc of each.
 inline std::vector<int> full_links(const graph& g, const std::vector<double>& loads) {
     std::vector<int> full;
@@ -87,7 +93,7 @@ inline std::string explain(const graph& g, const ring_set& set, std::size_t most
     std::string text = line;
     if (set.class_bound < set.bound * (1 - 1e-6))
         text += "over links of class " + std::string(name_of(set.limits.intra)) + " at most " +
-                detail::gb_per_s(set.class_bound) + "; worse classes would add little\n";
+                detail::gb_per_s(set.class_bound) + "; " + detail::why_no_worse(set) + "\n";
     if (set.is_rank_order) text += "the search found nothing wider than the ring in the order given\n";
     if (!set.is_complete) text += "the search ended at its budget: there may be wider ones\n";
     for (std::size_t k = 0; k < std::min(set.rings.size(), most_lines); ++k)

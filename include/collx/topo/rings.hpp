@@ -27,6 +27,7 @@ struct ring_set {
     double bytes_per_s = 0;     // of each ring
     double bound = 0;           // bytes/s that no set passes (max-flow over all links)
     double class_bound = 0;     // the same over links of the classes that were used
+    double allowed_bound = 0;   // the same over links of the classes that the options allow
     way_limits limits;          // the worst classes that were needed
     bool is_complete = true;    // false: the budget ended a search, which costs rate, never correctness
     bool is_rank_order = false; // the search found nothing better than one ring in the order given
@@ -54,6 +55,8 @@ inline std::vector<int> ranks_along(const graph& g, const ring& r) {
 
 namespace detail {
 
+inline constexpr double quarter_more = 1.25;
+
 class ring_search {
 public:
     ring_search(const graph& g, const std::vector<int>& members, const ring_options& options)
@@ -73,8 +76,9 @@ public:
                 const way_limits limits{std::min(intra, options_.limits.intra), std::min(inter, options_.limits.inter),
                                         options_.limits.relays};
                 bound_ = islands_.size() == 1 ? ring_bound(within(limits.intra), members_) : result_.bound;
-                if (bound_ >= result_.total() * 1.25 && bound_ > 0) try_speeds(limits);
+                if (bound_ >= result_.total() * quarter_more && bound_ > 0) try_speeds(limits);
             }
+        result_.allowed_bound = bound_; // of the worst classes, which come last
         return std::move(result_);
     }
 
@@ -263,7 +267,7 @@ inline ring_set find_rings(const graph& g, const std::vector<int>& members, cons
         return found;
     ring_set simple = detail::rank_order_ring(g, members);
     if (simple.total() <= found.total() * (1 + 1e-9)) return found;
-    simple.bound = simple.class_bound = found.bound;
+    simple.bound = simple.class_bound = simple.allowed_bound = found.bound;
     simple.is_complete = found.is_complete;
     return simple;
 }
