@@ -15,10 +15,18 @@ int main(int argc, char** argv) {
         std::fputs(collx::tools::verbs_table().c_str(), stdout);
         return 0;
     }
+    constexpr const char* usage = "usage: collx_facts [ranks, 1 to 64 | --verbs]\n"
+                                  "Prints what each algorithm costs, counted from its steps: the tables of "
+                                  "docs/algorithms.md, for so many ranks.\n"
+                                  "--verbs: the table of docs/verbs.md.\n";
+    if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+        std::fputs(usage, stdout);
+        return 0;
+    }
     char* end = nullptr;
     const long n = argc > 1 ? std::strtol(argv[1], &end, 10) : collx::tools::facts_table_ranks;
     if (n < 1 || n > 64 || argc > 2 || (end != nullptr && *end != '\0')) {
-        std::fprintf(stderr, "usage: collx_facts [ranks, 1 to 64 | --verbs]\n");
+        std::fputs(usage, stderr);
         return 2;
     }
     std::fputs(collx::tools::facts_tables(static_cast<int>(n)).c_str(), stdout);

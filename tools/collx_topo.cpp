@@ -68,7 +68,14 @@ int main(int argc, char** argv) try {
         with_rings->add_option("--ranks", c.ranks, "numbers of GPUs, or of CPUs where there is no GPU")->delimiter(',');
     rings->add_flag("--once", c.once, "no GPU twice in a ring, also not to pass data on");
     topology_file->add_option("--sm", c.sm, "compute capability of the GPUs: 60, 70, 80, 90, 100");
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp& help) {
+        return app.exit(help);
+    } catch (const CLI::ParseError& e) {
+        std::fprintf(stderr, "collx_topo: %s (collx_topo --help)\n", e.what());
+        return 2;
+    }
 
     const topo::graph g = tools::machine_of(c.machine);
     std::string text;

@@ -65,21 +65,29 @@ void run_all_collectives(collx::communicator& world) {
     collx::barrier(world);
 }
 
-} // namespace
-
-int main(int arguments, char** argument) {
-    using collx::per_peer;
-    const bool apart = arguments > 1 && argument[1][0] == 'a';
-    const collx::transports list =
-        apart ? collx::transports(per_peer{datagrams{}}) : per_peer{collx::shm{}, datagrams{}};
-    collx::communicator world(list);
+int run_or_check(collx::communicator& world) {
     if (world.size() == 1) {
+        // [doc:suite]
         const auto report = collx::testing::check_transport<datagrams>();
-        std::printf("%s", report.text().c_str());
+        if (!report.is_clean()) std::puts(report.text().c_str());
+        // [doc:end]
         example::expect(report.is_clean(), "the contract of a transport");
-        collx::run_threads(per_peer{datagrams{}}, 4, [](collx::communicator& w) { run_all_collectives(w); });
+        collx::run_threads(collx::per_peer{datagrams{}}, 4, [](collx::communicator& w) { run_all_collectives(w); });
     } else {
         run_all_collectives(world);
     }
     return example::result();
+}
+
+} // namespace
+
+int main(int arguments, char** argument) {
+    if (arguments > 1 && argument[1][0] == 'a') { // between all ranks, also those of one host
+        collx::communicator world(collx::per_peer{datagrams{}});
+        return run_or_check(world);
+    }
+    // [doc:list]
+    collx::communicator world(collx::per_peer{collx::shm{}, datagrams{}});
+    // [doc:end]
+    return run_or_check(world);
 }

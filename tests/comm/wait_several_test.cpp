@@ -92,6 +92,19 @@ TEST_CASE("wait_any and wait_some return each handle once, and nothing while non
     });
 }
 
+TEST_CASE("one handle's wait moves its own communicator only, and the error of ranks in different orders says so") {
+    on_ranks(2, [](collx::communicator& w) {
+        collx::communicator one = w.dup(), other = w.dup();
+        one.set_timeout(200ms), other.set_timeout(200ms);
+        std::vector<float> x(1 << 20, 1), y(1 << 20, 1);
+        auto a = collx::async::all_reduce(one, x), b = collx::async::all_reduce(other, y);
+        const auto e = thrown<collx::timed_out>(w, [&] { (w.rank() == 0 ? a : b).wait(); });
+        EXPECT(says(e, "wait_all() moves all of them"));
+        collx::barrier(w); // moves neither
+        (void)thrown<collx::error>(w, [&] { collx::wait_all(a, b); });
+    });
+}
+
 TEST_CASE("handles of several communicators move on together, in whatever order the ranks list them") {
     for (const int ranks_per_host : {0, 1})
         on_hosts(2, {ranks_per_host}, [](collx::communicator& w) {

@@ -76,6 +76,18 @@ void expect(bool right) {
     if (!right) throw collx::error(collx::errc::protocol, -1, -1, "a documented snippet is wrong", "");
 }
 
+// A process has one list for all its communicators, so this is compiled and not run.
+[[maybe_unused]] void choose_transports() {
+    // [doc:per_peer]
+    using namespace collx;
+    communicator usual(per_peer{shm{}, verbs{}, sockets{}}); // what `communicator world;` means
+    communicator no_rdma(per_peer{shm{}, sockets{}});        // although there may be devices
+    communicator rdma(per_peer{shm{}, verbs{}});             // to other hosts, or an error that says what is missing
+    communicator apart(per_peer{sockets{}});                 // sockets also inside a host
+    communicator one_host(per_peer{shm{}});                  // or `unsupported`
+    // [doc:end]
+}
+
 void calls_on_nodes(collx::communicator& world) {
     const auto n = static_cast<std::size_t>(world.size());
     std::vector<float> x(10, 1), parts(10 * n, static_cast<float>(world.rank())), received(10 * n);

@@ -51,7 +51,9 @@ void check(int ranks, bool is_first, int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     EXPECT(size == ranks);
     {
+        // [doc:from_mpi]
         auto c = collx::from_mpi(MPI_COMM_WORLD);
+        // [doc:end]
         EXPECT(c.rank() == rank && c.size() == ranks);
         EXPECT(sum_of_ranks(c) == sum);
 

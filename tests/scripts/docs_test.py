@@ -6,6 +6,8 @@
 #     `// [doc:end]` of that file, or the whole file after its comment header where no region is named;
 #   - each relative link leads to a file, and each #heading to a heading.
 #   - the table after `<!-- variables -->` says what include/collx/bootstrap/variables.hpp says;
+#   - no code of collx stands in a page without such a line;
+#   - the options of collx's tools that pages show exist, as do the COLLX_ names, files and scripts;
 #   - pages and comments name the rank, process or mechanism that acts, not "somebody".
 # `docs_test.py --fix` puts the present code and variables into the pages.
 import pathlib
@@ -70,6 +72,39 @@ def blocks(lines):
         i += 1
 
 
+def plain_lines(page):
+    """(number, line) outside of ```cpp blocks."""
+    lines = page.read_text().splitlines()
+    code = {i for first, end, _ in blocks(lines) for i in range(first, end)}
+    return [(i + 1, line) for i, line in enumerate(lines) if i not in code]
+
+
+def tool_options():
+    """tool -> its options, as its sources give them to CLI11 or compare them."""
+    found = {}
+    for main in sorted((root / "tools").glob("collx_*.cpp")):
+        parts = [main, *(root / "tools" / main.stem.removeprefix("collx_")).glob("*")]
+        text = "".join(p.read_text() for p in parts)
+        names = re.findall(r'add_(?:option|flag)\("([^"]+)"', text) + re.findall(r'argv\[\d\], "(-[^"]+)"', text)
+        found[main.stem] = {"--help", "-h"} | {n.strip().lstrip("!") for name in names for n in name.split(",")}
+        found[main.stem] |= set(re.findall(r'"(-np)"', text))
+    return found
+
+
+def commands(page, tools):
+    """(number, tool, arguments up to its own program) of each command of a tool, in indented lines and in `code`."""
+    for number, line in plain_lines(page):
+        for code in [line] if line.startswith("    ") else re.findall(r"`([^`]+)`", line):
+            words = re.split(r"\s[#>|]|…|[;&]", code)[0].replace('"', " ").replace("[", " ").replace("]", " ").split()
+            at = next((i for i, w in enumerate(words) if w.split("/")[-1] in tools), None)
+            while at is not None:
+                rest = words[at + 1:]
+                end = next((i for i, w in enumerate(rest)
+                            if w.split("/")[-1] in tools or w.startswith("./") or w in ("python3", "--", "env")), None)
+                yield number, words[at].split("/")[-1], rest[:end]
+                at = at + 1 + end if end is not None and rest[end].split("/")[-1] in tools else None
+
+
 def fix():
     for page in pages:
         lines = page.read_text().splitlines()
@@ -96,6 +131,62 @@ class Docs(unittest.TestCase):
                 self.assertEqual(shown.strip(), region(*source.groups()).strip(), where)
                 count += 1
         self.assertGreater(count, 10)
+
+    def test_code_of_collx_is_a_compiled_snippet(self):
+        for page in pages:
+            for number, line in plain_lines(page):
+                if line.startswith("    ") and re.search(r"#include <collx|^ *(auto|using|const) .*;|collx::.*;", line):
+                    with self.subTest(f"{page.relative_to(root)}:{number}"):
+                        self.fail(f"make it a ```cpp block with a source line: {line}")
+
+    def test_commands_name_options_that_exist(self):
+        tools, seen = tool_options(), set()
+        for tool, options in tools.items():
+            self.assertGreater(len(options), 2, tool)
+        for page in pages:
+            for number, tool, arguments in commands(page, tools):
+                for word in arguments:
+                    if re.match(r"--?[A-Za-z]", word):
+                        seen.add((tool, word))
+                        with self.subTest(f"{page.relative_to(root)}:{number}"):
+                            self.assertIn(word.split("=")[0].rstrip(",.)"), tools[tool], tool)
+        self.assertGreater(len(seen), 30)
+
+    def test_names_that_begin_with_collx_exist(self):
+        known = set()
+        for room in ("include", "cmake", "tests", "tools", "scripts", "examples", "bench"):
+            for p in (root / room).rglob("*"):
+                if p.is_file() and p.suffix not in (".md", ".csv", ".svg", ".json"):
+                    known |= set(re.findall(r"\bCOLLX_\w+", p.read_text(errors="replace")))
+        known |= set(re.findall(r"\bCOLLX_\w+", (root / "CMakeLists.txt").read_text()))
+        for page in pages:
+            for number, line in plain_lines(page):
+                for name in re.findall(r"(?<![\w*])COLLX_\w*[A-Z0-9](?![\w*])", line):
+                    with self.subTest(f"{page.relative_to(root)}:{number}"):
+                        self.assertIn(name, known)
+
+    def test_files_exist(self):
+        rooms = {p.name for p in (root / "include/collx").iterdir() if p.is_dir()}
+        tops = {p.name for p in root.iterdir() if p.is_dir() and p.name not in ("build", ".git")}
+        count = 0
+        for page in pages:
+            if "log" in page.parts:
+                continue  # what was measured then
+            for number, line in plain_lines(page):
+                for path in re.findall(r"[`<(]((?:collx/)?[a-z_]+/[\w/]*\w(?:\.(?:hpp|cuh|cpp|cu|md|py|cmake))?)[`>)]", line):
+                    first = path.split("/")[0]
+                    places = []
+                    if first == "collx" and path.endswith((".hpp", ".cuh")):
+                        places = ["include/" + path]
+                    elif first in rooms and path.endswith((".hpp", ".cuh")):
+                        places = ["include/collx/" + path, path]
+                    elif first in tops:
+                        places = [path, "include/collx/" + path]
+                    if places and not path.startswith("examples/NN"):
+                        count += 1
+                        with self.subTest(f"{page.relative_to(root)}:{number}"):
+                            self.assertTrue(any((root / p).exists() for p in places), f"there is no {path}")
+        self.assertGreater(count, 100)
 
     def test_variables_are_those_of_the_library(self):
         self.assertGreater(len(variable_table()), 12)

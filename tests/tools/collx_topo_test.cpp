@@ -60,5 +60,11 @@ TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     CHECK_THAT(topo("-m dgx-1v path GPU0 GPU9").text, Contains("no site 'GPU9'"));
     CHECK_THAT(topo("-m dgx-1v rings --ranks 0,9").text, Contains("rank 9 of a machine for 8 ranks"));
     CHECK_THAT(topo("-m dgx-1v rings --ranks 3,3").text, Contains("twice"));
-    CHECK(topo("-m dgx-1v").code != 0);
+    for (const char* wrong : {"-m dgx-1v", "--no-such-option tree", "--hosts 0 tree", "tree too many"}) {
+        CAPTURE(wrong);
+        CHECK(topo(wrong).code == 2);
+        CHECK_THAT(topo(wrong).text, Contains("collx_topo --help"));
+    }
+    CHECK(topo("--help").code == 0);
+    CHECK_THAT(topo("rings --help").text, Contains("--ranks"));
 }

@@ -148,7 +148,10 @@ COLLX_ONCE int communicator_core::find_failed_thread() const {
                 fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one",
                      "call %llu: timed out waiting for several ranks", call);
             fail(errc::timeout, me, who,
-                 "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer",
+                 pending.empty()
+                     ? "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer"
+                     : "is it alive, and does it wait for this communicator's calls? Where calls of several "
+                       "communicators are under way, wait_all() moves all of them; set_timeout() waits longer",
                  "call %llu: timed out waiting for rank %d", call, who);
         case errc::aborted:
             fail(errc::aborted, me, who,

@@ -5,7 +5,9 @@
 //   auto w = collx::async::all_reduce(world, gradient);
 //   while (!w.test()) compute_a_little();
 //
-// For several handles see wait_several.hpp.
+// For several handles see wait_several.hpp. A wait moves calls of its own communicator only: where ranks have calls of
+// several communicators under way and wait for them one by one in different orders, each waits for a call that no rank
+// moves, until the time limit. wait_all() moves all of them.
 #pragma once
 
 #include <collx/comm/duration.hpp>
