@@ -192,6 +192,18 @@ class Docs(unittest.TestCase):
                             self.assertTrue(any((root / p).exists() for p in places), f"there is no {path}")
         self.assertGreater(count, 100)
 
+    def test_variables_of_tests_and_examples_are_known(self):
+        """Another name that begins with COLLX_ makes the library print a warning."""
+        table = set(re.findall(r'\{"(COLLX_\w+)"', (root / "include/collx/bootstrap/variables.hpp").read_text()))
+        read = set()
+        for p in (p for room in ("tests", "examples", "scripts", "bench") for p in (root / room).rglob("*")):
+            if p.suffix in (".cpp", ".hpp", ".cu", ".py", ""):
+                if p.is_file():
+                    read |= set(re.findall(r'(?:getenv\("|environ(?:\.get\(|\[)"|export )(COLLX_\w+)',
+                                           p.read_text(errors="replace")))
+        self.assertIn("COLLX_TEST_NIGHTLY", read)
+        self.assertLessEqual(read, table)
+
     def test_variables_are_those_of_the_library(self):
         self.assertGreater(len(variable_table()), 12)
         count = 0
