@@ -2,7 +2,7 @@
 //
 // The start of a job on several hosts as a simulation: which words each rank says to the store, in which order, and
 // what goes over the trees of connections. The same order as bootstrap/rendezvous.hpp, bootstrap/host.hpp and
-// comm/door.hpp; tests/comm/startup_test.cpp compares its counts with those of the library. Times come from costs that
+// job/door.hpp; tests/job/startup_test.cpp compares its counts with those of the library. Times come from costs that
 // are given.
 #pragma once
 

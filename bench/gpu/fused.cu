@@ -10,7 +10,7 @@
 
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
-#include <collx/comm/gpu_team.cuh>
+#include <collx/gpu/team.cuh>
 
 using namespace collx;
 using device::cuda_check;

@@ -5,7 +5,7 @@
 // algo::one_shot_all_reduce for short buffers. Background: docs/gpu.md.
 #include <cstdio>
 
-#include <collx/comm/gpu_team.cuh>
+#include <collx/gpu/team.cuh>
 
 #include "ring.hpp"
 

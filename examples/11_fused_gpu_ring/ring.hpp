@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <collx/comm/fused_team.hpp>
+#include <collx/gpu/fused_team.hpp>
 
 namespace lesson {
 

@@ -8,8 +8,8 @@
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/algo/two_shot.hpp>
-#include <collx/comm/fused_team.hpp>
 #include <collx/core/clock.hpp>
+#include <collx/gpu/fused_team.hpp>
 
 namespace lesson {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <collx/comm/gpu_team.cuh>
+#include <collx/gpu/team.cuh>
 
 #include "../check.hpp"
 #include "crossover.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <collx/algo/two_shot.hpp>
-#include <collx/comm/fused_team.hpp>
+#include <collx/gpu/fused_team.hpp>
 
 namespace lesson {
 

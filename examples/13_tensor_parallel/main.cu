@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include <collx/comm/gpu_team.cuh>
+#include <collx/gpu/team.cuh>
 
 #include "../check.hpp"
 #include "layer.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <collx/collx.hpp>
-#include <collx/comm/gpu.cuh>
+#include <collx/gpu/calls.cuh>
 
 #include "../check.hpp"
 

@@ -5,7 +5,7 @@
 // between four threads. Under collx_run its ranks are processes: they share memory within a host and send datagrams
 // between hosts (collx_run -n 4 --hosts 2); with the argument `apart` datagrams go between all of them.
 #include <collx/collx.hpp>
-#include <collx/comm/custom_transport.hpp>
+#include <collx/job/custom_transport.hpp>
 #include <collx/testing/endpoint_contract.hpp>
 
 #include <cstdio>

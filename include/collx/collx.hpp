@@ -8,6 +8,7 @@
 #include <collx/core/buffer.hpp>
 #include <collx/core/op_traits.hpp>
 
+#include <collx/call/work.hpp>
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/all_to_all.hpp>
@@ -28,7 +29,6 @@
 #include <collx/comm/shrink.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/comm/wait_several.hpp>
-#include <collx/comm/work.hpp>
 
 #if !defined(__CUDACC__) // a .cu file that has shared vectors includes them itself
 #include <collx/comm/shared_vector.hpp>

@@ -9,20 +9,21 @@
 // Without COLLX_COMPILED it defines nothing that collx.hpp does not.
 #pragma once
 
-#include <collx/comm/apart.hpp>
-#include <collx/comm/call_check_once.hpp>
-#include <collx/comm/compare_signatures.hpp>
-#include <collx/comm/core_once.hpp>
-#include <collx/comm/job_once.hpp>
-#include <collx/comm/neighbor_edges_once.hpp>
-#include <collx/comm/net_start.hpp>
-#include <collx/comm/persistent_once.hpp>
-#include <collx/comm/prepared_call_once.hpp>
-#include <collx/comm/ready_call_once.hpp>
-#include <collx/comm/short_calls_once.hpp>
-#include <collx/comm/start.hpp>
+#include <collx/call/check_call_once.hpp>
+#include <collx/call/checks_once.hpp>
+#include <collx/call/compare_signatures.hpp>
+#include <collx/call/neighbor_edges_once.hpp>
+#include <collx/call/persistent_once.hpp>
+#include <collx/call/prepared_call_once.hpp>
+#include <collx/call/ready_call_once.hpp>
+#include <collx/call/short_calls_once.hpp>
 #include <collx/exec/relayed_task_once.hpp>
 #include <collx/exec/task_once.hpp>
+#include <collx/job/apart.hpp>
+#include <collx/job/communicator_core_once.hpp>
+#include <collx/job/job_once.hpp>
+#include <collx/job/net_start.hpp>
+#include <collx/job/start.hpp>
 #include <collx/plan/channel_selector.hpp>
 #include <collx/plan/instances.hpp>
 #include <collx/plan/schedules_once.hpp>

@@ -8,5 +8,5 @@
 #include <collx/core/config.hpp>
 
 #if !defined(COLLX_ONLY_DECLARED)
-#include <collx/comm/net_start.hpp>
+#include <collx/job/net_start.hpp>
 #endif

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include <collx/comm/verb_table.hpp>
+#include <collx/call/verb_table.hpp>
 
 #include "support.hpp"
 

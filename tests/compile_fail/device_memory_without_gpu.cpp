@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // clang-format off
-// expect: collx: this buffer lies in device memory. Make the call in a .cu file that includes <collx/comm/gpu.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).
+// expect: collx: this buffer lies in device memory. Make the call in a .cu file that includes <collx/gpu/calls.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).
 // clang-format on
 #include <collx/comm/broadcast.hpp>
 

@@ -2,7 +2,7 @@
 // A type that is nearly a transport: the sentences say what it lacks.
 // expect: collx: an endpoint needs bool is_gone(int peer): its process has ended
 // expect: collx: a sending end needs commit(std::size_t bytes), which sends what was acquired
-#include <collx/comm/custom_transport.hpp>
+#include <collx/job/custom_transport.hpp>
 
 struct mine {
     static constexpr const char* name = "mine";

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A transport of the program's own without the header that brings it up.
 // clang-format off
-// expect: collx: a transport of the program's own needs #include <collx/comm/custom_transport.hpp>
+// expect: collx: a transport of the program's own needs #include <collx/job/custom_transport.hpp>
 // clang-format on
 #ifndef COLLX_FAIL
-#include <collx/comm/custom_transport.hpp>
+#include <collx/job/custom_transport.hpp>
 #endif
 #include <collx/testing/archetypes.hpp>
 #include <collx/transport/per_peer.hpp>

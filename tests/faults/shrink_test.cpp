@@ -5,7 +5,7 @@
 // collx-test: serial timeout=300
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
-#include <collx/comm/survival_word.hpp>
+#include <collx/job/survival_word.hpp>
 
 #include <poll.h>
 #include <sys/resource.h>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <collx/collx.hpp>
-#include <collx/comm/join.hpp>
+#include <collx/job/join.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -27,9 +27,9 @@
 
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/collx.hpp>
-#include <collx/comm/device_group.hpp>
-#include <collx/comm/gpu.cuh>
 #include <collx/comm/run_threads.hpp>
+#include <collx/gpu/calls.cuh>
+#include <collx/gpu/device_group.hpp>
 
 using namespace collx;
 using device::require_cuda;

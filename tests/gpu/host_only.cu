@@ -3,7 +3,7 @@
 // kernel would otherwise lack what it cannot call and be wrong without a word.
 #include <array>
 
-#include <collx/comm/gpu_team.cuh>
+#include <collx/gpu/team.cuh>
 
 #ifndef MISTAKE
 #define MISTAKE 0

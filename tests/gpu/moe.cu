@@ -13,7 +13,7 @@
 
 #include "support.hpp"
 
-#include <collx/comm/gpu_team.cuh>
+#include <collx/gpu/team.cuh>
 
 using collx::device::cuda_check;
 

@@ -12,8 +12,8 @@
 
 #include <collx/algo/multicast.hpp>
 #include <collx/algo/zero_copy.hpp>
-#include <collx/comm/gpu_team.cuh>
 #include <collx/exec/device/cuda_shared.cuh>
+#include <collx/gpu/team.cuh>
 
 using namespace collx;
 using device::cuda_check;

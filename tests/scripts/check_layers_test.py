@@ -35,6 +35,9 @@ class CheckLayers(unittest.TestCase):
     def test_up_is_refused(self):
         self.refused("core/rank.hpp", "#include <collx/sched/step.hpp>", "must not look up")
         self.refused("exec/task.hpp", "#include <collx/comm/request.hpp>", "must not look up")
+        self.refused("job/join.hpp", "#include <collx/call/work.hpp>", "must not look up")
+        self.refused("call/run.hpp", "#include <collx/comm/communicator.hpp>", "must not look up")
+        self.refused("comm/group.hpp", "#include <collx/gpu/calls.hpp>", "must not look up")
         self.refused("sched/step.hpp", "#  include <collx/algo/ring.hpp>", "must not look up")
 
     def test_sideways_is_refused(self):
@@ -44,6 +47,7 @@ class CheckLayers(unittest.TestCase):
     def test_down_and_own_room_are_fine(self):
         self.accepted("comm/all_reduce.hpp", "#include <collx/version.hpp>", "#include <collx/comm/request.hpp>",
                       "#include <collx/plan/plan.hpp>", "#include <collx/core/rank.hpp>", "#include <thread>")
+        self.accepted("gpu/calls.hpp", "#include <collx/comm/all_reduce.hpp>", "#include <collx/call/run.hpp>", "#include <collx/job/job.hpp>")
         self.accepted("exec/device/block.cuh", "#include <collx/exec/task.hpp>", "#include <collx/algo/ring.hpp>")
 
     def test_unknown_rooms_are_refused(self):

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include <collx/comm/verb_table.hpp>
+#include <collx/call/verb_table.hpp>
 
 namespace collx::tools {
 

@@ -77,7 +77,7 @@ struct all_to_all_v_fn : refusals<> {
             const call_facts f = checked(
                 comm,
                 {.in = seen_on_host(a), .out = seen_on_host(b), .timeout_ns = o.timeout.count(), .tables = &tables});
-            return run_call<Mode, verb::all_to_all_v>(comm, a, b, no_op{}, f, kept);
+            return run_call<Mode, verb::all_to_all_v>(c, policies_of(comm), a, b, no_op{}, f, kept);
         });
     }
     // In place.
@@ -100,7 +100,8 @@ struct all_to_all_v_fn : refusals<> {
                 comm,
                 {.out = seen_on_host(v), .is_in_place = true, .timeout_ns = o.timeout.count(), .tables = &tables});
             const std::size_t count = tables.first.end();
-            return run_call<Mode, verb::all_to_all_v>(comm, copy_of(v, count, tables.copied), v, no_op{}, f, kept,
+            return run_call<Mode, verb::all_to_all_v>(c, policies_of(comm), copy_of(v, count, tables.copied), v,
+                                                      no_op{}, f, kept,
                                                       [v, count, &tables] { copy_of(v, count, tables.copied); });
         });
     }

@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <collx/call/verb_table.hpp>
+#include <collx/call/work.hpp>
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/options.hpp>
-#include <collx/comm/verb_table.hpp>
-#include <collx/comm/work.hpp>
 #include <collx/core/any_type.hpp>
 #include <collx/core/result.hpp>
 

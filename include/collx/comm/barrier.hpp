@@ -24,7 +24,7 @@ struct barrier_fn {
     auto operator()(Comm&& comm, const call_options& o = {}) const {
         return in_mode<Mode>(comm, [&] {
             const contiguous_view<std::byte> none(nullptr, 0);
-            return run_call<Mode, verb::barrier>(comm, none, none, no_op{},
+            return run_call<Mode, verb::barrier>(base_of(comm).internals(), policies_of(comm), none, none, no_op{},
                                                  {.what = verb::barrier, .timeout_ns = o.timeout.count()});
         });
     }

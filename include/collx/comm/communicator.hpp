@@ -8,15 +8,15 @@
 //
 // Order: all ranks call the collectives of one communicator in the same order. Different communicators are independent.
 // One communicator belongs to one thread at a time, and what a call runs of the program (operators, hooks, iterators)
-// makes no other call on it: invalid_argument (comm/one_caller.hpp).
+// makes no other call on it: invalid_argument (job/one_caller.hpp).
 #pragma once
 
-#include <collx/comm/duration.hpp>
+#include <collx/core/duration.hpp>
 #include <collx/core/pointers.hpp>
 #include <utility>
 
-#include <collx/comm/core.hpp>
-#include <collx/comm/world.hpp>
+#include <collx/job/communicator_core.hpp>
+#include <collx/job/world.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Where the verbs turn to when they are given device memory. What happens there needs nvcc, or the fake runtime, and
-// stands in comm/gpu/calls.hpp: programs of the host alone pay for this file only.
+// stands in gpu/calls.hpp: programs of the host alone pay for this file only.
 #pragma once
 
 #include <type_traits>
 
-#include <collx/comm/call.hpp>
+#include <collx/comm/bound_communicator.hpp>
+#include <collx/comm/options.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 // A policy: calls on device memory go through this GpuRuntime. comm.with(gpus{runtime}). In files that include
-// comm/gpu.cuh it is CUDA's unless something else is bound.
+// gpu/calls.cuh it is CUDA's unless something else is bound.
 template <class Runtime>
 struct gpus {
     Runtime runtime;
@@ -28,7 +29,7 @@ struct policy_set<gpus<R>, Rest...> : policy_set<Rest...> {
 
 namespace detail {
 
-// Specialised for void by comm/gpu.cuh.
+// Specialised for void by gpu/calls.cuh.
 template <class Never>
 struct default_runtime {
     using type = void;
@@ -46,10 +47,10 @@ struct runtime_of<Policies> {
 };
 
 template <class Runtime>
-struct device_calls; // comm/gpu/calls.hpp
+struct device_calls; // gpu/calls.hpp
 
 template <class Runtime>
-struct device_recording; // comm/gpu/ready_launch.hpp
+struct device_recording; // gpu/ready_launch.hpp
 
 // Calls f with the device_calls of the communicator's runtime. Mode repeated: makes f, which then owns what it needs,
 // a ready launch.
@@ -62,7 +63,7 @@ auto with_device_calls(Comm& comm, F&& f) {
     if constexpr (std::is_void_v<runtime>) {
         static_assert(!std::is_void_v<runtime>,
                       "collx: this buffer lies in device memory. Make the call in a .cu file that includes "
-                      "<collx/comm/gpu.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
+                      "<collx/gpu/calls.cuh>, or bind a runtime: comm.with(collx::gpus{runtime}).");
     } else if constexpr (std::is_same_v<Mode, repeated>) {
         return in_mode<Mode>(
             comm, [&] { return persistent_call(base_of(comm).internals(), device_recording<runtime>::make_ready(f)); });

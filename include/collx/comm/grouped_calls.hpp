@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <collx/call/signature.hpp>
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/broadcast.hpp>
 #include <collx/comm/grouped_messages.hpp>
 #include <collx/comm/reduce.hpp>
-#include <collx/comm/signature.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 

@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <collx/call/neighbor_edges.hpp>
 #include <collx/comm/all_to_all.hpp>
-#include <collx/comm/neighbor_edges.hpp>
 #include <collx/comm/send_recv.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -3,7 +3,7 @@
 //   collx::all_reduce(world, gradient, {.timeout = 5s});
 #pragma once
 
-#include <collx/comm/duration.hpp>
+#include <collx/core/duration.hpp>
 #include <cstdint>
 
 #include <collx/version.hpp>

@@ -20,7 +20,7 @@ concept RankBuffers = requires(X& x, std::size_t r) {
     requires Buffer<decltype(x[r])>;
 };
 
-// comm/fused_team.hpp has the model.
+// gpu/fused_team.hpp has the model.
 template <class T>
 concept FusedTeam = requires {
     typename std::remove_cvref_t<T>::is_fused_team;

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include <collx/algo/one_shot.hpp>
-#include <collx/comm/persistent.hpp>
+#include <collx/call/persistent.hpp>
+#include <collx/comm/communicator.hpp>
+#include <collx/comm/options.hpp>
 #include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <collx/comm/checks.hpp>
+#include <collx/call/checks.hpp>
 #include <collx/comm/refusals.hpp>
 #include <collx/core/buffer.hpp>
 #include <collx/core/op.hpp>

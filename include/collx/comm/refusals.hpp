@@ -8,7 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <collx/comm/call.hpp>
+#include <collx/comm/bound_communicator.hpp>
+#include <collx/comm/options.hpp>
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/core/buffer.hpp>
 

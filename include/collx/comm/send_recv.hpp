@@ -4,10 +4,10 @@
 #pragma once
 
 #include <collx/algo/message.hpp>
+#include <collx/call/short_calls.hpp>
+#include <collx/call/typed_ready_call.hpp>
 #include <collx/comm/device_call.hpp>
 #include <collx/comm/refusals.hpp>
-#include <collx/comm/short_calls.hpp>
-#include <collx/comm/typed_ready_call.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

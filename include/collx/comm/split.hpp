@@ -2,8 +2,8 @@
 // communicator::split: from one communicator several, by colour.
 #pragma once
 
+#include <collx/call/signature.hpp>
 #include <collx/comm/communicator.hpp>
-#include <collx/comm/signature.hpp>
 #include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE

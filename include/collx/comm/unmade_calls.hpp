@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <utility>
 
-#include <collx/comm/core.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/job/communicator_core.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {

@@ -48,10 +48,10 @@ auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, c
     if constexpr (row_of(V).place == in_place::copied) {
         auto& copied = kept.tables(base_of(comm).internals()).copied;
         const std::size_t count = tables != nullptr ? tables->first.end() : x.size();
-        return run_call<Mode, V>(comm, copy_of(x, count, copied), x, op, f, kept,
-                                 [x, count, &copied] { copy_of(x, count, copied); });
+        return run_call<Mode, V>(base_of(comm).internals(), policies_of(comm), copy_of(x, count, copied), x, op, f,
+                                 kept, [x, count, &copied] { copy_of(x, count, copied); });
     } else {
-        return run_call<Mode, V>(comm, x, x, op, f, kept);
+        return run_call<Mode, V>(base_of(comm).internals(), policies_of(comm), x, x, op, f, kept);
     }
 }
 template <class Mode, verb V, class Comm, class In, class Out, class Op, class Kept>
@@ -64,7 +64,7 @@ auto run_apart(Comm& comm, const In& in, const Out& out, const Op& op, const cal
                                      .root = o.root,
                                      .timeout_ns = o.timeout.count(),
                                      .tables = tables});
-    return run_call<Mode, V>(comm, in, out, op, f, kept);
+    return run_call<Mode, V>(base_of(comm).internals(), policies_of(comm), in, out, op, f, kept);
 }
 
 // The member of a fused team that a verb is.

@@ -11,7 +11,7 @@
 #include <exception>
 #include <type_traits>
 
-#include <collx/comm/work.hpp>
+#include <collx/call/work.hpp>
 #include <collx/core/growing_array.hpp>
 
 COLLX_BEGIN_NAMESPACE

@@ -18,6 +18,7 @@ COLLX_BEGIN_NAMESPACE
 inline constexpr std::size_t least_remote_bytes = 16 * 1024;
 
 class channel_steps;
+class links;
 struct communicator_core;
 struct strand_cursor;
 

@@ -15,7 +15,7 @@
 
 #include <collx/bootstrap/unique_id.hpp>
 #include <collx/comm/communicator.hpp>
-#include <collx/comm/join_hosts.hpp>
+#include <collx/job/join_hosts.hpp>
 #include <collx/net.hpp>
 
 COLLX_BEGIN_NAMESPACE

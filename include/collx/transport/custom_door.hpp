@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A rank's way to peers that a program's own transport carries messages to, as start-up sees it. What is behind it is
-// in comm/custom_transport.hpp, which only programs with such a transport compile.
+// in job/custom_transport.hpp, which only programs with such a transport compile.
 #pragma once
 
 #include <utility>

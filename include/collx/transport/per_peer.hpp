@@ -10,7 +10,7 @@
 //   communicator world(per_peer{shm{}, verbs{}});              // RDMA to other hosts, or an error
 //
 // A transport is a type with a name and `carries(relation)`: transport_concept.hpp. What carries the bytes is in
-// shm.hpp, memory.hpp and remote_links.hpp; a program's own transport brings that itself (comm/custom_transport.hpp).
+// shm.hpp, memory.hpp and remote_links.hpp; a program's own transport brings that itself (job/custom_transport.hpp).
 // Devices have a list of their own (nvlink.hpp, pcie.hpp, gpu_links.hpp).
 #pragma once
 
@@ -45,7 +45,7 @@ template <class T>
 concept LibraryTransport = std::same_as<T, shm> || std::same_as<T, verbs> || std::same_as<T, sockets>;
 struct custom_transport; // how a program's own transport is brought up, when the program runs
 template <class T>
-struct custom_transport_of; // defined in comm/custom_transport.hpp
+struct custom_transport_of; // defined in job/custom_transport.hpp
 
 // A type in a list, or the sentence that says what it lacks.
 template <class T>
@@ -60,7 +60,7 @@ constexpr bool require_transport() {
                                     "collx/transport/transport_concept.hpp");
         constexpr bool is_brought_up = requires { sizeof(custom_transport_of<T>); };
         static_assert(is_brought_up, "collx: a transport of the program's own needs "
-                                     "#include <collx/comm/custom_transport.hpp>");
+                                     "#include <collx/job/custom_transport.hpp>");
         if constexpr (has_endpoint) return require_endpoint<typename T::endpoint>();
         return is_brought_up;
     }

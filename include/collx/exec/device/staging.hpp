@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What a GPU does of a call that goes by way of the host: one kernel copies the input into pinned memory and says so,
 // a later one waits for the result and copies it back. In between a thread of the host runs the collective
-// (comm/gpu/proxy.hpp). All numbers live in memory and not in the kernels' arguments, so a captured call may be
+// (gpu/proxy.hpp). All numbers live in memory and not in the kernels' arguments, so a captured call may be
 // replayed. Written for an environment, like the executor: a GPU's blocks or the host's threads.
 #pragma once
 

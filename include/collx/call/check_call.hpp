@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The arguments of a call, checked by the row of its verb (verb_table.hpp): sizes, roots, memory, overlaps. What comes
+// out says how the buffers are cut and what ranks must have alike. Knows elements as bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <collx/call/checks.hpp>
+#include <collx/call/verb_table.hpp>
+#include <collx/exec/count_table.hpp>
+#include <collx/exec/layout.hpp>
+#include <collx/job/communicator_core.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// How the buffers are cut, once the algorithm and so the number of chunks is known.
+struct call_cuts {
+    std::size_t elems = 0; // of the whole, or of each part
+    bool has_parts = false;
+    bool in_packed = false, out_packed = false; // the buffer holds one part alone
+    const count_table *in_table = nullptr, *out_table = nullptr;
+
+    [[gnu::always_inline]] std::pair<chunk_layout, chunk_layout> operator()(int chunks) const {
+        if (in_table != nullptr) return both(in_table->layout(), out_table->layout());
+        const auto l = has_parts ? chunk_layout::blocks(elems, chunks) : chunk_layout::even(elems, chunks, 16);
+        return both(l, l);
+    }
+
+private:
+    std::pair<chunk_layout, chunk_layout> both(const chunk_layout& in, const chunk_layout& out) const {
+        return {in_packed ? in.packed() : in, out_packed ? out.packed() : out};
+    }
+};
+
+// Everything about one call that is not its data.
+struct call_facts {
+    verb what = verb::barrier;
+    int root = 0;
+    std::size_t total_elems = 0; // of the whole buffer: what the selector looks at
+    std::uint64_t count = 0;     // what ranks must agree on
+    std::uint64_t counts_hash = 0;
+    std::int64_t timeout_ns = 0;
+    bool private_counts = false;    // ranks know their own counts only, so nothing may be derived from them together
+    count_tables* tables = nullptr; // of a v-variant
+    call_cuts cuts{};
+};
+
+struct call_arguments {
+    seen_buffer in = {}, out = {};
+    bool is_in_place = false;  // `out` is the only buffer
+    bool is_same_type = false; // the elements of both
+    int root = 0;
+    std::int64_t timeout_ns = 0;
+    count_tables* tables = nullptr; // of a v-variant: `first`, and of all_to_all_v `second` for what is received
+};
+
+// Where this rank's part lies in the other buffer, in elements, if the two may lie in each other; SIZE_MAX: nowhere.
+constexpr std::size_t own_place(const verb_row& row, std::size_t part, int rank) {
+    return row.place == in_place::copied     ? SIZE_MAX
+           : row.place == in_place::own_part ? part * static_cast<std::size_t>(rank)
+                                             : 0;
+}
+// Whether this rank has the input and the output of a call, which may be the root's alone.
+constexpr bool has_input(const verb_row& row, int rank, int root) { return row.only != at_root::input || rank == root; }
+constexpr bool has_output(const verb_row& row, int rank, int root) {
+    return row.only != at_root::output || rank == root;
+}
+
+// The sizes of equal parts. Returns the call's count.
+[[gnu::always_inline]] inline std::size_t check_sizes(const communicator_core& c, const verb_row& row,
+                                                      std::size_t in_elems, std::size_t out_elems, bool is_in_place,
+                                                      int root) {
+    if (is_in_place) return row.has_parts() ? part_of(c, out_elems) : out_elems;
+    // All ranks have the buffer that the count is taken from.
+    const bool from_output = row.only == at_root::input;
+    const extent known = from_output ? row.out : row.in, other = from_output ? row.in : row.out;
+    const std::size_t elems = from_output ? out_elems : in_elems;
+    const std::size_t count = known == extent::parts ? part_of(c, elems) : elems;
+    const std::size_t needed = other == extent::parts ? count * static_cast<std::size_t>(c.net.size()) : count;
+    if (from_output && has_input(row, c.net.rank(), root)) require_size(c, "input", in_elems, needed);
+    if (!from_output && has_output(row, c.net.rank(), root)) require_size(c, "output", out_elems, needed);
+    return count;
+}
+// Of parts whose lengths are in tables. Returns what own_place() does of equal ones.
+std::size_t check_tables(const communicator_core& c, const verb_row& row, const call_arguments& a, call_facts& f);
+
+// Throws what is wrong with a call. Inlined where the row is a constant, so that a verb pays for what it is.
+[[gnu::always_inline]] inline call_facts check_call(const communicator_core& c, const verb_row& row,
+                                                    const call_arguments& a) {
+    const int me = c.net.rank();
+    bool reads = !a.is_in_place, writes = reads; // as buffers of their own
+    if (row.is_rooted()) {
+        require_root(c, a.root);
+        reads = reads && has_input(row, me, a.root);
+        writes = writes && has_output(row, me, a.root);
+    }
+    if (a.is_in_place) require_memory(c, a.out, "only");
+    if (reads) require_memory(c, a.in, "input");
+    if (writes) require_memory(c, a.out, "output");
+
+    call_facts f{.what = row.what,
+                 .root = row.is_rooted() ? a.root : 0,
+                 .timeout_ns = a.timeout_ns,
+                 .tables = a.tables,
+                 .cuts = {.has_parts = row.has_parts(),
+                          .in_packed = row.in == extent::part && !a.is_in_place,
+                          .out_packed = row.out == extent::part && !a.is_in_place}};
+    std::size_t place;
+    if (row.counts == part_counts_of::none) {
+        f.count = f.cuts.elems = check_sizes(c, row, a.in.elems, a.out.elems, a.is_in_place, a.root);
+        f.total_elems = row.has_parts() ? f.cuts.elems * static_cast<std::size_t>(c.net.size()) : f.cuts.elems;
+        place = own_place(row, f.cuts.elems, me);
+    } else {
+        place = check_tables(c, row, a, f);
+    }
+    if (reads && writes) require_apart(me, a.in, a.out, place, a.is_same_type);
+    return f;
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/call/check_call_once.hpp>
+#endif

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a call asks of its arguments on this rank alone, before anything is sent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <collx/core/error.hpp>
+#include <collx/core/views.hpp>
+#include <collx/job/communicator_core.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <class View>
+using element_of = std::remove_cv_t<typename View::value_type>;
+
+template <class View>
+const void* address_of(const View& v) {
+    if constexpr (View::is_contiguous) return v.data();
+    else return nullptr;
+}
+
+// A buffer as checks see it, whatever its elements are.
+struct seen_buffer {
+    const void* data = nullptr;
+    std::size_t elems = 0;
+    std::size_t bytes = 0; // SIZE_MAX: more than there can be
+    std::uint32_t elem_bytes = 1;
+    bool has_address = false; // else elements are computed, or lie apart
+    bool is_window = false, is_on_device = false;
+};
+template <class View>
+seen_buffer seen(const View& v) {
+    constexpr std::size_t elem_bytes = sizeof(element_of<View>);
+    const std::size_t n = v.size();
+    seen_buffer b{
+        .elems = n, .bytes = n <= SIZE_MAX / elem_bytes / 2 ? n * elem_bytes : SIZE_MAX, .elem_bytes = elem_bytes};
+    if constexpr (View::is_contiguous) b.data = v.data(), b.has_address = true;
+    if constexpr (requires { View::is_window; }) b.is_window = View::is_window;
+    if constexpr (requires { v.is_on_device(); }) b.is_on_device = v.is_on_device();
+    return b;
+}
+// The same of what must be memory of the host.
+template <class View>
+seen_buffer seen_on_host(const View& v) {
+    static_assert(
+        memory_kind_v<View> == memory_kind::host,
+        "collx: this buffer lies in device memory and another one of this call in the host's, or this form of "
+        "the call does not take device memory: collx::device_group is group for it.");
+    return seen(v);
+}
+
+// The sentences of what follows. Buffers go by value, so that calls without an error need no copy of theirs in memory.
+[[gnu::cold]] void refuse_elements(int me, seen_buffer b, const char* which);
+[[gnu::cold]] void look_at_memory(const communicator_core& c, seen_buffer b, const char* which);
+[[noreturn, gnu::cold]] void refuse_overlap(int me);
+[[noreturn, gnu::cold]] void refuse_size(const communicator_core& c, const char* which, std::size_t have,
+                                         std::size_t need);
+[[noreturn, gnu::cold]] void refuse_root(const communicator_core& c, int root);
+[[noreturn, gnu::cold]] void refuse_division(const communicator_core& c, std::size_t whole);
+
+// What can be seen of a buffer without a communicator.
+inline bool has_elements(const seen_buffer& b) {
+    return b.bytes != SIZE_MAX && (b.data != nullptr || b.elems == 0 || !b.has_address);
+}
+inline void require_memory(const communicator_core& c, const seen_buffer& b, const char* which) {
+    if (!has_elements(b) || c.device != nullptr || b.is_window || b.is_on_device) look_at_memory(c, b, which);
+}
+// Two buffers may not overlap, unless the smaller one lies `own_place_elems` from the start of the other. SIZE_MAX:
+// nowhere.
+inline void require_apart(int me, const seen_buffer& in, const seen_buffer& out, std::size_t own_place_elems,
+                          bool is_same_type) {
+    if (!in.has_address || !out.has_address || in.bytes == 0 || out.bytes == 0) return;
+    const auto *a = static_cast<const std::byte*>(in.data), *b = static_cast<const std::byte*>(out.data);
+    if (a + in.bytes <= b || b + out.bytes <= a) return;
+    const bool is_own_place =
+        out.bytes >= in.bytes ? b + own_place_elems * out.elem_bytes == a : a + own_place_elems * in.elem_bytes == b;
+    if (own_place_elems == SIZE_MAX || !is_own_place || !is_same_type) refuse_overlap(me);
+}
+// How many elements each of n equal parts has.
+inline std::size_t part_of(const communicator_core& c, std::size_t whole) {
+    const auto n = static_cast<std::size_t>(c.net.size());
+    if (whole % n != 0) refuse_division(c, whole);
+    return whole / n;
+}
+
+template <class View>
+void require_elements(int me, const View& v, const char* which) {
+    if (const seen_buffer b = seen(v); !has_elements(b)) refuse_elements(me, b, which);
+}
+template <class View>
+void require_memory(const communicator_core& c, const View& v, const char* which) {
+    require_memory(c, seen_on_host(v), which);
+}
+template <class In, class Out>
+void require_apart(int me, const In& in, const Out& out, std::size_t own_place_elems = 0) {
+    require_apart(me, seen(in), seen(out), own_place_elems, std::is_same_v<element_of<In>, element_of<Out>>);
+}
+template <class In, class Out>
+void require_apart(const communicator_core& c, const In& in, const Out& out, std::size_t own_place_elems = 0) {
+    require_apart(c.net.rank(), in, out, own_place_elems);
+}
+inline void require_size(const communicator_core& c, const char* which, std::size_t have, std::size_t need) {
+    if (have != need) refuse_size(c, which, have, need);
+}
+inline void require_at_least(const communicator_core& c, const char* which, std::size_t have, std::size_t need) {
+    if (have < need)
+        fail(errc::invalid_argument, c.net.rank(), -1, "do the counts sum up to the size of the buffer?",
+             "the %s buffer has %zu elements, its counts need %zu", which, have, need);
+}
+inline void require_root(const communicator_core& c, int root) {
+    if (root < 0 || root >= c.net.size()) refuse_root(c, root);
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/call/checks_once.hpp>
+#endif

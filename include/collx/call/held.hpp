@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What must stay alive and in place while a call is under way: buffers that were moved into it, tables of counts. Where
+// the arguments of a verb become part of its call: `keep` moves in what an async call would otherwise lose.
+#pragma once
+
+#include <span> // std::ranges::enable_borrowed_range, of whose headers it costs least
+#include <type_traits>
+#include <utility>
+
+#include <collx/core/buffer.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/exec/count_table.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// How a verb runs: at once, as work, with errors as values, or any number of times (persistent.hpp).
+struct blocking {};
+struct nonblocking {};
+struct tried {};
+struct repeated {};
+
+// Calls that go on after the line that makes them.
+template <class Mode>
+inline constexpr bool outlasts_line_v = std::is_same_v<Mode, nonblocking> || std::is_same_v<Mode, repeated>;
+
+// Whether what is seen of an X goes with the X. X: as deduced for X&&. Of types with traits or members of their own
+// that cannot be known; `unknown` says what then.
+template <class X>
+constexpr bool owns_elements(bool unknown) {
+    using plain = std::remove_cvref_t<X>;
+    constexpr seen_as kind = how_seen_v<std::remove_reference_t<X>>;
+    if constexpr (std::is_lvalue_reference_v<X>) return false;
+    else if constexpr (kind == seen_as::matrix && requires { typename plain::PlainObject; })
+        return std::is_same_v<typename plain::PlainObject, plain>; // else a Map or a Block of some other's memory
+    else if constexpr (kind == seen_as::wrapped || kind == seen_as::contiguous || kind == seen_as::computed)
+        return !std::ranges::enable_borrowed_range<plain>;
+    else if constexpr (kind == seen_as::traits || kind == seen_as::member || kind == seen_as::free_function)
+        return unknown;
+    else return false;
+}
+
+struct nothing {};
+
+// R: what comes back from wait().
+template <class R>
+struct held_operation {
+    std::conditional_t<std::is_void_v<R>, nothing, R> held;
+    count_tables tables; // of v-variants
+};
+// With an input that is not read again.
+template <class R, class In>
+struct held_with_input : held_operation<R> {
+    In in;
+};
+
+template <class Mode, class X>
+inline constexpr bool is_moved_in_v = outlasts_line_v<Mode>&& owns_elements<X>(true);
+
+template <class X>
+constexpr void require_movable() {
+    static_assert(
+        std::is_move_constructible_v<std::remove_cv_t<X>>,
+        "collx: this call goes on after its line, until wait(), and one of its buffers is a temporary that can "
+        "neither be moved nor copied into the call. Keep it in a variable.");
+}
+
+// The result of a persistent call goes where the program finds it.
+template <class Mode, class Out>
+constexpr void require_reachable() {
+    static_assert(!std::is_same_v<Mode, repeated> || !owns_elements<Out>(false),
+                  "collx: this call is made again and again, and its output is a temporary that the program cannot "
+                  "read. Keep it in a variable, or pass a view of memory that stays.");
+}
+
+// The buffers of one call, where they lie while it runs: in the program's variables or, if moved in, in `held`.
+template <class R = void, class Out = nothing, class In = nothing>
+struct kept_buffers {
+    counted_ptr<held_operation<R>> held; // null: nothing is held
+    Out* out = nullptr;
+    In* in = nullptr;
+    // The tables of a v-variant: an outstanding call has its own, blocking ones reuse the communicator's, so that they
+    // allocate nothing.
+    template <class Core>
+    count_tables& tables(Core& c) const {
+        return held ? held->tables : c.tables;
+    }
+};
+
+// Temporaries that own their elements are moved into an async or persistent call: the output comes back from wait(),
+// the input lives as long as the handle. All else stays where it is. In, Out: as deduced for In&&, Out&&. Tables: of a
+// v-variant.
+template <class Mode, class In, class Out, bool Tables = false>
+auto keep(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out) {
+    constexpr bool holds_in = is_moved_in_v<Mode, In>, holds_out = is_moved_in_v<Mode, Out>;
+    using plain_in = std::remove_cv_t<std::remove_reference_t<In>>;
+    using plain_out = std::remove_cv_t<std::remove_reference_t<Out>>;
+    using result = std::conditional_t<holds_out, plain_out, void>;
+    using kept = kept_buffers<result, std::remove_reference_t<Out>, std::remove_reference_t<In>>;
+    require_reachable<Mode, Out>();
+    if constexpr (holds_in) {
+        require_movable<plain_in>();
+        if constexpr (holds_out) {
+            require_movable<plain_out>();
+            auto all = make_counted<held_with_input<result, plain_in>>(
+                held_with_input<result, plain_in>{{std::move(out), {}}, std::move(in)});
+            return kept{all, &all->held, &all->in};
+        } else {
+            auto all = make_counted<held_with_input<result, plain_in>>(
+                held_with_input<result, plain_in>{{{}, {}}, std::move(in)});
+            return kept{all, &out, &all->in};
+        }
+    } else if constexpr (holds_out) {
+        require_movable<plain_out>();
+        auto all = make_counted<held_operation<result>>(held_operation<result>{std::move(out), {}});
+        return kept{all, &all->held, &in};
+    } else if constexpr (Tables && outlasts_line_v<Mode>) {
+        return kept{make_counted<held_operation<void>>(), &out, &in};
+    } else {
+        return kept{nullptr, &out, &in};
+    }
+}
+// One buffer, both input and output.
+template <class Mode, class X, bool Tables = false>
+auto keep(std::remove_reference_t<X>& x) {
+    static nothing none;
+    return keep<Mode, nothing&, X, Tables>(none, x);
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The graph of a neighbourhood collective as one rank sees it, and the edges of one call: which part of a buffer goes
+// to or comes from which rank. Checks both. Knows elements as numbers; compiled once.
+#pragma once
+
+#include <cstddef>
+
+#include <collx/call/check_call.hpp>
+#include <collx/core/growing_array.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Ranks that this one receives from and ranks that it sends to, in the order of the parts in its buffers. A rank may be
+// its own neighbour, and one more than once: edges between two ranks keep their order at both ends.
+//   collx::neighbors ring{{right, left}, {left, right}}; // sources, destinations
+struct neighbors {
+    detail::growing_array<int> sources, destinations;
+};
+
+namespace detail {
+
+struct graph_edge {
+    int peer;
+    std::size_t at, count; // of elements
+};
+struct graph_edges {
+    growing_array<graph_edge> received, sent;
+};
+
+// Throws what is wrong with the graph, the sizes, the memory or the counts.
+graph_edges check_edges(const communicator_core& c, const verb_row& row, const neighbors& g, const call_arguments& a);
+
+// Edges to one rank, and the elements that go over them.
+struct edge_sum {
+    std::size_t edges = 0, elems = 0;
+};
+growing_array<edge_sum> sums_by_peer(int ranks, const growing_array<graph_edge>& edges);
+// Ends the communicator and throws if what `peer` says of its edges to this rank is not what this rank says of them.
+void require_edges_alike(communicator_core& c, int peer, const edge_sum& sends, const edge_sum& expected);
+
+} // namespace detail
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/call/neighbor_edges_once.hpp>
+#endif

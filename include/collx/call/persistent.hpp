@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Persistent calls: checked, chosen and bound once, then made any number of times. Each verb has its form:
+//
+//   auto sum = collx::persistent::all_reduce(world, gradient);
+//   for (...) {
+//       compute(gradient);
+//       sum();                        // or sum.start(); something_else(); sum.wait();
+//   }
+//
+// Making one is a call like any other: all ranks do it, in the order of their calls (a send and a recv: each by
+// itself), and a checked communicator compares its arguments, once. Starting it is another: all ranks start the same
+// calls in the same order.
+#pragma once
+
+#include <utility>
+
+#include <collx/call/ready_call.hpp>
+#include <collx/job/communicator_core.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Refers to the communicator and to the buffers, which stay in place and keep their sizes. Inputs that are temporaries
+// are moved in. Movable; destroying one that is under way aborts the communicator, as dropping a work does. One that is
+// done and was not waited for is reported on stderr; one that was never started is no mistake.
+// Cost: making one allocates. A run does not, nor does it check, choose or look up anything but that buffers and
+//     communicator are still there.
+// Errors of a run: invalid_argument (under way already; a container was moved, resized or emptied) · what has ended the
+//     communicator · aborted, where it was destroyed · as the verb's.
+class [[nodiscard]] persistent_call {
+public:
+    persistent_call(communicator_core& c, sole_ptr<detail::ready_call> call)
+        : core_(&c), end_(c.watch_end()), call_(std::move(call)) {}
+    persistent_call(persistent_call&& o) noexcept
+        : core_(o.core_), end_(std::move(o.end_)), call_(std::move(o.call_)), state_(o.state_) {
+        o.state_ = idle;
+    }
+    persistent_call& operator=(persistent_call&& o) noexcept {
+        note_drop();
+        call_ = std::move(o.call_); // what was under way here ends
+        core_ = o.core_, end_ = std::move(o.end_), state_ = o.state_;
+        o.state_ = idle;
+        return *this;
+    }
+
+    ~persistent_call() { note_drop(); }
+
+    // Makes the call and waits for it.
+    void operator()() {
+        require_startable();
+        core_->or_abandon([&] { call_->run(); });
+    }
+    // Starts the call. It moves on as an async one does: whenever a call of its communicator waits, and in test().
+    void start();
+    // True once what was started is done. Never waits. Throws what ended it; invalid_argument if nothing was started.
+    bool test();
+    // Waits until what was started is done. Errors: as test(), and timed_out.
+    void wait();
+
+    // For calls that are made of several.
+    sole_ptr<detail::ready_call> release() { return std::move(call_); }
+
+private:
+    enum stage : unsigned char { idle, under_way, done };
+    void require_startable() const {
+        if (call_ == nullptr || end_->has_come || state_ == under_way || core_->net.failed()) [[unlikely]]
+            refuse();
+    }
+    void refuse() const;
+    void note_drop() const noexcept {
+        if (state_ == under_way && call_ != nullptr && !end_->has_come) [[unlikely]]
+            (void)core_->note_dropped("a persistent call was started and destroyed without wait()", "wait() for it");
+    }
+    [[noreturn]] void refuse_idle() const;
+
+    communicator_core* core_;
+    counted_ptr<detail::communicator_end> end_;
+    sole_ptr<detail::ready_call> call_;
+    stage state_ = idle;
+};
+
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/call/persistent_once.hpp>
+#endif

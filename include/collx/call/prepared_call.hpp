@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One call from its arguments to a task: comparing what the ranks are about to do, choosing a schedule, cutting the
+// buffers. It knows elements as bytes and is compiled once; a verb describes its call in a call_request.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <collx/call/check_call.hpp>
+#include <collx/core/views.hpp>
+#include <collx/exec/element_ops.hpp>
+#include <collx/exec/relayed_task.hpp>
+#include <collx/job/communicator_core.hpp>
+#include <collx/plan/problem.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// A call as its verb describes it.
+struct call_request {
+    const call_facts& facts;
+    element_ops& elements;
+    std::size_t kept_bytes; // of an element of a partial result
+    int at_port;
+    bool in_windows;                                           // both buffers lie in windows
+    bool attaches;                                             // the policy asks for reading the buffers of peers
+    bool ordered, serial;                                      // see problem
+    bool is_persistent;                                        // prepared once, for any number of runs
+    std::size_t piece_bytes;                                   // that a policy fixes; 0: none does
+    std::uint32_t type_hash = 0, op_hash = 0, policy_hash = 0; // for checked calls
+    // The algorithm that the policies bind, or the default one.
+    bound_schedule& (*choose)(communicator_core&, const call_request&, const problem&);
+    const void* policies;
+};
+
+// What a request becomes.
+struct prepared_call {
+    bound_schedule* plan;
+    chunk_layout in, out;
+    std::size_t piece_elems;
+    bool attached;          // a zero-copy schedule on private buffers
+    bool is_short;          // see run_short
+    std::uint64_t says = 0; // what ranks must have alike, as a number: for communicator_core::agree
+};
+
+// Throws what is wrong with the call.
+prepared_call prepare(communicator_core& c, const call_request& r);
+// Runs it to its end. Throws what ended it.
+void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p);
+// The same for a schedule whose ranks pass on parts of others: parts with counts of their own.
+inline bool is_relayed(const call_request& r, const prepared_call& p) {
+    return r.facts.tables != nullptr && p.plan->counts != nullptr;
+}
+relayed_numbers numbers_of_relayed(communicator_core& c, const call_request& r, const prepared_call& p);
+void run_relayed(communicator_core& c, const call_request& r, const prepared_call& p);
+
+} // namespace detail
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/call/prepared_call_once.hpp>
+#endif

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The bodies of prepared_call.hpp, which know no type of an element: compiled once (docs/design/compile-once.md).
+#pragma once
+
+#include <collx/call/prepared_call.hpp>
+#include <collx/call/short_calls.hpp>
+#include <collx/call/signature.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// Whether the buffers of peers may be read and written where they lie.
+inline bool may_use_zero_copy(const communicator_core& c, const call_request& r, bool attached) {
+    if (attached && !c.net.is_one_host())
+        fail(errc::unsupported, c.net.rank(), -1, "drop the attach policy",
+             "attach reads the memory of peers, and the ranks are on several hosts");
+    return (r.in_windows || attached) && !r.facts.private_counts && c.net.size() <= task::max_zero_copy_ranks &&
+           c.net.is_one_host();
+}
+
+inline void compare_requests(communicator_core& c, const call_request& r, bool zero_copy) {
+    compare_signatures(c,
+                       {.count = r.facts.count,
+                        .counts_hash = r.facts.counts_hash,
+                        .type_hash = r.type_hash,
+                        .op_hash = r.op_hash,
+                        .root = r.facts.root,
+                        .policy_hash = r.policy_hash,
+                        .what = r.facts.what,
+                        .zero_copy = zero_copy,
+                        .made_by = r.is_persistent ? signature::persistent : signature::call},
+                       r.facts.timeout_ns);
+}
+
+inline bound_schedule& choose_schedule(communicator_core& c, const call_request& r, bool attached, bool zero_copy) {
+    bound_schedule& plan = r.choose(c, r,
+                                    {.bytes = r.facts.total_elems * r.elements.is.bytes,
+                                     .ranks = c.net.size(),
+                                     .root = r.facts.root,
+                                     .at_port = r.at_port,
+                                     .zero_copy = zero_copy && c.net.size() > 1,
+                                     .oversubscribed = c.is_oversubscribed(),
+                                     .windows = c.net.is_one_host(),
+                                     .ordered = r.ordered,
+                                     .serial = r.serial,
+                                     .hosts = c.net.crowded_hosts()});
+    if (plan.zero_copy && !zero_copy)
+        fail(errc::invalid_argument, c.net.rank(), -1,
+             "allocate the buffers with collx::shared_allocator on every rank",
+             "a zero-copy algorithm needs all buffers in windows");
+    if (attached && !plan.zero_copy && c.net.size() > 1)
+        fail(errc::invalid_argument, c.net.rank(), -1, "bind attach alone",
+             "the bound algorithm does not read peers' buffers");
+    return plan;
+}
+
+// How many elements of a chunk travel at once.
+inline std::size_t piece_elems_of(const communicator_core& c, const call_request& r, const bound_schedule& plan,
+                                  std::size_t chunk_bytes) {
+    const std::size_t elem_bytes = r.elements.is.bytes, limit = plan.most_bytes;
+    if (elem_bytes > limit)
+        fail(errc::unsupported, c.net.rank(), -1, "use smaller elements or fewer ranks",
+             "one element of %zu bytes does not fit a slot", elem_bytes);
+    std::size_t bytes =
+        piece_bytes(plan, r.facts.private_counts ? SIZE_MAX : chunk_bytes, c.is_oversubscribed(), c.net.is_one_host());
+    if (r.piece_bytes != 0 && !plan.zero_copy) bytes = r.piece_bytes < limit ? r.piece_bytes : limit;
+    return bytes / elem_bytes != 0 ? bytes / elem_bytes : 1;
+}
+
+// What ranks must have alike in this call, as far as all compilers spell it alike. (A root is a parameter of the
+// algorithm.)
+inline std::uint64_t said_by(const call_request& r, const bound_schedule& plan) {
+    std::uint64_t says = r.elements.is.kind +
+                         static_cast<std::uint64_t>(row_of(r.facts.what).does) * 0xd6e8'feb8'6659'fd93 +
+                         plan.parameters * 0xc4ce'b9fe'1a85'ec53;
+    if (!r.facts.private_counts)
+        says += r.facts.count * 0x9fb2'1c65'1e98'df25 + r.facts.counts_hash * 0xa24b'aed4'963e'e407;
+    return says;
+}
+
+COLLX_ONCE prepared_call prepare(communicator_core& c, const call_request& r) {
+    const bool attached = r.attaches && !r.in_windows, zero_copy = may_use_zero_copy(c, r, attached);
+    if (c.settings.checked != 0) compare_requests(c, r, zero_copy);
+    bound_schedule& plan = choose_schedule(c, r, attached, zero_copy);
+    const auto [in, out] = r.facts.cuts(plan.chunks);
+    const std::size_t elem_bytes = r.elements.is.bytes;
+    const std::size_t chunk_bytes = (in.largest() > out.largest() ? in.largest() : out.largest()) * elem_bytes;
+    const bool is_short = r.elements.is.plain && plan.is_short_form && !r.facts.private_counts && r.piece_bytes == 0 &&
+                          chunk_bytes <= most_short_bytes && chunk_bytes <= plan.most_bytes;
+    const std::uint64_t says = said_by(r, plan);
+    if (is_short) return {&plan, in, out, chunk_bytes != 0 ? chunk_bytes / elem_bytes : 1, attached, true, says};
+    const std::size_t piece = piece_elems_of(c, r, plan, chunk_bytes);
+    if (plan.tmp_chunks != 0)
+        c.schedules.provide_scratch(plan, static_cast<std::size_t>(plan.tmp_chunks) * piece * r.kept_bytes);
+    return {&plan, in, out, piece, attached, false, says};
+}
+
+COLLX_ONCE void run_prepared(communicator_core& c, const call_request& r, const prepared_call& p) {
+    const std::uint64_t agreed = c.agree(p.says);
+    if (p.is_short) return run_short(c, *p.plan, {r.elements, p.in, p.out, p.piece_elems, agreed}, r.facts.timeout_ns);
+    task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, agreed, p.attached);
+    c.run(t, r.facts.timeout_ns);
+}
+
+COLLX_ONCE relayed_numbers numbers_of_relayed(communicator_core& c, const call_request& r, const prepared_call& p) {
+    for (bound_schedule* b : {p.plan->counts, p.plan->expected_counts})
+        if (b != nullptr) // one spare, for kernels of memory that is none
+            c.schedules.provide_scratch(*b, (static_cast<std::size_t>(b->tmp_chunks) + 1) * sizeof(std::size_t));
+    count_tables& t = *r.facts.tables;
+    t.relayed.resize(relayed_numbers::room_for(*p.plan));
+    const std::size_t bytes = p.plan->directly ? piece_bytes(*p.plan->directly, SIZE_MAX, false, false) : 0;
+    return {t.first.sizes(),    t.first.offsets(), t.second.sizes(),
+            t.second.offsets(), t.relayed.data(),  bytes / r.elements.is.bytes};
+}
+
+COLLX_ONCE void run_relayed(communicator_core& c, const call_request& r, const prepared_call& p) {
+    const relayed_numbers numbers = numbers_of_relayed(c, r, p);
+    relayed_task t(c.net, *p.plan, r.elements, p.in, p.out, p.piece_elems, c.agree(p.says), numbers);
+    c.run(t, r.facts.timeout_ns);
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE

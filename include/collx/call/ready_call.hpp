@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a persistent call is made of: a call that is checked, chosen and bound, and can be run any number of times. A
+// run makes the task anew, in the same place, and nothing else. Knows no type of an element; compiled once
+// (docs/design/compile-once.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <collx/call/prepared_call.hpp>
+#include <collx/call/work.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/maybe.hpp>
+#include <collx/core/pointers.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+class ready_call {
+public:
+    virtual ~ready_call() = default;
+    // Throws if a buffer is not where it was, or has another size, as far as that can be seen.
+    virtual void require_unmoved() const = 0;
+    // This and run() throw that, too, and nothing is begun then.
+    virtual void start() = 0;
+    virtual bool test() = 0;
+    virtual void wait() = 0;
+    // start() and wait(), by the shortest way.
+    virtual void run() = 0;
+};
+
+[[noreturn]] void refuse_moved(const communicator_core& c, const char* which, std::size_t elems, std::size_t now);
+
+// One call on host memory.
+class ready_operation : public ready_call {
+public:
+    // These say COLLX_ONCE here too: a virtual function that is not inline by the end of its class makes each program
+    // hold all of the class, whether it is used or not.
+    COLLX_ONCE void start() final;
+    bool test() final { return !under_way_ || under_way_->test(); }
+    void wait() final {
+        if (under_way_) under_way_->wait();
+    }
+    COLLX_ONCE void run() override;
+
+protected:
+    ready_operation(communicator_core& c, int queue, std::int64_t timeout_ns)
+        : core_(c), queue_(queue), timeout_ns_(timeout_ns) {}
+    void bind(element_ops& elements, const prepared_call& p) { elements_ = &elements, call_ = p; }
+    void wait_for_readers() { waits_for_readers_ = true; } // see task
+    // From buffers and tables to memory of the call.
+    virtual void refresh() {}
+    COLLX_ONCE virtual counted_ptr<operation> arm();
+    virtual void begin() { core_.begin_collective(); }
+    // Of one start; see call_state.
+    virtual std::uint64_t agreed() { return core_.agree(call_.says); }
+    COLLX_ONCE virtual void run_now();
+    // Whether others of its queue go first.
+    bool has_to_queue() const { return !core_.pending.empty() && core_.is_queued(queue_); }
+
+    communicator_core& core_;
+    const int queue_;
+    const std::int64_t timeout_ns_;
+    element_ops* elements_ = nullptr;
+    prepared_call call_{};
+
+private:
+    bool waits_for_readers_ = false;
+    counted_ptr<maybe<task>> task_; // its place; of its own, because the communicator's list shares it
+    maybe<call_under_way> under_way_;
+};
+
+// Several, started and waited for in order.
+class ready_sequence final : public ready_call {
+public:
+    void add(sole_ptr<ready_call> c) { calls_.push_back(std::move(c)); }
+    void require_unmoved() const override {
+        for (const auto& c : calls_) c->require_unmoved();
+    }
+    void start() override {
+        require_unmoved(); // of all before any begins
+        for (const auto& c : calls_) c->start();
+    }
+    bool test() override {
+        bool all = true;
+        for (const auto& c : calls_) all = c->test() && all;
+        return all;
+    }
+    void wait() override {
+        for (const auto& c : calls_) c->wait();
+    }
+    void run() override {
+        if (calls_.size() == 1) return calls_[0]->run();
+        start();
+        wait();
+    }
+
+private:
+    growing_array<sole_ptr<ready_call>> calls_;
+};
+
+// Where the elements of a buffer were when the call was made. Containers are looked at again before each run; of views
+// the program's memory is all there is.
+template <class X>
+class watched_buffer {
+public:
+    explicit watched_buffer(X* x) {
+        if constexpr (is_watched) x_ = x, at_ = buffer(*x).data(), elems_ = buffer(*x).size();
+    }
+    // refuse(elements then, elements now) where they are not in their place.
+    template <class Refuse>
+    void look(Refuse&& refuse) const {
+        if constexpr (is_watched) {
+            const auto v = buffer(*x_);
+            if (v.data() != at_ || v.size() != elems_) [[unlikely]]
+                refuse(elems_, v.size());
+        }
+    }
+
+private:
+    static constexpr bool watch() {
+        if constexpr (Buffer<X>) return buffer_t<X>::is_contiguous && owns_elements<std::remove_cv_t<X>>(false);
+        return false;
+    }
+    static constexpr bool is_watched = watch();
+    X* x_ = nullptr;
+    const void* at_ = nullptr;
+    std::size_t elems_ = 0;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/call/ready_call_once.hpp>
+#endif

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How a call that has been checked runs, blocking, async or persistent: what its types, policies and collective come to
+// (typed_call), the choice of a schedule, the task.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <collx/call/checks.hpp>
+#include <collx/call/persistent.hpp>
+#include <collx/call/prepared_call.hpp>
+#include <collx/call/typed_ready_call.hpp>
+#include <collx/call/work.hpp>
+#include <collx/core/buffer.hpp>
+#include <collx/core/op.hpp>
+#include <collx/exec/mover.hpp>
+#include <collx/plan/instances.hpp>
+#include <collx/plan/policy.hpp>
+#include <collx/plan/private_counts.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// Element type on the wire: the policy's, else the output's.
+template <class Policies, class Out>
+using wire_of =
+    std::conditional_t<std::is_void_v<typename Policies::wire_type>, element_of<Out>, typename Policies::wire_type>;
+
+template <class R>
+R result_of(const counted_ptr<held_operation<R>>&);
+
+// What the policies, the collective and the types of one call come to: the typed part of a call_request.
+template <collective C, class In, class Out, class Op, class Policies>
+struct typed_call {
+    // What is only moved travels as it is: a rank's own part would otherwise keep digits that the others do not
+    // receive.
+    using wire_type = std::conditional_t<std::is_same_v<Op, no_op>, element_of<Out>, wire_of<Policies, Out>>;
+    using mover_type = mover<In, Out, Op, wire_type>;
+    static constexpr bool has_post = has_post_v<Op, typename mover_type::acc_type>;
+    static constexpr bool is_scan = C == collective::scan || C == collective::exclusive_scan;
+    static constexpr bool serial = mover_type::reduces && Policies::rank_order;
+    static constexpr bool ordered = serial || (mover_type::reduces && !is_commutative_v<Op, element_of<In>>);
+    static constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
+    static_assert(
+        !Policies::has_algorithms || Policies::serves_all_calls || Policies::template has_algorithm<C>,
+        "collx: with() binds algorithms here, and none for this collective. Bind one for it, or make the call "
+        "through a communicator without.");
+    static_assert(!Policies::attaches || attaches, "collx: attach reads whole messages from contiguous memory; "
+                                                   "broadcast, all_gather and all_to_all can do that.");
+
+    static call_request request(communicator_core& c, const Policies& p, typed_elements<mover_type>& elements,
+                                const call_facts& f, int at_port) {
+        const bool checked = c.settings.checked != 0;
+        std::uint32_t type_says = static_cast<std::uint32_t>(type_hash<wire_type>());
+        std::uint32_t op_says = static_cast<std::uint32_t>(op_hash<Op>());
+        if constexpr (requires(const Op& op) { op.says(); }) { // chosen at run time: any_op.hpp
+            const auto& said = elements.mover().op().says();
+            type_says = said.type_hash, op_says = said.op_hash;
+        }
+        return {.facts = f,
+                .elements = elements,
+                .kept_bytes = sizeof(typename mover_type::acc_type),
+                .at_port = at_port,
+                .in_windows = In::is_window && Out::is_window && mover_type::plain,
+                .attaches = attaches,
+                .ordered = ordered,
+                .serial = serial,
+                .is_persistent = false,
+                .piece_bytes = p.piece_bytes,
+                .type_hash = type_says,
+                .op_hash = op_says,
+                .policy_hash = checked ? hash_of(p) : 0,
+                .choose = &choose,
+                .policies = &p};
+    }
+
+private:
+    // Not the types alone: pieces of other sizes, or an algorithm with other parameters, would read what the peers did
+    // not write.
+    static std::uint32_t hash_of(const Policies& p) {
+        std::uint64_t h = type_hash<Policies>() ^ p.piece_bytes * 0x9e37'79b9'7f4a'7c15;
+        if constexpr (Policies::template has_algorithm<C>) {
+            auto a = p.template algorithm<C>();
+            if constexpr (requires { a.root; }) a.root = 0; // the call's own root takes its place
+            h ^= parameter_bits(a);
+        }
+        return static_cast<std::uint32_t>(h ^ h >> 32);
+    }
+    static bound_schedule& choose(communicator_core& c, const call_request& r, const problem& p) {
+        if constexpr (Policies::template has_algorithm<C>) {
+            return bind(c, r, static_cast<const Policies*>(r.policies)->template algorithm<C>(), p);
+        } else {
+            if constexpr (may_have_private_counts<C>)
+                if (r.facts.private_counts) return select_for_private_counts<C>(c.schedules, p);
+            if constexpr (is_scan && has_post)
+                if (!c.net.is_one_host())
+                    fail(
+                        errc::unsupported, c.net.rank(), -1, "apply the hook after the call",
+                        "a scan across hosts passes its results on as operands, so the operator may have no post hook");
+            return select<C>(c.schedules, p);
+        }
+    }
+    // The algorithm that the policies name.
+    template <class A>
+    static bound_schedule& bind(communicator_core& c, const call_request& r, A algorithm, const problem& p) {
+        if constexpr (mover_type::reduces && sched::reorders_v<A>) require_commutative<Op, element_of<In>>();
+        static_assert(
+            !is_scan || !has_post || requires { A::signals; },
+            "collx: a scan over channels passes its results on as operands, so the operator may have no "
+            "post hook. Use the default algorithm.");
+        static_assert(!Policies::rank_order || !mover_type::reduces || !sched::reorders_v<A>,
+                      "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
+                      "of the two.");
+        if constexpr (requires { algorithm.root; }) algorithm.root = p.root;
+        if constexpr (requires { algorithm.contributors(1); }) // not all ranks have a part in the result
+            if (algorithm.fits(p.ranks)) r.elements.set_ranks(algorithm.contributors(p.ranks));
+        if constexpr (ordered && requires { algorithm.needs_commutative_for(1); })
+            if (algorithm.needs_commutative_for(p.ranks)) {
+                if constexpr (Policies::rank_order)
+                    fail(errc::invalid_argument, c.net.rank(), p.root,
+                         "bind another algorithm, or leave the choice to deterministic",
+                         "algorithm %s with root %d changes the order of operands, and deterministic keeps it", A::name,
+                         p.root);
+                fail(errc::invalid_argument, c.net.rank(), p.root,
+                     "say collx::commutative(op) if it is, or use root 0 or another algorithm",
+                     "algorithm %s with root %d changes the order of operands, and the operator is not known to be "
+                     "commutative",
+                     A::name, p.root);
+            }
+        if (r.facts.private_counts) {
+            if constexpr (allows_private_counts<C, A>)
+                return proved(c, c.schedules.bind_for_private_counts(algorithm, p.at_port, schedule_cache::inspected),
+                              algorithm);
+            fail(errc::unsupported, c.net.rank(), -1, "leave the choice of algorithm to the library",
+                 "algorithm %s needs counts that all ranks know", A::name);
+        }
+        return proved(c, c.schedules.bind(algorithm, p.at_port, schedule_cache::inspected), algorithm);
+    }
+    template <class A>
+    static bound_schedule& proved(communicator_core& c, bound_schedule& b, const A& algorithm) {
+        if (c.settings.checked != 0) c.schedules.require_proof(b, algorithm);
+        return b;
+    }
+};
+
+// Starts a call as an operation that has its elements with it. Across hosts parts of an all_to_all_v may be relayed;
+// only programs that call it compile what that needs.
+template <bool MayRelay, class Mover>
+counted_ptr<operation> start_prepared(communicator_core& c, const call_request& r, const prepared_call& p,
+                                      const Mover& m, int queue) {
+    counted_ptr<operation> t;
+    const std::uint64_t agreed = c.agree(p.says);
+    if constexpr (MayRelay)
+        if (is_relayed(r, p))
+            t = make_counted<typed_operation<relayed_task, Mover>>(c.net, *p.plan, m, p.in, p.out, p.piece_elems,
+                                                                   agreed, numbers_of_relayed(c, r, p));
+    if (!t)
+        t = make_counted<typed_operation<task, Mover>>(c.net, *p.plan, m, p.in, p.out, p.piece_elems, agreed,
+                                                       p.attached);
+    c.start(t, queue);
+    return t;
+}
+
+struct no_refresh {
+    void operator()() const {}
+};
+// An async port; all ranks name the same, in the order of their calls.
+inline int next_async_port(communicator_core& c) {
+    return port::first_async + static_cast<int>(c.asyncs++ % port::async_ports);
+}
+
+// Runs a call that has been checked, the way Mode says. `kept` is what an async or persistent call keeps alive,
+// `refresh` what a persistent one does before each run.
+template <class Mode, verb V, class Policies, class In, class Out, class Op, class Kept = kept_buffers<>,
+          class Refresh = no_refresh>
+auto run_call(communicator_core& c, const Policies& policies, const In& in, const Out& out, const Op& op,
+              const call_facts& f, const Kept& kept = Kept(), const Refresh& refresh = {}) {
+    constexpr collective C = row_of(V).does;
+    constexpr bool may_relay = V == verb::all_to_all_v;
+    // Else the verb has refused the operator with a sentence, behind which no errors of the engine should stand.
+    if constexpr (std::is_same_v<Op, no_op> || ReduceOp<Op, element_of<In>>) {
+        using call = typed_call<C, In, Out, Op, Policies>;
+        c.require_time_limit(f.timeout_ns);
+        c.begin_collective();
+        using mover_type = typename call::mover_type;
+        if constexpr (std::is_same_v<Mode, repeated>) {
+            using ready = ready_collective<C, call, may_relay, Policies, Kept, Refresh>;
+            return persistent_call(c, make_sole<ready>(c, policies, mover_type(in, out, op, c.net.size()), f, kept,
+                                                       refresh, next_async_port(c)));
+        } else if constexpr (std::is_same_v<Mode, nonblocking>) {
+            typed_elements elements(mover_type(in, out, op, c.net.size()));
+            const int at_port = next_async_port(c);
+            const call_request r = call::request(c, policies, elements, f, at_port);
+            return work<decltype(result_of(kept.held))>(
+                c, start_prepared<may_relay>(c, r, prepare(c, r), elements.mover(), at_port), kept.held, f.timeout_ns);
+        } else {
+            typed_elements elements(mover_type(in, out, op, c.net.size()));
+            const call_request r = call::request(c, policies, elements, f, port::blocking);
+            const prepared_call p = prepare(c, r);
+            if constexpr (may_relay)
+                if (is_relayed(r, p)) return run_relayed(c, r, p);
+            run_prepared(c, r, p);
+        }
+    }
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The checked policy: before a call every rank shows what it is about to do, and each compares. One exchange of
+// one cache line; a disagreement becomes the same sentence on all ranks instead of a hang.
+#pragma once
+
+#include <cstdint>
+
+#include <collx/call/verb_table.hpp>
+#include <collx/core/config.hpp>
+#include <collx/job/communicator_core.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+struct signature {
+    enum form : std::uint8_t { call, group, split, persistent };
+    std::uint64_t count = 0;       // elements per rank, as the collective counts them
+    std::uint64_t counts_hash = 0; // of the table of a v-variant that all ranks must share
+    std::uint32_t sequence = 0;
+    std::uint32_t type_hash = 0;
+    std::uint32_t op_hash = 0;
+    std::int32_t root = 0;
+    std::uint32_t policy_hash = 0;
+    detail::verb what = detail::verb::barrier;
+    std::uint8_t zero_copy = 0;
+    form made_by = call;
+};
+static_assert(sizeof(signature) <= signal_line::inline_bytes);
+
+namespace detail {
+
+// Each rank compares with rank 0 and names all ranks that differ from it, so that every rank prints the same names.
+COLLX_ONCE void compare_signatures(communicator_core& c, signature mine, std::int64_t timeout_ns);
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/call/compare_signatures.hpp>
+#endif

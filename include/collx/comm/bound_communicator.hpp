@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A communicator with policies bound to it, and what verbs ask of either kind.
+#pragma once
+
+#include <type_traits>
+
+#include <collx/call/run.hpp>
+#include <collx/comm/communicator.hpp>
+#include <collx/core/result.hpp>
+#include <collx/plan/policy.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// A communicator with policies bound to the calls made through it. Refers to the communicator; cheap to copy.
+template <class... Policies>
+class bound_communicator {
+public:
+    bound_communicator(communicator& c, Policies... p) : comm_(&c), policies_(p...) {}
+    communicator& base() const { return *comm_; }
+    const policy_set<Policies...>& policies() const { return policies_; }
+    int rank() const { return comm_->rank(); }
+    int size() const { return comm_->size(); }
+    // The same policies on another communicator.
+    bound_communicator rebound(communicator& c) const {
+        bound_communicator b = *this;
+        b.comm_ = &c;
+        return b;
+    }
+
+private:
+    communicator* comm_;
+    policy_set<Policies...> policies_;
+};
+
+template <class... Policies>
+auto communicator::with(Policies... p) & {
+    (detail::require_policy<Policies>(), ...);
+    if constexpr ((Policy<Policies> && ...)) return bound_communicator<Policies...>(*this, p...);
+    else return bound_communicator<>(*this); // refused: no more errors than that one
+}
+
+namespace detail {
+
+inline communicator& base_of(communicator& c) { return c; }
+template <class... P>
+communicator& base_of(const bound_communicator<P...>& c) {
+    return c.base();
+}
+inline policy_set<> policies_of(communicator&) { return {}; }
+template <class... P>
+const policy_set<P...>& policies_of(const bound_communicator<P...>& c) {
+    return c.policies();
+}
+
+template <class X>
+concept Communicates = requires(X& x) {
+    base_of(x);
+};
+
+// f makes a whole call. Mode `tried` turns errors into values; those that no other rank knows of end the communicator.
+template <class Mode, class Comm, class F>
+auto in_mode(Comm& comm, F&& f) {
+    if constexpr (std::is_same_v<Mode, tried>) {
+        try {
+            base_of(comm).internals().or_abandon(f);
+            return result<void>();
+        } catch (const error& e) {
+            return result<void>(e);
+        }
+    } else {
+        return base_of(comm).internals().or_abandon(f);
+    }
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Calls of a group that follow one another and run one kernel become one launch of it; a group that names its kinds has
+// one kernel for all of them. What separates calls: another kernel, no room among a kernel's arguments, or memory that
+// one of them writes and another one uses (inside a launch blocks go from call to call by themselves, so no call may
+// need another's result). Each rank decides for itself: the order is the same, and a rank's blocks wait for the peers'
+// calls, not for their launches. It knows no collective.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <collx/core/pointers.hpp>
+#include <collx/exec/device/call_mix.hpp>
+#include <collx/gpu/group.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// Memory of this rank that a call reads, or reads and writes.
+struct used_memory {
+    std::uintptr_t begin = 0, end = 0;
+    bool is_written = false;
+
+    bool is_needed_by(const used_memory& o) const {
+        return (is_written || o.is_written) && begin < o.end && o.begin < end;
+    }
+};
+// Of a view that does not say where its elements are: all memory.
+template <class View>
+used_memory memory_of(const View& v, bool is_written) {
+    if (v.size() == 0) return {};
+    if constexpr (requires { v.data(); }) {
+        const auto at = reinterpret_cast<std::uintptr_t>(v.data());
+        return {at, at + v.size() * sizeof(typename View::value_type), is_written};
+    } else {
+        return {0, UINTPTR_MAX, is_written};
+    }
+}
+
+// The error of one call of a group, or of several, with their numbers; 0: of its messages.
+inline error in_group(const error& e, unsigned first, unsigned last) {
+    if (last == 0) return e;
+    const char* text = e.what() + std::strlen("collx: ");
+    if (e.rank() >= 0) text = std::strchr(text, ':') + 2; // "rank 3: "
+    char which[60];
+    if (first == last) std::snprintf(which, sizeof which, "call %u of the group", first);
+    else if (first == 0) std::snprintf(which, sizeof which, "the messages and calls 1 to %u of the group", last);
+    else std::snprintf(which, sizeof which, "calls %u to %u of the group", first, last);
+    char all[480];
+    std::snprintf(all, sizeof all, "%s: %s", which, text);
+    error named(e.code(), e.rank(), e.peer(), all, "");
+    named.set_sequence(e.sequence());
+    return named;
+}
+
+class kernel_batch {
+public:
+    // Whether the next call has to wait in its stream for what came before the group.
+    bool is_first() const { return number_ <= 1; }
+    void begin_call(unsigned number) { number_ = number; }
+
+    // Calls that are put with add_mixed() share this kernel.
+    template <class Team, class Kinds>
+    void use_mix() {
+        make_mix_ = [] { return sole_ptr<kernel>(make_mix<Team>(Kinds())); };
+    }
+    // done: what is to happen once the kernel is in its stream.
+    template <class Team, class Call, class Done>
+    void add(Team& team, Call call, const device::fused_options& o, const std::vector<used_memory>& uses,
+             const Done& done) {
+        if (!has_place_for(&kind_of<Call>, uses)) open(make_sole<array_of<Team, Call>>(), &team, o, done);
+        put(call, uses);
+    }
+    // False: the group's kernel is not of this kind.
+    template <class Team, class Call, class Done>
+    bool add_mixed(Team& team, Call call, const device::fused_options& o, const std::vector<used_memory>& uses,
+                   const Done& done) {
+        if (!has_place_for(&kind_of<Call>, uses)) open(make_mix_(), &team, o, done);
+        return put(call, uses);
+    }
+    // What ends the group: of the call that was to be added, or of those that were to be launched before it.
+    [[noreturn]] void end(const error& e) {
+        if (has_named_) raise(e);
+        flush();
+        raise(in_group(e, number_, number_));
+    }
+    // Launches what is open. Errors name the calls.
+    void flush() {
+        used_.clear();
+        const sole_ptr<kernel> k = std::exchange(open_, sole_ptr<kernel>());
+        if (k == nullptr) return;
+        try {
+            k->launch();
+            k->done();
+        } catch (const error& e) {
+            has_named_ = true;
+            raise(in_group(e, k->first, k->last));
+        }
+    }
+
+private:
+    template <class Call>
+    static constexpr char kind_of = 0;
+
+    // Kinds are the addresses of their kind_of.
+    struct kernel {
+        virtual ~kernel() = default;
+        virtual bool has_room(const void* kind) const = 0;
+        virtual bool put(const void* kind, const void* call) = 0; // false: of another kind
+        virtual void launch() const = 0;
+        void* team = nullptr;
+        device::fused_options o;
+        std::function<void()> done;
+        unsigned first = 0, last = 0;
+    };
+    template <class Team, class Call>
+    struct array_of final : kernel {
+        bool has_room(const void* kind) const override {
+            return kind == &kind_of<Call> && calls.size() < device::call_array<Call>::most;
+        }
+        bool put(const void*, const void* call) override {
+            calls.add(*static_cast<const Call*>(call));
+            return true;
+        }
+        void launch() const override { static_cast<Team*>(this->team)->run_array(calls, this->o); }
+        device::call_array<Call> calls;
+    };
+    template <class Team, class... Calls>
+    struct mix_of final : kernel {
+        bool has_room(const void* kind) const override {
+            return ((kind == &kind_of<Calls> && calls.template has_room<Calls>()) || ...);
+        }
+        bool put(const void* kind, const void* call) override {
+            return ((kind == &kind_of<Calls> && (calls.add(*static_cast<const Calls*>(call)), true)) || ...);
+        }
+        void launch() const override { static_cast<Team*>(this->team)->run_array(calls, this->o); }
+        device::call_mix<Calls...> calls;
+    };
+    template <class Team, class... Calls>
+    static auto make_mix(device::call_kinds<Calls...>) {
+        return make_sole<mix_of<Team, Calls...>>();
+    }
+
+    bool has_place_for(const void* kind, const std::vector<used_memory>& uses) const {
+        if (open_ == nullptr || !open_->has_room(kind)) return false;
+        for (const used_memory& u : used_)
+            for (const used_memory& v : uses)
+                if (u.is_needed_by(v)) return false;
+        return true;
+    }
+    template <class Team, class Done>
+    void open(sole_ptr<kernel> k, Team* team, const device::fused_options& o, const Done& done) {
+        flush();
+        open_ = std::move(k);
+        open_->team = team, open_->o = o, open_->done = done, open_->first = number_;
+    }
+    template <class Call>
+    bool put(Call& call, const std::vector<used_memory>& uses) {
+        call.args.call = static_cast<std::uint16_t>(number_);
+        open_->last = number_;
+        used_.insert(used_.end(), uses.begin(), uses.end());
+        return open_->put(&kind_of<Call>, &call);
+    }
+
+    sole_ptr<kernel> open_;
+    sole_ptr<kernel> (*make_mix_)() = nullptr;
+    std::vector<used_memory> used_; // by the open kernel's calls
+    unsigned number_ = 0;           // of the call that is added
+    bool has_named_ = false;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Collectives on device memory by way of the host: cut into pieces, of each of which the proxy runs the same verb.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <collx/comm/all_gather.hpp>
+#include <collx/comm/all_reduce.hpp>
+#include <collx/comm/all_to_all.hpp>
+#include <collx/comm/broadcast.hpp>
+#include <collx/comm/reduce.hpp>
+#include <collx/comm/reduce_scatter.hpp>
+#include <collx/comm/scan.hpp>
+#include <collx/gpu/call.hpp>
+#include <collx/gpu/staging.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// Hooks get the element's number in the user's buffer, not in the piece.
+template <class Op>
+struct shifted_op : op_wrapper<Op> {
+    device::staging_range in, out;
+
+    template <class X>
+    requires has_pre_v<Op, X>
+    constexpr X pre(const X& x, hook_context c) const {
+        c.index = in.index(c.index);
+        return apply_pre(this->op, x, c);
+    }
+    template <class X>
+    requires has_post_v<Op, X>
+    constexpr X post(const X& x, hook_context c) const {
+        c.index = out.index(c.index);
+        return apply_post(this->op, x, c);
+    }
+};
+
+template <class... P>
+bound_communicator<P...> on_side(const bound_communicator<P...>& c, communicator& side) {
+    return c.rebound(side);
+}
+inline bound_communicator<> on_side(communicator&, communicator& side) { return bound_communicator<>(side); }
+
+struct by_host {
+    template <collective C, class Call, class In, class Out, class Op>
+    static void run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
+        using in_type = element_of<In>;
+        using out_type = element_of<Out>;
+        const auto n = static_cast<std::size_t>(call.g.size());
+        const std::size_t per_in = (s.in_parts ? n : 1) * sizeof(in_type),
+                          per_out = (s.out_parts ? n : 1) * sizeof(out_type);
+        staged_pieces<typename Call::runtime> pieces(call.g, call.o.stream, call.stream.is_capturing,
+                                                     call.timeout_ns());
+        const std::size_t most = pieces.room(per_in > per_out ? per_in : per_out);
+        const std::size_t count = (s.count + most - 1) / most;
+        const auto range = [&](std::size_t k, bool parts, std::size_t at) {
+            device::staging_range r;
+            r.count = s.count - k * most < most ? s.count - k * most : most;
+            r.at = at + k * most, r.pitch = s.count, r.blocks = parts ? static_cast<unsigned>(n) : 1;
+            return r;
+        };
+        const bool takes_nothing = (C == collective::reduce && call.o.root != call.g.rank()) ||
+                                   (C == collective::exclusive_scan && call.g.rank() == 0);
+        for (std::size_t k = 0; k <= count; ++k) {
+            if (k < count) {
+                const auto from = range(k, s.in_parts, s.in_at), to = range(k, s.out_parts, s.out_at);
+                pieces.template put<in_type>(in, from, order_for<C, in_type, out_type>(call, op, from, to));
+            }
+            if (k == 0) continue;
+            auto to = range(k - 1, s.out_parts, s.out_at);
+            if (takes_nothing) to.count = 0; // but waits
+            pieces.take(out, to);
+        }
+    }
+
+    // reduce_scatter_v: in pieces of the whole, whatever parts they are of.
+    template <class Call, class In, class Out, class Op>
+    static void reduce_parts(const Call& call, const In& in, const Out& out, const Op& op, const count_table& t) {
+        using in_type = element_of<In>;
+        using out_type = element_of<Out>;
+        staged_pieces<typename Call::runtime> pieces(call.g, call.o.stream, call.stream.is_capturing,
+                                                     call.timeout_ns());
+        const std::size_t most = pieces.room(sizeof(in_type) > sizeof(out_type) ? sizeof(in_type) : sizeof(out_type));
+        device::staging_range last;
+        for (std::size_t at = 0; at < t.end(); at += most) {
+            device::staging_range from, to;
+            from.at = at, from.count = t.end() - at < most ? t.end() - at : most;
+            std::vector<std::size_t> inside; // of each rank's part
+            for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k) {
+                const std::size_t begin = t.offsets()[k] > at ? t.offsets()[k] : at;
+                const std::size_t part_end = t.offsets()[k] + t.sizes()[k], piece_end = at + from.count;
+                const std::size_t end = part_end < piece_end ? part_end : piece_end;
+                inside.push_back(end > begin ? end - begin : 0);
+                if (static_cast<int>(k) == call.g.rank() && end > begin)
+                    to.at = begin - t.offsets()[k], to.count = end - begin;
+            }
+            pieces.template put<in_type>(
+                in, from,
+                order_on<in_type, out_type>(call, from.size(), to.size(),
+                                            [op, from, to, inside](auto& c, auto x, auto y, const call_options& with) {
+                                                reduce_scatter_v(c, x, y, inside, with_numbers<in_type>(op, from, to),
+                                                                 with);
+                                            }));
+            if (at != 0) pieces.take(out, last);
+            last = to;
+        }
+        if (t.end() != 0) pieces.take(out, last);
+    }
+
+private:
+    // What the proxy does with a piece: the same verb, on views of the staging buffers.
+    template <collective C, class InType, class OutType, class Call, class Op>
+    static gpu_proxy::order order_for(const Call& call, const Op& op, const device::staging_range& from,
+                                      const device::staging_range& to) {
+        return order_on<InType, OutType>(
+            call, from.size(), to.size(), [op, from, to](auto& c, auto in, auto out, const call_options& with) {
+                if constexpr (C == collective::all_gather) all_gather(c, in, out, with);
+                else if constexpr (C == collective::all_to_all) all_to_all(c, in, out, with);
+                else if constexpr (C == collective::broadcast) {
+                    if (c.rank() == with.root) std::memcpy(out.data(), in.data(), in.size() * sizeof(InType));
+                    broadcast(c, out, with);
+                } else {
+                    call_reduction<C>(c, in, out, with_numbers<InType>(op, from, to), with);
+                }
+            });
+    }
+    // f(the same communicator and policies on the proxy's side, views of the staging buffers, options).
+    template <class InType, class OutType, class Call, class F>
+    static gpu_proxy::order order_on(const Call& call, std::size_t in_count, std::size_t out_count, F f) {
+        using bound = std::remove_cvref_t<decltype(on_side(call.comm, call.c))>;
+        const call_options with{.timeout = call.o.timeout, .root = call.o.root};
+        const std::int64_t limit = call.core().settings.timeout_ns;
+        return [bound_to = bound(on_side(call.comm, call.c)), f, with, in_count, out_count,
+                limit](communicator& side, const std::byte* in, std::byte* out) {
+            side.internals().settings.timeout_ns = limit;
+            auto c = bound_to.rebound(side);
+            f(c, contiguous_view<const InType>(reinterpret_cast<const InType*>(in), in_count),
+              contiguous_view<OutType>(reinterpret_cast<OutType*>(out), out_count), with);
+        };
+    }
+    template <collective C, class Comm, class In, class Out, class Op>
+    static void call_reduction(Comm& c, const In& in, const Out& out, const Op& op, const call_options& with) {
+        if constexpr (C == collective::all_reduce) all_reduce(c, in, out, op, with);
+        else if constexpr (C == collective::reduce_scatter) reduce_scatter(c, in, out, op, with);
+        else if constexpr (C == collective::scan) scan(c, in, out, op, with);
+        else if constexpr (C == collective::exclusive_scan) exclusive_scan(c, in, out, op, with);
+        else reduce(c, in, out, op, with);
+    }
+    template <class T, class Op>
+    static auto with_numbers(const Op& op, const device::staging_range& in, const device::staging_range& out) {
+        if constexpr (has_pre_v<Op, T> || has_post_v<Op, accumulator_t<T>>) return shifted_op<Op>{{op}, in, out};
+        else return op;
+    }
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

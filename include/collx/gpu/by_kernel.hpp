@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Collectives on device memory where kernels reach every peer: which algorithm's text the fused executor runs, and how
+// the buffers are cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <collx/algo/direct.hpp>
+#include <collx/algo/one_shot.hpp>
+#include <collx/algo/two_shot.hpp>
+#include <collx/exec/count_table.hpp>
+#include <collx/exec/device/call_mix.hpp>
+#include <collx/gpu/call.hpp>
+#include <collx/sched/collective.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// What all ranks say of a call and compare: verb, root, count and the hash of all else. Not: messages.
+struct call_sign {
+    collective what;
+    std::size_t count = 0;
+    std::uint64_t hash = 0;
+    bool is_for_each = false; // the count, which then is the kernel's to say
+    bool is_compared = true;
+
+    // Of kernels that not all ranks launch: the two ends of each part compare it.
+    static constexpr call_sign of_parts() { return {collective::send_recv, 0, 0, true, false}; }
+};
+
+struct by_kernel {
+    // Parts of one size.
+    template <collective C, class Call, class In, class Out, class Op>
+    static void run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
+        if (call.core().settings.checked != 0) compare<C, Op, element_of<Out>>(call, s.count, 0);
+        using wire = wire_for<typename Call::policies, Op, Out>;
+        const auto cuts = [&](int chunks) {
+            return device::even_cuts(layout(s.count, chunks, C, s.in_packed), layout(s.count, chunks, C, s.out_packed));
+        };
+        const bool is_short = s.count * sizeof(wire) <= short_bytes;
+        choose<C, Op, element_of<In>>(policies_of(call.comm), is_short, [&](auto protocol, auto algorithm) {
+            launch<device::call_types<In, Out, Op, wire, device::even_cuts, true>>(
+                protocol, algorithm, call, in, out, op, cuts, {C, s.count, hash_for<Op, Out, wire>()});
+        });
+    }
+    // Parts of any sizes, which all ranks know: of the input where in_whole, else of the output.
+    template <collective C, class Call, class In, class Out, class Op>
+    static void run_parts(const Call& call, const In& in, const Out& out, const Op& op, const count_table& t,
+                          bool in_whole) {
+        if (call.core().settings.checked != 0) compare<C, Op, element_of<Out>>(call, 0, t.hash());
+        using wire = wire_for<typename Call::policies, Op, Out>;
+        using types = device::call_types<In, Out, Op, wire, device::table_cuts, true>;
+        const auto cuts = [&](int) {
+            device::table_cuts u;
+            for (std::size_t k = 0; k < static_cast<std::size_t>(call.g.size()); ++k)
+                u.sizes[k] = t.sizes()[k], (in_whole ? u.in_at : u.out_at)[k] = t.offsets()[k];
+            return u;
+        };
+        choose<C, Op, element_of<In>>(policies_of(call.comm), false, [&](auto protocol, auto algorithm) {
+            launch<types>(protocol, algorithm, call, in, out, op, cuts,
+                          {C, t.total(), hash_for<Op, Out, wire>() ^ t.hash()});
+        });
+    }
+    template <class Types, class Protocol, class A, class Call, class In, class Out, class Op, class Cuts>
+    static void launch(Protocol, A algorithm, const Call& call, const In& in, const Out& out, const Op& op,
+                       const Cuts& cuts, const call_sign& sign, std::size_t piece_bytes = 0) {
+        const int n = call.g.size();
+        if constexpr (requires { algorithm.root; }) algorithm.root = call.o.root;
+        if (device::usage_of(algorithm, n).peers_buffers)
+            fail(errc::unsupported, call.g.rank(), -1, "use it on a collx::gpu_team, or another algorithm",
+                 "algorithm %s reads the buffers of other ranks, which are not mapped here", A::name);
+        if (piece_bytes == 0) piece_bytes = policies_of(call.comm).piece_bytes;
+        device::fused_options with{call.o.stream, call.timeout_ns(), 0, static_cast<std::uint32_t>(piece_bytes)};
+        static constexpr std::uint64_t name = hash_bytes(A::name, __builtin_strlen(A::name), 3);
+        std::uint64_t hash = sign.hash ^ name ^ piece_bytes;
+        if constexpr (requires { algorithm.parameter_bits(); }) hash ^= algorithm.parameter_bits();
+        if (sign.is_compared)
+            with.words = device::call_words::of(sign.what, call.o.root, hash, sign.count, sign.is_for_each);
+        call.put(device::fused_call<Protocol, 1, A, Types>{call.g.team().template prepare<Types, Protocol>(
+                     algorithm, cuts(algorithm.chunks(n)),
+                     [&](int) {
+                         return device::rank_operands<Types>{in, out, op};
+                     },
+                     with)},
+                 with, in, out);
+    }
+
+    // What run() may launch: of a collective with parts of one size.
+    template <class Policies, collective C, class In, class Out, class Op>
+    static constexpr auto kinds() {
+        using types = device::call_types<In, Out, Op, wire_for<Policies, Op, Out>, device::even_cuts, true>;
+        if constexpr (Policies::template has_algorithm<C>)
+            return only<types, decltype(std::declval<const Policies&>().template algorithm<C>())>();
+        else if constexpr (C == collective::all_reduce)
+            return device::call_kinds<
+                device::fused_call<device::packet_protocol, 1, algo::one_shot_all_reduce, types>,
+                device::fused_call<device::simple_protocol, 1, algo::two_shot_all_reduce, types>>();
+        else return only<types, decltype(default_for<C>())>();
+    }
+    template <class Types, class A>
+    static constexpr auto only() {
+        return device::call_kinds<device::fused_call<device::simple_protocol, 1, std::remove_cvref_t<A>, Types>>();
+    }
+
+    // Checked calls: nothing on the device would notice.
+    template <collective C, class Op, class T, class Call>
+    static void compare(const Call& call, std::size_t count, std::uint64_t counts_hash) {
+        compare_signatures(call.core(),
+                           {.count = count,
+                            .counts_hash = counts_hash,
+                            .type_hash = static_cast<std::uint32_t>(type_hash<T>()),
+                            .op_hash = static_cast<std::uint32_t>(op_hash<Op>()),
+                            .root = call.o.root,
+                            .what = verb_of(C)},
+                           call.timeout_ns());
+    }
+
+private:
+    template <class Op, class Out, class Wire>
+    static constexpr std::uint64_t hash_for() {
+        return type_hash<element_of<Out>>() + 3 * op_hash<Op>() + 5 * type_hash<Wire>();
+    }
+    template <class Policies, class Op, class Out>
+    using wire_for = std::conditional_t<std::is_same_v<Op, device::move_only>, element_of<Out>, wire_of<Policies, Out>>;
+
+    // f(protocol, algorithm): what the policies say, or the default.
+    template <collective C, class Op, class T, class Policies, class F>
+    static void choose(const Policies& p, bool is_short, F&& f) {
+        constexpr device::simple_protocol simple{};
+        if constexpr (Policies::template has_algorithm<C>) {
+            using A = decltype(p.template algorithm<C>());
+            if constexpr (sched::reorders_v<A>) require_commutative<Op, T>();
+            static_assert(!Policies::rank_order || !sched::reorders_v<A>,
+                          "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
+                          "of the two.");
+            f(simple, p.template algorithm<C>());
+        } else if constexpr (C == collective::all_reduce) {
+            if (is_short) f(device::packet_protocol{}, algo::one_shot_all_reduce{});
+            else f(simple, algo::two_shot_all_reduce{});
+        } else {
+            f(simple, default_for<C>());
+        }
+    }
+    // Where there is one for all lengths.
+    template <collective C>
+    static constexpr auto default_for() {
+        if constexpr (C == collective::all_gather) return algo::one_shot_all_gather{};
+        else if constexpr (C == collective::reduce_scatter) return algo::one_shot_reduce_scatter{};
+        else if constexpr (C == collective::all_to_all) return algo::direct_all_to_all{};
+        else if constexpr (C == collective::broadcast) return algo::one_shot_broadcast{};
+        else if constexpr (C == collective::scan) return algo::direct_scan{};
+        else if constexpr (C == collective::exclusive_scan) return algo::direct_exclusive_scan{};
+        else {
+            static_assert(C == collective::reduce);
+            return algo::one_shot_reduce{};
+        }
+    }
+    // A first guess, as on a team: nothing has been measured.
+    static constexpr std::size_t short_bytes = 64 * 1024;
+
+    static chunk_layout layout(std::size_t count, int chunks, collective what, bool packed) {
+        const bool parts = what == collective::all_gather || what == collective::reduce_scatter ||
+                           what == collective::all_to_all || what == collective::gather || what == collective::scatter;
+        const chunk_layout l = parts ? chunk_layout::blocks(count, chunks) : chunk_layout::even(count, chunks, 16);
+        return packed ? l.packed() : l;
+    }
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One call on device memory, before its way is chosen: its communicator, options, stream and shape.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <collx/call/check_call.hpp>
+#include <collx/comm/device_call.hpp>
+#include <collx/gpu/group.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+inline std::int64_t timeout_of(communicator& c, const device_call_options& o) {
+    return o.timeout.count() > 0 ? o.timeout.count() : c.internals().settings.timeout_ns;
+}
+
+// A call whose stream and device are right.
+template <class Runtime, class Comm>
+struct device_started {
+    using runtime = Runtime;
+    using group = gpu_group<Runtime>;
+    using alone = device_started; // what a call of a group is where no kernel goes into the group's
+    using policies = std::remove_cvref_t<decltype(policies_of(std::declval<Comm&>()))>;
+
+    device_started(Comm& x, const device_call_options& opts, bool is_collective = true, bool waits = true)
+        : comm(x), c(base_of(x)), o(opts), g(group::of(c, runtime_of<policies>::make(policies_of(x)), opts.stream)),
+          stream(g.begin(c, opts, is_collective, waits)), is_counted_(is_collective) {}
+    device_started(const device_started&) = delete;
+    ~device_started() {
+        // One that throws between its kernels leaves some in the stream, which the communicator's end must wait for.
+        if (!has_ended_) {
+            try {
+                g.end(o, stream);
+            } catch (const error&) { // the driver's; it was to be thrown, too
+            }
+        }
+        if (is_counted_) --c.internals().sequence; // refused: no call that the other ranks know of
+    }
+    communicator_core& core() const { return c.internals(); }
+    std::int64_t timeout_ns() const { return timeout_of(c, o); }
+    // A kernel that is ready; in and out are what it uses.
+    template <class Call, class In, class Out>
+    void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
+        g.team().run(call, with);
+    }
+    void end() const {
+        made();
+        g.end(o, stream);
+        has_ended_ = true;
+    }
+    void made() const { is_counted_ = false; }
+
+    Comm& comm;
+    communicator& c;
+    const device_call_options& o;
+    group& g;
+    device::stream_facts stream;
+
+private:
+    mutable bool has_ended_ = false;
+    mutable bool is_counted_; // among the calls of the communicator, though it may still be refused
+};
+
+// How many elements, and how a rank's buffers fall into parts.
+struct device_shape {
+    std::size_t in = 0, out = 0; // elements of the views
+    std::size_t count = 0;       // of one part, or of all where there are no parts
+    bool in_parts = false, out_parts = false;
+    std::size_t in_at = 0, out_at = 0; // where this rank's only part lies, in place
+    bool in_packed = false, out_packed = false;
+};
+
+inline device_shape device_shape_of(communicator_core& c, verb v, std::size_t in, std::size_t out, bool is_in_place,
+                                    int root) {
+    const verb_row& row = row_of(v);
+    const std::size_t count = check_sizes(c, row, in, out, is_in_place, root);
+    const std::size_t at = is_in_place ? own_place(row, count, c.net.rank()) : 0;
+    return {.in = in,
+            .out = out,
+            .count = count,
+            .in_parts = row.in == extent::parts,
+            .out_parts = row.out == extent::parts,
+            .in_at = row.in == extent::part ? at : 0,
+            .out_at = row.out == extent::part ? at : 0,
+            .in_packed = row.in == extent::part && !is_in_place,
+            .out_packed = row.out == extent::part && !is_in_place};
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The verbs on device memory: which of the ways a call takes, and what it needs there. Kernels where they reach every
+// peer; kernels among those near and staging between them (two_level.hpp); else all staged (by_host.hpp). What only
+// moves parts from rank to rank is exchange.hpp's. Compiled with nvcc, or with the fake runtime.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <collx/algo/dissemination.hpp>
+#include <collx/comm/gather.hpp>
+#include <collx/comm/neighbor.hpp>
+#include <collx/comm/scatter.hpp>
+#include <collx/gpu/by_host.hpp>
+#include <collx/gpu/by_kernel.hpp>
+#include <collx/gpu/exchange.hpp>
+#include <collx/gpu/ready_launch.hpp>
+#include <collx/gpu/two_level.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+template <class Runtime>
+struct device_group_calls;
+
+template <class Runtime>
+struct device_calls {
+    template <class Comm>
+    using started = device_started<Runtime, Comm>;
+
+    template <collective C, class Comm, class In, class Out, class Op>
+    static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o, bool is_in_place) {
+        if constexpr (C == collective::gather || C == collective::scatter) equal_parts<C>(comm, in, out, o);
+        else if constexpr (std::is_same_v<Op, no_op>)
+            call<C>(started<Comm>(comm, o), in, out, device::move_only{}, is_in_place);
+        else call<C>(started<Comm>(comm, o), in, out, op, is_in_place);
+    }
+    // all_gather_v, gather_v, scatter_v, reduce_scatter_v.
+    template <collective C, class Comm, class In, class Out, class Op, class Counts, class Offsets>
+    static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o,
+                    const part_counts<Counts, Offsets>& parts) {
+        if constexpr (C == collective::reduce_scatter) reduce_parts(comm, in, out, op, o, parts.counts);
+        else if constexpr (C == collective::all_gather) gather_to_all(comm, in, out, o, parts);
+        else {
+            const started<Comm> call(comm, o);
+            count_tables& t = call.core().tables;
+            require_root(call.core(), o.root);
+            if (o.root == call.g.rank())
+                (C == collective::gather ? t.second : t.first)
+                    .assign(o.root, call.g.size(), parts.counts, parts.offsets,
+                            C == collective::gather ? "gather_v" : "scatter_v");
+            if (C == collective::gather && o.root == call.g.rank()) t.second.require_disjoint(o.root, "gather_v");
+            rooted<C>(call, in, out, true);
+        }
+    }
+    // all_to_all_v.
+    template <collective C, class Comm, class In, class Out, class Op, class S, class SO, class R, class RO>
+    static void run(Comm& comm, In in, Out out, const Op&, const device_call_options& o, const part_counts<S, SO>& send,
+                    const part_counts<R, RO>& receive) {
+        static_assert(C == collective::all_to_all);
+        const started<Comm> call(comm, o);
+        count_tables& t = call.core().tables;
+        const int me = call.g.rank(), n = call.g.size();
+        t.first.assign(me, n, send.counts, send.offsets, "send");
+        t.second.assign(me, n, receive.counts, receive.offsets, "receive");
+        t.second.require_disjoint(me, "receive");
+        require_parts(call, in, out);
+        require_apart(call.core(), in, out, SIZE_MAX);
+        if (t.first.sizes()[me] != t.second.sizes()[me])
+            fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
+                 "the counts of a rank for itself differ: %zu and %zu", t.first.sizes()[me], t.second.sizes()[me]);
+        exchange<C>(call, in, out);
+    }
+    // Along the edges of a graph: as all_to_all_v, in which most parts are empty.
+    template <verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
+    static void neighbors(Comm& comm, const collx::neighbors& g, const In& in, const Out& out,
+                          const device_call_options& o, const part_counts<S, SO>& send,
+                          const part_counts<R, RO>& receive) {
+        constexpr verb_row row = row_of(V);
+        const started<Comm> call(comm, o);
+        communicator_core& core = call.core();
+        count_tables& t = core.tables;
+        const int me = call.g.rank();
+        const bool has_counts = row.counts != part_counts_of::none;
+        if (has_counts && row.in == extent::destinations)
+            t.first.assign_neighbors(me, g.destinations.size(), send.counts, send.offsets, "send");
+        if (has_counts) t.second.assign_neighbors(me, g.sources.size(), receive.counts, receive.offsets, "receive");
+        const graph_edges edges = check_edges(core, row, g,
+                                              {.in = {.elems = in.size(), .elem_bytes = sizeof(element_of<In>)},
+                                               .out = {.elems = out.size(), .elem_bytes = sizeof(element_of<Out>)},
+                                               .tables = has_counts ? &t : nullptr});
+        require_apart(core, in, out, SIZE_MAX);
+        edges_by_rank(call, t.first, edges.sent, "destination");
+        edges_by_rank(call, t.second, edges.received, "source");
+        if (t.first.sizes()[me] != t.second.sizes()[me])
+            fail(errc::invalid_argument, me, me, "a rank that is its own destination is its own source, too",
+                 "the counts of a rank for itself differ: %zu and %zu", t.first.sizes()[me], t.second.sizes()[me]);
+        exchange<collective::all_to_all>(call, in, out);
+    }
+    template <class Comm, class Sent, class Received>
+    static void message(Comm& comm, const Sent& sent, int to, const Received& received, int from,
+                        const device_call_options& o) {
+        communicator& c = base_of(comm);
+        const int me = c.rank(), n = c.size();
+        require_set_up(c, to != no_peer ? to : from);
+        const bool sends = to != no_peer, receives = from != no_peer;
+        if (sends) require_peer(c.internals(), to);
+        if (receives) require_peer(c.internals(), from);
+        if ((to == me) != (from == me))
+            fail(errc::invalid_argument, me, me, "use sendrecv with both ranks this one, or copy it",
+                 "a message of a rank to itself alone would wait for ever");
+        const started<Comm> call(comm, o, false);
+        require_apart(c.internals(), sent, received, SIZE_MAX);
+        one_part(c.internals().tables.first, me, n, sends ? to : -1, sent.size());
+        one_part(c.internals().tables.second, me, n, receives ? from : -1, received.size());
+        exchange<collective::send_recv>(call, sent, received);
+    }
+    template <class Comm>
+    static void barrier(Comm& comm, const device_call_options& o) {
+        using nothing = contiguous_view<char>;
+        using types = device::call_types<nothing, nothing, device::move_only, char, device::even_cuts, true>;
+        const started<Comm> call(comm, o);
+        if (call.g.is_direct()) {
+            by_kernel::launch<types>(device::simple_protocol{}, algo::flag_barrier{}, call, nothing(), nothing(),
+                                     device::move_only{}, [](int) { return device::even_cuts(); },
+                                     {collective::barrier});
+        } else if (!two_level::try_barrier(call)) {
+            staged_pieces<Runtime> pieces(call.g, o.stream, call.stream.is_capturing, call.timeout_ns());
+            pieces.template put<char>(nothing(), device::staging_range(),
+                                      [t = o.timeout](communicator& side, const std::byte*, std::byte*) {
+                                          collx::barrier(side, {.timeout = t});
+                                      });
+            pieces.take(nothing(), device::staging_range());
+        }
+        call.end();
+    }
+
+private:
+    template <class R>
+    friend struct device_group_calls;
+    template <class R>
+    friend struct device_recording;
+
+    static void require_set_up(communicator& c, int peer) {
+        if (c.internals().device == nullptr)
+            fail(errc::invalid_argument, c.rank(), peer, "call collx::use_device(comm) on all ranks before",
+                 "the first call on device memory sets things up on all ranks, and a message is between two");
+    }
+
+    // What all have that is no exchange of parts. Started: a call by itself, or one of a group.
+    template <collective C, class Started, class In, class Out, class Op>
+    static void call(const Started& call, const In& in, const Out& out, const Op& op, bool is_in_place) {
+        const device_call_options& o = call.o;
+        if constexpr (!std::is_same_v<Op, device::move_only>) require_reduce_op<Op, element_of<In>>();
+        if constexpr (C == collective::scan || C == collective::exclusive_scan)
+            static_assert(
+                !has_post_v<Op, accumulator_t<element_of<In>>>,
+                "collx: a result of a scan is an operand of the next rank, so that no post hook applies to it");
+        auto& g = call.g;
+        communicator_core& core = call.core();
+        require_root(core, o.root);
+        constexpr verb_row row = row_of(verb_of(C));
+        const device_shape s = device_shape_of(core, row.what, in.size(), out.size(), is_in_place, o.root);
+        g.require_memory(in, "input");
+        if (has_output(row, g.rank(), o.root)) {
+            g.require_memory(out, "output");
+            if (!is_in_place) require_apart(core, in, out, own_place(row, s.count, g.rank()));
+        }
+        const typename Started::alone& alone = call; // so that a group adds no code to what is staged
+        if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
+        else if (!two_level::try_run<C>(alone, in, out, op, s)) by_host::run<C>(alone, in, out, op, s);
+        call.end();
+    }
+
+    // ------------------------------------------------------------------------------------------ parts
+    static void one_part(count_table& t, int me, int n, int peer, std::size_t count) {
+        std::vector<std::size_t> counts(static_cast<std::size_t>(n));
+        if (peer >= 0) counts[static_cast<std::size_t>(peer)] = count;
+        t.assign(me, n, counts, "message");
+    }
+    template <class Comm>
+    static void edges_by_rank(const started<Comm>& call, count_table& t, const growing_array<graph_edge>& edges,
+                              const char* which) {
+        const auto n = static_cast<std::size_t>(call.g.size());
+        std::vector<std::size_t> counts(n), offsets(n), times(n);
+        for (const graph_edge& e : edges) {
+            const auto k = static_cast<std::size_t>(e.peer);
+            if (++times[k] > 1)
+                fail(errc::unsupported, call.g.rank(), e.peer, "make two calls, or one on host memory",
+                     "rank %d is a %s more than once, and on device memory two ranks have one edge each way", e.peer,
+                     which);
+            counts[k] = e.count, offsets[k] = e.at;
+        }
+        t.assign(call.g.rank(), call.g.size(), counts, offsets, which);
+    }
+    template <collective C, class Comm, class In, class Out>
+    static void equal_parts(Comm& comm, const In& in, const Out& out, const device_call_options& o) {
+        using policies = typename started<Comm>::policies;
+        const started<Comm> call(comm, o);
+        communicator_core& core = call.core();
+        require_root(core, o.root);
+        constexpr bool gathers = C == collective::gather;
+        const auto n = static_cast<std::size_t>(call.g.size());
+        const std::size_t part = check_sizes(core, row_of(verb_of(C)), in.size(), out.size(), false, o.root);
+        if constexpr (policies::template has_algorithm<C>)
+            if (call.g.is_direct()) {
+                call.g.require_memory(in, "input");
+                call.g.require_memory(out, "output");
+                const device_shape s{.count = part, .in_packed = gathers, .out_packed = !gathers};
+                by_kernel::run<C>(call, in, out, device::move_only{}, s);
+                return call.end();
+            }
+        const std::vector<std::size_t> counts(n, part);
+        if (o.root == call.g.rank())
+            (gathers ? core.tables.second : core.tables.first).assign(o.root, call.g.size(), counts, name_of(C));
+        rooted<C>(call, in, out, false);
+    }
+    // The root has its table already; the other side of it, and the tables of all others, have one part.
+    template <collective C, class Comm, class In, class Out>
+    static void rooted(const started<Comm>& call, const In& in, const Out& out, bool is_private) {
+        communicator_core& core = call.core();
+        constexpr bool gathers = C == collective::gather;
+        const int me = call.g.rank(), n = call.g.size(), root = call.o.root;
+        count_table &all = gathers ? core.tables.second : core.tables.first,
+                    &mine = gathers ? core.tables.first : core.tables.second;
+        const std::size_t part = gathers ? in.size() : out.size();
+        one_part(mine, me, n, root, part);
+        if (me == root) {
+            const auto at_root = static_cast<std::size_t>(root);
+            require_size(core, gathers ? "input" : "output", part, all.sizes()[at_root]);
+            require_apart(core, in, out, all.offsets()[at_root]);
+        } else {
+            one_part(all, me, n, -1, 0);
+        }
+        if (is_private) exchange<C>(call, in, out);
+        else exchange<C, false>(call, in, out);
+    }
+    template <class Comm, class In, class Out, class Counts, class Offsets>
+    static void gather_to_all(Comm& comm, const In& in, const Out& out, const device_call_options& o,
+                              const part_counts<Counts, Offsets>& parts) {
+        using policies = typename started<Comm>::policies;
+        const started<Comm> call(comm, o);
+        communicator_core& core = call.core();
+        count_table& t = core.tables.second;
+        const int n = call.g.size();
+        const auto me = static_cast<std::size_t>(call.g.rank());
+        t.assign(call.g.rank(), n, parts.counts, parts.offsets, "all_gather_v");
+        t.require_disjoint(call.g.rank(), "all_gather_v");
+        require_size(core, "input", in.size(), t.sizes()[me]);
+        require_apart(core, in, out, t.offsets()[me]);
+        if constexpr (policies::template has_algorithm<collective::all_gather>)
+            if (call.g.is_direct() && n <= device::max_ranks) {
+                require_parts(call, in, out);
+                by_kernel::run_parts<collective::all_gather>(call, in, out, device::move_only{}, t, false);
+                return call.end();
+            }
+        const std::vector<std::size_t> equal_counts(static_cast<std::size_t>(n), in.size()),
+            same_place(static_cast<std::size_t>(n), 0);
+        core.tables.first.assign(call.g.rank(), n, equal_counts, same_place, "all_gather_v");
+        exchange<collective::all_gather, false>(call, in, out);
+    }
+    template <class Comm, class In, class Out>
+    static void require_parts(const started<Comm>& call, const In& in, const Out& out) {
+        communicator_core& core = call.core();
+        if (core.tables.first.total() != 0 || core.tables.first.end() > in.size()) {
+            require_at_least(core, "input", in.size(), core.tables.first.end());
+            call.g.require_memory(in, "input");
+        }
+        if (core.tables.second.total() != 0 || core.tables.second.end() > out.size()) {
+            require_at_least(core, "output", out.size(), core.tables.second.end());
+            call.g.require_memory(out, "output");
+        }
+    }
+    // Private: ranks know their own counts only, so no algorithm may pass parts on.
+    // parts: see exchange_parts; 0: one for each rank, or one alone of a message.
+    template <collective C, bool Private = true, class Started, class In, class Out>
+    static void exchange(const Started& call, const In& in, const Out& out, std::size_t parts = 0) {
+        using policies = typename Started::policies;
+        if (parts == 0) parts = C == collective::send_recv ? 1 : static_cast<std::size_t>(call.g.size());
+        [[maybe_unused]] const auto& p = policies_of(call.comm);
+        communicator_core& core = call.core();
+        require_parts(call, in, out);
+        if constexpr (Private && policies::template has_algorithm<C>) {
+            using A = decltype(p.template algorithm<C>());
+            if (!std::is_same_v<A, typename direct_algorithm<C>::type>)
+                fail(errc::unsupported, call.g.rank(), -1, "leave the choice of algorithm to the library",
+                     "algorithm %s needs counts that all ranks know", A::name);
+        }
+        if (core.settings.checked != 0)
+            compare_parts<C>(call, static_cast<std::uint32_t>(type_hash<element_of<Out>>()));
+        // Ranks need not know the other counts, but those of a pair agree.
+        call_sign sign = call_sign::of_parts();
+        if (C != collective::send_recv) sign = {C, 0, type_hash<element_of<Out>>(), true};
+        const exchange_parts x{core.tables.first, core.tables.second, parts, sign};
+        device_exchange::run(call, in, out, x);
+        call.end();
+    }
+    // Checked calls: kernels would not notice that a peer sends another count. By way of the host messages say it.
+    template <collective C, class Comm>
+    static void compare_parts(const started<Comm>& call, std::uint32_t type) {
+        communicator_core& core = call.core();
+        const call_options o{.timeout = duration::from_ns(call.timeout_ns())};
+        if constexpr (C == collective::send_recv) {
+            if (!call.g.is_direct() && call.g.domains() == nullptr) return;
+            staged_exchange x{.timeout = o.timeout};
+            const auto n = static_cast<std::size_t>(call.g.size());
+            for (std::size_t k = 0; k < n; ++k) {
+                const std::size_t out = core.tables.first.sizes()[k], in = core.tables.second.sizes()[k];
+                if (out != 0) x.sent.push_back({static_cast<int>(k), 0, 0, out});
+                if (in != 0) x.received.push_back({static_cast<int>(k), 0, 0, in});
+            }
+            announce_parts(call.c, x);
+        } else {
+            compare_signatures(core, {.type_hash = type, .root = call.o.root, .what = verb_of(C)}, o.timeout.count());
+            compare_counts(call.c, core.tables, o);
+        }
+    }
+
+    template <class Comm, class In, class Out, class Op, class Counts>
+    static void reduce_parts(Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
+                             const Counts& counts) {
+        require_reduce_op<Op, element_of<In>>();
+        const started<Comm> call(comm, o);
+        communicator_core& core = call.core();
+        const auto me = static_cast<std::size_t>(call.g.rank());
+        count_table& t = core.tables.first;
+        t.assign(call.g.rank(), call.g.size(), counts, "reduce_scatter_v");
+        require_at_least(core, "input", in.size(), t.end());
+        require_size(core, "output", out.size(), t.sizes()[me]);
+        require_apart(core, in, out, t.offsets()[me]);
+        call.g.require_memory(in, "input");
+        call.g.require_memory(out, "output");
+        if (call.g.is_direct()) by_kernel::run_parts<collective::reduce_scatter>(call, in, out, op, t, true);
+        else if (!two_level::try_parts(call, in, out, op, t)) by_host::reduce_parts(call, in, out, op, t);
+        call.end();
+    }
+};
+
+} // namespace detail
+
+// Sets up calls on device memory, on the current device of each rank: exchange memory, mappings, a thread that watches.
+// The first call does it too; here settings can be given, and calls captured afterwards. Collective.
+// Errors: unsupported without a device; resource; mismatch where settings differ; invalid_argument while capturing.
+template <class Comm>
+void use_device(Comm&& comm, const device_settings& s = {}, void* stream = nullptr) {
+    using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;
+    using runtime = typename detail::runtime_of<policies>::type;
+    detail::gpu_group<runtime>::of(detail::base_of(comm), detail::runtime_of<policies>::make(detail::policies_of(comm)),
+                                   stream, &s);
+}
+
+// Waits until the stream has done what is in it, and throws what ended a call on device memory: timed_out, aborted,
+// peer_failed. Local.
+template <class Comm>
+void synchronize(Comm&& comm, const device_call_options& o = {}) {
+    using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;
+    using runtime = typename detail::runtime_of<policies>::type;
+    auto& c = detail::base_of(comm);
+    detail::gpu_group<runtime>::of(c, detail::runtime_of<policies>::make(detail::policies_of(comm)), o.stream)
+        .synchronize(c, o.stream);
+}
+
+// Which way calls on device memory take, and why not the shorter one: "kernels over nvlink", "staged through the host:
+// rank 0 cannot reach rank 3: it is on another host". Collective where nothing has been set up.
+template <class Comm>
+std::string device_route(Comm&& comm) {
+    using policies = std::remove_cvref_t<decltype(detail::policies_of(comm))>;
+    using runtime = typename detail::runtime_of<policies>::type;
+    return detail::gpu_group<runtime>::of(detail::base_of(comm),
+                                          detail::runtime_of<policies>::make(detail::policies_of(comm)), nullptr)
+        .route();
+}
+
+COLLX_END_NAMESPACE

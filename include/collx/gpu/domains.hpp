@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where kernels reach some peers and not all: the ranks in domains, inside each of which every kernel reaches every
+// peer, the exchange memory of this rank's domain, and a communicator along each rail between them. A domain is a host,
+// the hosts of one NVLink fabric, or what of a host has peer access. Knows no collective and no kernel.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/comm/split.hpp>
+#include <collx/core/clock.hpp>
+#include <collx/gpu/route.hpp>
+#include <collx/sched/node_map.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// As many rails as the smallest domain has ranks: rail k is the k-th rank of every domain. In larger domains some ranks
+// are on none, and what they have for other domains, or get from them, goes through those that are.
+template <device::GpuRuntime Runtime>
+class gpu_domains {
+public:
+    // Collective; null on all ranks where it would not do: one domain or one rank in each, some pair inside a domain
+    // that does not reach each other after all, or no room for more communicators.
+    static sole_ptr<gpu_domains> find(const Runtime& r, communicator& side, const gpu_route<Runtime>& whole,
+                                      const device_settings& s, const device::exchange_shape& shape) {
+        communicator_core& core = side.internals();
+        const auto n = static_cast<std::size_t>(side.size());
+        // A host may have kinds of handles that do not go further, so its ranks are tried together before what each has
+        // reached so far.
+        std::int32_t lowest[2] = {side.rank(), whole.first_reached() < 0 ? side.rank() : whole.first_reached()};
+        for (int q = side.rank(); q >= 0; --q)
+            if (core.home->place(core.members[static_cast<std::size_t>(q)]) >= 0) lowest[0] = q;
+        if (lowest[1] < lowest[0]) lowest[0] = lowest[1];
+        std::vector<int> first[2] = {std::vector<int>(n), std::vector<int>(n)};
+        core.exchange(lowest, sizeof lowest, [&](int q, const std::byte* line) {
+            std::int32_t its[2];
+            std::memcpy(its, line, sizeof its);
+            for (int k = 0; k < 2; ++k) first[k][static_cast<std::size_t>(q)] = its[k];
+        });
+        auto made = attempt(r, side, node_map(labels(first[0])), s, shape);
+        return made != nullptr || first[0] == first[1] ? std::move(made)
+                                                       : attempt(r, side, node_map(labels(first[1])), s, shape);
+    }
+
+    gpu_domains(const Runtime& r, sole_ptr<communicator> inside, sole_ptr<communicator> rail, node_map map, int me)
+        : runtime_(r), inside_(std::move(inside)), rail_(std::move(rail)), map_(std::move(map)),
+          node_(map_.view().node_of(me)), route_(r, *inside_) {}
+    gpu_domains(const gpu_domains&) = delete;
+
+    node_view map() const { return map_; }
+    int rails() const { return map().smallest(); }
+    bool is_on_rail() const { return rank() < rails(); }
+    int lanes() const { return lanes_; }
+    // Inside this rank's domain.
+    int size() const { return inside_->size(); }
+    int rank() const { return inside_->rank(); }
+    communicator& inside() { return *inside_; }
+    const gpu_route<Runtime>& route() const { return route_; }
+
+    // Blocks of all ranks that pass through rail k, of one domain and of all: block r goes along rail local_of(r)
+    // modulo the rails.
+    int blocks(int node, int rail) const { return (map().size(node) - rail + rails() - 1) / rails(); }
+    int most_blocks() const {
+        int n = 0;
+        for (int d = 0; d < map().nodes(); ++d) n += blocks(d, 0);
+        return n;
+    }
+
+    std::string text() const {
+        const node_view v = map();
+        std::string sizes = std::to_string(v.smallest());
+        if (!v.is_even()) sizes += " to " + std::to_string(v.largest());
+        return "kernels inside " + std::to_string(v.nodes()) + " domains of " + sizes + " ranks, staged between them: ";
+    }
+
+    links::traffic sent_to(int peer) const { // along this rank's rail; peer: among all ranks
+        const node_view v = map();
+        return is_on_rail() && v.local_of(peer) == rank() ? rail_->sent_to(v.node_of(peer)) : links::traffic{};
+    }
+    // What kernels inside have made for the rails, and what comes from them for other ranks.
+    void make_room(std::size_t bytes) {
+        room_bytes_ = bytes;
+        for (std::byte*& p : room_) p = runtime_.allocate(bytes);
+    }
+    template <class T>
+    T* outgoing() const {
+        return reinterpret_cast<T*>(room_[0]);
+    }
+    template <class T>
+    T* incoming() const {
+        return reinterpret_cast<T*>(room_[1]);
+    }
+    std::size_t room_bytes() const { return room_bytes_; }
+
+    // f(the communicator of this rank's rail), on the proxy's thread. What goes wrong there is reported in the numbers
+    // of all ranks.
+    template <class F>
+    void on_rail(communicator& side, F&& f) {
+        try {
+            f(*rail_);
+        } catch (const error& e) {
+            // A peer that gave up because of another rank has said so to all, but may have left the rail before that
+            // came.
+            communicator_core& c = side.internals();
+            for (const deadline until = deadline::in_ns(250'000'000); !until.passed(); nap_ns(200'000))
+                for (communicator_core* other = &c; other != nullptr; other = other->heeded) {
+                    (void)other->net.move();
+                    if (const failure cause = other->net.failed()) c.explain(cause, -1);
+                }
+            if (e.peer() >= 0) c.explain(failure(e.code(), map().rank_of(e.peer(), rank())), -1);
+            throw;
+        }
+    }
+    // A failure of the proxy's communicator, or of the program's, ends waits on a rail too.
+    void heed(communicator_core* side) {
+        if (is_on_rail()) rail_->internals().heeded = side;
+    }
+    int rank_of(int inner) const { return inner < 0 ? inner : map().rank_of(node_, inner); } // among all
+    int node() const { return node_; }                                                       // this rank's domain
+
+    void unmap() { route_.unmap(); }
+    void close(bool may_free_exchange) {
+        route_.close(may_free_exchange);
+        for (std::byte*& p : room_)
+            if (p != nullptr) runtime_.free(std::exchange(p, nullptr));
+    }
+    void abandon() { route_.abandon(); }
+
+private:
+    static sole_ptr<gpu_domains> attempt(const Runtime& r, communicator& side, node_map map, const device_settings& s,
+                                         device::exchange_shape shape) {
+        const node_view v = map;
+        if (v.nodes() < 2 || v.largest() < 2) return nullptr;
+        const int node = v.node_of(side.rank()), local = v.local_of(side.rank());
+        sole_ptr<communicator> inside, rail;
+        communicator_core& core = side.internals();
+        if (!all_could(core, [&] { inside = make_sole<communicator>(side.split(node, local)); })) return nullptr;
+        if (!all_could(core,
+                       [&] { rail = make_sole<communicator>(side.split(local < v.smallest() ? local : -1, node)); }))
+            return nullptr;
+        auto made = make_sole<gpu_domains>(r, std::move(inside), std::move(rail), std::move(map), side.rank());
+        shape.ranks = made->size();
+        const bool could = all_could(core, [&] {
+            made->lanes_ = made->route_.choose(s, shape.bytes());
+            if (!made->route_.is_direct())
+                fail(errc::unsupported, side.rank(), -1, "", "no kernels inside this domain");
+        });
+        if (could) return made;
+        made->route_.close(true); // no kernel ran
+        return nullptr;
+    }
+    // Ranks of one domain say the same rank first. Too many for one kernel are cut evenly.
+    static std::vector<int> labels(const std::vector<int>& first) {
+        std::vector<int> size(first.size()), place, label;
+        for (const int f : first) place.push_back(size[static_cast<std::size_t>(f)]++);
+        for (std::size_t r = 0; r < first.size(); ++r) {
+            const int all = size[static_cast<std::size_t>(first[r])];
+            const int parts = (all + device::max_ranks - 1) / device::max_ranks, each = (all + parts - 1) / parts;
+            label.push_back(first[r] * static_cast<int>(first.size()) + place[r] / each);
+        }
+        return label;
+    }
+    template <class F>
+    static bool all_could(communicator_core& c, F&& f) {
+        std::uint64_t could = 1;
+        try {
+            f();
+        } catch (const error&) {
+            could = 0;
+        }
+        bool all = true;
+        c.exchange(&could, sizeof could, [&](int, const std::byte* line) {
+            std::uint64_t x = 0;
+            std::memcpy(&x, line, sizeof x);
+            all = all && x != 0;
+        });
+        return all;
+    }
+
+    Runtime runtime_;
+    sole_ptr<communicator> inside_, rail_; // the second is empty where this rank is on no rail
+    node_map map_;
+    int node_;
+    gpu_route<Runtime> route_; // inside
+    int lanes_ = 1;
+    std::byte* room_[2] = {};
+    std::size_t room_bytes_ = 0;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

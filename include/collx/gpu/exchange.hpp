@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Parts of any size on device memory, each straight from one rank to another, of which every rank needs to know its own
+// only: gather, scatter, the v-variants that move, messages. Where kernels reach every peer it is one text for all of
+// them, pairwise_all_to_all, in which most parts may be empty; by way of the host pieces travel as messages. Where
+// kernels reach the peers of a domain, each part goes its own way.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <collx/algo/pairwise.hpp>
+#include <collx/comm/all_to_all.hpp>
+#include <collx/comm/send_recv.hpp>
+#include <collx/gpu/by_kernel.hpp>
+#include <collx/gpu/staging.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// What goes from here to rank k, and what comes from it: sizes and places, in elements. The tables stay the caller's.
+struct exchange_parts {
+    const count_table& sent;
+    const count_table& received;
+    // Pieces are cut alike at both ends of every part, so by what all ranks know: how many parts may share a buffer.
+    std::size_t parts = 1;
+    call_sign sign = call_sign::of_parts();
+};
+
+// One piece by way of the host: where parts lie in the staging buffers.
+struct staged_exchange {
+    struct part {
+        int peer;
+        std::size_t at, bytes, all_elems; // all: of the whole part, not of this piece
+    };
+    std::vector<part> sent, received;
+    bool is_first = false;
+    duration timeout{};
+};
+
+// Both ends say how long a part is before its first piece: else one that is longer by whole pieces would be found out
+// by whatever comes next.
+inline void announce_parts(communicator& c, const staged_exchange& x) {
+    std::vector<std::size_t> announced(x.received.size());
+    std::vector<work<void>> under_way;
+    const call_options o{.timeout = x.timeout};
+    for (std::size_t i = 0; i < x.received.size(); ++i)
+        if (x.received[i].peer != c.rank())
+            under_way.push_back(async::recv(c, contiguous_view<std::size_t>(&announced[i], 1), x.received[i].peer, o));
+    for (const auto& p : x.sent)
+        if (p.peer != c.rank())
+            under_way.push_back(async::send(c, contiguous_view<const std::size_t>(&p.all_elems, 1), p.peer, o));
+    for (auto& w : under_way) w.wait();
+    for (std::size_t i = 0; i < x.received.size(); ++i)
+        if (x.received[i].peer != c.rank() && announced[i] != x.received[i].all_elems)
+            fail_for_counts(c.internals(), x.received[i].peer, announced[i], x.received[i].all_elems);
+}
+inline void carry_out(communicator& c, const staged_exchange& x, const std::byte* in, std::byte* out) {
+    if (x.is_first) announce_parts(c, x);
+    std::vector<work<void>> under_way;
+    const call_options o{.timeout = x.timeout};
+    for (const auto& p : x.received)
+        if (p.peer != c.rank())
+            under_way.push_back(async::recv(c, contiguous_view<std::byte>(out + p.at, p.bytes), p.peer, o));
+    for (const auto& p : x.sent) {
+        if (p.peer != c.rank()) {
+            under_way.push_back(async::send(c, contiguous_view<const std::byte>(in + p.at, p.bytes), p.peer, o));
+            continue;
+        }
+        for (const auto& mine : x.received)
+            if (mine.peer == p.peer) std::memcpy(out + mine.at, in + p.at, p.bytes < mine.bytes ? p.bytes : mine.bytes);
+    }
+    for (auto& w : under_way) w.wait();
+}
+
+template <class T>
+inline constexpr std::size_t unit_bytes_v = sizeof(T) % 8 == 0 && alignof(T) % 8 == 0   ? 8
+                                            : sizeof(T) % 4 == 0 && alignof(T) % 4 == 0 ? 4
+                                            : sizeof(T) % 2 == 0 && alignof(T) % 2 == 0 ? 2
+                                                                                        : 1;
+template <std::size_t Bytes>
+using unit_of = std::conditional_t<
+    Bytes == 8, std::uint64_t,
+    std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
+
+// Kernels notice a rank that does not come before the rails do, for they know whom they wait for.
+inline constexpr std::int64_t rail_patience_ns = 3'000'000'000;
+
+// Of a call: what kernels inside this rank's domain need to know.
+template <class Call>
+struct inside_call {
+    using runtime = typename Call::runtime;
+    struct members {
+        gpu_group<runtime>& all;
+        int size() const { return all.domains()->size(); }
+        int rank() const { return all.domains()->rank(); }
+        auto& team() const { return all.team(); }
+        const device_settings& settings() const { return all.settings(); }
+    };
+    // after_rails: peers may have waited for other domains meanwhile.
+    explicit inside_call(const Call& x, bool after_rails = false)
+        : comm(x.comm), o(x.o), g{x.g},
+          limit_ns(after_rails ? longer(longer(on_rails(x), on_rails(x)), 1'000'000'000) : x.timeout_ns()) {}
+    std::int64_t timeout_ns() const { return limit_ns; }
+    static std::int64_t on_rails(const Call& x) { return longer(x.timeout_ns(), rail_patience_ns); }
+    // At once, also in a group: what is staged comes before and after it.
+    template <class Kernel, class In, class Out>
+    void put(const Kernel& kernel, const device::fused_options& with, const In&, const Out&) const {
+        g.all.team().run(kernel, with);
+    }
+
+    decltype(Call::comm) comm;
+    const device_call_options& o;
+    members g;
+    std::int64_t limit_ns;
+};
+
+struct device_exchange {
+    // The view of a rank that sends or receives nothing is not looked at.
+    template <class Call, class In, class Out>
+    static void run(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+        const typename Call::alone& alone = call; // see device_calls::call
+        if (call.g.is_direct()) over_links(call, in, out, cuts_of(x, call.g.size(), [](int k) { return k; }), x.sign);
+        else if (call.g.domains() != nullptr) in_domains(alone, in, out, x);
+        else
+            over_host(
+                alone, in, out, x, [](int) { return true; }, [] {});
+    }
+    // Contiguous elements that travel as they are travel as numbers of their size, so that a program has few kernels;
+    // bytes in fours where nothing begins or ends between.
+    template <class Call, class In, class Out>
+    static void over_links(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
+                           const call_sign& sign) {
+        using T = element_of<Out>;
+        if constexpr (In::is_contiguous && Out::is_contiguous && std::is_same_v<element_of<In>, T>) {
+            const auto* from = reinterpret_cast<const std::byte*>(in.data());
+            auto* to = reinterpret_cast<std::byte*>(const_cast<T*>(static_cast<const T*>(out.data())));
+            constexpr std::size_t unit = unit_bytes_v<T>;
+            if constexpr (unit == 1)
+                if (is_words(from, to, cuts)) return launch_units<4>(call, from, to, scaled(cuts, 1, 4), sign);
+            launch_units<unit>(call, from, to, scaled(cuts, sizeof(T) / unit, 1), sign);
+        } else {
+            launch(call, in, out, cuts, sign);
+        }
+    }
+
+    // What over_links() may launch for messages: of words, and of bytes unless all of them are words.
+    template <bool AreWords>
+    static constexpr auto kinds() {
+        if constexpr (AreWords) return device::call_kinds<call_of<device_view<const std::uint32_t>>>();
+        else
+            return device::call_kinds<call_of<device_view<const std::uint32_t>>,
+                                      call_of<device_view<const std::uint8_t>>>();
+    }
+
+private:
+    template <class View, class T = element_of<View>>
+    using call_of =
+        device::fused_call<device::simple_protocol, 1, algo::pairwise_all_to_all,
+                           device::call_types<View, device_view<T>, device::move_only, T, device::own_cuts, true>>;
+    template <class RankOf>
+    static device::own_cuts cuts_of(const exchange_parts& x, int n, RankOf&& rank_of) {
+        device::own_cuts cuts;
+        for (int k = 0; k < n; ++k) {
+            const int r = rank_of(k);
+            cuts.sizes[0][k] = x.sent.sizes()[r], cuts.at[0][k] = x.sent.offsets()[r];
+            cuts.sizes[1][k] = x.received.sizes()[r], cuts.at[1][k] = x.received.offsets()[r];
+        }
+        return cuts;
+    }
+    // Parts inside the domain by kernel, the others staged; the kernel runs while the first of these are on their way.
+    template <class Call, class In, class Out>
+    static void in_domains(const Call& call, const In& in, const Out& out, const exchange_parts& x) {
+        const auto& d = *call.g.domains();
+        const device::own_cuts cuts = cuts_of(x, d.size(), [&](int k) { return d.rank_of(k); });
+        const node_view map = d.map();
+        over_host(
+            call, in, out, x, [&](int peer) { return map.node_of(peer) != d.node(); },
+            [&] {
+                if (cuts.largest(0, d.size()) != 0)
+                    over_links(inside_call<Call>(call), in, out, cuts, call_sign::of_parts());
+            });
+    }
+
+    static bool is_words(const std::byte* from, const std::byte* to, const device::own_cuts& cuts) {
+        std::size_t bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+        for (int side = 0; side < 2; ++side)
+            for (int k = 0; k < device::max_ranks; ++k) bits |= cuts.sizes[side][k] | cuts.at[side][k];
+        return bits % 4 == 0;
+    }
+    static device::own_cuts scaled(device::own_cuts cuts, std::size_t times, std::size_t by) {
+        for (int side = 0; side < 2; ++side)
+            for (int k = 0; k < device::max_ranks; ++k)
+                cuts.sizes[side][k] = cuts.sizes[side][k] * times / by,
+                cuts.at[side][k] = cuts.at[side][k] * times / by;
+        return cuts;
+    }
+    template <std::size_t Bytes, class Call>
+    static void launch_units(const Call& call, const std::byte* from, std::byte* to, const device::own_cuts& cuts,
+                             const call_sign& sign) {
+        using unit = unit_of<Bytes>;
+        launch(call, device_view<const unit>(reinterpret_cast<const unit*>(from), 0),
+               device_view<unit>(reinterpret_cast<unit*>(to), 0), cuts, sign);
+    }
+    template <class Call, class In, class Out>
+    static void launch(const Call& call, const In& in, const Out& out, const device::own_cuts& cuts,
+                       const call_sign& sign) {
+        using types = device::call_types<In, Out, device::move_only, element_of<Out>, device::own_cuts, true>;
+        // Of a length that does not depend on the counts.
+        const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
+        by_kernel::launch<types>(
+            device::simple_protocol{}, algo::pairwise_all_to_all{}, call, in, out, device::move_only{},
+            [&](int) { return cuts; }, sign, wanted != 0 && wanted < slot ? wanted : slot);
+    }
+
+    // ------------------------------------------------------------------------------------------ by way of the host
+    // Peers in groups that fit a kernel's arguments, by distance, so that both ends come to a pair at the same place.
+    // takes(peer): whether its parts go this way. meanwhile(): puts into the stream what does not depend on them, once.
+    template <class Call, class In, class Out, class Takes, class Meanwhile>
+    static void over_host(const Call& call, const In& in, const Out& out, const exchange_parts& x, Takes&& takes,
+                          Meanwhile&& meanwhile) {
+        using wire = element_of<Out>;
+        const int n = call.g.size(), me = call.g.rank();
+        constexpr int most = static_cast<int>(device::staging_runs::most);
+        staged_pieces<typename Call::runtime> pieces(call.g, call.o.stream, call.stream.is_capturing,
+                                                     call.timeout_ns());
+        const std::size_t parts = x.parts < device::staging_runs::most ? x.parts : device::staging_runs::most;
+        const std::size_t room = pieces.room(parts * sizeof(wire));
+        device::staging_runs last;
+        bool is_open = false;
+        for (int first = 0; first < n; first += most) {
+            const int end = first + most < n ? first + most : n;
+            for (std::size_t k = 0;; ++k) {
+                device::staging_runs from, to;
+                staged_exchange step;
+                step.is_first = k == 0, step.timeout = call.o.timeout;
+                for (int i = first; i < end; ++i) {
+                    const int ahead = (me + i) % n, behind = (me + n - i) % n;
+                    if (takes(ahead)) add(from, step.sent, x.sent, ahead, k, room, sizeof(wire));
+                    if (takes(behind)) add(to, step.received, x.received, behind, k, room, sizeof(wire));
+                }
+                if (step.sent.empty() && step.received.empty()) break;
+                pieces.template put<wire>(
+                    in, from, [step = std::move(step)](communicator& side, const std::byte* sent, std::byte* received) {
+                        carry_out(side, step, sent, received);
+                    });
+                if (is_open) pieces.take(out, last);
+                else meanwhile();
+                last = to, is_open = true;
+            }
+        }
+        if (is_open) pieces.take(out, last);
+        else meanwhile();
+    }
+    static void add(device::staging_runs& runs, std::vector<staged_exchange::part>& parts, const count_table& t,
+                    int peer, std::size_t k, std::size_t room, std::size_t elem_bytes) {
+        const std::size_t all = t.sizes()[peer], done = k * room;
+        if (done >= all) return;
+        const std::size_t count = all - done < room ? all - done : room;
+        parts.push_back({peer, runs.size() * elem_bytes, count * elem_bytes, all});
+        runs.add(t.offsets()[peer] + done, count);
+    }
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

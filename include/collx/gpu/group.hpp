@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a communicator needs for calls on device memory, made by all its ranks together at the first such call or by
+// use_device(): exchange memory on each rank's device, mapped by the peers whose kernels can reach it, and pinned
+// staging memory and a proxy where some pair cannot. It knows no collective.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/comm/barrier.hpp>
+#include <collx/comm/split.hpp>
+#include <collx/exec/device/peers.hpp>
+#include <collx/gpu/domains.hpp>
+#include <collx/gpu/proxy.hpp>
+#include <collx/gpu/route.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+struct device_kept : device_part {
+    explicit device_kept(const void* k) : kind(k) {}
+    const void* kind;
+};
+
+template <device::GpuRuntime Runtime>
+class gpu_group final : public device_kept {
+    using team_type = device::team<device::peer_machine<Runtime>>;
+
+public:
+    // The communicator's, made if it has none. Collective the first time.
+    static gpu_group& of(communicator& c, const Runtime& r, void* stream, const device_settings* s = nullptr) {
+        auto& core = c.internals();
+        if (core.device != nullptr) {
+            auto* k = static_cast<device_kept*>(core.device.get());
+            if (k->kind != &kind_of)
+                fail(errc::invalid_argument, c.rank(), -1, "use one runtime per communicator",
+                     "another GPU runtime is in use on this communicator");
+            return *static_cast<gpu_group*>(k);
+        }
+        Runtime runtime = r;
+        if (is_capturing(runtime, stream))
+            fail(errc::invalid_argument, c.rank(), -1, "call collx::use_device(comm) before the capture begins",
+                 "the first call on device memory sets up memory and links, which cannot be captured");
+        core.device =
+            sole_ptr<device_part>(new gpu_group(c, std::move(runtime), s != nullptr ? *s : device_settings()));
+        return *static_cast<gpu_group*>(static_cast<device_kept*>(core.device.get()));
+    }
+
+    ~gpu_group() override {
+        // What is in a stream ends first: by itself, or by the abort that follows.
+        const bool is_over = proxy_ == nullptr || proxy_->has_ended();
+        if (!has_ended(is_over ? 1'000'000'000 : last_timeout_ns_)) {
+            stop_kernels();
+            core().net.report(failure(errc::aborted, rank())); // the proxy may wait for a peer
+        }
+        proxy_ = sole_ptr<gpu_proxy>();
+        if (!has_ended(1'000'000'000)) { // a kernel uses the memory: it stays
+            forget();
+            return;
+        }
+        // Peers' kernels may read this rank's memory a little longer than its own do, and what a peer has still open
+        // by CUDA IPC must not be freed either.
+        bool may_free = team_ == nullptr;
+        if (!may_free) {
+            communicator& mapped = domains_ != nullptr ? domains_->inside() : side_;
+            try {
+                const call_options two_seconds{.timeout = duration::from_ns(2'000'000'000)};
+                barrier(mapped, two_seconds);
+                if (domains_ != nullptr) domains_->unmap();
+                else route_.unmap();
+                barrier(mapped, two_seconds);
+                may_free = true;
+            } catch (const error& e) {
+                // The only peer is a process that has ended, and its kernels with it. (Where this rank is the one that
+                // failed, its peer's kernels may still be there.)
+                may_free = e.code() == errc::peer_failed && mapped.size() == 2 && e.peer() != mapped.rank() &&
+                           !core().home->is_threads;
+            }
+        }
+        free_all(may_free);
+    }
+
+    int size() const { return side_.size(); }
+    int rank() const { return side_.rank(); }
+    bool is_direct() const { return route_.is_direct(); } // kernels reach every peer
+    // Not null: kernels reach every peer of this rank's domain, and proxies the rest.
+    const gpu_domains<Runtime>* domains() const { return domains_.get(); }
+    gpu_domains<Runtime>* domains() { return domains_.get(); }
+    // All peers, or those of this rank's domain.
+    team_type& team() { return *team_; }
+    gpu_proxy& proxy() { return *proxy_; }
+    Runtime& runtime() { return runtime_; }
+    const device_settings& settings() const { return settings_; }
+    const auto& peers() const { return domains_ != nullptr ? domains_->route().peers() : route_.peers(); }
+    const gpu_proxy::buffers& staging() const { return staging_; }
+    device::staging_words* staging_words_on_device() const { return words_there_; }
+    device::staging_counts* staging_counts() const { return counts_; }
+    const device::staging_peers& staging_peers() const { return staging_peers_; }
+
+    // Which way calls take, and why not the shorter one.
+    std::string route() const {
+        if (domains_ == nullptr) return route_.text();
+        return domains_->text() + route_.obstacle() + "; here " + domains_->route().text() +
+               (domains_->map().in_rank_order()
+                    ? ""
+                    : "; scans and operators that do not commute staged, for domains are no "
+                      "intervals of ranks");
+    }
+
+    // Bytes that calls, captured ones included, have copied out to the host and in again. Counted as they are put into
+    // the stream.
+    struct staged {
+        std::uint64_t out_bytes = 0, in_bytes = 0;
+    };
+    const staged& staged_so_far() const { return staged_; }
+    void count_staged(std::uint64_t out_bytes, std::uint64_t in_bytes) {
+        staged_.out_bytes += out_bytes, staged_.in_bytes += in_bytes;
+    }
+
+    // What this rank's proxy has sent to another rank, among all or along its rail. While no call is under way.
+    links::traffic sent_to(int peer) const {
+        links::traffic t = side_.sent_to(peer);
+        if (domains_ == nullptr) return t;
+        const links::traffic r = domains_->sent_to(peer);
+        t.messages += r.messages, t.bytes += r.bytes;
+        return t;
+    }
+
+    // Before each call: throws what ended the group, and what is wrong with stream and device.
+    // waits: in its stream, for the last call; not where that is in this stream.
+    device::stream_facts begin(communicator& c, const device_call_options& o, bool is_collective, bool waits) {
+        check_agreement(c);
+        proxy_->check();
+        c.internals().require_alive();
+        c.internals().require_time_limit(o.timeout.count());
+        last_timeout_ns_ = c.internals().settings.timeout_ns;
+        check_kernels(c);
+        if (const int now = runtime_.current(); now != device_)
+            fail(errc::invalid_argument, rank(), -1, "choose it with cudaSetDevice before the call",
+                 "device %d is current, and this communicator's memory is on device %d", now, device_);
+        const device::stream_facts f = runtime_.stream(o.stream);
+        if (f.device != device_)
+            fail(errc::invalid_argument, rank(), -1, "make the stream while the communicator's device is current",
+                 "the stream is of device %d, and this communicator's memory is on device %d", f.device, device_);
+        if (f.is_broken)
+            fail(errc::invalid_argument, rank(), -1, "end the capture and begin it anew",
+                 "the stream's capture was made invalid by an earlier call");
+        // Two calls of one communicator must not overlap. Who captures orders its streams itself.
+        // (Streams are not told apart by their addresses: one may be gone and another in its place.)
+        if (waits && !f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
+        if (is_collective) ++c.internals().sequence;
+        return f;
+    }
+    // After the kernels of a call.
+    void end(const device_call_options& o, const device::stream_facts& f) {
+        if (f.is_capturing) return;
+        runtime_.record(event_, o.stream);
+        has_recorded_ = true;
+    }
+    // Waits for the stream; throws what ended its calls.
+    void synchronize(communicator& c, void* stream) {
+        if (runtime_.stream(stream).is_capturing)
+            fail(errc::invalid_argument, rank(), -1, "end the capture first, then launch the graph",
+                 "a stream that is captured cannot be waited for");
+        runtime_.synchronize(stream);
+        check_kernels(c);
+    }
+
+    // The host's verbs ask it once calls on device memory have been made.
+    void require_host_memory(const void* p, const char* which) override {
+        const void*& known = known_host_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
+        if (p == known) return;
+        if (runtime_.memory(p).place == device::memory_place::device)
+            fail(errc::invalid_argument, rank(), -1,
+                 "pass a device_view, a thrust::device_vector or collx::on_device(x)",
+                 "the %s buffer lies in device memory, and its type says nothing of it", which);
+        known = p;
+    }
+
+    // Errors: invalid_argument where p is not memory that this rank's kernels may use.
+    template <class View>
+    void require_memory(const View& v, const char* which) {
+        if constexpr (requires { v.pointer(0); })
+            if (v.size() != 0) require_pointer(v.pointer(0), which);
+    }
+
+private:
+    static constexpr char kind_of = 0;
+
+    gpu_group(communicator& c, Runtime r, const device_settings& s)
+        : device_kept(&kind_of), runtime_(r), settings_(s), side_(c.split(0)), route_(r, side_) {
+        try {
+            together(core(), "use its device", [&] { begin(); });
+            int lanes = route_.choose(settings_, shape_.bytes());
+            if (!route_.is_direct() && settings_.two_levels && !settings_.by_host)
+                domains_ = gpu_domains<Runtime>::find(runtime_, side_, route_, settings_, shape_);
+            if (domains_ != nullptr) lanes = domains_->lanes(), shape_.ranks = domains_->size();
+            together(core(), "make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });
+        } catch (...) {
+            proxy_ = sole_ptr<gpu_proxy>();
+            free_all(true); // no kernel ran
+            throw;
+        }
+    }
+
+    communicator_core& core() { return side_.internals(); }
+    // Where there is no device all ranks shall hear of it, not this one alone.
+    static bool is_capturing(Runtime& r, void* stream) {
+        try {
+            return r.stream(stream).is_capturing;
+        } catch (const error&) {
+            return false;
+        }
+    }
+
+    void begin() {
+        device_ = runtime_.current();
+        shape_.ranks = size() <= device::max_ranks ? size() : 1;
+        shape_.lanes = settings_.lanes;
+        shape_.slot_bytes = settings_.slot_bytes, shape_.stage_bytes = settings_.stage_bytes;
+        shape_.packet_bytes = settings_.packet_bytes;
+        if (settings_.lanes < 1 || settings_.staging_lanes < 1 || settings_.staging_lanes > device::max_staging_lanes ||
+            settings_.staging_bytes < 4096)
+            fail(errc::invalid_argument, rank(), -1, "see collx::device_settings",
+                 "lanes are at least 1, staging lanes 1 to 16, staging buffers at least 4096 bytes");
+        event_ = runtime_.make_event();
+        runtime_.load_kernels();
+    }
+
+    void make_parts(communicator_core& parent, int lanes) {
+        if (route_.is_direct() || domains_ != nullptr) {
+            std::vector<std::byte*> memory;
+            for (const auto& p : peers()) memory.push_back(p.memory);
+            const int me = domains_ != nullptr ? domains_->rank() : rank();
+            machine_ = make_sole<device::peer_machine<Runtime>>(runtime_, me, std::move(memory), lanes);
+            team_ = make_sole<team_type>(*machine_, shape_);
+        }
+        if (!route_.is_direct()) make_staging();
+        if (domains_ != nullptr) {
+            domains_->make_room(staging_.bytes);
+            domains_->heed(&core());
+            for (const auto& p : peers())
+                staging_peers_.abort[staging_peers_.count++] =
+                    &reinterpret_cast<device::rank_control*>(p.memory)->abort;
+            staging_peers_.me = domains_->rank();
+        }
+        proxy_ = make_sole<gpu_proxy>(parent, side_, staging_, [this] { stop_kernels(); });
+    }
+    void make_staging() {
+        counts_ = reinterpret_cast<device::staging_counts*>(
+            runtime_.allocate(sizeof(device::staging_counts) * device::max_staging_lanes));
+        const std::size_t bytes = (settings_.staging_bytes + 127) / 128 * 128;
+        host_ = runtime_.allocate_host(sizeof(device::staging_words) + 2 * device::staging_turns * bytes);
+        staging_.words = reinterpret_cast<device::staging_words*>(host_);
+        staging_.lanes = settings_.staging_lanes, staging_.bytes = bytes;
+        staging_.in = host_ + sizeof(device::staging_words);
+        staging_.out = staging_.in + device::staging_turns * bytes;
+        words_there_ = reinterpret_cast<device::staging_words*>(runtime_.mapped(host_));
+    }
+
+    void stop_kernels() {
+        if (team_ != nullptr) team_->abort();
+        if (staging_.words != nullptr) runtime_.store_host(&staging_.words->abort, 1);
+    }
+    // What kernels of this rank found says more than what others report.
+    void check_agreement(communicator& c) {
+        try {
+            if (team_ != nullptr) in_my_numbers([&] { team_->check_agreement(); });
+        } catch (const error& e) {
+            end(c, e);
+        }
+    }
+    [[noreturn]] void end(communicator& c, const error& e) {
+        c.internals().net.report(failure(e.code(), e.peer()));
+        proxy_->end(e);
+        raise(e);
+    }
+    // Kernels inside a domain count its ranks only.
+    template <class F>
+    void in_my_numbers(F&& f) {
+        try {
+            f();
+        } catch (const error& e) {
+            if (domains_ == nullptr) throw;
+            if (e.code() != errc::mismatch && !has_timed_out())
+                listen(); // a kernel or a result beside this rank's gave up
+            const int peer = domains_->rank_of(e.peer());
+            fail(e.code(), rank(), peer, "is every rank in the same call?",
+                 "a kernel gave up on rank %d (in the numbers of its domain: %s)", peer, e.what());
+        }
+    }
+    bool has_timed_out() const {
+        for (int l = 0; l < team_->shape().lanes; ++l)
+            for (int k = 0; k < device::max_groups; ++k)
+                if (team_->report(domains_->rank(), l, k).state == device::wait_state::timed_out) return true;
+        return false;
+    }
+    // Throws the reason that the rank which gave up reported.
+    void listen() const {
+        for (const deadline until = deadline::in_ns(3'000'000'000); !until.passed(); nap_ns(200'000)) proxy_->check();
+    }
+    void check_staging() {
+        const std::uint64_t why = runtime_.load_host(&staging_.words->gave_up);
+        if (why == device::staging_end::waited_too_long)
+            fail(errc::timeout, rank(), -1, "is every rank in the same call?",
+                 "a kernel waited too long for a result by way of the host");
+        if (why == 0) return;
+        listen();
+        fail(errc::aborted, rank(), -1, "see what that rank says",
+             "a kernel of another rank gave up, and what it had for this rank is missing");
+    }
+    // What kernels gave up for. The others hear of it, too.
+    void check_kernels(communicator& c) {
+        check_agreement(c);
+        proxy_->check();
+        try {
+            if (team_ != nullptr) in_my_numbers([&] { team_->check(); });
+            if (staging_.words != nullptr) check_staging();
+        } catch (const error& e) {
+            if (e.code() != errc::mismatch) proxy_->check(); // it may know better
+            end(c, e);
+        }
+    }
+
+    void require_pointer(const void* p, const char* which) {
+        // The question costs as much as a launch, so answers are kept. Where freed memory's address has become
+        // something else's this says nothing: pinned memory works, and what kernels cannot reach ends them with an
+        // error of CUDA's.
+        const void*& known = known_[(reinterpret_cast<std::uintptr_t>(p) >> 8) % known_count];
+        if (p == known && p != nullptr) return;
+        if (p == nullptr)
+            fail(errc::invalid_argument, rank(), -1, "pass memory, or a size of 0", "the %s buffer is null", which);
+        const device::memory_facts f = runtime_.memory(p);
+        if (f.place != device::memory_place::device && f.place != device::memory_place::managed)
+            fail(errc::invalid_argument, rank(), -1, "allocate it with cudaMalloc, or pass a thrust::device_vector",
+                 "the %s buffer lies in %s memory", which,
+                 f.place == device::memory_place::pinned ? "pinned host" : "the host's");
+        if (f.place == device::memory_place::device && f.device != device_)
+            fail(errc::invalid_argument, rank(), -1, "allocate it while the communicator's device is current",
+                 "the %s buffer lies on device %d, and this communicator's memory on device %d", which, f.device,
+                 device_);
+        if (f.is_foreign)
+            fail(errc::invalid_argument, rank(), -1, "allocate it in the context that is current, the primary one",
+                 "the %s buffer is of another context of device %d", which, f.device);
+        known = p;
+    }
+
+    bool has_ended(std::int64_t limit_ns) {
+        const deadline until = deadline::in_ns(limit_ns);
+        while (has_recorded_ && !runtime_.has_happened(event_)) {
+            if (until.passed()) return false;
+            sched_yield();
+        }
+        return true;
+    }
+    void free_all(bool may_free_exchange) {
+        team_ = sole_ptr<team_type>();
+        machine_ = sole_ptr<device::peer_machine<Runtime>>();
+        if (domains_ != nullptr) domains_->close(may_free_exchange);
+        route_.close(may_free_exchange);
+        if (counts_ != nullptr) runtime_.free(reinterpret_cast<std::byte*>(counts_));
+        if (host_ != nullptr) runtime_.free_host(host_);
+        if (event_ != nullptr) runtime_.free_event(event_);
+        forget();
+    }
+    void forget() {
+        if (domains_ != nullptr) domains_->abandon();
+        route_.abandon(), host_ = nullptr, counts_ = nullptr, event_ = nullptr, staging_ = {};
+    }
+
+    Runtime runtime_;
+    device_settings settings_;
+    communicator side_; // the proxy's
+    gpu_route<Runtime> route_;
+    sole_ptr<gpu_domains<Runtime>> domains_;
+    device::exchange_shape shape_;
+    int device_ = -1;
+    sole_ptr<device::peer_machine<Runtime>> machine_;
+    sole_ptr<team_type> team_; // null: all by way of the host
+    std::byte* host_ = nullptr;
+    gpu_proxy::buffers staging_;
+    device::staging_words* words_there_ = nullptr; // as the device sees them
+    device::staging_counts* counts_ = nullptr;
+    device::staging_peers staging_peers_;
+    staged staged_;
+    void* event_ = nullptr; // recorded after each call that is not captured
+    bool has_recorded_ = false;
+    std::int64_t last_timeout_ns_ = 0;
+    sole_ptr<gpu_proxy> proxy_;
+    static constexpr std::size_t known_count = 64;
+    const void *known_[known_count] = {}, *known_host_[known_count] = {};
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

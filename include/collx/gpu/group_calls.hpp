@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a device_group launches: its messages, the k-th of every pair of ranks together, then its collectives, as many
+// as fit into each kernel (batch.hpp). A group that names its kinds has one kernel for all of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <collx/gpu/batch.hpp>
+#include <collx/gpu/calls.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// Bytes from or for one peer.
+struct device_message {
+    int peer;
+    bool outgoing;
+    std::uintptr_t address;
+    std::size_t bytes;
+};
+
+// What goes to each peer, or comes from it: at most one buffer each.
+struct message_side {
+    std::vector<std::size_t> bytes;
+    std::vector<std::uintptr_t> address;
+    explicit message_side(std::size_t ranks) : bytes(ranks), address(ranks) {}
+    void add(const device_message& m) {
+        bytes[static_cast<std::size_t>(m.peer)] = m.bytes, address[static_cast<std::size_t>(m.peer)] = m.address;
+    }
+    std::uintptr_t lowest() const {
+        std::uintptr_t least = UINTPTR_MAX;
+        for (std::size_t k = 0; k < bytes.size(); ++k)
+            if (bytes[k] != 0 && address[k] < least) least = address[k];
+        return least;
+    }
+    template <class T>
+    T* first() const {
+        return lowest() == UINTPTR_MAX ? nullptr : reinterpret_cast<T*>(lowest());
+    }
+    std::vector<std::size_t> offsets() const {
+        std::vector<std::size_t> at(bytes.size());
+        for (std::size_t k = 0; k < bytes.size(); ++k)
+            if (bytes[k] != 0) at[k] = address[k] - lowest();
+        return at;
+    }
+};
+
+// A kind of call, as the compiler sees it: a verb, its views and its operator; or messages, of words or of bytes too.
+template <collective C, class In, class Out, class Op>
+struct grouped_kind {
+    template <class Policies>
+    static constexpr auto kernels() {
+        using op_type = std::conditional_t<std::is_same_v<Op, no_op>, device::move_only, Op>;
+        return by_kernel::kinds<Policies, C, In, Out, op_type>();
+    }
+};
+template <bool AreWords>
+struct grouped_messages_kind {
+    template <class Policies>
+    static constexpr auto kernels() {
+        return device_exchange::kinds<AreWords>();
+    }
+};
+template <class Policies, class... Kinds>
+struct kernels_of {
+    using type = device::call_kinds<>;
+};
+template <class Policies, class First, class... Rest>
+struct kernels_of<Policies, First, Rest...> {
+    using type = decltype(First::template kernels<Policies>().with(typename kernels_of<Policies, Rest...>::type()));
+};
+
+// One of a group's calls: its kernel is not launched but added to the batch; Mixed: to the group's own kernel.
+template <class Runtime, class Comm, bool Mixed>
+struct device_in_group : device_started<Runtime, Comm> {
+    using base = device_started<Runtime, Comm>;
+    device_in_group(Comm& x, const device_call_options& opts, kernel_batch& b, bool is_collective = true)
+        : base(x, opts, is_collective, b.is_first()), batch(b) {}
+
+    template <class Call, class In, class Out>
+    void put(const Call& call, const device::fused_options& with, const In& in, const Out& out) const {
+        auto all = uses;
+        all.push_back(memory_of(in, false)), all.push_back(memory_of(out, true));
+        const auto done = [g = &this->g, stream = with.stream, facts = this->stream] {
+            g->end(device_call_options{.stream = stream}, facts);
+        };
+        if constexpr (!Mixed) batch.add(this->g.team(), call, with, all, done);
+        else if (!batch.add_mixed(this->g.team(), call, with, all, done))
+            fail(errc::invalid_argument, this->g.rank(), -1, "pass buffers that are aligned for their elements",
+                 "a message of the group is not of whole words, and its type says so");
+    }
+    void end() const {
+        this->made();
+        if (!this->g.is_direct()) base::end();
+    }
+    kernel_batch& batch;
+    std::vector<used_memory> uses; // that the views do not tell
+};
+
+template <class Runtime>
+struct device_group_calls {
+    template <collective C, bool Mixed, class Comm, class In, class Out, class Op>
+    static void collective_of(Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
+                              bool is_in_place, kernel_batch& batch) {
+        const device_in_group<Runtime, Comm, Mixed> call(comm, o, batch);
+        if constexpr (std::is_same_v<Op, no_op>)
+            device_calls<Runtime>::template call<C>(call, in, out, device::move_only{}, is_in_place);
+        else device_calls<Runtime>::template call<C>(call, in, out, op, is_in_place);
+    }
+
+    // The kernel that calls of these kinds share.
+    template <class Policies, class... Kinds>
+    static void use_mix(kernel_batch& batch) {
+        using team = std::remove_reference_t<decltype(std::declval<gpu_group<Runtime>&>().team())>;
+        batch.use_mix<team, typename kernels_of<Policies, Kinds...>::type>();
+    }
+
+    // The k-th message to and from each peer, together: each round in a kernel of its own, or all in the group's.
+    template <bool Mixed, class Comm>
+    static void messages(Comm& comm, const std::vector<device_message>& all, const device_call_options& o,
+                         kernel_batch& batch) {
+        communicator& c = base_of(comm);
+        if (all.empty()) return;
+        for (const auto& m : all) require_peer(c.internals(), m.peer);
+        device_calls<Runtime>::require_set_up(c, all[0].peer);
+        for (std::size_t round = 0, rounds = 1; round < rounds; ++round) {
+            if constexpr (Mixed) {
+                device_in_group<Runtime, Comm, true> call(comm, o, batch, false);
+                rounds = add_round(call, all, round, [&](const used_memory& u) { call.uses.push_back(u); });
+            } else {
+                const device_started<Runtime, Comm> call(comm, o, false);
+                rounds = add_round(call, all, round, [](const used_memory&) {});
+            }
+        }
+    }
+
+private:
+    // How many rounds there are.
+    template <class Call, class Uses>
+    static std::size_t add_round(const Call& call, const std::vector<device_message>& all, std::size_t round,
+                                 Uses&& uses) {
+        communicator& c = call.c;
+        const auto n = static_cast<std::size_t>(c.size());
+        message_side sides[2] = {message_side(n), message_side(n)};
+        std::vector<std::size_t> seen[2] = {std::vector<std::size_t>(n), std::vector<std::size_t>(n)};
+        std::size_t rounds = 0;
+        for (const auto& m : all) {
+            const std::size_t number = seen[m.outgoing ? 0 : 1][static_cast<std::size_t>(m.peer)]++;
+            rounds = number < rounds ? rounds : number + 1;
+            if (number != round) continue;
+            call.g.require_memory(device_view<const char>(reinterpret_cast<const char*>(m.address), m.bytes),
+                                  "group's");
+            sides[m.outgoing ? 0 : 1].add(m);
+            uses({m.address, m.address + m.bytes, !m.outgoing});
+        }
+        const std::size_t me = static_cast<std::size_t>(c.rank());
+        if (sides[0].bytes[me] != sides[1].bytes[me])
+            fail(errc::invalid_argument, c.rank(), c.rank(), "what a rank sends itself it also receives",
+                 "a group sends %zu bytes to its own rank and receives %zu", sides[0].bytes[me], sides[1].bytes[me]);
+        count_tables& t = c.internals().tables;
+        t.first.assign(c.rank(), c.size(), sides[0].bytes, sides[0].offsets(), "group's");
+        t.second.assign(c.rank(), c.size(), sides[1].bytes, sides[1].offsets(), "group's");
+        // One view on all buffers of a side, from the first to the end of the last.
+        device_calls<Runtime>::template exchange<collective::send_recv>(
+            call, device_view<const std::uint8_t>(sides[0].template first<const std::uint8_t>(), t.first.end()),
+            device_view<std::uint8_t>(sides[1].template first<std::uint8_t>(), t.second.end()), n);
+        return rounds;
+    }
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Persistent calls on device memory. Where kernels reach every peer, a collective is checked, its algorithm chosen and
+// the arguments of its kernel prepared when it is made; a start is a launch. By all other ways, and for what only moves
+// parts between ranks, a start makes the whole call. Either way it is done when its stream is.
+#pragma once
+
+#include <utility>
+
+#include <collx/call/persistent.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/gpu/call.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+template <class Runtime>
+struct device_calls;
+
+struct recorded_launch {
+    virtual ~recorded_launch() = default;
+    virtual void start() = 0;
+};
+template <class Runtime, class Comm, class Call>
+class typed_launch final : public recorded_launch {
+public:
+    typed_launch(Comm& comm, const device_call_options& o, const Call& call, const device::fused_options& with)
+        : comm_{kept_communicator(comm)}, options_(o), call_(call), with_(with) {}
+    void start() override {
+        const device_started<Runtime, Comm> started(comm_.comm, options_);
+        started.put(call_, with_, 0, 0);
+        started.end();
+    }
+
+private:
+    communicator_of_call<Comm> comm_;
+    device_call_options options_;
+    Call call_;
+    device::fused_options with_;
+};
+
+// A call that keeps its kernel instead of launching it.
+template <class Runtime, class Comm>
+struct device_recorder : device_started<Runtime, Comm> {
+    device_recorder(Comm& c, const device_call_options& o, sole_ptr<recorded_launch>& to)
+        : device_started<Runtime, Comm>(c, o), recorded(&to) {}
+    template <class Call, class In, class Out>
+    void put(const Call& call, const device::fused_options& with, const In&, const Out&) const {
+        *recorded = make_sole<typed_launch<Runtime, Comm, Call>>(this->comm, this->o, call, with);
+    }
+    void end() const {} // no call has been made
+    sole_ptr<recorded_launch>* recorded;
+};
+
+// In the place of device_calls: records what can be recorded.
+template <class Runtime>
+struct device_recording {
+    sole_ptr<recorded_launch> launch; // null: a start makes the whole call
+
+    template <collective C, class Comm, class In, class Out, class Op>
+    void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o, bool is_in_place) {
+        if constexpr (C != collective::gather && C != collective::scatter) {
+            const device_recorder<Runtime, Comm> recorder(comm, o, launch);
+            if (!recorder.g.is_direct()) return;
+            if constexpr (std::is_same_v<Op, no_op>)
+                device_calls<Runtime>::template call<C>(recorder, in, out, device::move_only{}, is_in_place);
+            else device_calls<Runtime>::template call<C>(recorder, in, out, op, is_in_place);
+        }
+    }
+    template <collective, class... Args>
+    void run(Args&&...) {}
+    template <class... Args>
+    void message(Args&&...) {}
+    template <class... Args>
+    void barrier(Args&&...) {}
+
+    template <class F>
+    static sole_ptr<ready_call> make_ready(F f);
+};
+
+template <class Runtime, class F>
+class ready_launch final : public ready_call {
+public:
+    explicit ready_launch(F f) : make_(std::move(f)) { make_(recording_); }
+    void require_unmoved() const override {} // views say nothing of a device's memory
+    void start() override {
+        if (recording_.launch != nullptr) recording_.launch->start();
+        else make_(device_calls<Runtime>());
+    }
+    bool test() override { return true; }
+    void wait() override {}
+    void run() override { start(); }
+
+private:
+    F make_;
+    device_recording<Runtime> recording_;
+};
+template <class Runtime>
+template <class F>
+sole_ptr<ready_call> device_recording<Runtime>::make_ready(F f) {
+    return make_sole<ready_launch<Runtime, F>>(std::move(f));
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE

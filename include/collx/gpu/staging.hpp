@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A call by way of the host, piece by piece: what copies a piece out and what copies its result in are put into the
+// stream, and the proxy gets a job in between. Knows no collective.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <collx/gpu/group.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// A time limit and some more. What is for ever stays so.
+constexpr std::int64_t longer(std::int64_t ns, std::int64_t more_ns) {
+    return ns < INT64_MAX - more_ns ? ns + more_ns : INT64_MAX;
+}
+
+// A buffer is filled while the one before it is on its way: after put() for a piece comes take() for the one before.
+// The stream orders the rest: what fills a buffer comes after what took the result of its last use.
+template <class Runtime>
+class staged_pieces {
+public:
+    staged_pieces(gpu_group<Runtime>& g, void* stream, bool is_in_graph, std::int64_t timeout_ns)
+        : group_(g), stream_(stream), is_in_graph_(is_in_graph),
+          timeout_ns_(static_cast<std::uint64_t>(longer(longer(timeout_ns, timeout_ns), 1'000'000'000))) {}
+
+    // Elements of `bytes` that fit a buffer.
+    std::size_t room(std::size_t bytes) const {
+        const std::size_t most = group_.staging().bytes / bytes;
+        if (most == 0)
+            fail(errc::unsupported, group_.rank(), -1, "raise device_settings::staging_bytes",
+                 "one element of %zu bytes for each rank does not fit a staging buffer", bytes);
+        return most;
+    }
+    template <class Wire, class In, class Range>
+    void put(const In& in, const Range& from, gpu_proxy::order f) {
+        const std::uint64_t id = group_.proxy().add(std::move(f), is_in_graph_);
+        try {
+            const device::stage_out<In, Wire, Range> body{in,
+                                                          from,
+                                                          group_.staging_words_on_device(),
+                                                          group_.staging_counts(),
+                                                          there(group_.staging().in),
+                                                          group_.staging().bytes,
+                                                          id,
+                                                          group_.staging_peers()};
+            group_.runtime().launch_lanes(body, group_.settings().staging_lanes, stream_);
+        } catch (const error&) {
+            group_.proxy().drop(id);
+            throw;
+        }
+        group_.proxy().ring();
+        group_.count_staged(from.size() * sizeof(Wire), 0);
+    }
+    template <class Out, class Range>
+    void take(const Out& out, const Range& to) {
+        const device::stage_in<Out, Range> body{out,
+                                                to,
+                                                group_.staging_words_on_device(),
+                                                group_.staging_counts(),
+                                                there(group_.staging().out),
+                                                group_.staging().bytes,
+                                                timeout_ns_,
+                                                group_.staging_peers()};
+        group_.runtime().launch_lanes(body, group_.settings().staging_lanes, stream_);
+        group_.count_staged(0, to.size() * sizeof(typename device::stage_in<Out, Range>::value_type));
+    }
+    // Where kernels beside this rank's have a part in what was put or taken.
+    void check_peers() {
+        const device::staging_verdict body{group_.staging_words_on_device(), group_.staging_peers()};
+        group_.runtime().launch_lanes(body, 1, stream_);
+    }
+
+private:
+    // A host address as the device sees it.
+    std::byte* there(std::byte* p) const {
+        return reinterpret_cast<std::byte*>(group_.staging_words_on_device()) +
+               (p - reinterpret_cast<std::byte*>(group_.staging().words));
+    }
+    gpu_group<Runtime>& group_;
+    void* stream_;
+    bool is_in_graph_;
+    std::uint64_t timeout_ns_;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE

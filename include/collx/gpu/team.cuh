@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// gpu_team: a fused team on the current CUDA device. Include it in .cu files; the verbs are collx/comm's as ever, or
+// the team's members where a file wants to compile fast.
+#pragma once
+
+#include <collx/exec/fused.cuh>
+#include <collx/gpu/fused_team.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+using gpu_team = fused_team<device::cuda_machine>;
+
+COLLX_END_NAMESPACE

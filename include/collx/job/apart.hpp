@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Gives the engine what it needs where ranks do not share all memory (exec/remote.hpp): part of a program that includes
+// collx/net.hpp or brings a transport of its own, or compiled once in collx::collx.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/exec/remote.hpp>
+#include <collx/exec/remote_once.hpp>
+#include <collx/job/communicator_core.hpp>
+#include <collx/job/tree_exchange.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+[[gnu::cold]] inline void exchange_of_core(communicator_core& c, const void* mine, std::size_t bytes, void* visitor,
+                                           void (*visit)(void* visitor, int rank, const std::byte* line),
+                                           std::int64_t timeout_ns, communicator_core* parent) {
+    exchange_over_tree(
+        c, mine, bytes, [&](int r, const std::byte* line) { visit(visitor, r, line); }, timeout_ns, parent);
+}
+
+inline constexpr work_apart work_of_channels{find_remote, remote_steps::want, remote_steps::run, open_tree<links>,
+                                             exchange_of_core};
+#if !defined(COLLX_COMPILED)
+inline const bool works_apart = (apart = &work_of_channels, true);
+#endif
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

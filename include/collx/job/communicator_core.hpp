@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The working parts of a communicator: running operations and waiting for them, failure notifications, small exchanges,
+// outstanding operations. Verbs use it, programs do not.
+#pragma once
+
+#include <collx/core/atomic.hpp>
+#include <cstring>
+#include <utility>
+
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/exec/count_table.hpp>
+#include <collx/exec/remote.hpp>
+#include <collx/exec/task.hpp>
+#include <collx/job/job.hpp>
+#include <collx/job/one_caller.hpp>
+#include <collx/plan/schedules.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+// What a communicator keeps for calls on device memory and does not look into (gpu/group.hpp).
+struct device_part {
+    virtual ~device_part() = default;
+    // Throws if p is memory that only a device can read.
+    virtual void require_host_memory(const void*, const char*) {}
+};
+// Shared by a communicator and what may outlive it (persistent calls).
+struct communicator_end {
+    bool has_come = false;
+};
+} // namespace detail
+
+struct communicator_core {
+    explicit communicator_core(counted_ptr<job> j)
+        : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {
+        if (settings.checked < 0) settings.checked = checked_by_default;
+    }
+
+    // The first communicator of a job is part of its start, and ends with that.
+    static deadline start_of(const job& j) {
+        return j.communicators_made == 0 && j.start_until.at_ns != INT64_MAX ? j.start_until
+                                                                             : deadline::in_ns(j.settings.timeout_ns);
+    }
+
+    // parent: the communicator it is split from, whose end also ends the waiting for those who do not come.
+    // waits: for all of its ranks to come. id: see job::make_links.
+    communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n, detail::growing_array<int> members_,
+                      communicator_core* parent = nullptr, bool waits = true, std::uint64_t id_ = 0);
+    communicator_core(const communicator_core&) = delete;
+    ~communicator_core();
+    // The last of its ranks gives the memory back. Who was killed cannot give up its share, so the others do it before
+    // their own.
+    void leave();
+    // Rank here of a rank of the job, -1 if it is none here.
+    int rank_of(int world_rank) const {
+        for (int r = 0; r < net.size(); ++r)
+            if (members[static_cast<std::size_t>(r)] == world_rank) return r;
+        return -1;
+    }
+
+    // The same of a rank of another communicator.
+    int rank_of(const communicator_core& other, int rank) const {
+        return rank < 0 ? -1 : rank_of(other.members[static_cast<std::size_t>(rank)]);
+    }
+
+    // All calls so far, messages between two ranks too.
+    std::uint64_t calls() const { return sequence + messages; }
+
+    // ------------------------------------------------------------------ running operations
+    // Runs an operation to its end. Throws what ended it.
+    template <class Operation>
+    void run(Operation& op, std::int64_t timeout_ns) {
+        backoff wait(settings.waiting);
+        std::int64_t until = 0;
+        for (;;) {
+            const task_state p = advance(op);
+            if (p == task_state::done) return;
+            if (p == task_state::failed) give_up(op.error, op.waiting_for);
+            progress_or_move();
+            if (p == task_state::moved) wait.reset(), note_progress(until, timeout_ns);
+            else if (carried) wait.reset();
+            else if (wait.pause()) check(until, timeout_ns, op.waiting_for);
+        }
+    }
+
+    // f runs code of the program in a call (an operator, a hook, an iterator). What that throws ends the communicator:
+    // this rank's part will never be done, and what it sends next would be taken for the rest of it.
+    template <class F>
+    decltype(auto) with_user_code(F&& f) {
+        try {
+            const detail::one_caller::user_code here(caller);
+            return f();
+        } catch (...) {
+            abandon();
+            throw;
+        }
+    }
+    template <class Operation>
+    task_state advance(Operation& op) {
+        return with_user_code([&] { return op.advance(); });
+    }
+    [[gnu::cold, gnu::noinline]] void abandon() {
+        net.report(failure(errc::aborted, net.rank()));
+        net.announce_failure();
+    }
+    // f makes a call ready or is part of it. It throws collx's errors where all ranks do, or none has begun; anything
+    // else, such as having no memory, on this rank alone, and what it says next would be taken for its part in this
+    // call.
+    template <class F>
+    decltype(auto) or_abandon(F&& f) {
+        const detail::one_caller::call here(caller, net.rank());
+        try {
+            return f();
+        } catch (const error&) {
+            throw;
+        } catch (...) {
+            abandon();
+            throw;
+        }
+    }
+
+    // Waits for something that is no operation, and moves on those that are outstanding meanwhile: whom this rank waits
+    // for may wait for them.
+    template <class Condition>
+    [[gnu::cold]] void wait_until(Condition&& holds, std::int64_t timeout_ns, awaited waiting_for,
+                                  communicator_core* parent = nullptr) {
+        std::int64_t until = 0;
+        for (backoff wait(settings.waiting); !holds();) {
+            progress_or_move();
+            if (parent != nullptr && !parent->pending.empty()) parent->progress_pending();
+            if (carried) {
+                wait.reset();
+            } else if (wait.pause()) {
+                if (parent != nullptr) parent->require_alive();
+                check(until, timeout_ns, waiting_for);
+            }
+        }
+    }
+
+    // A call's own time limit is for the whole call. The communicator's is for the time in which nothing moves: it is
+    // there to notice that a peer does not come, not to limit how much data a call may have.
+    static void note_progress(std::int64_t& until, std::int64_t timeout_ns) {
+        if (until > 0 && timeout_ns <= 0) until = counts_again;
+    }
+    static constexpr std::int64_t counts_again = -1;
+    // Of one call; 0: none of its own.
+    void require_time_limit(std::int64_t ns) const {
+        if (ns < 0) [[unlikely]]
+            fail(errc::invalid_argument, net.rank(), -1,
+                 "leave .timeout out for the communicator's limit, or say nanoseconds::max() for ever",
+                 "a time limit of %lld ns, which every wait would be past", static_cast<long long>(ns));
+    }
+    // However long that is: nanoseconds::max() means for ever.
+    static constexpr std::int64_t later(std::int64_t now, std::int64_t ns) {
+        return ns < INT64_MAX - now ? now + ns : INT64_MAX;
+    }
+
+    // The slow questions of a wait; `until` begins as 0.
+    [[gnu::cold]] void check(std::int64_t& until, std::int64_t timeout_ns, awaited waiting_for) {
+        if (const failure f = net.failed()) give_up(f, -1);
+        for (const communicator_core* other = heeded; other != nullptr; other = other->heeded)
+            if (const failure f = other->net.failed()) give_up(failure(f.code(), rank_of(*other, f.rank())), -1);
+        const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
+        if (until == 0) next_watch_ns = 0, suspect = -1;
+        if (until <= 0) until = later(now, limit);
+        if (now >= next_watch_ns) look_around(now, limit, waiting_for);
+        if (now < until) return;
+        const failure late = find_late(now, limit, waiting_for);
+        // Perhaps the next strand of this rank, or of those it waits for, knows more.
+        if (late.is_circle() && now < until + waiting_word::fresh_ns(limit) / 2) return;
+        give_up(late, waiting_for);
+    }
+    // Says whom this rank waits for, and asks whether that one lives.
+    void look_around(std::int64_t now, std::int64_t limit, awaited waiting_for);
+    // The timeout, with the rank that causes it: from the rank we wait for to the one it waits for and so on, up to one
+    // that does not wait. A stopped rank may have waited before, so what was said long ago does not count. In a circle
+    // no rank is to blame more than the next, unless one alone is silent.
+    failure find_late(std::int64_t now, std::int64_t limit, awaited waiting_for) const;
+    // A peer whose end matters here: one that is waited for, or one that ended without leaving (those who wait for it
+    // notice at once; the others too, a little later, in case no other seems to). Who has left has done its part.
+    int find_dead(std::int64_t now, int waiting_for);
+
+    int find_failed_thread() const;
+
+    // Makes the failure known to all ranks and throws the first one that was reported.
+    [[noreturn]] void give_up(failure f, int waiting_for);
+    [[noreturn]] void explain(failure f, int waiting_for) const;
+    [[noreturn]] void explain_circle(int of_rank) const;
+    [[noreturn]] void explain_own(errc code) const; // of which the others say that this rank caused it
+
+    // Work that the program began or collected and dropped. A destructor cannot throw, so these say it in one line on
+    // stderr, unless an exception is on its way or the communicator has ended: then that is what the user learns.
+    // Returns whether it was said.
+    bool note_dropped(const char* what, const char* remedy) const noexcept;
+    // Tells what may live longer that this communicator is gone.
+    const counted_ptr<detail::communicator_end>& watch_end();
+
+    bool is_oversubscribed() const { return settings.oversubscribed(); }
+
+    void begin_collective() {
+        require_alive();
+        ++sequence;
+    }
+    // A forked child has no communicator, nor anything of what is under way on its parent's.
+    void require_own() const {
+        if (home->mark.is_child())
+            fail(errc::forked, net.rank(), -1, "make a communicator in the child, or fork before the first one",
+                 "this process is a fork() of the rank");
+    }
+    // Before each call: a communicator that failed stays failed.
+    void require_alive() {
+        require_own();
+        if (const failure f = net.failed(); f) give_up(f, -1);
+    }
+
+    // All ranks make the same collective calls with the same arguments in the same order. Each call adds a number that
+    // stands for it; what comes out depends on all calls so far, and is what messages and signals carry bits of. Ranks
+    // that have disagreed once do so from then on: they notice at the first message or signal that one has of the
+    // other.
+    std::uint64_t agree(std::uint64_t call) {
+        const std::uint64_t mixed = (agreed ^ call) * 0x9e37'79b9'7f4a'7c15;
+        return agreed = mixed << 29 | mixed >> 35;
+    }
+
+    // Every rank shows the others up to 120 bytes. The same window and argument as one_shot: seeing all signals of one
+    // exchange proves that the one before has been read.
+    template <class Visit>
+    void exchange(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns = 0) {
+        or_abandon([&] { show_all(mine, bytes, visit, timeout_ns); });
+    }
+    template <class Visit>
+    void show_all(const void* mine, std::size_t bytes, Visit&& visit, std::int64_t timeout_ns) {
+        (void)agree(bytes);
+        if (!net.is_one_host()) return detail::exchange_apart(*this, mine, bytes, visit, timeout_ns);
+        const std::uint64_t i = exchanges++, tag = signal_word::tag(agreed);
+        auto& line = exchange_window.line(net.rank(), 0, i);
+        std::memcpy(line.payload, mine, bytes);
+        line.word.store(signal_word::of(i + 1, tag), memory_order::release);
+        std::int64_t until = 0;
+        for (int r = 0; r < net.size(); ++r) {
+            auto& other = exchange_window.line(r, 0, i);
+            std::uint64_t word;
+            for (backoff b(settings.waiting);
+                 !signal_word::has_reached(word = other.word.load(memory_order::acquire), i + 1);) {
+                if (!pending.empty()) progress_pending(); // some rank may wait for them before it comes here
+                if (b.pause()) check(until, timeout_ns, r);
+            }
+            if (!signal_word::fits(word, i + 1, tag)) give_up(failure(errc::mismatch, r), r);
+            visit(r, other.payload);
+        }
+    }
+
+    // ------------------------------------------------------------------ outstanding operations
+    struct outstanding {
+        counted_ptr<operation> op;
+        int queue; // operations of one queue run one after the other
+    };
+    // Takes up an operation that goes on when the call has returned. If it throws, nothing of the operation is left.
+    void start(const counted_ptr<operation>& op, int queue) {
+        pending.push_back({op, queue});
+        try {
+            progress_pending();
+        } catch (...) { // an operator, perhaps of another operation
+            drop(op.get());
+            throw;
+        }
+    }
+    // Moves everything on that may move; operations of one queue keep their order. Returns how many are left.
+    std::size_t progress_pending() {
+        advance_pending();
+        carried = net.move();
+        return pending.size();
+    }
+    // The same without what other hosts send and are sent.
+    void advance_pending() {
+        for (std::size_t i = 0; i < pending.size();) {
+            bool is_first = true;
+            for (std::size_t j = 0; j < i && is_first; ++j) is_first = pending[j].queue != pending[i].queue;
+            operation& op = *pending[i].op;
+            try {
+                if (is_first && !op.is_dropped) op.state = advance(op);
+            } catch (...) { // a later wait for it reports that this rank gave up
+                op.state = task_state::failed, op.error = failure(errc::aborted, net.rank());
+                pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+                throw;
+            }
+            moves += is_first && op.state != task_state::blocked;
+            if (op.state == task_state::failed) net.report(op.error);
+            if (op.state == task_state::done || op.state == task_state::failed || op.is_dropped)
+                pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+            else ++i;
+        }
+    }
+    // Bytes from and to other hosts (what is said beside them is no progress), once for each turn of all operations: a
+    // large message waits for its receiver to look, but not for long (docs/design/sockets.md).
+    void progress_or_move() {
+        if (pending.empty()) carried = net.move();
+        else progress_pending();
+    }
+    bool is_queued(int queue) const {
+        for (const auto& p : pending)
+            if (p.queue == queue) return true;
+        return false;
+    }
+    // Nothing moves it on any more. Where an operator drops a handle the list is being walked, and that takes it out.
+    void drop(operation* op) {
+        op->is_dropped = true;
+        if (!caller.admits_this_thread()) return;
+        for (std::size_t i = 0; i < pending.size(); ++i)
+            if (pending[i].op.get() == op) return void(pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i)));
+    }
+    // Waits for an operation that was started before.
+    bool wait_for(operation& op, std::int64_t timeout_ns, bool may_fail) {
+        const detail::one_caller::call here(caller, net.rank());
+        backoff wait(settings.waiting);
+        const std::int64_t end = may_fail ? 0 : later(now_ns(), timeout_ns);
+        for (looking l;;) {
+            advance_pending();
+            // Stop polling here: the next call may pre-post its receive buffer.
+            const bool is_last = op.state == task_state::done && pending.empty();
+            carried = !is_last && net.move();
+            if (op.state == task_state::done) return true;
+            if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
+            if (moves != l.seen_moves || carried) {
+                wait.reset();
+                l.note(moves, timeout_ns);
+                if (may_fail) continue;
+            } else if (!wait.pause()) {
+                continue;
+            }
+            if (!may_fail && now_ns() >= end) return false;
+            check(l.until, timeout_ns, op.waiting_for);
+        }
+    }
+    // A wait for outstanding operations; of those who only look from time to time, it goes on between their looks.
+    struct looking {
+        std::int64_t until = 0;
+        std::uint64_t seen_moves = 0;
+        void note(std::uint64_t moves, std::int64_t timeout_ns) {
+            if (seen_moves != moves) note_progress(until, timeout_ns);
+            seen_moves = moves;
+        }
+    };
+    void look(looking& l, std::int64_t timeout_ns, awaited waiting_for) {
+        l.note(moves, timeout_ns);
+        check(l.until, timeout_ns, waiting_for);
+    }
+    // progress_pending(), and failure notifications: after one, outstanding operations have failed too.
+    std::size_t progress() {
+        require_own();
+        const detail::one_caller::call here(caller, net.rank());
+        if (progress_pending() == 0) return 0;
+        try {
+            look(progress_look, 0, pending.front().op->waiting_for);
+            return pending.size();
+        } catch (const error&) { // for waits that ask the operations
+        }
+        const failure f = net.failed();
+        for (auto& p : pending) p.op->state = task_state::failed, p.op->error = f;
+        pending.clear();
+        return 0;
+    }
+
+    // No rank gets past this before all have come, so one that has ended meanwhile, even properly, will not come.
+    void attach(communicator_core* parent);
+    static constexpr int every_rank = -2;
+
+    counted_ptr<job> home;
+    detail::one_caller caller;
+    std::uint64_t offset, id;
+    job_settings settings;
+    links net;
+    schedule_cache schedules;
+    detail::growing_array<int> members; // rank here -> rank of the job
+    detail::growing_array<outstanding> pending;
+    counted_ptr<detail::communicator_end> end; // made by the first that asks for it
+    detail::count_tables tables;               // of blocking v-variants
+    window_memory exchange_window;
+    std::uint32_t shrinks = 0;
+    // Of a shrink() across hosts that has not ended: the proposal that this rank has accepted (0: none).
+    std::int32_t accepted_ballot = 0;
+    detail::growing_array<std::uint64_t> accepted_members;
+    sole_ptr<detail::device_part> device; // made by the first call on device memory
+    // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
+    communicator_core* heeded = nullptr;
+    std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;
+    std::uint64_t agreed = 0; // see agree()
+    bool carried = false;     // whether the last look moved anything from or to other hosts
+    std::uint64_t moves = 0;  // times that an outstanding operation got further
+    looking progress_look;
+    std::int64_t next_watch_ns = 0, died_since_ns = 0;
+    int suspect = -1; // found dead at the last look
+};
+
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/job/communicator_core_once.hpp>
+#endif

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What communicator_core.hpp declares: a communicator's beginning and end, and what it asks when a wait gets long. Part
+// of every program, or compiled once in collx::collx.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+#include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/job/communicator_core.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+[[gnu::cold]] COLLX_ONCE communicator_core::communicator_core(counted_ptr<job> j, std::uint64_t at, int rank, int n,
+                                                              detail::growing_array<int> members_,
+                                                              communicator_core* parent, bool waits, std::uint64_t id_)
+    : home(std::move(j)), offset(at), id(id_), settings(home->settings),
+      net(home->make_links(at, rank, n, members_, id)), schedules(net), members(std::move(members_)) {
+    try {
+        if (members.empty())
+            for (int r = 0; r < n; ++r) members.push_back(r);
+        if (!home->is_threads && net.is_one_host()) {
+            detail::growing_array<int> pids;
+            for (int r : members) pids.push_back(home->process_of(r));
+            net.set_processes(std::move(pids), settings.single_copy);
+        }
+        if (net.is_one_host())
+            exchange_window = net.make_window({.signals = 1, .segments = 0, .depth = 2, .stage_bytes = 0});
+        if (waits) attach(parent);
+        else if (!net.is_one_host()) detail::apart->open_tree(net); // failure notifications must have a way
+        if (waits && parent == nullptr) {
+            home->settle_cores();
+            settings.waiting = home->settings.waiting, settings.ranks_per_core = home->settings.ranks_per_core;
+        }
+        schedules.share_cores(settings.ranks_per_core);
+    } catch (...) {                               // memory may run out anywhere
+        net.report(failure(errc::aborted, rank)); // those who did attach must not wait for this rank
+        leave();
+        throw;
+    }
+}
+
+[[gnu::cold]] COLLX_ONCE communicator_core::~communicator_core() {
+    if (end) end->has_come = true;
+    if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
+    device = sole_ptr<detail::device_part>();          // it uses what follows
+    for (auto& p : pending)                            // their handles may live on
+        p.op->state = task_state::failed, p.op->error = failure(errc::aborted, net.rank()), p.op->is_left = true;
+    if (!pending.empty() && !home->mark.is_child() && !net.failed()) abandon(); // no call will move them on
+    if (!home->mark.is_child()) leave();
+    else if (net.remote() != nullptr) net.remote()->forget();
+}
+
+[[gnu::cold]] COLLX_ONCE bool communicator_core::note_dropped(const char* what, const char* remedy) const noexcept {
+    if (std::uncaught_exceptions() != 0 || home->mark.is_child() || net.failed()) return false;
+    std::fprintf(stderr, "collx: warning: rank %d: %s (%s)\n", net.rank(), what, remedy);
+    return true;
+}
+
+COLLX_ONCE const counted_ptr<detail::communicator_end>& communicator_core::watch_end() {
+    if (!end) end = make_counted<detail::communicator_end>();
+    return end;
+}
+
+[[gnu::cold]] COLLX_ONCE void communicator_core::leave() {
+    if (net.remote() != nullptr) net.remote()->say_bye();
+    home->watch.find_dead([&](int world_rank) {
+        if (const int r = rank_of(world_rank); r >= 0) (void)net.give_up_share(r);
+        return false;
+    });
+    if (net.give_up_share(net.rank())) net.give_back_memory();
+}
+
+[[gnu::cold]] COLLX_ONCE void communicator_core::look_around(std::int64_t now, std::int64_t limit,
+                                                             awaited waiting_for) {
+    next_watch_ns = now + 2'000'000;
+    net.say_waiting(now, limit, waiting_for);
+    const int dead = find_dead(now, waiting_for);
+    // Once more before giving up: what it sent before it ended may have come after our last look.
+    if (dead >= 0 && dead == suspect) give_up(failure(errc::peer_failed, dead), dead);
+    suspect = dead;
+    if (dead >= 0) next_watch_ns = now;
+}
+
+[[gnu::cold]] COLLX_ONCE failure communicator_core::find_late(std::int64_t now, std::int64_t limit,
+                                                              awaited waiting_for) const {
+    const chain_end end = waiting_for < 0 ? chain_end{-1} : net.find_late(now, limit, waiting_for);
+    if (end.rank >= 0 && !end.is_circle) return failure(errc::timeout, end.rank);
+    if (end.is_certain) return failure::circle_of(end.rank);
+    // Who waits for several ranks: the only one that says nothing, if there is one. Strands do, and have named others.
+    int silent = -1, count = 0;
+    for (int other = 0; other < net.size(); ++other)
+        if (other != net.rank() && now - net.waits().of(other).said_at_ns() > waiting_word::fresh_ns(limit))
+            silent = other, ++count;
+    if (count == 1) return failure(errc::timeout, silent);
+    return end.is_circle && count == 0 ? failure::circle_of(end.rank) : failure(errc::timeout, waiting_for);
+}
+
+[[gnu::cold]] COLLX_ONCE int communicator_core::find_dead(std::int64_t now, int waiting_for) {
+    if (net.remote() != nullptr)
+        if (const int gone = net.remote()->find_gone(waiting_for, now); gone >= 0) return gone;
+    if (home->is_threads) return find_failed_thread();
+    if (home->watch.watched() == 0) return -1;
+    int guilty = -1;
+    home->watch.find_dead([&](int world_rank) {
+        const int r = rank_of(world_rank);
+        if (r < 0) return false;
+        const bool died = !home->has_left(world_rank);
+        if (died && died_since_ns == 0) died_since_ns = now;
+        if (r != waiting_for && waiting_for != every_rank && !(died && now - died_since_ns > 100'000'000)) return false;
+        guilty = r;
+        return true;
+    });
+    return guilty;
+}
+
+COLLX_ONCE int communicator_core::find_failed_thread() const {
+    for (int r = 0; r < net.size(); ++r)
+        if (home->has_failed(members[static_cast<std::size_t>(r)])) return r;
+    return -1;
+}
+
+[[gnu::cold]] COLLX_ONCE void communicator_core::give_up(failure f, int waiting_for) {
+    net.report(f);
+    net.announce_failure();
+    const failure first = net.failed();
+    try {
+        explain(first ? first : f, waiting_for);
+    } catch (error& e) {
+        e.set_sequence(calls());
+        throw;
+    }
+}
+
+[[gnu::cold]] COLLX_ONCE void communicator_core::explain(failure f, int waiting_for) const {
+    const int me = net.rank(), who = f.rank();
+    const auto call = static_cast<unsigned long long>(calls());
+    if (f.is_circle()) explain_circle(who);
+    if (who == me) explain_own(f.code());
+    switch (f.code()) {
+        case errc::peer_failed:
+            fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
+                 "call %llu: rank %d died", call, who);
+        case errc::timeout:
+            if (who < 0)
+                fail(errc::timeout, me, who, "is every rank in the same call? set_checked(true) names the odd one",
+                     "call %llu: timed out waiting for several ranks", call);
+            fail(errc::timeout, me, who,
+                 pending.empty()
+                     ? "is it alive and in the same call? set_checked(true) compares calls; set_timeout() waits longer"
+                     : "is it alive, and does it wait for this communicator's calls? Where calls of several "
+                       "communicators are under way, wait_all() moves all of them; set_timeout() waits longer",
+                 "call %llu: timed out waiting for rank %d", call, who);
+        case errc::aborted:
+            fail(errc::aborted, me, who,
+                 "by abort(), a handle or group it dropped, an operator that threw or no memory; shrink() makes a new "
+                 "communicator",
+                 "call %llu: rank %d aborted the communicator", call, who);
+        case errc::mismatch:
+            fail(errc::mismatch, me, who,
+                 "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
+                 "set_checked(true) names the first that does",
+                 "call %llu: the part of rank %d has another size than this call expects, or is of another call", call,
+                 who < 0 ? waiting_for : who);
+        case errc::resource:
+            fail(errc::resource, me, who,
+                 "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output",
+                 "call %llu: rank %d has no descriptor or no memory left", call, who);
+        case errc::unsupported:
+            fail(errc::unsupported, me, who,
+                 "drop the attach policy, or allow process_vm_readv (ptrace scope, container capabilities)",
+                 "call %llu: cannot read the memory of rank %d", call, who);
+        case errc::security:
+            fail(errc::security, me, who, "give all ranks the same key and COLLX_SECURITY; see docs/security.md",
+                 "call %llu: rank %d did not prove to have this job's key, or its bytes were changed on the way", call,
+                 who);
+        default: fail(f.code(), me, who, "see the output of that rank", "call %llu: rank %d failed", call, who);
+    }
+}
+
+// What the others report of this rank, said as theirs.
+[[gnu::cold]] COLLX_ONCE void communicator_core::explain_own(errc code) const {
+    const char *what = "reported a failure of this rank",
+               *remedy = "see what this rank printed before, and their output";
+    switch (code) {
+        case errc::peer_failed:
+            what = "took this rank for dead";
+            remedy = "its connections broke or its process was taken for another; shrink() of the others leaves it out";
+            break;
+        case errc::timeout:
+            what = "gave up waiting for this rank";
+            remedy =
+                "was it busy, stopped or in another call? set_checked(true) compares calls; set_timeout() waits longer";
+            break;
+        case errc::mismatch:
+            what = "report that the part of this rank has another size than this call expects, or is of another call";
+            remedy =
+                "this call, or one before it, differs between the ranks: in order, root, counts, type or operator; "
+                "set_checked(true) names the first that does";
+            break;
+        case errc::security:
+            what = "refused this rank: it did not prove to have the job's key, or its bytes were changed on the way";
+            remedy = "give all ranks the same key and COLLX_SECURITY; see docs/security.md";
+            break;
+        case errc::aborted:
+            fail(code, net.rank(), net.rank(),
+                 "by abort(), a handle or group it dropped, an operator that threw or no memory",
+                 "call %llu: this rank aborted the communicator", static_cast<unsigned long long>(calls()));
+        case errc::resource:
+            fail(code, net.rank(), net.rank(), "raise its limits (ulimit -n for connections, ulimit -v, memory)",
+                 "call %llu: this rank has no descriptor or no memory left", static_cast<unsigned long long>(calls()));
+        default: break;
+    }
+    fail(code, net.rank(), net.rank(), remedy, "call %llu: other ranks %s", static_cast<unsigned long long>(calls()),
+         what);
+}
+
+// The circle from its lowest rank on, so that all ranks say the same; of ranks on other hosts what is known.
+[[gnu::cold]] COLLX_ONCE void communicator_core::explain_circle(int of_rank) const {
+    const waiting_words words = net.waits();
+    const auto next = [&](int r) { return words.of(r).peer(); };
+    int first = of_rank, ranks = 1, r = next(of_rank);
+    bool sends = words.of(of_rank).what() == awaited::why::room, has_me = of_rank == net.rank();
+    for (; r >= 0 && r != of_rank && ranks <= net.size(); r = next(r), ++ranks) {
+        first = r < first ? r : first, has_me |= r == net.rank();
+        sends &= words.of(r).what() == awaited::why::room;
+    }
+    const bool is_closed = r == of_rank;
+    if (!is_closed) first = of_rank;
+    char text[200];
+    int used = std::snprintf(text, sizeof text, "%d", first);
+    const auto room = static_cast<int>(sizeof text) - 40;
+    int said = 1;
+    for (r = next(first); r >= 0 && said < ranks && used < room; r = next(r), ++said)
+        used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", r);
+    if (said < ranks || !is_closed)
+        used += std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> ...");
+    std::snprintf(text + used, sizeof text - static_cast<std::size_t>(used), " -> %d", first);
+    const int peer = has_me && next(net.rank()) >= 0 ? next(net.rank()) : of_rank == net.rank() ? -1 : of_rank;
+    const bool all_send = sends && is_closed;
+    fail(errc::timeout, net.rank(), peer,
+         all_send ? "let one of them receive first, or use sendrecv() or async::send()"
+                  : "is every rank in the same call, in the same order? set_checked(true) compares calls",
+         "call %llu: ranks %s wait for each other%s", static_cast<unsigned long long>(calls()), text,
+         all_send ? ": each sends before it receives" : "");
+}
+
+[[gnu::cold]] COLLX_ONCE void communicator_core::attach(communicator_core* parent) {
+    const bool is_start = parent == nullptr && home->communicators_made == 1 && home->start_until.at_ns != INT64_MAX;
+    const std::int64_t left_ns = home->start_until.left_ns(), limit_ns = !is_start ? 0 : left_ns > 1 ? left_ns : 1;
+    const auto meet = [&] {
+        if (!net.is_one_host())
+            return detail::exchange_apart(
+                *this, &id, sizeof id, [](int, const std::byte*) {}, limit_ns, parent);
+        net.control().attached.fetch_add(1, memory_order::acq_rel);
+        const auto have_all_come = [&] { return net.control().attached.load(memory_order::acquire) == net.size(); };
+        wait_until(have_all_come, limit_ns, every_rank, parent);
+    };
+    try {
+        meet();
+    } catch (const error&) { // of a rank that got past this before the others could: the next call's business
+        if (!net.failed().has_all_come()) throw;
+    }
+    net.note_all_came();
+}
+
+COLLX_END_NAMESPACE

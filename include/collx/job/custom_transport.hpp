@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Brings a program's own transport (transport/transport_concept.hpp) into its communicators, with the choice of
+// algorithms over channels: include this where per_peer{..., mine{}} is written.
+#pragma once
+
+#include <collx/core/error.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/job/join_custom.hpp>
+#if !defined(COLLX_COMPILED)
+#include <collx/job/apart.hpp>
+#include <collx/plan/channel_selector.hpp>
+#endif
+#include <collx/transport/custom_door.hpp>
+#include <collx/transport/custom_links.hpp>
+#include <collx/transport/per_peer.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+template <CustomTransport T>
+class custom_door_of final : public custom_door {
+public:
+    custom_door_of(int rank, int size) : hub_(make_counted<custom_hub>(made(rank, size), size)) {}
+    endpoint_address address() override { return hub_->address(); }
+    void connect(int peer, const endpoint_address& there) override { hub_->connect(peer, there); }
+    sole_ptr<far_links> open(far_members m) override { return make_sole<custom_links>(hub_, std::move(m)); }
+
+private:
+    static sole_ptr<custom_endpoint> made(int rank, int size) {
+        auto e = make_sole<custom_endpoint_of<typename T::endpoint>>(rank, size);
+        if (e->most_bytes() < 256)
+            fail(errc::invalid_argument, rank, -1, "let most_bytes() of its endpoint be 256 at least",
+                 "the transport %s takes messages of %zu bytes", T::name, e->most_bytes());
+        return e;
+    }
+    counted_ptr<custom_hub> hub_;
+};
+
+template <class T>
+struct custom_transport_of {
+    static counted_ptr<custom_door> open(int rank, int size) { return make_counted<custom_door_of<T>>(rank, size); }
+    static constexpr custom_transport value{T::name, &open, &join_by_custom, &custom_thread_jobs};
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

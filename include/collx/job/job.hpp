@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One rank's membership in a job: its number, the arena it shares with the others, who watches whom. Communicators are
+// made in it. A job is joined once per process (or per thread in run_threads) and lives as long as any communicator in
+// it.
+#pragma once
+
+#include <cstring>
+
+#include <sys/mman.h>
+
+#include <collx/core/atomic.hpp>
+#include <cstdint>
+
+#include <collx/core/clock.hpp>
+#include <collx/core/error.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/core/system_limits.hpp>
+#include <collx/transport/arena.hpp>
+#include <collx/transport/links.hpp>
+#include <collx/transport/peer_watch.hpp>
+#include <collx/transport/per_peer.hpp>
+#include <collx/transport/wait.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+#ifndef NDEBUG
+inline constexpr bool checked_by_default = true;
+#else
+inline constexpr bool checked_by_default = false;
+#endif
+
+namespace detail {
+// What a job keeps until its end and does not look into.
+struct kept {
+    virtual ~kept() = default;
+};
+} // namespace detail
+
+// What holds for all communicators of a job unless they say otherwise.
+struct job_settings {
+    std::int64_t timeout_ns = 60'000'000'000;
+    int checked = -1; // 1: yes, 0: no, -1: checked_by_default of the program
+    wait_policy waiting{};
+    single_copy_mode single_copy = single_copy_mode::automatic;
+    int sharing = 0;            // ranks that share this machine's cores; 0: not known
+    bool waits_as_told = false; // `waiting` was asked for by name
+    int ranks_per_core = 1;     // of this host, rounded up
+    transports over{};          // what the program lets its ranks use
+    bool oversubscribed() const { return ranks_per_core > 1; }
+    void share_among(int cores) { ranks_per_core = sharing > cores ? (sharing + cores - 1) / cores : 1; }
+    bool operator==(const job_settings&) const = default;
+};
+
+namespace detail {
+
+// One word that fork() sets to zero in the child: a child must not use its parent's ranks.
+class fork_mark {
+public:
+    fork_mark() {
+        void* p = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED)
+            fail(errc::resource, -1, -1, remedy_for_mapping(errno), "cannot map a page: %s", std::strerror(errno));
+        word_ = static_cast<volatile std::uint32_t*>(p);
+        ::madvise(p, page_bytes, MADV_WIPEONFORK);
+        *word_ = 1;
+    }
+    fork_mark(const fork_mark&) = delete;
+    ~fork_mark() { ::munmap(const_cast<std::uint32_t*>(word_), page_bytes); }
+    bool is_child() const { return *word_ == 0; }
+
+private:
+    volatile std::uint32_t* word_;
+};
+
+// Where rank 0 tells the others the place of the communicators that the whole job makes, one after the other.
+struct notice_board {
+    static constexpr int lines = 32;
+    struct line {
+        atomic<std::uint64_t> number; // which creation this line speaks of, + 1
+        std::uint64_t offset;
+    };
+    line at[lines];
+};
+static_assert(sizeof(notice_board) <= page_bytes);
+
+} // namespace detail
+
+// The hosts of a job that has several, as one rank sees them.
+struct host_map {
+    detail::growing_array<int> place_of; // rank of the job -> place among those of this host, -1: elsewhere
+    detail::growing_array<int> rank_at;  // the other way round
+    detail::growing_array<int> host_of;  // rank of the job -> host
+};
+
+class job {
+public:
+    job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads)
+        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
+          watch(!threads && size > 1 ? peer_watch(*memory, rank, size) : peer_watch()) {
+        say_cores();
+    }
+    // A job on several hosts: `a` is shared by those of this one.
+    job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
+        counted_ptr<far_door> way_out)
+        : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
+          watch(!threads && here.rank_at.size() > 1 ? peer_watch(*memory, here.place_of[static_cast<std::size_t>(rank)],
+                                                                 static_cast<int>(here.rank_at.size()))
+                                                    : peer_watch()),
+          hosts(std::move(here)), door(std::move(way_out)) {
+        watch.rename(hosts.rank_at);
+        say_cores();
+    }
+    job(const job&) = delete;
+    // Tells the others that this rank's end is no accident.
+    [[gnu::cold]] ~job() {
+        if (!is_threads && !mark.is_child())
+            memory->header().pid[place(rank)].store(arena_header::has_left, memory_order::release);
+    }
+    // Where a rank stands among those of this host, -1: on another.
+    int place(int other) const {
+        return hosts.place_of.empty() ? other : hosts.place_of[static_cast<std::size_t>(other)];
+    }
+    int process_of(int other) const { return memory->process_of(place(other), place(rank)); }
+    // Whether a rank ended with all its calls returned. What it had to give is then there, even for those who are still
+    // busy.
+    bool has_left(int other) const {
+        return place(other) >= 0 &&
+               memory->header().pid[place(other)].load(memory_order::acquire) == arena_header::has_left;
+    }
+
+    job_settings settings;
+    counted_ptr<arena> memory;
+    int rank, size;
+    bool is_threads;
+    peer_watch watch;
+    detail::fork_mark mark;
+    std::uint64_t communicators_made = 0; // by the whole job, in step on all ranks
+    const char* found_by = "alone";
+    deadline start_until;       // of what brings the job up; the first communicator must be there by then
+    host_map hosts;             // empty: one host
+    counted_ptr<far_door> door; // null: one host
+    // What answers those who come late to a shrink() that is decided, also when the communicator it made is gone.
+    detail::growing_array<sole_ptr<detail::kept>> late_answers;
+
+    // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
+    // still hold.
+    void say_failed() { memory->header().pid[place(rank)].store(arena_header::has_failed, memory_order::release); }
+    bool has_failed(int other) const {
+        return place(other) >= 0 &&
+               memory->header().pid[place(other)].load(memory_order::acquire) == arena_header::has_failed;
+    }
+
+    // Whether a rank will do nothing more: its process has ended or left the job, or its thread has failed. Once false
+    // it may still be so; once true it stays so.
+    bool is_gone(int other) {
+        return has_left(other) || has_failed(other) || watch.find_dead([&](int r) { return r == other; }) == other;
+    }
+
+    detail::notice_board& board() const { return *reinterpret_cast<detail::notice_board*>(memory->board()); }
+
+    // What a communicator of these ranks of the job (empty: all) holds: shared memory only where they are on one host.
+    // id: the same on all of them and on no other communicator of the job (0: made of the number of the world).
+    links make_links(std::uint64_t at, int my_rank, int n, const detail::growing_array<int>& members,
+                     std::uint64_t& id) const;
+    links_layout layout_of(const detail::growing_array<int>& members) const;
+
+    // The place of the next communicator of all ranks: the first rank of a host takes it, the others read it from the
+    // board.
+    std::uint64_t agree_on_world(const deadline& until);
+
+    // Address space for one communicator, its user count set.
+    static constexpr std::uint64_t no_place = UINT64_MAX;
+    [[noreturn]] static void fail_no_place(int rank, int leader);
+    static std::uint64_t take_links(arena& a, const links_layout& layout);
+
+    // Launchers bind ranks to cores of their own, and differently from rank to rank: only all of them together know how
+    // many cores they have. Called when all have come, so all come to the same answer.
+    void settle_cores();
+
+private:
+    void say_cores();
+    struct places {
+        detail::growing_array<int> place_of; // rank of the communicator -> place among its ranks on this host
+        int count = 0;
+        bool is_crowded = false; // some host has several of them
+    };
+    places places_among(const detail::growing_array<int>& members) const;
+};
+
+namespace detail {
+// The job of this thread while run_threads runs it. Processes have one job for all their threads.
+inline thread_local counted_ptr<job> thread_job;
+} // namespace detail
+
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/job/job_once.hpp>
+#endif

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What job.hpp declares: making communicators in a job. Part of every program, or compiled once in collx::collx.
+#pragma once
+
+#include <bit>
+#include <utility>
+
+#include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/job/job.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+[[gnu::cold]] COLLX_ONCE links job::make_links(std::uint64_t at, int my_rank, int n,
+                                               const detail::growing_array<int>& members, std::uint64_t& id) const try {
+    if (id == 0)
+        id = far_members::id_of(detail::hash_bytes(reinterpret_cast<const char*>(&communicators_made), 8, 11), false);
+    if (hosts.rank_at.empty()) return links(*memory, at, my_rank, n);
+    const auto here = places_among(members);
+    if (here.count == n) return links(*memory, at, my_rank, n);
+    detail::growing_array<int> ranks = members;
+    for (int r = 0; members.empty() && r < n; ++r) ranks.push_back(r);
+    const auto layout = links_layout::across_hosts(here.count, n, here.is_crowded);
+    detail::growing_array<int> host_of;
+    for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
+    return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
+                 door->open({id, my_rank, std::move(ranks), layout.channel, port::count, settings.single_copy}));
+} catch (...) { // those who did attach must not wait for this rank
+    report_in(reinterpret_cast<links_control*>(memory->at(at))->failed, failure(errc::aborted, my_rank));
+    throw;
+}
+
+[[gnu::cold]] COLLX_ONCE links_layout job::layout_of(const detail::growing_array<int>& members) const {
+    const auto here = places_among(members);
+    const int n = members.empty() ? size : static_cast<int>(members.size());
+    if (here.count == n) return links_layout::for_ranks(n);
+    return links_layout::across_hosts(here.count, n, here.is_crowded);
+}
+
+[[gnu::cold]] COLLX_ONCE std::uint64_t job::agree_on_world(const deadline& until) {
+    const std::uint64_t number = communicators_made++;
+    auto& line = board().at[number % detail::notice_board::lines];
+    const int leader = hosts.rank_at.empty() ? 0 : hosts.rank_at[0];
+    if (rank == leader) {
+        line.offset = no_place;
+        try {
+            line.offset = take_links(*memory, layout_of({}));
+        } catch (...) {
+            line.number.store(number + 1, memory_order::release);
+            throw;
+        }
+        line.number.store(number + 1, memory_order::release);
+        return line.offset;
+    }
+    int looks_at_the_dead = 0;
+    for (backoff b(settings.waiting); line.number.load(memory_order::acquire) != number + 1;) {
+        if (!b.pause()) continue;
+        // Twice: its number may have come after our last look.
+        if (is_gone(leader) && ++looks_at_the_dead == 2)
+            fail(errc::peer_failed, rank, leader, "see its output", "rank %d ended before it made communicator %llu",
+                 leader, static_cast<unsigned long long>(number));
+        if (until.passed())
+            fail(errc::timeout, rank, leader,
+                 "is that rank alive, and do all ranks make the same communicators in the same order?",
+                 "rank %d did not make communicator %llu", leader, static_cast<unsigned long long>(number));
+    }
+    if (line.offset == no_place) fail_no_place(rank, leader);
+    return line.offset;
+}
+
+[[gnu::cold]] COLLX_ONCE void job::fail_no_place(int rank, int leader) {
+    fail(errc::resource, rank, leader,
+         "its own error says what is short; destroying communicators or shared buffers makes room",
+         "rank %d of the job found no room for the communicator", leader);
+}
+
+[[gnu::cold]] COLLX_ONCE std::uint64_t job::take_links(arena& a, const links_layout& layout) {
+    const std::size_t bytes = layout.bytes();
+    const std::uint64_t offset = a.take(bytes);
+    try {
+        a.reserve(offset, page_bytes);
+    } catch (const error&) {
+        a.give_back(offset, bytes);
+        throw;
+    }
+    reinterpret_cast<links_control*>(a.at(offset))->users.store(layout.ranks, memory_order::relaxed);
+    return offset;
+}
+
+[[gnu::cold]] COLLX_ONCE job::places job::places_among(const detail::growing_array<int>& members) const {
+    places p;
+    detail::growing_array<char> seen; // hosts
+    const int n = members.empty() ? size : static_cast<int>(members.size());
+    for (int r = 0; r < n; ++r) {
+        const int member = members.empty() ? r : members[static_cast<std::size_t>(r)];
+        p.place_of.push_back(place(member) >= 0 ? p.count++ : -1);
+        if (hosts.host_of.empty()) continue;
+        const int host = hosts.host_of[static_cast<std::size_t>(member)];
+        seen.resize(seen.size() > static_cast<std::size_t>(host) ? seen.size() : static_cast<std::size_t>(host) + 1);
+        p.is_crowded |= seen[static_cast<std::size_t>(host)] != 0;
+        seen[static_cast<std::size_t>(host)] = 1;
+    }
+    return p;
+}
+
+[[gnu::cold]] COLLX_ONCE void job::say_cores() {
+    const cpu_set_t mine = core_set();
+    for (int c = 0; c < CPU_SETSIZE; ++c)
+        if (CPU_ISSET(c, &mine))
+            memory->header().cores[c / 64].fetch_or(std::uint64_t{1} << c % 64, memory_order::acq_rel);
+}
+
+[[gnu::cold]] COLLX_ONCE void job::settle_cores() {
+    if (settings.sharing == 0) return;
+    int cores = 0;
+    for (const auto& word : memory->header().cores) cores += std::popcount(word.load(memory_order::acquire));
+    settings.share_among(cores);
+    if (settings.waits_as_told) return;
+    settings.waiting = wait_policy::for_ranks(settings.sharing, cores);
+    if (door) settings.waiting = settings.waiting.across_hosts();
+}
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Joining a job whose ranks are known and on several hosts: shared memory for those of this one, and a listener for the
+// others.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include <collx/bootstrap/detail/joined.hpp>
+#include <collx/bootstrap/host.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/kept_text.hpp>
+#include <collx/core/pointers.hpp>
+#include <collx/job/communicator_core.hpp>
+#include <collx/job/door.hpp>
+#include <collx/job/join.hpp>
+#include <collx/job/open_verbs.hpp>
+#include <collx/transport/remote_door.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// The memory of this host, whose transport counts its ranks from 0: an error names the rank of the job.
+[[gnu::cold]] inline counted_ptr<arena> join_memory_of_host(const char* name, const host_map& here, int rank,
+                                                            const deadline& until, std::size_t bytes,
+                                                            start_check* check) {
+    const int n = static_cast<int>(here.rank_at.size()), place = here.place_of[static_cast<std::size_t>(rank)];
+    try {
+        return join_shm(name, place, n, until, bytes, "", check);
+    } catch (const error& e) {
+        const bool has_peer = e.peer() >= 0 && e.peer() < n,
+                   is_known = e.code() == errc::peer_failed || e.code() == errc::timeout;
+        if ((check != nullptr && check->has_ended()) || !has_peer || !is_known) throw;
+        const int who = here.rank_at[static_cast<std::size_t>(e.peer())];
+        if (e.code() == errc::timeout)
+            fail(e.code(), rank, who, remedy_of_join(e.code()), "rank %d did not come to the memory of its host", who);
+        fail(e.code(), rank, who, remedy_of_join(e.code()), "rank %d ended while the ranks of its host came together",
+             who);
+    }
+}
+
+[[gnu::cold]] inline counted_ptr<job> join_hosts(const meeting& m, listener&& d, int rank, int size, job_settings s,
+                                                 std::size_t arena_bytes, const char* found_by, const deadline& until,
+                                                 start_check* check = nullptr) {
+    host_map here = map_of_host(m.host_of, rank);
+    const int n = static_cast<int>(here.rank_at.size());
+    const kept_text name = joined({m.token, "-", m.host_of[static_cast<std::size_t>(rank)]});
+    if (arena_bytes == 0) arena_bytes = arena_bytes_for(n);
+    auto memory = n == 1 ? make_memory_arena(1, arena_bytes)
+                         : join_memory_of_host(name.c_str(), here, rank, until, arena_bytes, check);
+    d.hub->set_most_own(most_own_communicators());
+    d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank));
+    auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
+                               make_counted<remote_door>(std::move(d.hub)));
+    j->start_until = until;
+    j->found_by = found_by;
+    return j;
+}
+
+// Where shared memory is not wanted, each rank is a host of its own.
+inline host_description keep_apart(host_description h, const transports& over, int rank) {
+    if (!over.use_memory) h.id = joined({h.id, "#", rank});
+    return h;
+}
+// The hosts are known to all ranks, so all come to the same verdict.
+[[gnu::cold]] inline void require_transport(const meeting& m, const transports& over, int rank) {
+    if (over.cross_hosts || m.is_one_host()) return;
+    for (std::size_t r = 0; r < m.host_of.size(); ++r)
+        if (m.host_of[r] != m.host_of[static_cast<std::size_t>(rank)])
+            fail(errc::unsupported, rank, static_cast<int>(r),
+                 "add sockets{} to per_peer, or start all ranks on one host",
+                 "rank %zu is on another host, and this program's per_peer has no transport that goes there", r);
+}
+
+// Ranks of one job on one host that shall not use its memory: they use it once, to tell each other where they listen.
+[[gnu::cold]] inline counted_ptr<job> join_apart(const counted_ptr<job>& near, const host_description& h,
+                                                 listener&& d) {
+    struct {
+        char token[32] = {}, address[120] = {};
+        bool has_failed = false;
+    } mine;
+    std::exception_ptr trouble;
+    const int rank = near->rank, size = near->size;
+    try {
+        const kept_text token = random_token(), at = d.open(h);
+        if (at.size() >= sizeof mine.address)
+            fail(errc::environment, rank, -1, "give COLLX_ADDRESS a shorter form", "the address '%s' is too long",
+                 at.c_str());
+        std::memcpy(mine.token, token.data(), sizeof mine.token);
+        std::memcpy(mine.address, at.data(), at.size());
+    } catch (...) { // the others wait
+        trouble = std::current_exception();
+        mine.has_failed = true;
+    }
+    meeting m;
+    detail::growing_array<kept_text> addresses;
+    int failed = -1;
+    {
+        communicator_core all(near);
+        exchange_apart(
+            all, &mine, sizeof mine,
+            [&](int r, const std::byte* line) {
+                auto theirs = mine;
+                std::memcpy(&theirs, line, sizeof theirs);
+                if (r == 0) m.token = {theirs.token, sizeof theirs.token};
+                if (theirs.has_failed && failed < 0) failed = r;
+                addresses.emplace_back(theirs.address);
+                m.host_of.push_back(r);
+            },
+            near->settings.timeout_ns);
+    }
+    if (trouble) std::rethrow_exception(trouble);
+    if (failed >= 0) fail(errc::peer_failed, rank, failed, "see its output", "rank %d cannot listen", failed);
+    d.learn(m.token, addresses);
+    return join_hosts(m, std::move(d), rank, size, near->settings, 0, near->found_by, near->start_until);
+}
+
+// Without a store hosts cannot exchange addresses.
+inline void require_one_host(const job_description& d) {
+    if (d.local_size < d.size && d.store.empty())
+        fail(errc::unsupported, d.rank, -1, "name a store in COLLX_STORE, so that hosts can exchange their addresses",
+             "%s says that only %d of %d ranks are on this host", d.found_by, d.local_size, d.size);
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

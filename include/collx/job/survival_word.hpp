@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What survivors on several hosts say to each other (remote_survivors.hpp), and how they find out that no rank listens
+// any more where a rank did.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdint>
+
+#include <collx/transport/socket_hub.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+// Every message: this, and the members, a bit per rank.
+struct survival_word {
+    enum class kind : std::uint32_t { here = 1, accept, waits, propose, commit, late, out };
+    static constexpr std::uint32_t tag = 0x5u << 24 | 0x70'1e;
+    kind what;
+    std::int32_t ballot; // number of the proposal: coordinator + 1; 0: none
+    std::int32_t rank;   // waits, late: who did not come
+    std::int32_t zero = 0;
+};
+
+// Whether the listener of a rank is still there.
+class door_probe {
+public:
+    enum class answer { unknown, open, closed };
+
+    static bool is_closed_by(int error) {
+        return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ETIMEDOUT ||
+               error == ENOENT; // the file of a unix socket
+    }
+    answer ask(socket_hub& hub, int job_rank, std::int64_t now, std::int64_t patience_ns) {
+        if (!knocking_.is_open()) {
+            if (now < next_ns_) return answer::unknown;
+            next_ns_ = now + pause_ns_;
+            pause_ns_ = pause_ns_ < 500'000'000 ? 2 * pause_ns_ : pause_ns_;
+            knocking_ = hub.connect_to(job_rank);
+            since_ns_ = now;
+            if (!knocking_.is_open()) return is_closed_by(errno) ? answer::closed : answer::unknown;
+        }
+        pollfd p{knocking_.get(), POLLOUT, 0};
+        if (::poll(&p, 1, 0) <= 0) return now - since_ns_ > patience_ns ? answer::closed : answer::unknown;
+        int trouble = 0;
+        socklen_t bytes = sizeof trouble;
+        (void)::getsockopt(knocking_.get(), SOL_SOCKET, SO_ERROR, &trouble, &bytes);
+        knocking_.close();
+        return is_closed_by(trouble) ? answer::closed : trouble == 0 ? answer::open : answer::unknown;
+    }
+
+private:
+    descriptor knocking_;
+    std::int64_t since_ns_ = 0, next_ns_ = 0, pause_ns_ = 10'000'000;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Who goes on after a failure, and their new communicator: the work of communicator::shrink. The old one carries no
+// message any more. On several hosts its ranks agree over new connections (remote_survivors.hpp); on one host through
+// words in its memory: each says that it has come and waits until every other has come or is gone; the first to see
+// that proposes members and a place, and one compare-exchange decides whose proposal holds. So a rank that dies at any
+// moment in between changes nothing but the members.
+#pragma once
+
+#include <collx/core/atomic.hpp>
+#include <collx/job/communicator_core.hpp>
+#include <collx/job/world.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+[[noreturn, gnu::cold]] inline void fail_left_out(int rank) {
+    fail(errc::peer_failed, rank, rank, "start again: this rank came too late", "the others went on without this rank");
+}
+
+class survivors {
+public:
+    explicit survivors(communicator_core& c) : c_(c), round_(++c.shrinks) {}
+
+    // The proposal that holds. Throws timed_out.
+    const survival_note& agree() {
+        mine().round.store(round_, memory_order::release);
+        const deadline until = deadline::in_ns(c_.settings.timeout_ns);
+        backoff b(c_.settings.waiting);
+        do {
+            for (int r = 0; r < c_.net.size() && !is_decided(); ++r)
+                while (!has_come(r) && !is_decided()) {
+                    if (!b.pause()) continue;
+                    if (is_gone(r)) break;
+                    if (until.passed()) withdraw(r);
+                }
+        } while (!is_decided() && !propose());
+        const auto winner = static_cast<int>(decided().load(memory_order::acquire) & 0xffff'ffff) - 1;
+        return c_.net.note(winner);
+    }
+
+private:
+    // As if this rank had not come yet, so that it may come again.
+    [[noreturn, gnu::cold]] void withdraw(int late) {
+        --c_.shrinks;
+        mine().round.store(round_ - 1, memory_order::release);
+        fail(errc::timeout, c_.net.rank(), late, "all ranks that live must call shrink()",
+             "rank %d lives, but did not come to shrink the communicator", late);
+    }
+
+    // False if a rank has withdrawn since it was seen: it lives and will come again.
+    bool propose() {
+        auto& note = mine();
+        std::uint64_t before = decided().load(memory_order::acquire);
+        int count = 0;
+        for (auto& word : note.members) word = 0;
+        for (int r = 0; r < c_.net.size(); ++r) {
+            if (is_gone(r)) continue;
+            if (!has_come(r)) return false;
+            note.members[r / 64] |= std::uint64_t{1} << (r % 64), ++count;
+        }
+        note.place = job::no_place;
+        try {
+            note.place = job::take_links(*c_.home->memory, links_layout::for_ranks(count));
+        } catch (const error&) { // all of them hear of it
+        }
+        const std::uint64_t proposal = std::uint64_t{round_} << 32 | static_cast<std::uint64_t>(c_.net.rank() + 1);
+        while (!is_decided())
+            if (decided().compare_exchange_weak(before, proposal, memory_order::acq_rel)) return true;
+        if (note.place != job::no_place) c_.home->memory->give_back(note.place, links_layout::for_ranks(count).bytes());
+        return true;
+    }
+
+    bool has_come(int r) const { return c_.net.note(r).round.load(memory_order::acquire) >= round_; }
+    bool is_gone(int r) const {
+        return r != c_.net.rank() && c_.home->is_gone(c_.members[static_cast<std::size_t>(r)]);
+    }
+    bool is_decided() const { return decided().load(memory_order::acquire) >> 32 == round_; }
+    atomic<std::uint64_t>& decided() const { return c_.net.control().decided; }
+    survival_note& mine() const { return c_.net.note(c_.net.rank()); }
+
+    communicator_core& c_;
+    std::uint32_t round_;
+};
+
+// The place in this host's memory of a communicator whose members are known to all of them: the first to come takes
+// it, without a wait.
+[[gnu::cold]] inline std::uint64_t place_of_survivors(communicator_core& c, std::uint32_t round,
+                                                      const detail::growing_array<int>& members) {
+    auto& decided = c.net.control().decided;
+    auto& mine = c.net.note(c.net.rank());
+    std::uint64_t before = decided.load(memory_order::acquire);
+    if (before >> 32 != round) {
+        const links_layout layout = c.home->layout_of(members);
+        mine.place = job::no_place;
+        try {
+            mine.place = job::take_links(*c.home->memory, layout);
+        } catch (const error&) { // all of this host hear of it
+        }
+        const std::uint64_t proposal = std::uint64_t{round} << 32 | static_cast<std::uint64_t>(c.net.rank() + 1);
+        while (before >> 32 != round)
+            if (decided.compare_exchange_weak(before, proposal, memory_order::acq_rel)) return mine.place;
+        if (mine.place != job::no_place) c.home->memory->give_back(mine.place, layout.bytes());
+    }
+    return c.net.note(static_cast<int>(before & 0xffff'ffff) - 1).place;
+}
+
+// Ranks of the old communicator whose bits are set, as ranks of the job; which of them is `me`.
+inline detail::growing_array<int> chosen_members(const communicator_core& c, const std::uint64_t* bits,
+                                                 int& rank_there) {
+    detail::growing_array<int> members;
+    for (int r = 0; r < c.net.size(); ++r) {
+        if ((bits[r / 64] >> (r % 64) & 1) == 0) continue;
+        if (r == c.net.rank()) rank_there = static_cast<int>(members.size());
+        members.push_back(c.members[static_cast<std::size_t>(r)]);
+    }
+    return members;
+}
+
+[[gnu::cold]] inline sole_ptr<communicator_core> shrink_across_hosts(communicator_core& c) {
+    const std::uint32_t round = c.shrinks + 1;
+    sole_ptr<kept> answers;
+    // Who goes on, a bit per rank; and what answers those who come late, to be kept.
+    const auto bits = require_net(c.net.rank(), "a shrink across hosts").survivors(c, round, answers);
+    c.home->late_answers.push_back(std::move(answers));
+    c.accepted_ballot = 0;
+    c.shrinks = round;
+    int rank_there = -1;
+    detail::growing_array<int> members = chosen_members(c, bits.data(), rank_there);
+    if (rank_there < 0) fail_left_out(c.net.rank());
+    const int n = static_cast<int>(members.size());
+    const std::uint64_t place = place_of_survivors(c, round, members);
+    if (place == job::no_place) job::fail_no_place(c.net.rank(), c.net.rank());
+    const std::uint64_t origin[] = {c.id, round};
+    const std::uint64_t id = far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 14),
+                                                far_members::shares(c.id));
+    return make_sole<communicator_core>(c.home, place, rank_there, n, std::move(members), nullptr, false, id);
+}
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300 sanitize=thread,nightly
+//
+// Ranks that disagree. With set_checked(true) every rank receives the same sentence, which names the odd ranks and what
+// they did otherwise, and the communicator goes on. Without it, what messages themselves can tell.
+#include "comm/support.hpp"
+
+#include <array>
+#include <barrier>
+
+using namespace collx_test;
+using collx::mismatch;
+
+namespace {
+
+// f(odd) is called on all four ranks and must fail on all of them with the same words.
+template <class F>
+void check(collx::communicator& w, std::vector<int> odd, std::vector<std::string> texts, F&& f) {
+    bool is_odd = false;
+    std::string names;
+    for (const int r : odd) is_odd |= r == w.rank(), names += (names.empty() ? "" : ", ") + std::to_string(r);
+    const auto e = thrown<mismatch>(w, [&] { f(is_odd); });
+    texts.push_back("rank 0 differs from rank " + names + ":");
+    for (const auto& t : texts) {
+        at("%s / %s", t.c_str(), e.what());
+        EXPECT(says(e, t.c_str()));
+    }
+    EXPECT(e.code() == collx::errc::mismatch && e.peer() == odd[0] && e.rank() == w.rank());
+    EXPECT(e.sequence() == w.sequence() && e.sequence() != 0);
+    int one = 1; // no rank has begun, so all may go on
+    collx::all_reduce(w, collx::value(one));
+    EXPECT(one == w.size());
+}
+
+template <class F>
+void on_checked_ranks(F&& f) {
+    on_ranks(4, [&](collx::communicator& w) {
+        w.set_checked(true);
+        w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
+        f(w);
+    });
+}
+
+} // namespace
+
+TEST_CASE("checked: other counts, types, operators, roots") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<int> x(10);
+        std::vector<float> y(10);
+        check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"},
+              [&](bool odd) { collx::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)); });
+        check(w, {1, 3}, {"count is 10 on rank 0 and 0 on rank 1"},
+              [&](bool odd) { collx::broadcast(w, collx::view(x.data(), odd ? 0u : 10u)); });
+        check(w, {3}, {"element type"}, [&](bool odd) {
+            if (odd) collx::all_reduce(w, y);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {1}, {"operator"}, [&](bool odd) {
+            if (odd) collx::all_reduce(w, x, collx::max{});
+            else collx::all_reduce(w, x, collx::min{});
+        });
+        check(w, {1, 2}, {"root is 0 on rank 0 and 3 on rank 1"},
+              [&](bool odd) { collx::broadcast(w, x, {.root = odd ? 3 : 0}); });
+    });
+}
+
+TEST_CASE("checked: other collectives and another order") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<int> x(8), part(2);
+        check(w, {1, 2, 3}, {"collective is all_reduce on rank 0 and broadcast on rank 1"}, [&](bool odd) {
+            if (odd) collx::broadcast(w, x);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {2}, {"collective is barrier on rank 0 and reduce_scatter on rank 2"}, [&](bool odd) {
+            if (odd) collx::reduce_scatter(w, x, part);
+            else collx::barrier(w);
+        });
+        // A rank that calls all_gather first and barrier second, where the others do it the other way round: named at
+        // the first call.
+        check(w, {3}, {"collective is barrier on rank 0 and all_gather on rank 3"}, [&](bool odd) {
+            if (odd) collx::all_gather(w, part, x), collx::barrier(w);
+            else collx::barrier(w), collx::all_gather(w, part, x);
+        });
+        check(w, {1}, {"collective is scan on rank 0 and exclusive_scan on rank 1"}, [&](bool odd) {
+            if (odd) collx::exclusive_scan(w, x);
+            else collx::scan(w, x);
+        });
+        check(w, {2}, {"collective is all_reduce on rank 0 and split on rank 2"}, [&](bool odd) {
+            if (odd) (void)w.split(0);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {1, 2, 3}, {"collective is split on rank 0 and barrier on rank 1"}, [&](bool odd) {
+            if (odd) collx::barrier(w);
+            else (void)w.split(0);
+        });
+        check(w, {1}, {"collective is all_reduce on rank 0 and group on rank 1"}, [&](bool odd) {
+            collx::group g(w);
+            g.all_reduce(x);
+            if (odd) g.launch();
+            else collx::all_reduce(w, x);
+        });
+    });
+}
+
+TEST_CASE("checked: other policies, by type and by value, and another kind of memory") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<float> x(1000);
+        check(w, {2}, {"policy"}, [&](bool odd) {
+            if (odd) collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x);
+            else collx::all_reduce(w, x);
+        });
+        check(w, {2}, {"policy"}, [&](bool odd) { collx::all_reduce(w.with(collx::piece{odd ? 64u : 128u}), x); });
+        check(w, {3}, {"element type"}, [&](bool odd) { // of the wire
+            if (odd) collx::all_reduce(w.with(collx::wire<collx::bf16>{}), x);
+            else collx::all_reduce(w, x);
+        });
+        auto shared = collx::make_shared_vector<float>(w, 1000);
+        check(w, {1}, {"kind of memory"}, [&](bool odd) {
+            if (odd) collx::all_reduce(w, x);
+            else collx::all_reduce(w, shared);
+        });
+    });
+}
+
+TEST_CASE("checked: other tables of counts") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<int> out(4), mine(1);
+        check(w, {3}, {"table of counts"}, [&](bool odd) {
+            std::array counts{1, 1, 1, 1};
+            if (odd) counts = {0, 2, 1, 1};
+            collx::all_gather_v(w, mine, out, counts);
+        });
+        check(w, {0 + 1}, {"table of counts"}, [&](bool odd) {
+            std::array counts{1, 1, 1, 1};
+            if (odd) counts = {1, 1, 0, 2};
+            collx::reduce_scatter_v(w, out, mine, counts);
+        });
+    });
+}
+
+TEST_CASE("checked: calls that are under way, and groups") {
+    on_checked_ranks([](collx::communicator& w) {
+        std::vector<int> x(10), y(10);
+        check(w, {2}, {"count is 10 on rank 0 and 9 on rank 2"},
+              [&](bool odd) { collx::async::all_reduce(w, collx::view(x.data(), odd ? 9u : 10u)).wait(); });
+        check(w, {1}, {"number of collectives is 1 on rank 0 and 2 on rank 1"}, [&](bool odd) {
+            collx::group g(w);
+            g.all_reduce(x);
+            if (odd) g.all_reduce(y);
+            g.launch();
+        });
+        std::vector<float> z(10);
+        check(w, {3}, {"element type"}, [&](bool odd) {
+            collx::group g(w);
+            g.all_reduce(x);
+            if (odd) g.all_reduce(z);
+            else g.all_reduce(y);
+            g.launch();
+        });
+        check(w, {1}, {"operator"}, [&](bool odd) {
+            collx::group g(w);
+            if (odd) g.all_reduce(x, collx::max{});
+            else g.all_reduce(x);
+            g.launch();
+        });
+        check(w, {2}, {"root"}, [&](bool odd) {
+            collx::group g(w);
+            g.broadcast(x, odd ? 1 : 0);
+            g.launch();
+        });
+        check(w, {1}, {"table of counts"}, [&](bool odd) { // the same bytes in all
+            collx::group g(w);
+            g.all_reduce(collx::view(x.data(), odd ? 4u : 6u));
+            g.all_reduce(collx::view(y.data(), odd ? 6u : 4u));
+            g.launch();
+        });
+    });
+}
+
+TEST_CASE("checked: ranks of a split communicator are named by their numbers there") {
+    on_checked_ranks([](collx::communicator& w) {
+        auto back = w.split(0, -w.rank());
+        EXPECT(back.is_checked() && back.rank() == 3 - w.rank());
+        check(back, {1}, {"root is 0 on rank 0 and 2 on rank 1"}, [&](bool odd) {
+            int x = 0;
+            collx::broadcast(back, collx::value(x), {.root = odd ? 2 : 0});
+        });
+    });
+}
+
+TEST_CASE("checking may be switched on and off in step") {
+    on_ranks(3, [](collx::communicator& w) {
+        for (int i = 0; i < 50; ++i) {
+            w.set_checked(i % 3 == 0);
+            int x = i;
+            collx::all_reduce(w, collx::value(x));
+            EXPECT(x == 3 * i);
+        }
+    });
+}
+
+TEST_CASE("unchecked: a message of another size than expected names its sender") {
+    for (const std::size_t sent : {100u, 0u, 10u, 90'000u})
+        on_ranks(2, [sent](collx::communicator& w) {
+            w.set_checked(false);
+            std::vector<int> x(sent), y(50);
+            at("sent=%zu", sent);
+            if (w.rank() == 0) {
+                try {
+                    collx::send(w, x, 1); // may be over before the other looks
+                } catch (const mismatch& e) {
+                    EXPECT(e.peer() == 0);
+                }
+            } else {
+                const auto e = thrown<mismatch>(w, [&] { collx::recv(w, y, 0); });
+                EXPECT(e.peer() == 0 && e.rank() == 1 &&
+                       says(e, "the part of rank 0 has another size than this call expects"));
+            }
+            EXPECT(thrown<mismatch>(w, [&] { collx::barrier(w); }).peer() ==
+                   0); // a communicator that failed stays failed
+        });
+}
+
+TEST_CASE("unchecked: other counts over channels are found at the first message") {
+    for (const int n : {2, 3, 5})
+        on_ranks(n, [n](collx::communicator& w) {
+            w.set_checked(false);
+            std::vector<int> x(100'000 + (w.rank() == n - 1 ? 1 : 0));
+            const auto e = thrown<mismatch>(w, [&] { collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x); });
+            EXPECT(e.peer() >= 0 && e.peer() < n && says(e, "another size"));
+        });
+}
+
+// One call of a communicator of its own, in which the last rank has `more` elements: all ranks get the error.
+template <class F>
+void check_window(std::size_t elems, F&& f) {
+    for (const bool later : {false, true}) {
+        std::barrier together(3);
+        on_ranks(3, [&](collx::communicator& w) {
+            w.set_checked(false);
+            w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
+            std::vector<int> x(elems + (w.rank() == 2 ? 1 : 0), 1), y(3 * elems + 3);
+            const auto call = [&](std::size_t n) { f(w, collx::view(x.data(), n), collx::view(y.data(), 3 * n)); };
+            if (later) // stages and numbers that were in use before
+                for (int i = 0; i < 9; ++i) call(elems);
+            together.arrive_and_wait(); // who is still in the ninth call would hear of the mismatch there
+            const auto e = thrown<mismatch>(w, [&] { call(x.size()); });
+            at("%zu elements, later: %d, says %s", elems, later, e.what());
+            EXPECT(e.peer() >= 0 && e.peer() < 3 && says(e, "another size than this call expects"));
+        });
+    }
+}
+
+TEST_CASE("unchecked: other counts over windows are found before a rank has a wrong result") {
+    using namespace collx::algo;
+    for (const std::size_t n : {1u, 10u, 2000u, 40'000u}) { // in lines, in rings, in pieces
+        check_window(n, [](auto& w, auto x, auto) { collx::all_reduce(w, x); });
+        check_window(n, [](auto& w, auto x, auto) { collx::all_reduce(w.with(one_shot_all_reduce{}), x); });
+        check_window(n,
+                     [](auto& w, auto x, auto) { collx::async::all_reduce(w.with(two_shot_all_reduce{}), x).wait(); });
+        check_window(n, [](auto& w, auto x, auto y) { collx::all_gather(w.with(direct_all_gather{}), x, y); });
+        check_window(n, [](auto& w, auto x, auto y) { collx::reduce_scatter(w.with(direct_reduce_scatter{}), y, x); });
+        check_window(n, [](auto& w, auto, auto y) {
+            std::vector<int> z(y.size());
+            collx::all_to_all(w.with(direct_all_to_all{}), y, z);
+        });
+        check_window(n, [](auto& w, auto x, auto) { collx::scan(w, x); });
+    }
+}
+
+TEST_CASE("unchecked: another type of the same size, or another of collx's operators, is a mismatch") {
+    for (const std::size_t n : {10u, 40'000u, 300'000u}) // in lines, in rings, in slots or lent
+        for (const int how : {0, 1, 2, 3})
+            on_ranks(2, [n, how](collx::communicator& w) {
+                w.set_checked(false);
+                std::vector<int> x(n, 1);
+                std::vector<float> y(n, 1);
+                const bool is_odd = w.rank() == 1;
+                const auto e = thrown<mismatch>(w, [&] {
+                    if (how == 0 && is_odd) collx::all_reduce(w, y);
+                    else if (how == 1 && is_odd) collx::all_reduce(w, x, collx::max{});
+                    else if (how < 2) collx::all_reduce(w, x);
+                    else if (how == 2 && is_odd) collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), y);
+                    else if (how == 2) collx::all_reduce(w.with(collx::algo::ring_all_reduce{}), x);
+                    else if (is_odd) collx::recv(w, y, 0);
+                    else collx::send(w, x, 1);
+                    collx::barrier(w);
+                });
+                at("%zu elements, %d, says %s", n, how, e.what());
+                EXPECT(says(e, "is of another call"));
+            });
+    on_ranks(2, [](collx::communicator& w) { // the program's own: collx cannot know which are the same
+        w.set_checked(false);
+        int x = 1;
+        if (w.rank() == 0) collx::all_reduce(w, collx::value(x), [](int a, int b) { return a + b; });
+        else collx::all_reduce(w, collx::value(x), [](const int& a, const int& b) { return b + a; });
+        EXPECT(x == 2);
+    });
+}
+
+TEST_CASE("unchecked: another algorithm's parameter over windows is a mismatch") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<int> x(10);
+        (void)thrown<mismatch>(w, [&] {
+            collx::broadcast(w.with(collx::algo::direct_broadcast{}), x, {.root = w.rank() == 2 ? 1 : 0});
+            collx::barrier(w);
+        });
+    });
+}
+
+TEST_CASE("unchecked: private counts that disagree name the peer") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<int> x(30), y(30);
+        std::array send{10, 10, 10}, receive{10, 10, 10};
+        if (w.rank() == 1) receive[2] = 9; // rank 2 sends ten
+        const auto e = thrown<mismatch>(w, [&] {
+            collx::all_to_all_v(w, x, send, y, receive);
+            collx::barrier(w);
+        });
+        EXPECT(e.peer() == 2);
+    });
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        std::vector<int> mine(w.rank() == 2 ? 7 : 5), all(15);
+        const auto e = thrown<mismatch>(w, [&] {
+            collx::gather_v(w, mine, all, std::array{5, 5, 5});
+            collx::barrier(w);
+        });
+        EXPECT(e.peer() == 2);
+    });
+}
+
+namespace {
+
+// One call that the last rank makes otherwise, and correct ones after it: what is received is right, and within a few
+// calls every rank hears of it.
+template <class F>
+void check_noticed(const char* what, const spread& hosts, F&& call) {
+    on_hosts(3, hosts, [&](collx::communicator& w) {
+        w.set_checked(false);
+        w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
+        at("%s, %d hosts", what, hosts.ranks_per_host == 0 ? 1 : 3);
+        const auto e = thrown<mismatch>(w, [&] {
+            call(w, w.rank() == 2);
+            for (int i = 0; i < 40; ++i) {
+                std::array x{w.rank() == 0 ? i : -1, 7};
+                collx::broadcast(w, x);
+                EXPECT_AT(i, x[0] == i);
+            }
+        });
+        EXPECT(says(e, "is of another call") || e.peer() == w.rank());
+    });
+}
+// The same of calls with buffers of `n` elements, and of three times as many.
+template <class F>
+void check_buffers(const char* what, std::size_t n, const spread& hosts, F&& call) {
+    check_noticed(what, hosts, [&](collx::communicator& w, bool odd) {
+        std::vector<int> x(n, 3), y(3 * n);
+        call(w, x, y, odd);
+    });
+}
+
+} // namespace
+
+TEST_CASE("unchecked: what ranks disagreed on once is noticed in the next calls, and no call gets old data") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        for (const std::size_t n : {12u, 30'000u}) {
+            check_buffers("broadcast, root", n, hosts,
+                          [](auto& w, auto& x, auto&, bool odd) { collx::broadcast(w, x, {.root = odd ? 2 : 1}); });
+            check_buffers("async broadcast, root", n, hosts, [](auto& w, auto& x, auto&, bool odd) {
+                collx::async::broadcast(w, x, {.root = odd ? 2 : 1}).wait();
+            });
+            check_buffers("scatter, root", n, hosts,
+                          [](auto& w, auto& x, auto& y, bool odd) { collx::scatter(w, y, x, {.root = odd ? 2 : 0}); });
+        }
+}
+
+TEST_CASE("unchecked: another number of calls, and tables and groups that differ where no message shows it") {
+    for (const spread& hosts : {spread{}, spread{1}}) {
+        check_buffers("broadcast, one more", 12, hosts, [](auto& w, auto& x, auto&, bool) {
+            if (w.rank() == 0) collx::broadcast(w, x);
+        });
+        check_buffers(
+            "all_gather_v, counts that have the same sum", 12, hosts, [](auto& w, auto& x, auto& y, bool odd) {
+                const std::size_t m = x.size(), d = odd ? 1 : 0;
+                const std::array counts{m - 1 + d, m - 1 - d, m - 2};
+                collx::all_gather_v(w, collx::view(x.data(), counts[static_cast<std::size_t>(w.rank())]), y, counts);
+            });
+        check_buffers("a group of fewer calls", 12, hosts, [](auto& w, auto& x, auto& y, bool odd) {
+            collx::group g(w);
+            g.broadcast(collx::view(x.data(), 5u), 0);
+            if (!odd) g.broadcast(collx::view(y.data(), 5u), 0);
+            g.launch();
+        });
+        check_buffers("a group with another root", 12, hosts, [](auto& w, auto& x, auto& y, bool odd) {
+            collx::group g(w);
+            g.broadcast(collx::view(x.data(), 5u), odd ? 1 : 0);
+            g.broadcast(collx::view(y.data(), 5u), 0);
+            g.launch();
+        });
+    }
+}
+
+TEST_CASE("unchecked: where a rank waits for what no other rank sends it, the time limit ends it") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        for (const int how : {0, 1, 2})
+            on_hosts(3, hosts, [&](collx::communicator& w) {
+                w.set_checked(false);
+                w.set_timeout(std::chrono::milliseconds(300));
+                std::vector<int> x(10, 1), y(30), z(30);
+                const collx::call_options o{.root = w.rank() == 2 ? 1 : 0};
+                const auto e = thrown<collx::error>(w, [&] {
+                    if (how == 0) collx::reduce(w, x, collx::plus{}, o);
+                    else if (how == 1) collx::gather(w, x, y, o);
+                    else if (w.rank() == 2) collx::all_to_all(w, y, z);
+                    else collx::all_gather(w, x, z);
+                    collx::barrier(w);
+                });
+                EXPECT(e.code() == collx::errc::timeout || e.code() == collx::errc::mismatch);
+            });
+}
+
+TEST_CASE("unchecked: a rank that takes itself for the root of each call is noticed though it waits for no data") {
+    on_ranks(3, [](collx::communicator& w) {
+        w.set_checked(false);
+        w.set_timeout(collx_test::patient(std::chrono::seconds(50)));
+        std::array x{w.rank()};
+        (void)thrown<mismatch>(w, [&] {
+            for (int i = 0; i < 40; ++i) collx::broadcast(w, x, {.root = w.rank()});
+        });
+    });
+}
+
+TEST_CASE("an error of one rank's own that nothing was sent for is no part of what ranks agree on") {
+    for (const spread& hosts : {spread{}, spread{1}})
+        on_hosts(3, hosts, [](collx::communicator& w) {
+            w.set_checked(false);
+            std::array x{w.rank() == 0 ? 5 : 0};
+            if (w.rank() == 1) (void)thrown<collx::error>(w, [&] { collx::broadcast(w, x, {.root = 9}); });
+            collx::broadcast(w, x);
+            EXPECT(x[0] == 5);
+            collx::barrier(w);
+        });
+}

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=300 sanitize=nightly
+//
+// Calls on device memory through an ordinary communicator, over the fake runtime: ranks are threads with a device each,
+// kernels are threads too. By both ways (kernels that reach every peer, staging through the host), with everything that
+// can go wrong. tests/gpu/processes_test.cpp has ranks that are processes; tests/gpu what needs a device.
+#include "fake_devices.hpp"
+#include "support/patience.hpp"
+
+#include <collx/algo/ring.hpp>
+#include <collx/gpu/device_group.hpp>
+
+namespace {
+
+// Set by one rank, read by the other.
+std::atomic<int> checks_of_peers{0};
+
+// Every verb, out of place and in place, in one stream and without waiting in between.
+template <class Comm>
+void check_verbs(communicator& w, Comm c, fake_gpus& g, std::size_t n) {
+    const int ranks = w.size(), me = w.rank();
+    const auto all = n * static_cast<std::size_t>(ranks), mine = static_cast<std::size_t>(me);
+    const int here = fake_runtime(g).current();
+    device::fake_stream s(here);
+    using memory = device_memory<float>;
+    memory in(g, here, n), out(g, here, n), sum(g, here, n), top(g, here, n), sent(g, here, n), whole(g, here, all),
+        gathered(g, here, all), exchanged(g, here, all), scattered(g, here, n), gathered_here(g, here, all),
+        scattered_here(g, here, all);
+    fill(in, me, n), fill(sum, me, n), fill(sent, me, n), fill(whole, me, all), fill(scattered_here, me, all);
+    for (std::size_t i = 0; i < n; ++i) gathered_here[mine * n + i] = value(me, i);
+    const int root = ranks - 1;
+    all_reduce(c, in, out, average{}, {.stream = &s});
+    all_reduce(c, sum, plus{}, {.stream = &s});
+    reduce(c, in, top, plus{}, {.stream = &s, .root = root});
+    broadcast(c, sent, {.stream = &s, .root = root});
+    all_gather(c, in, gathered, {.stream = &s});
+    all_gather(c, gathered_here, {.stream = &s});
+    reduce_scatter(c, whole, scattered, plus{}, {.stream = &s});
+    reduce_scatter(c, scattered_here, plus{}, {.stream = &s});
+    all_to_all(c, whole, exchanged, {.stream = &s});
+    synchronize(c, {.stream = &s});
+    const auto total = [&](std::size_t i) {
+        float t = 0;
+        for (int r = 0; r < ranks; ++r) t += value(r, i);
+        return t;
+    };
+    for (std::size_t i = 0; i < n; ++i) {
+        EXPECT_AT(i, out[i] == total(i) / static_cast<float>(ranks));
+        EXPECT_AT(i, sum[i] == total(i));
+        EXPECT_AT(i, top[i] == (me == root ? total(i) : 0.0f));
+        EXPECT_AT(i, sent[i] == value(root, i));
+        EXPECT_AT(i, scattered[i] == total(mine * n + i));
+        EXPECT_AT(i, scattered_here[mine * n + i] == total(mine * n + i));
+        for (int r = 0; r < ranks; ++r) {
+            const std::size_t at = static_cast<std::size_t>(r) * n + i;
+            EXPECT_AT(i, gathered[at] == value(r, i));
+            EXPECT_AT(i, gathered_here[at] == value(r, i));
+            EXPECT_AT(i, exchanged[at] == value(r, mine * n + i));
+        }
+    }
+}
+
+} // namespace
+
+TEST_CASE("every verb on device memory, by kernels and by way of the host") {
+    for (const bool by_host : {false, true})
+        for (const int ranks : {1, 2, 3}) {
+            fake_gpus g;
+            on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
+                const auto c = w.with(gpus{r});
+                use_device(c, small(by_host));
+                at("ranks=%d by_host=%d: %s", ranks, by_host, device_route(c).c_str());
+                EXPECT((device_route(c).find("host") != std::string::npos) == by_host);
+                for (const std::size_t n : {1u, 333u}) check_verbs(w, c, g, n);
+            });
+            CHECK(g.pieces() == 0); // nothing stays allocated or mapped
+        }
+}
+
+TEST_CASE("persistent calls on device memory, by kernels and by way of the host") {
+    namespace per = collx::persistent;
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+            const int me = w.rank(), here = r.current(), next = (me + 1) % 3, last = (me + 2) % 3;
+            use_device(w.with(gpus{r}), small(by_host));
+            device::fake_stream s(here);
+            using memory = device_memory<float>;
+            constexpr std::size_t n = 50;
+            memory x(g, here, n), y(g, here, n), all(g, here, 3 * n), part(g, here, n), there(g, here, n);
+            // The policies are a temporary's, and so are the counts.
+            auto sum = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
+            auto gathered = per::all_gather_v(w.with(gpus{r}), x, all, std::vector<int>{50, 50, 50}, std::vector<int>(),
+                                              {.stream = &s});
+            auto scattered = per::reduce_scatter(w.with(gpus{r}), all, part, max{}, {.stream = &s});
+            auto ring = per::sendrecv(w.with(gpus{r}), x, next, there, last, {.stream = &s});
+            auto meet = per::barrier(w.with(gpus{r}), device_call_options{.stream = &s});
+            const std::vector<int> scratch(3, 7); // where the counts may have been
+            const auto sequence = w.sequence();
+            for (int t = 0; t < 4; ++t) {
+                for (std::size_t i = 0; i < n; ++i) x[i] = value(me + t, i);
+                sum.start(), gathered();
+                sum.wait();
+                scattered(), ring(), meet();
+                synchronize(w.with(gpus{r}), {.stream = &s});
+                for (std::size_t i = 0; i < n; ++i) {
+                    EXPECT_AT(i, y[i] == value(t, i) + value(t + 1, i) + value(t + 2, i));
+                    for (int k = 0; k < 3; ++k)
+                        EXPECT_AT(i, all[static_cast<std::size_t>(k) * n + i] == value(k + t, i));
+                    EXPECT_AT(i, part[i] == value(me + t, i) && there[i] == value(last + t, i));
+                }
+            }
+            EXPECT(w.sequence() - sequence >= 16 && scratch[0] == 7); // each start is a call
+            const memory small_one(g, here, n - 1);
+            (void)thrown<invalid_argument>(w, [&] {
+                auto call = per::all_reduce(w.with(gpus{r}), x, small_one, plus{}, {.stream = &s});
+                call();
+            });
+            if (by_host) return;
+            w.set_checked(true); // compared when it is made, and not when it is launched
+            auto compared = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
+            const auto exchanges = w.internals().exchanges;
+            compared(), compared();
+            EXPECT(w.internals().exchanges == exchanges);
+            synchronize(w.with(gpus{r}), {.stream = &s});
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("a program tries its calls where there is no GPU") {
+    std::atomic<int> right{0};
+    // [doc:fake]
+    collx::device::fake_gpus devices; // four of them
+    collx::run_threads(2, [&](collx::communicator& world) {
+        collx::device::fake_runtime runtime(devices);
+        runtime.use(world.rank()); // as cudaSetDevice
+        collx::device::fake_stream stream(world.rank());
+        auto* p = static_cast<float*>(devices.allocate(1000 * sizeof(float), world.rank()));
+        for (int i = 0; i < 1000; ++i) p[i] = 1; // the host may look into this memory
+        auto gpu = world.with(collx::gpus{runtime});
+        collx::all_reduce(gpu, collx::device_view<float>(p, 1000), {.stream = &stream});
+        collx::synchronize(gpu, {.stream = &stream});
+        right += p[999] == 2;
+        devices.free(p);
+    });
+    // [doc:end]
+    CHECK(right == 2);
+}
+
+TEST_CASE("long calls, other types and views, bound policies") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(3, g, [&](communicator& w, fake_runtime r) {
+            at("by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            constexpr std::size_t n = 20'011; // beyond words with flags; several pieces by way of the host
+            device_memory<float> x(g, w.rank(), 3 * n), out(g, w.rank(), n), ring(g, w.rank(), n),
+                narrow(g, w.rank(), n);
+            for (std::size_t i = 0; i < n; ++i) x[3 * i] = value(w.rank(), i);
+            fill(ring, w.rank(), n), fill(narrow, w.rank(), n);
+            // The hook gets the number of the element in the whole buffer.
+            const auto odd = [](float v, hook_context k) { return k.index % 2 == 1 ? v : 0.0f; };
+            all_reduce(c, on_device(strided(x.data(), n, 3)), out, with_pre(plus{}, odd));
+            all_reduce(w.with(algo::ring_all_reduce{}, gpus{r}), ring);
+            all_reduce(w.with(wire<bf16>{}, gpus{r}), narrow);
+            synchronize(c);
+            for (std::size_t i = 0; i < n; ++i) {
+                const float sum = value(0, i) + value(1, i) + value(2, i);
+                EXPECT_AT(i, out[i] == (i % 2 == 1 ? sum : 0.0f));
+                EXPECT_AT(i, ring[i] == sum);
+                EXPECT_AT(i, narrow[i] == sum); // small whole numbers: bf16 holds them
+            }
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("streams: calls of one communicator do not overlap, and nothing waits") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        device::fake_stream a(w.rank()), b(w.rank());
+        device_memory<int> x(g, w.rank(), 100, 1);
+        std::atomic<bool> may_go{false};
+        a.put([&] { // what was in the stream before
+            while (!may_go.load()) sched_yield();
+        });
+        for (int k = 0; k < 6; ++k) all_reduce(c, x, plus{}, {.stream = k % 2 == 0 ? &a : &b});
+        EXPECT(x[0] == 1); // the calls have returned, and nothing has run
+        may_go = true;
+        synchronize(c, {.stream = &b});
+        EXPECT(x[0] == 64 && x[99] == 64);
+    });
+}
+
+TEST_CASE("a captured call runs when its graph does, any number of times") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            at("by_host=%d", by_host);
+            device::fake_stream s(w.rank());
+            device_memory<int> x(g, w.rank(), 3000, 1);
+            fake_runtime::begin_capture(s);
+            const auto first = thrown<invalid_argument>(w, [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+            EXPECT(std::string(first.what()).find("use_device(comm) before the capture") != std::string::npos);
+            (void)fake_runtime::end_capture(s);
+
+            use_device(c, small(by_host));
+            fake_runtime::begin_capture(s);
+            all_reduce(c, x, plus{}, {.stream = &s});
+            const auto waits = thrown<invalid_argument>(w, [&] { synchronize(c, {.stream = &s}); });
+            EXPECT(std::string(waits.what()).find("end the capture first") != std::string::npos);
+            const auto graph = fake_runtime::end_capture(s);
+            EXPECT(x[0] == 1);
+            for (int k = 0; k < 5; ++k) fake_runtime::launch(graph, s);
+            synchronize(c, {.stream = &s});
+            EXPECT(x[0] == 32 && x[2999] == 32);
+            all_reduce(c, x, plus{}, {.stream = &s}); // a plain call beside the graph
+            synchronize(c, {.stream = &s});
+            EXPECT(x[0] == 64 && x[2999] == 64);
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("captures that break, graphs and communicators that end while something is captured") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            at("by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            device::fake_stream s(w.rank());
+            device_memory<int> x(g, w.rank(), 3000, 1), y(g, w.rank(), 3000, 1);
+            fake_runtime::begin_capture(s);
+            s.break_capture();
+            const auto e = thrown<invalid_argument>(w, [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+            EXPECT(says(e, "the stream's capture was made invalid"));
+            (void)fake_runtime::end_capture(s);
+
+            auto first = std::make_unique<device::fake_graph>();
+            fake_runtime::begin_capture(s);
+            all_reduce(c, x, plus{}, {.stream = &s});
+            *first = fake_runtime::end_capture(s);
+            fake_runtime::launch(*first, s);
+            synchronize(c, {.stream = &s});
+            fake_runtime::begin_capture(s);
+            all_reduce(c, y, plus{}, {.stream = &s});
+            first = nullptr; // while another is captured
+            const auto second = fake_runtime::end_capture(s);
+            fake_runtime::launch(second, s);
+            synchronize(c, {.stream = &s});
+            EXPECT(x[2999] == 2 && y[2999] == 2);
+
+            auto other = std::make_unique<communicator>(w.split(0));
+            use_device(other->with(gpus{r}), small(by_host));
+            fake_runtime::begin_capture(s);
+            all_reduce(other->with(gpus{r}), x, plus{}, {.stream = &s});
+            other = nullptr; // nothing of it has run, so it waits for nothing
+            EXPECT(fake_runtime::end_capture(s).size() != 0);
+            all_reduce(c, y, plus{}, {.stream = &s});
+            synchronize(c, {.stream = &s});
+            EXPECT(x[2999] == 2 && y[2999] == 4);
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
+TEST_CASE("communicators side by side: in one order, or with room for the kernels of all") {
+    fake_gpus g({.processors = 4});
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        auto other = w.split(0);
+        const auto a = w.with(gpus{r}), b = other.with(gpus{r});
+        use_device(a, small()), use_device(b, small()); // two lanes each, and four multiprocessors
+        device::fake_stream s(w.rank()), t(w.rank());
+        device_memory<int> x(g, w.rank(), 9000, 1), y(g, w.rank(), 9000, 1);
+        for (int k = 0; k < 3; ++k) { // one stream
+            all_reduce(a, x, plus{}, {.stream = &s});
+            all_reduce(b, y, plus{}, {.stream = &s});
+        }
+        synchronize(a, {.stream = &s});
+        EXPECT(x[8999] == 8 && y[8999] == 8);
+        for (int k = 0; k < 3; ++k) { // two streams, in another order on each rank
+            if (w.rank() == 0) all_reduce(a, x, plus{}, {.stream = &s});
+            all_reduce(b, y, plus{}, {.stream = &t});
+            if (w.rank() == 1) all_reduce(a, x, plus{}, {.stream = &s});
+        }
+        synchronize(a, {.stream = &s});
+        synchronize(b, {.stream = &t});
+        EXPECT(x[8999] == 64 && y[8999] == 64);
+    });
+    CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("the way is chosen by what the driver says of each pair, and the reason is reported") {
+    const auto route = [](fake_gpus::plan p, int ranks, auto&& device_of) {
+        fake_gpus g(p);
+        std::vector<std::string> said(static_cast<std::size_t>(ranks));
+        on_ranks(ranks, [&](communicator& w) {
+            fake_runtime r(g);
+            r.use(device_of(w.rank()));
+            const auto c = w.with(gpus{r});
+            use_device(c, small());
+            said[static_cast<std::size_t>(w.rank())] = device_route(c);
+            check_verbs(w, c, g, 0); // nothing to do is no error
+            device_memory<int> x(g, r.current(), 10, w.rank());
+            device::fake_stream s(r.current()); // ranks of one device must not wait in one stream
+            all_reduce(c, x, plus{}, {.stream = &s});
+            synchronize(c, {.stream = &s});
+            EXPECT(x[9] == w.size() * (w.size() - 1) / 2);
+        });
+        CHECK(g.pieces() == 0);
+        return said[0];
+    };
+    const auto own = [](int r) { return r; };
+    CHECK(route({}, 3, own) == "kernels over nvlink");
+    CHECK(route({.access = [](int, int) { return gpu_access{true, false, 1}; }}, 3, own) == "kernels over pcie");
+    CHECK(route({.access =
+                     [](int a, int b) {
+                         return gpu_access{true, a / 2 == b / 2, 1};
+                     }},
+                3, own) == "kernels over nvlink pcie");
+    CHECK(route({.access =
+                     [](int a, int b) {
+                         return gpu_access{a + b != 3, true, 0};
+                     }},
+                3, own) ==
+          "staged through the host: rank 1 cannot reach rank 2: the driver offers no peer access between the two "
+          "devices");
+    CHECK(route({.cooperates = false}, 2, own).find("cannot launch cooperatively") != std::string::npos);
+    CHECK(route({}, 2, [](int) { return 0; }).find("both ranks use one device") != std::string::npos);
+}
+
+TEST_CASE("ranks on several hosts may go by way of the host alone, over sockets") {
+    fake_gpus g;
+    on_hosts(3, {.ranks_per_host = 2}, [&](communicator& w) {
+        fake_runtime r(g);
+        r.use(w.rank());
+        const auto c = w.with(gpus{r});
+        auto s = small();
+        s.two_levels = false;
+        use_device(c, s);
+        EXPECT(device_route(c).find("staged through the host: rank 0 cannot reach rank 2: it is on another host") == 0);
+        check_verbs(w, c, g, 700);
+    });
+    CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("hosts of one NVLink fabric are joined by kernels, others in two levels") {
+    using device::handle_kind;
+    constexpr unsigned all = bit_of(handle_kind::ipc) | bit_of(handle_kind::file) | bit_of(handle_kind::fabric);
+    fake_gpus one({.handles = all, .fabric = 1}), two({.handles = all, .fabric = 2}), none;
+    const auto route = [&](fake_gpus& first, fake_gpus& second) {
+        std::string said;
+        on_hosts(3, {.ranks_per_host = 2}, [&](communicator& w) {
+            fake_gpus& g = w.rank() < 2 ? first : second;
+            fake_runtime r(g);
+            r.use(w.rank());
+            const auto c = w.with(gpus{r});
+            use_device(c, small());
+            check_verbs(w, c, g, 300);
+            if (w.rank() == 0) said = device_route(c);
+        });
+        CHECK(first.pieces() + second.pieces() == 0);
+        return said;
+    };
+    CHECK(route(one, one) == "kernels over nvlink, memory by fabric handles");
+    CHECK(one.granted > 0); // to the devices of threads
+    const std::string levels =
+        "kernels inside 2 domains of 1 to 2 ranks, staged between them: rank 0 cannot reach rank "
+        "2: it is on another host (fabric handles: ";
+    CHECK(route(one, two) == levels + "rank 0 could not map rank 2's); here kernels over nvlink");
+    CHECK(route(one, none) == levels + "the driver of rank 2 offers none); here kernels over nvlink");
+}
+
+TEST_CASE("wrong memory, device, stream and settings are typed errors") {
+    fake_gpus g;
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        const int me = w.rank(), other = 1 - me;
+        use_device(c, small());
+        device_memory<float> x(g, me, 10, 1.0f), far(g, other, 10);
+        device::fake_stream s(other);
+        std::vector<float> host(10);
+        auto* pinned = static_cast<float*>(g.allocate(40, -1, device::memory_place::pinned));
+        auto* foreign = static_cast<float*>(g.allocate(40, me, device::memory_place::device, true));
+        const auto says = [&](const char* text, auto&& f) {
+            const auto e = thrown<invalid_argument>(w, f);
+            EXPECT(std::string(e.what()).find(text) != std::string::npos);
+            EXPECT(e.rank() == me);
+        };
+        says("the input buffer lies in the host's memory", [&] { all_reduce(c, device_view<float>(host.data(), 10)); });
+        says("the input buffer lies in pinned host memory", [&] { all_reduce(c, device_view<float>(pinned, 10)); });
+        says("the input buffer is null", [&] { all_reduce(c, device_view<float>(nullptr, 10)); });
+        says("the output buffer lies on device", [&] { all_reduce(c, x, far); });
+        says("is of another context of device", [&] { all_reduce(c, device_view<float>(foreign, 10)); });
+        says("the stream is of device", [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+        says("every wait would be past", [&] { all_reduce(c, x, plus{}, {.timeout = std::chrono::seconds(-1)}); });
+        says("every wait would be past", [&] { collx::send(c, x, other, {.timeout = std::chrono::nanoseconds(-1)}); });
+        says("every wait would be past", [&] {
+            device_group group(c);
+            group.all_reduce(x);
+            group.launch({.timeout = std::chrono::seconds(-1)});
+        });
+        says("roots are ranks", [&] { broadcast(c, x, {.root = 2}); });
+        says("has 10 elements and needs 20", [&] { all_gather(c, x, x); });
+        r.use(other);
+        says("choose it with cudaSetDevice", [&] { all_reduce(c, x); });
+        r.use(me);
+        says("the only buffer lies in device memory", [&] { all_reduce(w, view(x.data(), 10)); });
+        EXPECT(!try_::all_reduce(c, device_view<float>(host.data(), 10)).has_value());
+        all_reduce(c, x); // none of it did harm
+        synchronize(c);
+        EXPECT(x[0] == 2.0f);
+        g.free(pinned), g.free(foreign);
+        w.set_checked(true); // nor does what is wrong on one rank alone
+        const auto calls = w.sequence();
+        if (me == 0) {
+            says("the input buffer is null", [&] { all_reduce(c, device_view<float>(nullptr, 10)); });
+            says("has 10 elements and needs 20", [&] { all_gather(c, x, x); });
+            says("the stream is of device", [&] { all_reduce(c, x, plus{}, {.stream = &s}); });
+            says("overlap", [&] { reduce_scatter(c, x, device_view<float>(x.data() + 1, 5)); });
+            says("1 numbers for 2 ranks", [&] { all_to_all_v(c, x, std::vector{1}, x, std::vector{1}); });
+            says("null", [&] {
+                device_group group(c);
+                group.all_reduce(device_view<float>(nullptr, 10)), group.launch();
+            });
+        }
+        all_reduce(c, x);
+        synchronize(c);
+        EXPECT(x[0] == 4.0f && w.sequence() == calls + 1);
+    });
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        auto s = small();
+        s.lanes += w.rank();
+        const auto e = thrown<mismatch>(w, [&] { use_device(w.with(gpus{r}), s); });
+        EXPECT(std::string(e.what()).find("has other device settings") != std::string::npos);
+    });
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) { // one rank has no device: both hear of it
+        if (w.rank() == 1) r.use(9);
+        const auto e = thrown<error>(w, [&] { use_device(w.with(gpus{r}), small()); });
+        EXPECT(e.code() == errc::unsupported);
+        EXPECT(std::string(e.what()).find(w.rank() == 1 ? "no CUDA-capable device"
+                                                        : "rank 1 could not use its device") != std::string::npos);
+    });
+    CHECK(g.pieces() == 0);
+}
+
+TEST_CASE("checked calls on device memory name the odd rank") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+            const auto c = w.with(gpus{r});
+            w.set_checked(true);
+            use_device(c, small(by_host));
+            device_memory<float> x(g, w.rank(), 20, 1.0f);
+            const auto e = thrown<mismatch>(w, [&] {
+                all_reduce(c, device_view<float>(x.data(), w.rank() == 0 ? 10u : 20u));
+                synchronize(c);
+            });
+            EXPECT(collx_test::says(e, "count"));
+        });
+    }
+}
+
+TEST_CASE("texts that read the peers' buffers are refused, and a launch that has no room") {
+    fake_gpus g({.processors = 1});
+    on_gpus(2, g, [&](communicator& w, fake_runtime r) {
+        const auto c = w.with(gpus{r});
+        use_device(c, small());
+        device_memory<float> x(g, w.rank(), 5000, 1.0f);
+        const auto e = thrown<error>(w, [&] { all_reduce(w.with(algo::zero_copy_all_reduce{}, gpus{r}), x); });
+        EXPECT(e.code() == errc::unsupported);
+        barrier(w);
+        g.busy = 1;
+        barrier(w);
+        const auto full = thrown<error>(w, [&] { all_reduce(c, x); });
+        EXPECT(full.code() == errc::resource && says(full, "cannot be resident together"));
+        barrier(w);
+        g.busy = 0;
+        barrier(w);
+        all_reduce(c, x);
+        synchronize(c);
+        EXPECT(x[4999] == 2.0f);
+    });
+}
+
+TEST_CASE("a proxy that waits hears that the program's communicator was aborted") {
+    on_ranks(2, [&](communicator& w) {
+        communicator side = w.split(0);
+        if (w.rank() == 1) {
+            w.abort(); // and leaves, and says nothing on the other one
+            EXPECT(side.size() == 2);
+            return;
+        }
+        side.internals().heeded = &w.internals();
+        const auto e =
+            thrown<error>(w, [&] { barrier(side, {.timeout = collx_test::patient(std::chrono::seconds(30))}); });
+        EXPECT(e.code() == errc::aborted);
+    });
+}
+
+TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait for it") {
+    for (const bool by_host : {false, true}) {
+        fake_gpus g;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) { // does not come
+            at("does not come, by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            device_memory<float> x(g, w.rank(), 100, 1.0f);
+            std::atomic<int>& checked = checks_of_peers;
+            if (w.rank() == 0) {
+                all_reduce(c, x, plus{}, {.timeout = std::chrono::milliseconds(300)});
+                const auto e = thrown<timed_out>(w, [&] { synchronize(c); });
+                EXPECT(e.peer() == 1);
+                const auto again = thrown<timed_out>(w, [&] { all_reduce(c, x); }); // it stays ended
+                EXPECT(again.peer() == 1);
+                checked = 1;
+            } else {
+                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
+                     checked.load() == 0 && !limit.passed();)
+                    sched_yield();
+                EXPECT(x[0] == 1.0f);
+            }
+        });
+        checks_of_peers = 0;
+        on_gpus(2, g, [&](communicator& w, fake_runtime r) { // aborts
+            at("aborts, by_host=%d", by_host);
+            const auto c = w.with(gpus{r});
+            use_device(c, small(by_host));
+            device_memory<float> x(g, w.rank(), 100, 1.0f);
+            if (w.rank() == 0) {
+                checks_of_peers = 1; // use_device has returned here, too
+                const std::int64_t began = now_ns();
+                const auto e = thrown<error>(w, [&] {
+                    all_reduce(c, x); // it may have been heard of already
+                    synchronize(c);
+                });
+                at("aborts, by_host=%d: %s", by_host, e.what());
+                EXPECT(e.code() == errc::aborted);
+                EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // not the deadline of 50 s
+            } else {
+                for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
+                     checks_of_peers.load() == 0 && !limit.passed();)
+                    sched_yield();
+                w.abort();
+                EXPECT(x[0] == 1.0f);
+            }
+        });
+        checks_of_peers = 0;
+        CHECK_THROWS_WITH(run_threads(2,
+                                      [&](communicator& w) { // fails
+                                          fake_runtime r(g);
+                                          r.use(w.rank());
+                                          const auto c = w.with(gpus{r});
+                                          use_device(c, small(by_host));
+                                          w.set_checked(false);
+                                          if (w.rank() == 1) throw wrong("this rank has failed");
+                                          device_memory<float> x(g, 0, 100, 1.0f);
+                                          (void)thrown<peer_failed>(w, [&] {
+                                              all_reduce(c, x);
+                                              synchronize(c);
+                                          });
+                                      }),
+                          Catch::Contains("this rank has failed"));
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The verbs on a fused team, whose blocks are host threads here: element types, operators, hooks, views, and what is
+// refused. The kernels' own code runs; exec/device_test.cpp has the steps and the waiting.
+// collx-test: sanitize=nightly
+#include <collx/algo/hierarchical.hpp>
+#include <collx/algo/ring.hpp>
+#include <collx/gpu/fused_team.hpp>
+
+#include <complex>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include <collx/collx.hpp>
+#include <collx/exec/device/twin.hpp>
+
+using namespace collx;
+using twin_team = fused_team<device::twin_machine>;
+
+namespace {
+
+twin_team make_team(int ranks) {
+    device::exchange_shape s;
+    s.ranks = ranks, s.lanes = 2;
+    s.slot_bytes = 1024, s.stage_bytes = 2048, s.packet_bytes = 1024, s.scratch_bytes = 4096;
+    return twin_team(s);
+}
+
+template <class T>
+using per_rank = std::vector<std::vector<T>>;
+
+template <class T>
+per_rank<T> filled(int ranks, std::size_t n, T (*f)(int, std::size_t)) {
+    per_rank<T> x(static_cast<unsigned>(ranks));
+    for (int r = 0; r < ranks; ++r)
+        for (std::size_t i = 0; i < n; ++i) x[static_cast<unsigned>(r)].push_back(f(r, i));
+    return x;
+}
+
+struct pair_sum { // neither 4, 8 nor 16 bytes
+    int a, b, c;
+    friend pair_sum operator+(const pair_sum& x, const pair_sum& y) { return {x.a + y.a, x.b + y.b, x.c + y.c}; }
+    bool operator==(const pair_sum&) const = default;
+};
+
+// Affine maps x -> a x + b, composed: associative, not commutative.
+struct affine {
+    unsigned a, b;
+    bool operator==(const affine&) const = default;
+};
+struct compose {
+    affine operator()(const affine& f, const affine& g) const { return {f.a * g.a, f.a * g.b + f.b}; }
+};
+
+// Short and long calls: words with flags, and peers' buffers.
+template <class T, class Op>
+void check_all_reduce(T (*f)(int, std::size_t), Op op) {
+    for (const std::size_t n : {std::size_t{1}, std::size_t{333}, twin_team::short_bytes / sizeof(T) + 5}) {
+        auto team = make_team(3);
+        const auto in = filled<T>(3, n, f);
+        auto out = filled<T>(3, n, [](int, std::size_t) { return T{}; }), both = in;
+        all_reduce(team, in, out, op);
+        all_reduce(team, both, op);
+        team.synchronize();
+        int wrong = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            const auto want = static_cast<T>(
+                op(op(accumulator_t<T>(in[0][i]), accumulator_t<T>(in[1][i])), accumulator_t<T>(in[2][i])));
+            for (unsigned r = 0; r < 3; ++r) wrong += !(out[r][i] == want) + !(both[r][i] == want);
+        }
+        INFO(type_name<T>() << " n=" << n);
+        CHECK(wrong == 0);
+    }
+}
+
+} // namespace
+
+TEST_CASE("a fused team reduces any element with any operator") {
+    check_all_reduce<int>([](int r, std::size_t i) { return r * 1000 - static_cast<int>(i); }, plus{});
+    check_all_reduce<std::int8_t>([](int r, std::size_t i) { return static_cast<std::int8_t>(r + int(i) % 20); },
+                                  collx::max{});
+    check_all_reduce<bf16>([](int r, std::size_t i) { return bf16(0.1f * float(r) + float(i % 17)); }, plus{});
+    check_all_reduce<e4m3>([](int r, std::size_t i) { return e4m3(0.25f * float(r + 1) + float(i % 5)); }, plus{});
+    check_all_reduce<std::complex<double>>([](int r, std::size_t i) { return std::complex<double>(r, double(i % 9)); },
+                                           plus{});
+    check_all_reduce<pair_sum>([](int r, std::size_t i) { return pair_sum{r, int(i), 1}; }, plus{});
+    check_all_reduce<affine>([](int r, std::size_t i) { return affine{unsigned(r) + 2, unsigned(i)}; }, compose{});
+}
+
+TEST_CASE("hooks ride along: the mean of squares, once per contribution and once per result") {
+    auto team = make_team(4);
+    for (const std::size_t n : {std::size_t{50}, std::size_t{40'000}}) {
+        const auto in = filled<float>(4, n, [](int r, std::size_t i) { return float(r) + float(i % 5); });
+        auto out = in;
+        all_reduce(team, in, out, with_pre(average{}, [](float x) { return x * x; }));
+        team.synchronize();
+        int wrong = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            float sum = 0;
+            for (unsigned r = 0; r < 4; ++r) sum += in[r][i] * in[r][i];
+            for (unsigned r = 0; r < 4; ++r) wrong += out[r][i] != sum / 4;
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("inputs are computed as they are read, outputs may have strides") {
+    auto team = make_team(2);
+    constexpr std::size_t n = 20'000;
+    per_rank<float> memory(2, std::vector<float>(3 * n, -1.0f));
+    std::vector<strided_view<float>> out;
+    for (auto& m : memory) out.push_back(strided(m.data(), n, 3));
+    struct squares { // a random-access iterator without memory
+        using value_type = float;
+        std::ptrdiff_t at;
+        float operator*() const { return float(at % 100) * float(at % 100); }
+        squares operator+(std::ptrdiff_t d) const { return {at + d}; }
+        std::ptrdiff_t operator-(const squares& o) const { return at - o.at; }
+    };
+    const std::vector<input_view<squares>> in = {input(squares{0}, n), input(squares{1}, n)};
+    all_reduce(team, in, out);
+    team.synchronize();
+    int wrong = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const float want = *squares{std::ptrdiff_t(i)} + *squares{std::ptrdiff_t(i) + 1};
+        for (const auto& m : memory) wrong += (m[3 * i] != want) + (m[3 * i + 1] != -1.0f);
+    }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("a narrower wire rounds alike on every rank") {
+    auto team = make_team(3);
+    constexpr std::size_t n = 1000;
+    const auto in = filled<float>(3, n, [](int r, std::size_t i) { return 1.0f + 0.001f * float(r * 7 + int(i)); });
+    auto out = in;
+    const auto cut = [](int chunks) { return chunk_layout::even(n, chunks, 16); };
+    team.run<device::simple_protocol, 1, bf16>(algo::ring_all_reduce{}, in, out, plus{}, {}, cut, cut);
+    team.synchronize();
+    CHECK((out[0] == out[1] && out[1] == out[2]));
+    float most = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const float sum = in[0][i] + in[1][i] + in[2][i], off = out[0][i] > sum ? out[0][i] - sum : sum - out[0][i];
+        most = off / sum > most ? off / sum : most;
+    }
+    CHECK(most > 0);       // something was rounded
+    CHECK(most < 0.0125f); // to 8 bits, at most three times
+}
+
+TEST_CASE("the other verbs on a fused team") {
+    auto team = make_team(4);
+    constexpr std::size_t n = 700;
+    const auto value = [](int r, std::size_t i) { return r * 10'000 + static_cast<int>(i); };
+    const auto part = filled<int>(4, n, value), whole = filled<int>(4, 4 * n, value);
+    auto gathered = filled<int>(4, 4 * n, value), exchanged = gathered, copied = part, summed = part, scattered = part;
+    all_gather(team, part, gathered);
+    all_to_all(team, whole, exchanged);
+    reduce_scatter(team, whole, scattered, plus{});
+    broadcast(team, part, copied, 2);
+    reduce(team, part, summed, 3);
+    team.synchronize();
+    int wrong = 0;
+    for (int r = 0; r < 4; ++r)
+        for (std::size_t i = 0; i < n; ++i) {
+            const auto me = static_cast<unsigned>(r);
+            for (int k = 0; k < 4; ++k) {
+                wrong += gathered[me][static_cast<unsigned>(k) * n + i] != value(k, i);
+                wrong += exchanged[me][static_cast<unsigned>(k) * n + i] != value(k, static_cast<unsigned>(r) * n + i);
+            }
+            wrong += scattered[me][i] != 60'000 + 4 * static_cast<int>(static_cast<unsigned>(r) * n + i);
+            wrong += copied[me][i] != value(2, i);
+            wrong += summed[me][i] != (r == 3 ? 60'000 + 4 * static_cast<int>(i) : value(r, i));
+        }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("a fused team says what is wrong with its buffers") {
+    auto team = make_team(2);
+    per_rank<float> two(2, std::vector<float>(10)), three(3, std::vector<float>(10)), uneven = two;
+    uneven[1].resize(9);
+    CHECK_THROWS_WITH(all_reduce(team, three), Catch::Contains("3 input buffers for 2 ranks"));
+    CHECK_THROWS_WITH(all_reduce(team, uneven),
+                      Catch::Contains("rank 1: the input buffer has 9 elements, expected 10"));
+    CHECK_THROWS_AS(all_gather(team, two, two), mismatch);
+    CHECK_THROWS_AS(team.broadcast(two, two, 2), invalid_argument);
+    const std::vector<contiguous_view<float>> nulls(2, contiguous_view<float>(nullptr, 10));
+    CHECK_THROWS_WITH(all_reduce(team, nulls), Catch::Contains("the input buffer is null"));
+}
+
+namespace {
+
+// Scratch for five ranks only, and more of it than there are chunks.
+struct late_scratch {
+    static constexpr const char* name = "late scratch";
+    static constexpr collective op = collective::broadcast;
+    static constexpr int chunks(int) { return 1; }
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
+        if (n != 5) return ex.step(sched::copy, sched::in(0), sched::out(0));
+        ex.step(sched::copy, sched::in(0), sched::tmp(0));
+        ex.step(sched::copy, sched::tmp(0), sched::out(0));
+    }
+};
+struct wide_scratch : late_scratch {
+    static constexpr int tmp_chunks(int) { return 3; }
+};
+
+// A copy that is no put for five ranks only.
+struct late_copy {
+    static constexpr const char* name = "late copy";
+    static constexpr collective op = collective::all_reduce;
+    static constexpr int signals = 1, window_depth = 2;
+    static constexpr int chunks(int) { return 1; }
+    template <class Ex>
+    COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
+        ex.step(sched::copy, sched::in(0), n == 5 ? sched::out(0) : sched::window(0, 0));
+    }
+};
+
+// What a team says of a text before it launches anything.
+template <class Protocol = device::simple_protocol, class A>
+std::string refusal(const A& a, int ranks) {
+    auto team = make_team(ranks);
+    using view = contiguous_view<float>;
+    using types = device::call_types<view, view, device::move_only>;
+    try {
+        static_cast<void>(team.ranks().template prepare<types, Protocol>(
+            a, device::even_cuts(), [](int) { return device::rank_operands<types>(); }));
+    } catch (const error& e) {
+        return std::string(name_of(e.code())) + ": " + e.what();
+    }
+    return "";
+}
+
+} // namespace
+
+TEST_CASE("texts that a kernel has no memory for are refused") {
+    using Catch::Contains;
+    CHECK(refusal(late_scratch{}, 2) == "");
+    CHECK_THAT(refusal(late_scratch{}, 5), Contains("unsupported: ") &&
+                                               Contains("compiled without scratch, which it uses for 5 ranks") &&
+                                               Contains("use scratch (tmp) for 2, 3 or 4 ranks too"));
+    CHECK_THAT(refusal(wide_scratch{}, 2),
+               Contains("unsupported: ") && Contains("scratch has 3 chunks, its buffers 1"));
+    CHECK(refusal<device::packet_protocol>(late_copy{}, 2) == "");
+    CHECK(refusal(late_copy{}, 5) == "");
+    CHECK_THAT(refusal<device::packet_protocol>(late_copy{}, 5),
+               Contains("unsupported: ") && Contains("compiled without copies, which it makes for 5 ranks"));
+    const node_map two({0, 0, 1, 1}), one({7, 7, 7, 7}), alone({0, 1, 2, 3});
+    algo::hierarchical_all_reduce<> a;
+    for (const node_view& v : {node_view(), node_view(one), node_view(alone)}) { // which the kernel does not look up
+        a.nodes = v;
+        CHECK(refusal(a, 4) == "");
+    }
+    a.nodes = two;
+    CHECK_THAT(refusal(a, 4),
+               Contains("unsupported: ") && Contains("a map of 2 nodes, which lies in the host's memory"));
+}

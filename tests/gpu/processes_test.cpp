@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=120 sanitize=nightly
+//
+// Calls on device memory among processes, over the fake runtime: exchange memory goes from process to process by
+// handles, is mapped, used by kernels of both and unmapped; where a handle is refused the calls go by way of the host;
+// a process that dies ends the kernels of the others.
+#include <dirent.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include <collx/bootstrap/file_store.hpp>
+#include <collx/collx.hpp>
+#include <collx/exec/device/fake_runtime.hpp>
+#include <collx/gpu/calls.hpp>
+
+#include "bootstrap/store_support.hpp"
+#include "support/processes.hpp"
+
+using namespace collx;
+using namespace collx_test;
+
+namespace {
+
+device_settings small() {
+    device_settings s;
+    s.lanes = 2, s.staging_lanes = 2, s.staging_bytes = 8192;
+    s.slot_bytes = 1024, s.stage_bytes = 4096, s.packet_bytes = 1024;
+    return s;
+}
+
+// f(world, the same with its runtime, devices) in n processes; rank r has device r.
+// per_host: so many take themselves for one host; 0: all.
+template <class F>
+void start_ranks(processes& p, const std::string& directory, int n, F f,
+                 unsigned handles = bit_of(device::handle_kind::ipc), int per_host = 0) {
+    for (int r = 0; r < n; ++r)
+        p.start(r, [=] {
+            if (per_host != 0) ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r / per_host)).c_str(), 1);
+            device::fake_gpus g({.devices = n, .handles = handles, .fabric = 7});
+            device::fake_runtime runtime(g);
+            runtime.use(r);
+            file_store store(directory + "/store");
+            int code = 1;
+            {
+                communicator w(r, n, store, std::chrono::seconds(40));
+                w.set_timeout(collx_test::patient(std::chrono::seconds(40)));
+                w.set_checked(false);
+                code = f(w, w.with(gpus{runtime}), g);
+            }
+            if (g.unloaded_launches != 0) return 97; // a launch that loads its kernel may wait for all that runs
+            if (g.freed_while_open != 0) return 98;
+            return code != 0 ? code : g.pieces() == 0 ? 0 : 99;
+        });
+}
+
+constexpr unsigned ipc = bit_of(device::handle_kind::ipc), file = bit_of(device::handle_kind::file),
+                   fabric = bit_of(device::handle_kind::fabric);
+
+// Of this process; only the fake's memory where `memory` says so.
+int open_files(bool memory = false) {
+    int n = 0;
+    DIR* d = ::opendir("/proc/self/fd");
+    for (const dirent* e = nullptr; d != nullptr && (e = ::readdir(d)) != nullptr;) {
+        char name[100] = "";
+        const auto got = ::readlinkat(::dirfd(d), e->d_name, name, sizeof name - 1);
+        n += !memory || (got > 0 && std::strstr(name, "collx-fake-gpu") != nullptr);
+    }
+    if (d != nullptr) ::closedir(d);
+    return n;
+}
+
+// 0 where the sums are right.
+template <class Comm>
+int sums_are_right(communicator& w, Comm c, device::fake_gpus& g, std::size_t n) {
+    auto* p = static_cast<int*>(g.allocate(n * sizeof(int), device::fake_runtime(g).current()));
+    for (std::size_t i = 0; i < n; ++i) p[i] = w.rank() + static_cast<int>(i % 100);
+    const device_view<int> x(p, n);
+    int wrong = 0;
+    for (int k = 0; k < 3; ++k) all_reduce(c, x, collx::max{}), all_reduce(c, x);
+    synchronize(c);
+    const int ranks = w.size();
+    for (std::size_t i = 0; i < n; ++i) {
+        const int first = (ranks - 1 + static_cast<int>(i % 100)) * ranks * ranks * ranks;
+        wrong += p[i] != first;
+    }
+    g.free(p);
+    return wrong == 0 ? 0 : 2;
+}
+
+void expect_all_well(processes& p, int n) {
+    p.wait(60'000);
+    for (int r = 0; r < n; ++r) {
+        INFO("rank " << r << ": exit code " << p[r].exit_code << " " << p[r].what);
+        CHECK(p[r].is_ok());
+    }
+}
+
+} // namespace
+
+TEST_CASE("processes map each other's device memory by handles") {
+    for (const int n : {2, 4}) {
+        scratch_directory d;
+        processes p;
+        start_ranks(p, d.path, n, [](communicator& w, auto c, device::fake_gpus& g) {
+            if (w.rank() == 1)
+                g.closing_takes_us = 50'000; // its peers free what it still has open, if they do not wait
+            use_device(c, small());
+            if (device_route(c).find("kernels over nvlink, memory by CUDA IPC") != 0) return 3;
+            if (const int e = sums_are_right(w, c, g, 1000); e != 0) return e;
+            if (const int e = sums_are_right(w, c, g, 30'000); e != 0) return e;
+            // Two communicators of the same processes, with mappings of their own.
+            auto half = w.split(w.rank() % 2);
+            device::fake_runtime r(g);
+            return sums_are_right(half, half.with(gpus{r}), g, 500);
+        });
+        expect_all_well(p, n);
+    }
+}
+
+TEST_CASE("the kind of handle is the one that all ranks have and can map, and those not chosen are reported") {
+    struct {
+        unsigned offered, not_opened_by_rank_1, not_made_by_rank_0;
+        const char* route;
+    } const cases[] = {
+        {ipc | file | fabric, 0, 0, "kernels over nvlink, memory by fabric handles"},
+        {ipc | file, 0, 0,
+         "kernels over nvlink, memory by file descriptors (fabric handles: the driver of rank 0 offers none)"},
+        {ipc | file | fabric, fabric, 0,
+         "kernels over nvlink, memory by file descriptors (fabric handles: rank 1 could not map rank 0's)"},
+        {ipc | file | fabric, 0, fabric | file,
+         "kernels over nvlink, memory by CUDA IPC (fabric handles: rank 1 could not map rank 0's; file descriptors: "
+         "rank 1 could not map rank 0's)"},
+        {ipc | file | fabric, fabric | file | ipc, 0,
+         "staged through the host: rank 1 cannot reach rank 0: its memory could not be mapped: give the containers one "
+         "IPC namespace, one user, and hosts of one NVLink fabric nvidia-imex (fabric handles: rank 1 could not map "
+         "rank 0's; file descriptors: rank 1 could not map rank 0's)"}};
+    for (const auto& k : cases) {
+        scratch_directory d;
+        processes p;
+        start_ranks(
+            p, d.path, 2,
+            [k](communicator& w, auto c, device::fake_gpus& g) {
+                g.refuses_opening = w.rank() == 1 ? k.not_opened_by_rank_1 : 0;
+                g.refuses_handles = w.rank() == 0 ? k.not_made_by_rank_0 : 0;
+                const bool is_by_host = k.not_opened_by_rank_1 == (ipc | file | fabric);
+                use_device(c, small());
+                if (device_route(c) != k.route) throw std::runtime_error(device_route(c));
+                // Nothing stays of kinds that were tried: memory of its own, of its peer, and for the host's words. A
+                // file that was given away is closed again.
+                if (!is_by_host && g.pieces() != 3) return 6;
+                if (open_files(true) != 2) return 7;
+                return sums_are_right(w, c, g, 3000);
+            },
+            k.offered);
+        INFO(k.route);
+        expect_all_well(p, 2);
+    }
+}
+
+TEST_CASE("handles of a process that is gone, of another fabric, or taken back") {
+    using device::handle_kind;
+    struct shown {
+        device::memory_handle handles[device::handle_kinds];
+        std::atomic<int> state;
+    };
+    auto* page =
+        static_cast<shown*>(::mmap(nullptr, sizeof(shown), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(page != MAP_FAILED);
+    processes p;
+    const auto wait_for = [page](int state) {
+        for (const deadline limit = deadline::in_ns(collx_test::patient(60'000'000'000));
+             page->state.load() < state && !limit.passed();)
+            ::usleep(500);
+    };
+    p.start(0, [=] {
+        device::fake_gpus g({.handles = ipc | file | fabric, .fabric = 7});
+        const device::fake_runtime r(g);
+        device::gpu_mapping m[device::handle_kinds];
+        for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) {
+            auto& x = m[static_cast<int>(k)];
+            x = r.allocate_shared(4096, k);
+            x.at[9] = static_cast<std::byte>(40 + static_cast<int>(k));
+            page->handles[static_cast<int>(k)] = r.export_memory(x);
+        }
+        page->state = 1;
+        wait_for(2);
+        for (auto& x : m) r.free_shared(x);
+        page->state = 3;
+        wait_for(4);
+        return 0;
+    });
+    wait_for(1);
+    device::fake_gpus g({.handles = ipc | file | fabric, .fabric = 7}), elsewhere({.fabric = 8});
+    const device::fake_runtime r(g);
+    std::vector<device::gpu_mapping> opened;
+    const int files = open_files();
+    for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric})
+        opened.push_back(r.open_memory(page->handles[static_cast<int>(k)], k, 4096));
+    CHECK(open_files() == files); // a mapping needs no file
+    CHECK_THROWS_WITH(device::fake_runtime(elsewhere).open_memory(page->handles[2], handle_kind::fabric, 4096),
+                      Catch::Contains("another fabric"));
+    page->state = 2;
+    wait_for(3);
+    for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) // taken back
+        CHECK_THROWS_AS(r.open_memory(page->handles[static_cast<int>(k)], k, 4096), collx::error);
+    page->state = 4;
+    p.wait(60'000);
+    CHECK(p[0].is_ok());
+    for (const auto k : {handle_kind::ipc, handle_kind::file, handle_kind::fabric}) {
+        auto& x = opened[static_cast<std::size_t>(k)];
+        CHECK(static_cast<int>(x.at[9]) == 40 + static_cast<int>(k)); // what is mapped outlives its maker
+        CHECK_THROWS_AS(r.open_memory(page->handles[static_cast<int>(k)], k, 4096), collx::error);
+        r.close_memory(x);
+    }
+    CHECK_THROWS_AS(r.open_memory(page->handles[1], handle_kind::file, 4096), collx::peer_failed);
+    CHECK(g.pieces() == 0);
+    ::munmap(page, sizeof(shown));
+}
+
+TEST_CASE("processes go by way of the host where a handle is refused") {
+    scratch_directory d;
+    processes p;
+    start_ranks(p, d.path, 2, [](communicator& w, auto c, device::fake_gpus& g) {
+        if (w.rank() == 1) g.refuses_handles = ~0u;
+        use_device(c, small());
+        if (device_route(c).find("rank 0 cannot reach rank 1: its memory could not be mapped") == std::string::npos)
+            return 3;
+        return sums_are_right(w, c, g, 5000);
+    });
+    expect_all_well(p, 2);
+}
+
+TEST_CASE("a process that is killed ends the kernels that wait for it") {
+    for (const bool by_host : {false, true}) {
+        scratch_directory d;
+        processes p;
+        start_ranks(p, d.path, 3, [by_host](communicator& w, auto c, device::fake_gpus& g) {
+            auto s = small();
+            s.by_host = by_host;
+            use_device(c, s);
+            if (w.rank() == 2) ::raise(SIGKILL);
+            auto* q = static_cast<float*>(g.allocate(4000, w.rank()));
+            try {
+                all_reduce(c, device_view<float>(q, 1000));
+                synchronize(c);
+                return 4;
+            } catch (const peer_failed& e) {
+                g.free(q);
+                return e.peer() == 2 ? 0 : 5;
+            }
+        });
+        p.wait(60'000);
+        for (int r = 0; r < 2; ++r) {
+            INFO("by_host " << by_host << " rank " << r << ": exit code " << p[r].exit_code << " " << p[r].what);
+            CHECK((p[r].exit_code == 0 || p[r].exit_code == 99));      // a peer's kernel may use the memory: it stays
+            CHECK(p[r].took_ns < collx_test::patient(30'000'000'000)); // not the deadline of 40 s
+        }
+        CHECK(p[2].exit_code == 128 + SIGKILL);
+    }
+}
+
+TEST_CASE("processes on two hosts: in two levels, and one that is killed is named on both") {
+    for (const bool dies : {false, true}) {
+        scratch_directory d;
+        processes p;
+        start_ranks(
+            p, d.path, 4,
+            [dies](communicator& w, auto c, device::fake_gpus& g) {
+                use_device(c, small());
+                if (device_route(c).find("kernels inside 2 domains of 2 ranks") != 0 ||
+                    device_route(c).find("here kernels over nvlink, memory by file descriptors") == std::string::npos)
+                    throw std::runtime_error(device_route(c));
+                if (!dies) return sums_are_right(w, c, g, 5000);
+                auto* q = static_cast<float*>(g.allocate(400'000, w.rank()));
+                try { // who is slow may still be in the calls that are right when rank 3 dies
+                    if (const int e = sums_are_right(w, c, g, 5000); e != 0) return e;
+                    if (w.rank() == 3) ::raise(SIGKILL);
+                    all_reduce(c, device_view<float>(q, 100'000));
+                    synchronize(c);
+                    return 4;
+                } catch (const peer_failed& e) {
+                    g.free(q);
+                    return e.peer() == 3 ? 0 : 10 + e.peer();
+                }
+            },
+            ipc | file, 2);
+        p.wait(60'000);
+        for (int r = 0; r < 4; ++r) {
+            INFO("dies " << dies << " rank " << r << ": exit code " << p[r].exit_code << " " << p[r].what);
+            if (dies && r == 3) CHECK(p[r].exit_code == 128 + SIGKILL);
+            else CHECK((p[r].exit_code == 0 || (dies && p[r].exit_code == 99)));
+            CHECK(p[r].took_ns < collx_test::patient(30'000'000'000)); // not the deadline of 40 s
+        }
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Transports of a program's own: that of example 16 between threads, between threads of several hosts, and between
+// processes; decorators; what happens when an endpoint cannot start, a peer dies or says nothing, or ranks name
+// different transports.
+//
+// collx-test: timeout=240 serial
+#include <collx/job/custom_transport.hpp>
+#include <collx/job/join.hpp>
+#include <collx/testing/endpoint_contract.hpp>
+#include <collx/testing/with_faults.hpp>
+#include <collx/transport/counted.hpp>
+
+#include "../../examples/16_write_a_transport/datagrams.hpp"
+#include "comm/support.hpp"
+#include "support/processes.hpp"
+#include "transport/shm_support.hpp"
+
+using namespace collx;
+using namespace collx_test;
+using collx::testing::fault_plan;
+using collx::testing::with_faults;
+
+namespace {
+
+void run_some(communicator& w) {
+    const int n = w.size(), me = w.rank();
+    for (const std::size_t size : {std::size_t{1}, std::size_t{3000}, std::size_t{700'000}}) {
+        at("size=%zu n=%d", size, n);
+        std::vector<std::int64_t> x(size), got(size);
+        for (std::size_t i = 0; i < size; ++i) x[i] = me + static_cast<std::int64_t>(i);
+        const auto mine = x;
+        collx::all_reduce(w, x);
+        for (std::size_t i = 0; i < size; i += 97)
+            EXPECT_AT(i, x[i] == n * static_cast<std::int64_t>(i) + n * (n - 1) / 2);
+        collx::sendrecv(w, mine, (me + 1) % n, got, (me + n - 1) % n);
+        for (std::size_t i = 0; i < size; i += 97)
+            EXPECT_AT(i, got[i] == (me + n - 1) % n + static_cast<std::int64_t>(i));
+    }
+    auto child = w.split(me % 2), again = w.dup();
+    for (communicator* c : {&child, &again}) {
+        int one = 1;
+        collx::all_reduce(*c, collx::value(one));
+        EXPECT(one == c->size());
+    }
+}
+
+template <class... T>
+void run_over(int n, T... t) {
+    run_threads(per_peer{t...}, n, [](communicator& w) { run_checked(w, run_some); });
+}
+
+// A rank of a job of processes whose transport is `over`.
+template <class F>
+int as_process(const std::string& name, int rank, int n, const transports& over, F&& f) {
+    job_settings s = detail::settings_for(n);
+    s.timeout_ns = patient(20'000'000'000);
+    s.over = over;
+    const auto near =
+        detail::join_processes(name.c_str(), rank, n, s, 0, "test", deadline::in_ns(patient(20'000'000'000)));
+    communicator w(detail::join_custom(near));
+    f(w);
+    return 0;
+}
+
+struct fails_to_start : datagrams {
+    static constexpr const char* name = "fails_to_start";
+    struct endpoint : datagrams::endpoint {
+        endpoint(int rank, int size) : datagrams::endpoint(rank, size) {
+            if (rank == 1) fail(errc::environment, rank, -1, "plug in the cable", "no cable");
+        }
+    };
+};
+
+} // namespace
+
+TEST_CASE("collectives, children and messages go over a transport of the program's own") {
+    for (const int n : {2, 3, 5}) run_over(n, datagrams{});
+}
+
+TEST_CASE("hosts share memory within, and a transport of the program's own goes between") {
+    const transports over = per_peer{shm{}, datagrams{}};
+    auto jobs = detail::thread_jobs({0, 0, 1, 2, 1}, over);
+    detail::run_thread_jobs(std::move(jobs), [](communicator& w) { run_checked(w, run_some); });
+}
+
+TEST_CASE("a counted transport is as good, and counts") {
+    CHECK(collx::testing::check_transport<counted<datagrams>>().is_clean());
+    const auto before = counted<datagrams>::counts();
+    run_over(2, counted<datagrams>{});
+    const auto after = counted<datagrams>::counts();
+    CHECK(after.sent_messages > before.sent_messages);
+    CHECK(after.sent_bytes - before.sent_bytes > 2 * 700'000 * 8);
+    // The last words of a rank may reach no peer.
+    CHECK(after.received_messages - before.received_messages <= after.sent_messages - before.sent_messages);
+    CHECK(after.received_bytes - before.received_bytes > 2 * 700'000 * 8);
+}
+
+TEST_CASE("a transport that delays is as good; what one drops or cuts is found by the suite and by calls") {
+    using slow = with_faults<datagrams, fault_plan{.seed = 3, .delay_one_in = 5, .delay_moves = 40}>;
+    const auto late = collx::testing::check_transport<slow>();
+    INFO(late.text());
+    CHECK(late.is_clean());
+    run_over(3, slow{});
+
+    using lossy = with_faults<datagrams, fault_plan{.seed = 3, .drop_one_in = 4}>;
+    const auto lost = collx::testing::check_transport<lossy>({.limit_ns = 100'000'000});
+    INFO(lost.text());
+    CHECK((lost.names("order") || lost.names("apart")));
+
+    using dead_end = with_faults<datagrams, fault_plan{.cut_after = 30}>;
+    CHECK_THROWS_AS(run_threads(per_peer{dead_end{}}, 3, [](communicator& w) { run_some(w); }), error);
+}
+
+TEST_CASE("a rank that fails is named to those who reach it by such a transport, and survivors go on") {
+    std::atomic<int> went_on{0};
+    const auto body = [&](communicator& w) {
+        run_some(w);
+        if (w.rank() == 1) throw std::runtime_error("rank 1 gives up");
+        int one = 1;
+        try {
+            for (;;) collx::all_reduce(w, collx::value(one));
+        } catch (const peer_failed& e) {
+            if (e.peer() != 1) throw;
+        }
+        auto rest = w.shrink();
+        one = 1;
+        collx::all_reduce(rest, collx::value(one));
+        went_on += one;
+    };
+    CHECK_THROWS_AS(run_threads(per_peer{datagrams{}}, 3, body), std::runtime_error);
+    CHECK(went_on == 4);
+}
+
+TEST_CASE("a rank that says nothing is named when the time is up") {
+    const auto body = [](communicator& w) {
+        if (w.rank() == 2) {
+            try {
+                for (const deadline until = deadline::in_ns(patient(30'000'000'000)); !until.passed();)
+                    detail::nap_ns(10'000'000), (void)w.progress(), w.internals().require_alive();
+            } catch (const error&) {
+            }
+            return;
+        }
+        w.set_timeout(std::chrono::milliseconds(300));
+        int one = 1;
+        try {
+            collx::all_reduce(w, collx::value(one));
+        } catch (const timed_out& e) {
+            if (e.peer() != 2) throw;
+            return;
+        }
+        throw wrong("no time-out");
+    };
+    run_threads(per_peer{datagrams{}}, 3, body);
+}
+
+TEST_CASE("processes come together, and each hears whose endpoint cannot start or who is killed") {
+    processes good;
+    const std::string job = fresh_job();
+    for (int r = 0; r < 3; ++r)
+        good.start(r, [&, r] { return as_process(job, r, 3, per_peer{datagrams{}}, run_some); });
+    good.wait();
+    for (int r = 0; r < 3; ++r) {
+        INFO(good[r].what);
+        CHECK(good[r].is_ok());
+    }
+
+    processes bad;
+    const std::string other = fresh_job();
+    for (int r = 0; r < 3; ++r)
+        bad.start(r, [&, r] { return as_process(other, r, 3, per_peer{fails_to_start{}}, run_some); });
+    bad.wait();
+    CHECK((bad[1].has_thrown && bad[1].code == errc::environment && bad[1].says("no cable")));
+    for (const int r : {0, 2})
+        CHECK((bad[r].code == errc::peer_failed && bad[r].peer == 1 && bad[r].says("the transport fails_to_start")));
+
+    processes killed;
+    const std::string third = fresh_job();
+    for (int r = 0; r < 3; ++r)
+        killed.start(r, [&, r] {
+            return as_process(third, r, 3, per_peer{datagrams{}}, [&](communicator& w) {
+                run_some(w);
+                if (r == 1) ::raise(SIGKILL);
+                for (;;) collx::barrier(w);
+            });
+        });
+    killed.wait();
+    for (const int r : {0, 2}) {
+        INFO(killed[r].what);
+        CHECK((killed[r].has_thrown && killed[r].code == errc::peer_failed && killed[r].peer == 1));
+    }
+}
+
+TEST_CASE("ranks that name different transports hear of both lists") {
+    processes p;
+    const std::string job = fresh_job();
+    p.start(0, [&] { return as_process(job, 0, 2, per_peer{datagrams{}}, run_some); });
+    p.start(1, [&] { return as_process(job, 1, 2, per_peer{fails_to_start{}}, run_some); });
+    p.wait();
+    for (const int r : {0, 1}) {
+        INFO(p[r].what);
+        CHECK((p[r].code == errc::mismatch && p[r].says("datagrams") && p[r].says("fails_to_start")));
+    }
+}
