@@ -226,7 +226,7 @@ ROWS = [
      ["plan/ring_order"]),
     # ---------------------------------------------------------------- comm
     ("counts that overflow are taken", "exec/count_table.hpp", "if (at > SIZE_MAX / 2 ||", "if (false && at > SIZE_MAX / 2 ||",
-     ["call/bad_input"]),
+     ["exec/layout"]),
     ("a root that is no rank is taken", "call/checks.hpp", "if (root < 0 || root >= c.net.size())", "if (root < 0)", ["call/bad_input"]),
     ("buffers that overlap are taken", "call/checks.hpp", "!is_own_place || !is_same_type) refuse_overlap(me);", "false) refuse_overlap(me);",
      ["call/bad_input"]),
@@ -290,7 +290,7 @@ ROWS = [
      "(void)agree_on(calls, o);",
      ["call/checked:unchecked*"]),
     ("groups are not compared as groups", "comm/grouped_calls.hpp", "++s.count;", "", ["call/checked"]),
-    ("parts that overlap are taken", "exec/count_table.hpp", "if (end > offsets()[b])", "if (false)", ["call/agreement"]),
+    ("parts that overlap are taken", "exec/count_table.hpp", "if (end > offsets()[b])", "if (false)", ["exec/layout"]),
     ("an operator may make a call of its own communicator", "job/one_caller.hpp", "word_.store(before_ | in_user_code,", "word_.store(before_,",
      ["job/one_caller"]),
     ("two threads may be in one communicator", "job/one_caller.hpp", "if (before_ != 0) [[unlikely]]", "if (before_ & in_user_code) [[unlikely]]",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
 // Chunks: they cover the buffer once, in order, whatever its size.
+#include <collx/exec/count_table.hpp>
 #include <collx/exec/layout.hpp>
 
 #include <vector>
@@ -50,4 +51,15 @@ TEST_CASE("layouts are known at compile time") {
     STATIC_REQUIRE(chunk_layout::even(100, 3, 16).size(0) == 48);
     STATIC_REQUIRE(chunk_layout::even(100, 3, 16).size(2) == 4);
     STATIC_REQUIRE(chunk_layout::even(5, 8).size(7) == 0);
+}
+
+TEST_CASE("tables of counts that overflow or overlap are refused") {
+    collx::detail::count_table t;
+    const std::vector<std::size_t> counts = {3, 2}, apart = {2, 0}, overlapping = {1, 0};
+    CHECK_THROWS_AS(t.assign(0, 2, std::vector<std::size_t>{SIZE_MAX - 1, 2}, "send"), collx::invalid_argument);
+    t.assign(0, 2, counts, apart, "receive");
+    t.require_disjoint(0, "receive");
+    CHECK(t.end() == 5);
+    t.assign(0, 2, counts, overlapping, "receive");
+    CHECK_THROWS_AS(t.require_disjoint(0, "receive"), collx::invalid_argument);
 }

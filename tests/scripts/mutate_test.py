@@ -83,7 +83,10 @@ class Mutate(unittest.TestCase):
         spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts/support/mutants.py")
         table = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(table)
-        self.assertEqual([m.what for m in table.MUTANTS if {t.split("/")[0] for t in m.tests} != {m.room}], [])
+        # A call passes three rooms: what breaks in one of them is seen through the verbs of all.
+        of_a_call = {"job", "call", "comm"}
+        self.assertEqual([m.what for m in table.MUTANTS
+                          if not {t.split("/")[0] for t in m.tests} <= (of_a_call if m.room in of_a_call else {m.room})], [])
         self.assertGreaterEqual(len(table.MUTANTS), 60)
 
 
