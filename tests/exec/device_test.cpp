@@ -15,6 +15,7 @@
 #include "support/patience.hpp"
 
 #include <collx/algo/binomial.hpp>
+#include <collx/algo/chain.hpp>
 #include <collx/algo/direct.hpp>
 #include <collx/algo/linear.hpp>
 #include <collx/algo/one_shot.hpp>
@@ -115,7 +116,7 @@ template <class Protocol, int Groups = 1, class A>
 void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads = 1) {
     for (const int n : rank_counts) {
         int root = 0;
-        if constexpr (requires { a.root; }) root = a.root = n - 1;
+        if constexpr (requires { a.root; }) root = a.root = a.root == 0 ? n - 1 : a.root;
         twin_machine machine(threads);
         team<twin_machine> t(machine, small_shape(n));
         for (const std::size_t each : {1, 7, 64, 301}) {
@@ -213,6 +214,7 @@ TEST_CASE("the other collectives over windows and with flags") {
 TEST_CASE("scratch, several chunks in one message, operands in rank order") {
     check<simple_protocol>(algo::recursive_doubling_all_reduce{}, {2, 3, 4, 5});
     check<simple_protocol>(algo::binomial_scatter{}, {4, 5});
+    check<simple_protocol>(algo::chain_reduce{.root = 1}, {3, 5}); // no scratch where the root is at an end
 }
 
 TEST_CASE("ranks in launches of their own wait for the last call's readers") {

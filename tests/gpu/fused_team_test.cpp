@@ -2,6 +2,7 @@
 // The verbs on a fused team, whose blocks are host threads here: element types, operators, hooks, views, and what is
 // refused. The kernels' own code runs; exec/device_test.cpp has the steps and the waiting.
 // collx-test: sanitize=nightly
+#include <collx/algo/chain.hpp>
 #include <collx/algo/hierarchical.hpp>
 #include <collx/algo/ring.hpp>
 #include <collx/gpu/fused_team.hpp>
@@ -200,6 +201,9 @@ struct late_scratch {
         ex.step(sched::copy, sched::tmp(0), sched::out(0));
     }
 };
+struct declared_scratch : late_scratch {
+    static constexpr int tmp_chunks(int n) { return n == 5 ? 1 : 0; }
+};
 struct wide_scratch : late_scratch {
     static constexpr int tmp_chunks(int) { return 3; }
 };
@@ -237,8 +241,12 @@ TEST_CASE("texts that a kernel has no memory for are refused") {
     using Catch::Contains;
     CHECK(refusal(late_scratch{}, 2) == "");
     CHECK_THAT(refusal(late_scratch{}, 5), Contains("unsupported: ") &&
-                                               Contains("compiled without scratch, which it uses for 5 ranks") &&
-                                               Contains("use scratch (tmp) for 2, 3 or 4 ranks too"));
+                                               Contains("late scratch uses scratch (tmp) for 5 ranks") &&
+                                               Contains("declare it: constexpr int tmp_chunks(int n) const"));
+    // Scratch that only some numbers of ranks, or some roots, need.
+    CHECK(refusal(declared_scratch{}, 2) == "");
+    CHECK(refusal(declared_scratch{}, 5) == "");
+    CHECK(refusal(algo::chain_reduce{.root = 1}, 3) == "");
     CHECK_THAT(refusal(wide_scratch{}, 2),
                Contains("unsupported: ") && Contains("scratch has 3 chunks, its buffers 1"));
     CHECK(refusal<device::packet_protocol>(late_copy{}, 2) == "");

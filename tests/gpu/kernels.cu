@@ -19,10 +19,9 @@ using plain = device::call_types<contiguous_view<T>, contiguous_view<T>, plus>;
 using mixed = device::call_types<strided_view<float>, contiguous_view<float>, collx::max, bf16>;
 
 // Kernels of texts without scratch have no code for it. (nvcc 13 once found these texts' constants to be none.)
-static_assert(!device::may_use_scratch_v<algo::ring_all_reduce> &&
-              !device::may_use_scratch_v<algo::two_shot_all_reduce>);
-static_assert(!device::may_use_scratch_v<algo::one_shot_all_reduce>);
-static_assert(!device::may_use_scratch_v<algo::zero_copy_all_reduce>);
+static_assert(!sched::has_scratch_v<algo::ring_all_reduce> && !sched::has_scratch_v<algo::two_shot_all_reduce>);
+static_assert(!sched::has_scratch_v<algo::one_shot_all_reduce>);
+static_assert(!sched::has_scratch_v<algo::zero_copy_all_reduce>);
 
 #define KERNEL(protocol, groups, algorithm, types)                                                   \
     template __global__ void device::fused_kernel<device::protocol, groups, algo::algorithm, types>( \

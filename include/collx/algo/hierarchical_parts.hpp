@@ -25,7 +25,7 @@ struct parts {
     }
     // Data that is only passed on needs no scratch, and the combinators declare none for it.
     template <class... Algorithms>
-    static constexpr bool keep_nothing = !(requires { Algorithms{}.tmp_chunks(1); } || ...);
+    static constexpr bool keep_nothing = !(sched::has_scratch_v<Algorithms> || ...);
     COLLX_HD static constexpr int common_multiple(int a, int b) {
         int x = a, y = b;
         while (y != 0) {

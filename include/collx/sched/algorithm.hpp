@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What an algorithm says of itself. It must name its collective and itself, count its chunks, and be callable over an
-// executor; each other trait has a default, and this file is the one place that knows it. Readers ask traits_of(), not
-// the members.
+// executor. Each other trait has a default, which traits.hpp gives.
 #pragma once
 
 #include <concepts>
 
 #include <collx/sched/collective.hpp>
 #include <collx/sched/recorder.hpp>
+#include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -21,59 +21,6 @@ concept Algorithm = requires(const A& a, sched::recorder& ex) {
 };
 
 namespace sched {
-
-template <class A>
-constexpr int root_of(const A& a) {
-    if constexpr (requires { a.root; }) return a.root;
-    else return 0;
-}
-
-// The least number of window stages that the algorithm works with.
-template <class A>
-constexpr int least_window_depth_of(const A&) {
-    if constexpr (requires { A::window_depth; }) return A::window_depth;
-    else return 1;
-}
-// Stages of the windows: the algorithm's own choice if it has one, else the least.
-template <class A>
-constexpr int window_depth_of(const A& a) {
-    if constexpr (requires { a.depth; }) return a.depth;
-    else return least_window_depth_of(a);
-}
-
-// Messages that a channel must hold; 0: none are sent.
-template <class A>
-constexpr int min_depth_of(const A&) {
-    if constexpr (requires { A::min_depth; }) return A::min_depth;
-    else return 1;
-}
-
-// Signals of a rank; 0: no windows either.
-template <class A>
-constexpr int signals_of(const A&) {
-    if constexpr (requires { A::signals; }) return A::signals;
-    else return 0;
-}
-
-// Chunks of scratch.
-template <class A>
-constexpr int tmp_chunks_of(const A& a, int n) {
-    if constexpr (requires { a.tmp_chunks(n); }) return a.tmp_chunks(n);
-    else return 0;
-}
-
-// Whether the algorithm wants a commutative operator: for this n and these parameters if it can say so, else in
-// general.
-template <class A>
-constexpr bool needs_commutative_of(const A& a, int n) {
-    if constexpr (requires { a.needs_commutative_for(n); }) return a.needs_commutative_for(n);
-    else if constexpr (requires { A::needs_commutative; }) return A::needs_commutative;
-    else return true;
-}
-template <class A>
-constexpr bool declares_order(const A&) {
-    return requires { A::needs_commutative; };
-}
 
 template <class T, T Value>
 struct trait; // named where Value must be a constant

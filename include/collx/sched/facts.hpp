@@ -175,7 +175,7 @@ template <class Algorithm>
 constexpr int min_window_depth(Algorithm a, int n) {
     if (record_all(a, n).signals == 0) return 0;
     for (int d = 1; d <= 8; ++d) {
-        if constexpr (requires { a.depth; }) a.depth = d;
+        set_window_depth(a, d);
         schedule s = record_all(a, n);
         s.window_depth = d;
         if (verify(s).ok() && races(s).ok()) return d;

@@ -16,6 +16,7 @@
 #include <collx/exec/device/usage.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/sched/executor.hpp>
+#include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
@@ -44,7 +45,7 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     static constexpr bool words = Protocol::flags_words, lines = Protocol::flags_lines;
     static constexpr bool flagged = words || lines; // data and flags arrive together
     static constexpr bool multicasts = Protocol::multicasts;
-    static constexpr bool has_windows = requires { Algorithm::signals; };
+    static constexpr bool has_windows = sched::has_signals_v<Algorithm>;
     // Bytes of a pack in slots and windows.
     static constexpr std::size_t stride = words ? packet_stride<wire_type, V> : wire_pack::bytes;
     // Packs that a thread has under way: four loads of 16 bytes, fewer where accumulators are wide, one where a hook
@@ -168,7 +169,7 @@ private:
         place where;
         std::size_t at;
     };
-    static constexpr bool has_scratch = may_use_scratch_v<Algorithm>;
+    static constexpr bool has_scratch = sched::has_scratch_v<Algorithm>;
     static constexpr bool is_plain =
         access::is_plain && (!has_scratch || std::is_same_v<acc_type, typename Types::in_type>);
     using operand = std::conditional_t<is_plain, plain_operand, any_operand>;

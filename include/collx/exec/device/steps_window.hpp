@@ -13,7 +13,7 @@ namespace device {
 // algorithms in which every rank reads every other rank in, once per iteration.
 template <class Algorithm>
 inline constexpr bool may_push_v = [] {
-    if constexpr (requires { Algorithm::signals; })
+    if constexpr (sched::has_signals_v<Algorithm>)
         return Algorithm::signals == 1 && Algorithm::window_depth == 2 &&
                (Algorithm::op == collective::all_reduce || Algorithm::op == collective::all_gather ||
                 Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all);

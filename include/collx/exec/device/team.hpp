@@ -14,6 +14,7 @@
 #include <collx/exec/device/executor.hpp>
 #include <collx/exec/device/group.hpp>
 #include <collx/exec/device/usage.hpp>
+#include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
@@ -110,7 +111,7 @@ public:
             if (!machine_.lines_arrive_whole())
                 fail(errc::unsupported, -1, -1, "use packet_protocol or simple_protocol",
                      "lines of 128 bytes are not known to arrive whole between the ranks of this team");
-        if constexpr (requires { algorithm.depth; }) algorithm.depth = static_cast<int>(shape_.stages);
+        sched::set_window_depth(algorithm, static_cast<int>(shape_.stages));
         if constexpr (Protocol::multicasts)
             if (!machine_.has_multicast(o))
                 fail(errc::unsupported, -1, -1, "use simple_protocol",
@@ -123,11 +124,11 @@ public:
         a.places = lane_places(shape_, Protocol());
         a.cuts = cuts;
         a.chunks = algorithm.chunks(shape_.ranks);
-        if constexpr (requires { algorithm.tmp_chunks(1); })
-            if (const int kept = algorithm.tmp_chunks(shape_.ranks); kept > 1 && kept > a.chunks)
-                fail(errc::unsupported, -1, -1, "use another algorithm: the ranks of a team are one node",
-                     "this algorithm's scratch has %d chunks, its buffers %d, and kernels have room for as many", kept,
-                     a.chunks);
+        const int kept = sched::tmp_chunks_of(algorithm, shape_.ranks);
+        if (kept > 1 && kept > a.chunks)
+            fail(errc::unsupported, -1, -1, "use another algorithm: the ranks of a team are one node",
+                 "this algorithm's scratch has %d chunks, its buffers %d, and kernels have room for as many", kept,
+                 a.chunks);
         if constexpr (requires { algorithm.nodes.by_node(); }) {
             const auto& n = algorithm.nodes;
             if (n.by_node() != nullptr && n.nodes() != 1 && n.largest() != 1)
@@ -137,11 +138,11 @@ public:
                     Algorithm::name, n.nodes());
         }
         const usage u = usage_of(algorithm, shape_.ranks);
-        if (u.scratch && !may_use_scratch_v<Algorithm>)
-            fail(errc::unsupported, -1, -1,
-                 "use scratch (tmp) for 2, 3 or 4 ranks too, or give the algorithm a constructor with arguments",
-                 "this algorithm's kernel was compiled without scratch, which it uses for %d ranks", shape_.ranks);
-        if constexpr (Protocol::flags_words && requires { Algorithm::signals; })
+        if (u.scratch && kept == 0)
+            fail(errc::unsupported, -1, -1, "declare it: constexpr int tmp_chunks(int n) const",
+                 "algorithm %s uses scratch (tmp) for %d ranks, of which it declares no chunk", Algorithm::name,
+                 shape_.ranks);
+        if constexpr (Protocol::flags_words && sched::has_signals_v<Algorithm>)
             if (u.copies && !may_copy_v<Algorithm>)
                 fail(errc::unsupported, -1, -1,
                      "copy for 2, 3 or 4 ranks too, or give the algorithm a constructor with arguments",

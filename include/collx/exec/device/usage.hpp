@@ -45,23 +45,19 @@ constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
     return u;
 }
 
-// Whether a kernel needs code for it. Only algorithms that the compiler can run are looked at, for some numbers of
-// ranks; a team checks the answer for its own (team.hpp). (Braces: to nvcc `Algorithm()` is no constant here where a
-// member has an initialiser.)
-template <class Algorithm, bool usage::*It>
-inline constexpr bool may_use_v = [] {
+// Whether a kernel needs code for copies from place to place. Only algorithms that the compiler can run are looked at,
+// for some numbers of ranks; a team checks the answer for its own (team.hpp). (Braces: to nvcc `Algorithm()` is no
+// constant here where a member has an initialiser.)
+template <class Algorithm>
+inline constexpr bool may_copy_v = [] {
     if constexpr (requires { typename std::bool_constant<(usage_of(Algorithm{}, 3), true)>; }) {
         for (const int ranks : {1, 2, 3, 4, 8})
-            if (usage_of(Algorithm{}, ranks).*It) return true;
+            if (usage_of(Algorithm{}, ranks).copies) return true;
         return false;
     } else {
         return true;
     }
 }();
-template <class Algorithm>
-inline constexpr bool may_use_scratch_v = may_use_v<Algorithm, &usage::scratch>;
-template <class Algorithm>
-inline constexpr bool may_copy_v = may_use_v<Algorithm, &usage::copies>;
 
 } // namespace device
 COLLX_END_NAMESPACE
