@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A simulation for the eyes, and a schedule for another simulator: Chrome's trace events (chrome://tracing, Perfetto),
+// and GOAL for LogGOPSim (Hoefler, Schneider, Lumsdaine, "LogGOPSim", LSAP 2010).
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include <collx/sim/result.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sim {
+
+// One line of events per rank: each message from its first byte's departure to its last one's arrival, at its sender.
+inline std::string to_chrome_trace(const sched::schedule& s, const result& r) {
+    std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+    char line[256];
+    for (int k = 0; k < s.ranks; ++k) {
+        std::snprintf(
+            line, sizeof line,
+            "%s\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":\"rank %d\"}}",
+            k == 0 ? "" : ",", k, k);
+        text += line;
+    }
+    for (const transfer& t : r.transfers) {
+        std::snprintf(line, sizeof line,
+                      ",\n{\"ph\":\"X\",\"name\":\"to %d\",\"pid\":0,\"tid\":%d,\"ts\":%.6f,\"dur\":%.6f,"
+                      "\"args\":{\"bytes\":%.0f}}",
+                      t.to, t.from, t.begin_ns / 1e3, (t.end_ns - t.begin_ns) / 1e3, t.bytes);
+        text += line;
+    }
+    return text + "\n]}\n";
+}
+
+// One call in one piece. A strand is a sequence; reductions are calc of `reduce_ns_per_byte`. Errors: unsupported for
+// steps over windows, since GOAL has messages only.
+inline std::string to_goal(const sched::schedule& s, double bytes, double reduce_ns_per_byte = 0) {
+    constexpr sched::action messages = sched::recv | sched::reduce | sched::reduce_after | sched::copy | sched::send;
+    std::string text = "num_ranks " + std::to_string(s.ranks) + "\n";
+    for (int r = 0; r < s.ranks; ++r) {
+        text += "\nrank " + std::to_string(r) + " {\n";
+        int label = 0, cpu = 0;
+        for (const auto& strand : s.programs[static_cast<unsigned>(r)].strands) {
+            int before = 0;
+            const auto line = [&](const std::string& what) {
+                const std::string name = "l" + std::to_string(++label);
+                text += name + ": " + what + "\n";
+                if (before > 0) text += name + " requires l" + std::to_string(before) + "\n";
+                before = label;
+            };
+            for (const sched::step& st : strand) {
+                if ((st.what & ~messages) != 0)
+                    fail(errc::unsupported, r, -1, "export an algorithm that sends messages, a ring for example",
+                         "GOAL has messages only, and this schedule uses windows");
+                const int count = (st.what == sched::send ? st.src : st.dst).chunks.count;
+                const double size = bytes / (s.chunks > 0 ? s.chunks : 1) * count;
+                const std::string b = std::to_string(static_cast<long long>(size + 0.5)) + "b";
+                const std::string on = " tag 0 cpu " + std::to_string(cpu);
+                const double ns = reduce_ns_per_byte * size;
+                if ((st.what & sched::recv) != 0) line("recv " + b + " from " + std::to_string(st.peer_from) + on);
+                if ((st.what & (sched::reduce | sched::reduce_after)) != 0 && ns > 0)
+                    line("calc " + std::to_string(static_cast<long long>(ns + 0.5)) + " cpu " + std::to_string(cpu));
+                if ((st.what & sched::send) != 0) line("send " + b + " to " + std::to_string(st.peer_to) + on);
+            }
+            ++cpu;
+        }
+        text += "}\n";
+    }
+    return text;
+}
+
+} // namespace sim
+COLLX_END_NAMESPACE

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_sim as it is called: what it predicts, the files that it writes, what it refuses.
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <catch2/catch.hpp>
+
+using Catch::Contains;
+
+namespace {
+
+struct result {
+    int code;
+    std::string text;
+};
+result sim(const std::string& arguments) {
+    std::FILE* p = ::popen((COLLX_TOOL_DIR "/collx_sim " + arguments + " 2>&1").c_str(), "r");
+    if (p == nullptr) return {-1, ""};
+    std::string text;
+    for (char part[4096]; const std::size_t n = std::fread(part, 1, sizeof part, p);) text.append(part, n);
+    const int status = ::pclose(p);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
+std::string text_of(const std::string& file) {
+    std::ifstream f(file);
+    return {std::istreambuf_iterator<char>(f), {}};
+}
+
+} // namespace
+
+TEST_CASE("collx_sim predicts times, and names the busiest links") {
+    // 14 steps of 125 MB at 450 GB/s.
+    const std::string ring = sim("-m dgx-h100 -b 1000000000 --costs nccl-ring-simple").text;
+    CHECK_THAT(ring,
+               Contains("3944.889") && Contains("443.612") && Contains("GPU0 > NVSwitch") && Contains("98.6 % busy"));
+    CHECK_THAT(sim("-m dgx-1v --rings -b 1GB --links 0").text, Contains("149."));
+    CHECK_THAT(sim("-m dgx-a100 -c all_to_all -b 1KB,1MB").text,
+               Contains("\n          1024 ") && Contains("\n       1048576 "));
+}
+
+TEST_CASE("collx_sim writes traces and GOAL") {
+    const std::string file = "/tmp/collx-sim-" + std::to_string(::getpid());
+    CHECK(sim("-m dgx-h100 --ranks 0,1 -b 1000 --trace " + file + " --goal " + file + ".goal").code == 0);
+    const auto trace = nlohmann::json::parse(text_of(file));
+    int messages = 0;
+    for (const auto& e : trace["traceEvents"]) messages += e["ph"] == "X" && e["args"]["bytes"] == 500;
+    CHECK(messages == 4);
+    CHECK(text_of(file + ".goal") == "num_ranks 2\n"
+                                     "\nrank 0 {\n"
+                                     "l1: send 500b to 1 tag 0 cpu 0\n"
+                                     "l2: recv 500b from 1 tag 0 cpu 0\nl2 requires l1\n"
+                                     "l3: send 500b to 1 tag 0 cpu 0\nl3 requires l2\n"
+                                     "l4: recv 500b from 1 tag 0 cpu 0\nl4 requires l3\n}\n"
+                                     "\nrank 1 {\n"
+                                     "l1: send 500b to 0 tag 0 cpu 0\n"
+                                     "l2: recv 500b from 0 tag 0 cpu 0\nl2 requires l1\n"
+                                     "l3: send 500b to 0 tag 0 cpu 0\nl3 requires l2\n"
+                                     "l4: recv 500b from 0 tag 0 cpu 0\nl4 requires l3\n}\n");
+    ::unlink(file.c_str());
+    ::unlink((file + ".goal").c_str());
+}
+
+TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
+    const auto refused = [](const std::string& arguments) {
+        const result r = sim(arguments);
+        CHECK(r.code == 1);
+        return r.text;
+    };
+    CHECK_THAT(refused("-m toaster"), Contains("no machine is called 'toaster'") && Contains("dgx-1v"));
+    CHECK_THAT(refused("-m dgx-1v -c all_reduse"), Contains("'all_reduse'") && Contains(" all_to_all"));
+    CHECK_THAT(refused("-m dgx-1v -a rign"), Contains("'rign'") && Contains(" halving_doubling"));
+    CHECK_THAT(refused("-m dgx-1v --costs free"), Contains("'free'") && Contains("nccl-ring-simple"));
+    CHECK_THAT(refused("-m dgx-1v --ranks 3"), Contains("1 ranks"));
+    CHECK_THAT(refused("-m dgx-1v --lost GPU0,GPU7"), Contains("no link joins 'GPU0' and 'GPU7'"));
+    CHECK_THAT(refused("-m dgx-1v --lost GPU0"), Contains("name both its ends"));
+    CHECK_THAT(refused("-m dgx-1v --dead 3"), Contains("rank 3 is dead") && Contains("shrink()"));
+    CHECK_THAT(refused("-m dgx-1v --slow 8 --slowdown 2"), Contains("slow rank 8"));
+    CHECK_THAT(refused("-m dgx-1v -a one_shot --goal /dev/null"), Contains("GOAL has messages only"));
+    CHECK_THAT(refused("-m dgx-1v --trace /no/such/file"), Contains("cannot write"));
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// collx_sim: how long a collective would take on a machine, by an algorithm and a cost model; which links it fills.
+// Runs no collective and measures nothing.
+#include <CLI/CLI.hpp>
+
+#include <collx/algo/algorithms.hpp>
+#include <collx/sim/simulate.hpp>
+#include <collx/sim/traces.hpp>
+#include <collx/topo/rings.hpp>
+
+#include <cstdio>
+#include <numeric>
+
+#include "topo/source.hpp"
+
+namespace {
+
+using namespace collx;
+
+struct choices {
+    tools::machine_choice machine;
+    std::vector<int> ranks;
+    std::vector<std::string> lost;
+    std::string op = "all_reduce", algorithm, costs = "links", trace, goal;
+    std::vector<double> bytes = {1 << 20};
+    int links = 4;
+    bool with_rings = false;
+    sim::options run;
+};
+
+// The schedule of that collective by that name, the first one's where none is given.
+sched::schedule schedule_of(const choices& c, int n) {
+    sched::schedule s;
+    std::string names, collectives;
+    algo::for_each_algorithm([&](auto a) {
+        const std::string op = name_of(a.op);
+        if (collectives.find(" " + op) == std::string::npos) collectives += " " + op;
+        if (op != c.op) return;
+        names += std::string(" ") + a.name;
+        if (s.ranks == 0 && (c.algorithm.empty() || c.algorithm == a.name)) s = sched::record_all(a, n);
+    });
+    if (names.empty())
+        fail(errc::invalid_argument, -1, -1, ("there are" + collectives).c_str(), "no collective is called '%.100s'",
+             c.op.c_str());
+    if (s.ranks == 0)
+        fail(errc::invalid_argument, -1, -1, ("there are" + names).c_str(), "no %s is called '%.100s'", c.op.c_str(),
+             c.algorithm.c_str());
+    return s;
+}
+
+sim::cost_model costs_of(const std::string& name) {
+    using sim::nccl_family, sim::protocol;
+    if (name == "links") return {};
+    for (const auto family : {nccl_family::ring, nccl_family::tree})
+        for (const auto p : {protocol::simple, protocol::ll128, protocol::ll})
+            if (name == std::string(family == nccl_family::ring ? "nccl-ring-" : "nccl-tree-") + name_of(p))
+                return nccl_costs(family, p);
+    fail(errc::invalid_argument, -1, -1, "links, or nccl-ring-simple, nccl-tree-ll128, nccl-ring-ll, ...",
+         "no cost model is called '%.100s'", name.c_str());
+}
+
+topo::graph machine_without_lost(const choices& c) {
+    topo::graph g = tools::machine_of(c.machine);
+    for (const std::string& l : c.lost) {
+        const auto comma = l.find(',');
+        if (comma == std::string::npos)
+            fail(errc::invalid_argument, -1, -1, "name both its ends: --lost GPU0,GPU3", "a lost link '%.100s'",
+                 l.c_str());
+        g = sim::without_link(g, g.require(l.substr(0, comma)), g.require(l.substr(comma + 1)));
+    }
+    return g;
+}
+
+// One order for each ring that the search finds.
+std::vector<std::vector<int>> ring_orders(const topo::graph& g, const std::vector<int>& sites) {
+    topo::ring_options o;
+    o.once = true;
+    std::vector<std::vector<int>> orders;
+    for (const topo::ring& r : topo::find_rings(g, sites, o).rings) {
+        orders.emplace_back();
+        for (const int s : r.members)
+            orders.back().push_back(static_cast<int>(std::find(sites.begin(), sites.end(), s) - sites.begin()));
+    }
+    return orders;
+}
+
+void write(const std::string& name, const std::string& text) {
+    std::ofstream f(name, std::ios::binary);
+    f << text;
+    if (!f.flush())
+        fail(errc::invalid_argument, -1, -1, "name a file that can be written", "cannot write '%.200s'", name.c_str());
+}
+
+void print_links(const sim::fabric& f, const sim::result& r, int most) {
+    std::vector<std::size_t> by_use(f.links().size());
+    std::iota(by_use.begin(), by_use.end(), std::size_t{0});
+    const auto use = [&](std::size_t i) { return r.link_bytes[i] / f.links()[i].bytes_per_s * 1e9 / r.time_ns; };
+    std::stable_sort(by_use.begin(), by_use.end(), [&](std::size_t a, std::size_t b) { return use(a) > use(b); });
+    for (std::size_t k = 0; k < by_use.size() && k < static_cast<std::size_t>(most) && use(by_use[k]) > 0; ++k) {
+        const sim::link& l = f.links()[by_use[k]];
+        std::printf("    %-28s %-11s %8.4g GB/s, %5.1f %% busy\n", l.name.c_str(), topo::name_of(l.type),
+                    l.bytes_per_s / 1e9, 100 * use(by_use[k]));
+    }
+}
+
+void run(choices c) {
+    const topo::graph g = machine_without_lost(c);
+    const std::vector<int> sites = tools::ranks_of(g, c.ranks);
+    if (sites.size() < 2)
+        fail(errc::invalid_argument, -1, -1, "name a machine with --machine, or more --ranks",
+             "a collective of %zu ranks", sites.size());
+    const sched::schedule s = schedule_of(c, static_cast<int>(sites.size()));
+    const sim::cost_model m = costs_of(c.costs);
+    sim::fabric f(g, sites);
+    if (c.with_rings) c.run.orders = ring_orders(g, sites);
+    c.run.with_transfers = !c.trace.empty();
+    std::printf("%14s %14s %16s\n", "bytes", "time us", "bus GB/s");
+    for (const double bytes : c.bytes) {
+        c.run.bytes = bytes;
+        const sim::result r = sim::simulate(s, f, m, c.run);
+        std::printf("%14.0f %14.3f %16.3f\n", bytes, r.time_ns / 1e3, sim::bus_bandwidth(s, bytes, r) / 1e9);
+        print_links(f, r, c.links);
+        if (!c.trace.empty()) write(c.trace, sim::to_chrome_trace(s, r));
+    }
+    if (!c.goal.empty()) write(c.goal, sim::to_goal(s, c.bytes.back(), m.reduce_ns_per_byte));
+}
+
+} // namespace
+
+int main(int argc, char** argv) try {
+    CLI::App app{"Predicts a collective's time on a machine; runs and measures nothing"};
+    choices c;
+    app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...; else this machine");
+    app.add_option("-f,--file", c.machine.file, "a topology file of NCCL (NCCL_TOPO_DUMP_FILE)");
+    app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
+    app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail")->check(CLI::PositiveNumber);
+    app.add_flag("--nccl-rates", c.machine.nccl_rates, "the rates that NCCL counts on instead of the published ones");
+    app.add_option("--ranks", c.ranks, "numbers of GPUs, or of CPUs where there is no GPU")->delimiter(',');
+    app.add_option("-c,--collective", c.op, "all_reduce, broadcast, ...");
+    app.add_option("-a,--algorithm", c.algorithm, "ring, binomial, ... (else the first that there is)");
+    app.add_option("-b,--bytes", c.bytes, "of the whole buffer; several: a sweep")
+        ->delimiter(',')
+        ->transform(CLI::AsSizeValue(false));
+    app.add_option("--costs", c.costs, "links (their latencies only), nccl-ring-simple, nccl-tree-ll, ...");
+    app.add_option("--pieces", c.run.pieces, "the buffer is passed on in so many pieces")
+        ->check(CLI::Range(1, 1 << 16));
+    app.add_option("--depth", c.run.depth, "messages that a channel holds")->check(CLI::Range(1, 1 << 16));
+    app.add_flag("--rings", c.with_rings, "share the bytes among the rings that the machine has");
+    app.add_option("--lost", c.lost, "a link that is lost: GPU0,GPU3");
+    app.add_option("--slow", c.run.slow_rank, "a slow rank, --slowdown times slower");
+    app.add_option("--slowdown", c.run.slowdown, "how many times slower");
+    app.add_option("--dead", c.run.dead_rank, "a rank that does nothing from --dead-at on");
+    app.add_option("--dead-at", c.run.dead_at_ns, "ns");
+    app.add_option("--links", c.links, "print so many of the busiest links")->check(CLI::Range(0, 1 << 16));
+    app.add_option("--trace", c.trace, "write the messages of the last size for chrome://tracing");
+    app.add_option("--goal", c.goal, "write the schedule for LogGOPSim");
+    CLI11_PARSE(app, argc, argv);
+    run(c);
+    return 0;
+} catch (const collx::error& e) {
+    std::fprintf(stderr, "collx_sim: %s\n", e.what());
+    return 1;
+}
