@@ -155,7 +155,14 @@ int main(int argc, char** argv) try {
     app.add_option("--links", c.links, "print so many of the busiest links")->check(CLI::Range(0, 1 << 16));
     app.add_option("--trace", c.trace, "write the messages of the last size for chrome://tracing");
     app.add_option("--goal", c.goal, "write the schedule for LogGOPSim");
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp& help) {
+        return app.exit(help);
+    } catch (const CLI::ParseError& e) {
+        std::fprintf(stderr, "collx_sim: %s (collx_sim --help)\n", e.what());
+        return 2;
+    }
     run(c);
     return 0;
 } catch (const collx::error& e) {

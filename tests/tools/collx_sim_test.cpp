@@ -85,4 +85,6 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     CHECK_THAT(refused("-m dgx-1v --slow 8 --slowdown 2"), Contains("slow rank 8"));
     CHECK_THAT(refused("-m dgx-1v -a one_shot --goal /dev/null"), Contains("GOAL has messages only"));
     CHECK_THAT(refused("-m dgx-1v --trace /no/such/file"), Contains("cannot write"));
+    CHECK(sim("--pieces 0").code == 2);
+    CHECK(sim("--help").code == 0);
 }
