@@ -27,7 +27,7 @@ struct in_order {
     constexpr bool fits(int n) const { return order.fits(n); }
     constexpr std::uint64_t parameter_bits() const { return order.hash(); }
     COLLX_HD constexpr int chunks(int n) const { return Inner{}.chunks(n); }
-    constexpr int tmp_chunks(int n) const {
+    constexpr int tmp_chunks(int n) const requires sched::has_scratch_v<Inner> {
         const int kept = sched::tmp_chunks_of(Inner{}, n);
         return moves_chunks && kept > 0 ? chunks(n) : kept;
     }

@@ -86,7 +86,9 @@ struct on_route {
     COLLX_HD constexpr int chunks(int) const { return Inner{}.chunks(route.members()); }
     constexpr int contributors(int) const { return route.members(); }
     constexpr int member(int i) const { return route.member(i); }
-    constexpr int tmp_chunks(int) const { return sched::tmp_chunks_of(Inner{}, route.members()); }
+    constexpr int tmp_chunks(int) const requires sched::has_scratch_v<Inner> {
+        return sched::tmp_chunks_of(Inner{}, route.members());
+    }
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
