@@ -90,7 +90,7 @@ void check_all(int most = 64) {
     for (int n = 1; n <= most; ++n) {
         for (int root : is_rooted(Algorithm::op) ? roots(n) : std::vector<int>{0}) {
             Algorithm a{};
-            if constexpr (requires { a.root; }) a.root = root;
+            collx::sched::set_root(a, root);
             const schedule s = record_all(a, n);
             const verdict v = verify(s);
             INFO(Algorithm::name << ", " << n << " ranks, root " << root << ": problem " << static_cast<int>(v.what)

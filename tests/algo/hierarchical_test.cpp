@@ -39,7 +39,7 @@ template <class Algorithm>
 declared declared_by(const Algorithm& a, int n) {
     int tmp = 0;
     if constexpr (requires { a.tmp_chunks(n); }) tmp = a.tmp_chunks(n);
-    return {Algorithm::min_depth, tmp, a.messages_between(n), needs_commutative_of(a, n)};
+    return {collx::sched::min_depth_v<Algorithm>, tmp, a.messages_between(n), needs_commutative_of(a, n)};
 }
 
 // What is wrong with a schedule, in words; empty: nothing. (No template: the tools are compiled once.)
@@ -65,7 +65,7 @@ template <class Algorithm>
 std::string wrong(Algorithm a, const node_map& m, int root = 0) {
     const int n = m.view().ranks();
     a.nodes = m;
-    if constexpr (requires { a.root; }) a.root = root;
+    collx::sched::set_root(a, root);
     const std::string what = wrong(record_all(a, n), declared_by(a, n), m);
     if (what.empty()) return "";
     return std::string(name_of(a.op)) + " " + a.name + " on " + text(m) + "root " + std::to_string(root) + ": " + what;

@@ -55,11 +55,8 @@ void call(collx::communicator& w, const random_call& c, auto&& comm, std::size_t
 void make_call(collx::communicator& w, const random_call& c) {
     const int n = w.size(), me = w.rank(), root = static_cast<int>(c.root) % n;
     const auto ordered = [&](auto a) {
-        if constexpr (requires { a.needs_commutative_for(1); }) {
-            a.root = root;
-            return !a.needs_commutative_for(n);
-        }
-        return !a.needs_commutative;
+        collx::sched::set_root(a, root);
+        return !collx::sched::needs_commutative_of(a, n);
     };
     const auto u = static_cast<std::size_t>(n);
     // An algorithm that changes the order would be refused at compile time.
@@ -67,7 +64,8 @@ void make_call(collx::communicator& w, const random_call& c) {
         run_with<C>(w, c, ordered, [&](auto&& comm) {
             using policies = std::remove_cvref_t<decltype(comm.policies())>;
             if constexpr (policies::template has_algorithm<C>) {
-                if constexpr (!decltype(comm.policies().template algorithm<C>())::needs_commutative) run(comm);
+                using algorithm = decltype(comm.policies().template algorithm<C>());
+                if constexpr (!collx::sched::reorders_v<algorithm>) run(comm);
                 else run(w);
             } else {
                 run(comm);

@@ -116,7 +116,7 @@ template <class Protocol, int Groups = 1, class A>
 void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads = 1) {
     for (const int n : rank_counts) {
         int root = 0;
-        if constexpr (requires { a.root; }) root = a.root = a.root == 0 ? n - 1 : a.root;
+        if constexpr (collx::sched::has_root<decltype(a)>) root = a.root = a.root == 0 ? n - 1 : a.root;
         twin_machine machine(threads);
         team<twin_machine> t(machine, small_shape(n));
         for (const std::size_t each : {1, 7, 64, 301}) {

@@ -70,7 +70,7 @@ traffic count(A a, int ranks, bool in_place = false) {
     constexpr std::size_t each = 256;
     using view = contiguous_view<float>;
     using types = device::call_types<view, view, std::conditional_t<reduces(A::op), plus, device::move_only>>;
-    if constexpr (requires { a.root; }) a.root = ranks - 1;
+    collx::sched::set_root(a, ranks - 1);
     const int chunks = a.chunks(ranks);
     const std::size_t size = each * static_cast<unsigned>(chunks);
     std::vector<std::vector<float>> in(static_cast<unsigned>(ranks), std::vector<float>(size, 1.0f)), out = in;
@@ -127,6 +127,6 @@ TEST_CASE("slots and windows: what goes through them is stored and loaded once m
         CHECK(count(algo::ring_all_gather{}, n) == traffic{k * (k + 1), k * (2 * k - 1)});
         CHECK(count(algo::one_shot_all_reduce{}, n) == traffic{k * (k + 1), 2 * k});
         CHECK(count(algo::two_shot_all_reduce{}, n) == traffic{k * (3 * k - 2), k * 2 * k});
-        CHECK(count(algo::direct_scan{}, n) == traffic{k - 1 + k * (k + 1) / 2, 2 * k - 1});
+        CHECK(count(algo::one_shot_scan{}, n) == traffic{k - 1 + k * (k + 1) / 2, 2 * k - 1});
     }
 }

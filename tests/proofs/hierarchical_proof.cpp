@@ -14,7 +14,7 @@ using namespace collx::algo;
 template <class Algorithm>
 constexpr schedule on(const node_map& m, Algorithm a = {}, int root = 0) {
     if constexpr (requires { a.nodes; }) a.nodes = m;
-    if constexpr (requires { a.root; }) a.root = root;
+    collx::sched::set_root(a, root);
     return record_all(a, m.view().ranks());
 }
 
@@ -25,7 +25,7 @@ constexpr bool right(std::initializer_list<int> node_of, int root = 0) {
     Algorithm a{};
     a.nodes = m;
     const schedule s = on<Algorithm>(m, {}, root);
-    if constexpr (requires { a.root; }) a.root = root;
+    collx::sched::set_root(a, root);
     return verify(s).ok() && messages_between(s, [&](int r) { return m.view().node_of(r); }).total_messages ==
                                  a.messages_between(m.view().ranks());
 }

@@ -12,3 +12,5 @@ COLLX_PROVE(one_shot_all_reduce);
 COLLX_PROVE(one_shot_all_gather);
 COLLX_PROVE(one_shot_all_to_all);
 COLLX_PROVE(one_shot_reduce_scatter);
+COLLX_PROVE(one_shot_scan);
+COLLX_PROVE(one_shot_exclusive_scan);

@@ -14,8 +14,8 @@ TEST_CASE("declared is derived for 1 to 17 ranks") {
     for_each_algorithm([&](auto a) {
         for (int n = 1; n <= 17; ++n)
             for (int root : {0, n / 2, n - 1}) {
-                if constexpr (requires { a.root; }) a.root = root;
-                else if (root != 0) continue;
+                if (root != 0 && !collx::sched::has_root<decltype(a)>) continue;
+                collx::sched::set_root(a, root);
                 const char* wrong = misdeclared(a, n);
                 if (wrong == nullptr) continue;
                 CAPTURE(decltype(a)::name, name_of(a.op), n, root, wrong);

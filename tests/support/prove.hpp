@@ -15,14 +15,14 @@ inline constexpr int races_up_to = 5;
 
 template <class Algorithm>
 constexpr Algorithm with_root(Algorithm a, int root) {
-    if constexpr (requires { a.root; }) a.root = root;
+    collx::sched::set_root(a, root);
     return a;
 }
 
 // With windows as shallow as the algorithm declares possible, so that every stage is soon reused.
 template <class Algorithm>
 constexpr Algorithm shallow(Algorithm a) {
-    if constexpr (requires { a.depth; }) a.depth = Algorithm::window_depth;
+    if constexpr (requires { a.depth; }) a.depth = collx::sched::least_window_depth_v<Algorithm>;
     return a;
 }
 

@@ -86,7 +86,6 @@ private:
 struct aggregated_counts {
     static constexpr collective op = collective::send_recv; // promises nothing by itself: a test compares the places
     static constexpr const char* name = "aggregated_counts";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     node_view nodes{};
@@ -123,8 +122,6 @@ struct aggregated_counts {
 struct aggregated_all_to_all {
     static constexpr collective op = collective::all_to_all;
     static constexpr const char* name = "aggregated";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     node_view nodes{};
 

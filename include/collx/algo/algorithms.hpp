@@ -83,11 +83,11 @@ struct algorithms_of<collective::all_to_all> {
 };
 template <>
 struct algorithms_of<collective::scan> {
-    using type = algorithm_list<chain_scan, doubling_scan, direct_scan>;
+    using type = algorithm_list<chain_scan, doubling_scan, one_shot_scan>;
 };
 template <>
 struct algorithms_of<collective::exclusive_scan> {
-    using type = algorithm_list<chain_exclusive_scan, doubling_exclusive_scan, direct_exclusive_scan>;
+    using type = algorithm_list<chain_exclusive_scan, doubling_exclusive_scan, one_shot_exclusive_scan>;
 };
 template <>
 struct algorithms_of<collective::barrier> {

@@ -23,8 +23,6 @@ namespace algo {
 struct binomial_broadcast {
     static constexpr collective op = collective::broadcast;
     static constexpr const char* name = "binomial";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int) { return 1; }
     int root = 0;
 
@@ -48,7 +46,6 @@ struct binomial_broadcast {
 struct binomial_reduce {
     static constexpr collective op = collective::reduce;
     static constexpr const char* name = "binomial";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
@@ -89,7 +86,6 @@ struct binomial_reduce {
 struct binomial_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "binomial";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
@@ -142,8 +138,6 @@ COLLX_HD constexpr int subtree_scratch(int n, int root) {
 struct binomial_gather {
     static constexpr collective op = collective::gather;
     static constexpr const char* name = "binomial";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     constexpr int tmp_chunks(int n) const { return subtree_scratch(n, root); }
     int root = 0;
@@ -170,8 +164,6 @@ struct binomial_gather {
 struct binomial_scatter {
     static constexpr collective op = collective::scatter;
     static constexpr const char* name = "binomial";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     constexpr int tmp_chunks(int n) const { return subtree_scratch(n, root); }
     int root = 0;

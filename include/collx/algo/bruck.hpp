@@ -19,8 +19,6 @@ namespace algo {
 struct bruck_all_gather {
     static constexpr collective op = collective::all_gather;
     static constexpr const char* name = "bruck";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
@@ -44,8 +42,6 @@ struct bruck_all_gather {
 struct bruck_all_to_all {
     static constexpr collective op = collective::all_to_all;
     static constexpr const char* name = "bruck";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     static constexpr int tmp_chunks(int n) { return n > 1 ? n : 0; }
 

@@ -21,8 +21,6 @@ namespace algo {
 struct chain_broadcast {
     static constexpr collective op = collective::broadcast;
     static constexpr const char* name = "chain";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD constexpr int chunks(int) const { return chunk_count; }
     int root = 0;
     int chunk_count = 4;
@@ -48,7 +46,6 @@ struct chain_broadcast {
 struct chain_reduce {
     static constexpr collective op = collective::reduce;
     static constexpr const char* name = "chain";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD constexpr int chunks(int) const { return chunk_count; }
     constexpr int tmp_chunks(int n) const { return root > 0 && root < n - 1 ? chunk_count : 0; }

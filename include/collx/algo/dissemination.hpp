@@ -17,8 +17,6 @@ namespace algo {
 struct dissemination_barrier {
     static constexpr collective op = collective::barrier;
     static constexpr const char* name = "dissemination";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 1 ? 1 : 0; }
 
@@ -41,7 +39,6 @@ struct flag_barrier {
     static constexpr int min_depth = 0;
     static constexpr int window_depth = 1;
     static constexpr int signals = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int) { return 0; }
     int depth = 2;
 

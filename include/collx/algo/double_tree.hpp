@@ -100,8 +100,6 @@ struct tree_walk {
 struct double_tree_broadcast {
     static constexpr collective op = collective::broadcast;
     static constexpr const char* name = "double_tree";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 2; }
     int root = 0;
 
@@ -129,7 +127,6 @@ struct double_tree_broadcast {
 struct double_tree_reduce {
     static constexpr collective op = collective::reduce;
     static constexpr const char* name = "double_tree";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     constexpr bool needs_commutative_for(int n) const { return root != 0 && n > 1; }
     static constexpr int chunks(int) { return 2; }
@@ -161,7 +158,6 @@ struct double_tree_reduce {
 struct double_tree_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "double_tree";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 2; }
     static constexpr int tmp_chunks(int n) { return n > 3 ? 2 : 0; }

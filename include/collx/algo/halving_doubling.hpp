@@ -21,7 +21,6 @@ namespace algo {
 struct halving_doubling_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "halving_doubling";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return power_below(n); }
     static constexpr int tmp_chunks(int n) { return n > 2 ? power_below(n) : 0; }
@@ -78,7 +77,6 @@ struct halving_doubling_all_reduce {
 struct halving_reduce_scatter {
     static constexpr collective op = collective::reduce_scatter;
     static constexpr const char* name = "halving";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = true;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }

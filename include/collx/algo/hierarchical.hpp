@@ -182,7 +182,6 @@ struct hierarchical_all_gather : hierarchical_base {
     static_assert(parts::keep_nothing<inner, outer, over, down>, "collx: broadcasts inside others use no scratch.");
     static constexpr collective op = collective::all_gather;
     static constexpr int min_depth = parts::min_depth<inner, outer, over, down>();
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     constexpr int messages_between(int n) const {
         return nodes.over(n).nodes() == 1 ? 0 : parts::messages_across(*this, n);

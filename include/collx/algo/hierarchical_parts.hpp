@@ -16,12 +16,12 @@ struct parts {
     template <class... Algorithms>
     static constexpr int min_depth() {
         int most = 0;
-        ((most = sched::min_depth_of(Algorithms{}) > most ? sched::min_depth_of(Algorithms{}) : most), ...);
+        ((most = sched::min_depth_v<Algorithms> > most ? sched::min_depth_v<Algorithms> : most), ...);
         return most;
     }
     template <class... Algorithms>
     static constexpr bool need_commutative() {
-        return ((Algorithms::needs_commutative || requires { Algorithms{}.needs_commutative_for(1); }) || ...);
+        return ((sched::reorders_v<Algorithms> || requires { Algorithms{}.needs_commutative_for(1); }) || ...);
     }
     // Data that is only passed on needs no scratch, and the combinators declare none for it.
     template <class... Algorithms>

@@ -20,7 +20,6 @@ struct hierarchical_broadcast : rooted_hierarchical_base {
     static_assert(parts::keep_nothing<inner, outer>, "collx: broadcasts inside others use no scratch.");
     static constexpr collective op = collective::broadcast;
     static constexpr int min_depth = parts::min_depth<inner, outer>();
-    static constexpr bool needs_commutative = false;
     COLLX_HD constexpr int chunks(int n) const {
         const node_view at = nodes.over(n);
         return parts::chunks_inside<inner>(at, outer{}.chunks(at.nodes()));
@@ -112,7 +111,6 @@ struct hierarchical_barrier : hierarchical_base {
     using down = typename Inner::broadcast;
     static constexpr collective op = collective::barrier;
     static constexpr int min_depth = parts::min_depth<inner, outer, down>();
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 1 ? 1 : 0; }
     constexpr int messages_between(int n) const { return parts::messages_across(*this, n); }

@@ -20,7 +20,7 @@ struct in_order {
     static_assert(!is_rooted(Inner::op), "collx: in_order is for collectives without a root; rotate the tree instead.");
     static constexpr collective op = Inner::op;
     static constexpr const char* name = Inner::name;
-    static constexpr int min_depth = sched::min_depth_of(Inner{});
+    static constexpr int min_depth = sched::min_depth_v<Inner>;
     static constexpr bool needs_commutative = reduces(op);
     order_view order{}; // of as many ranks as the communicator has
 

@@ -88,7 +88,6 @@ private:
 struct leader_counts {
     static constexpr collective op = collective::send_recv; // promises nothing by itself: a test compares the places
     static constexpr const char* name = "leader_counts";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     node_view nodes{};
@@ -118,8 +117,6 @@ struct leader_counts {
 struct leader_all_to_all {
     static constexpr collective op = collective::all_to_all;
     static constexpr const char* name = "leader";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     node_view nodes{};
     // Parts of an all_to_all_v that are longer go from rank to rank afterwards; both ends know which. 0: none do.
@@ -194,7 +191,6 @@ private:
 // What the two below share: few messages, one after the other, for calls whose time is that of messages.
 struct leader_base {
     static constexpr const char* name = "leader";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     node_view nodes{};
     constexpr bool fits(int n) const { return nodes.fits(n); }

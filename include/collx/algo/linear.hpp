@@ -14,8 +14,6 @@ namespace algo {
 struct linear_broadcast {
     static constexpr collective op = collective::broadcast;
     static constexpr const char* name = "linear";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
     int root = 0;
 
@@ -35,7 +33,6 @@ struct linear_broadcast {
 struct linear_reduce {
     static constexpr collective op = collective::reduce;
     static constexpr const char* name = "linear";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
@@ -73,7 +70,6 @@ struct linear_reduce {
 struct linear_reduce_scatter {
     static constexpr collective op = collective::reduce_scatter;
     static constexpr const char* name = "linear";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }
@@ -96,7 +92,6 @@ struct linear_reduce_scatter {
 struct linear_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "linear";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }
@@ -115,8 +110,6 @@ struct linear_all_reduce {
 struct linear_gather {
     static constexpr collective op = collective::gather;
     static constexpr const char* name = "linear";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     static constexpr int chunks(int n) { return n; }
     int root = 0;
 
@@ -134,8 +127,6 @@ struct linear_gather {
 struct linear_scatter {
     static constexpr collective op = collective::scatter;
     static constexpr const char* name = "linear";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     static constexpr int chunks(int n) { return n; }
     int root = 0;
 

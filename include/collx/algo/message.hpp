@@ -13,8 +13,6 @@ namespace algo {
 struct send_message {
     static constexpr collective op = collective::send_recv;
     static constexpr const char* name = "send";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
     int peer = 0;
 
@@ -28,8 +26,6 @@ struct send_message {
 struct recv_message {
     static constexpr collective op = collective::send_recv;
     static constexpr const char* name = "recv";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
     int peer = 0;
 

@@ -77,7 +77,7 @@ struct on_route {
                   "collx: on_route is for all_reduce; the chunks of other collectives belong to ranks.");
     static constexpr collective op = Inner::op;
     static constexpr const char* name = Inner::name;
-    static constexpr int min_depth = sched::min_depth_of(Inner{});
+    static constexpr int min_depth = sched::min_depth_v<Inner>;
     static constexpr bool needs_commutative = true;
     route_view route{};
 

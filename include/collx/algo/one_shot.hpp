@@ -2,179 +2,57 @@
 // Small messages in one phase over windows: each rank publishes what others need and takes what it needs. One
 // strand and one signal per iteration instead of the two of direct.hpp and two_shot.hpp: half the synchronisation, and
 // no putting ahead while taking.
-//
-// Why one signal is enough: the signal of iteration i says two things, "what I put for i may be read" and "I have left
-// iteration i - 1". Who has seen all signals of one iteration may therefore reuse the stages of those before it.
 #pragma once
 
-#include <collx/sched/collective.hpp>
-#include <collx/sched/executor.hpp>
+#include <collx/algo/window_moves.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace algo {
 
 // Private buffers, staged through windows.
-// Shape: 1 chunk. Window segment 0: the contribution.
-// Cost: the buffer is written to a window once and n - 1 windows are read; one synchronisation; windows >= 2 deep
-// (checked): a rank that sees all signals of iteration i knows that all ranks have left iteration i - 1, so two
-// stages need no further wait.
+//
+// Why one signal is enough: the signal of iteration i says two things, "what I put for i may be read" and "I have left
+// iteration i - 1". A rank that has seen all signals of one iteration may therefore reuse the stages of those before
+// it, so windows are >= 2 deep (checked). A rank that puts for a root, or is one, sees them in no other way than by
+// asking for old ones, and may be `depth` - 1 iterations ahead of its readers.
+//
+// Shape: chunks as in window_moves.hpp; window segment 0 has what others read.
+// Cost: what is put is written to a window once, and read as the table there says: all_reduce reads n - 1 buffers per
+// rank, all_gather, reduce_scatter and all_to_all n - 1 chunks; one synchronisation.
 // Order: rank order, equal on all ranks; any associative operator.
-struct one_shot_all_reduce {
-    static constexpr collective op = collective::all_reduce;
+template <collective C>
+struct one_shot {
+    using moves = window_moves<C>;
+    static constexpr collective op = C;
     static constexpr const char* name = "one_shot";
-    static constexpr int min_depth = 0;
     static constexpr int window_depth = 2;
     static constexpr int signals = 1;
     static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
-    int depth = 2;
-
-    COLLX_EXEC_CHECK_DISABLE
-    template <class Ex>
-    COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
-        ex.step(copy, in(0), window(0, 0));
-        ex.signal(0);
-        ex.wait_all(0);
-        ex.step(fold | copy, in(0), at_ranks(0, n, window(0, 0)), out(0));
-    }
-};
-
-// Shape: n chunks; rank r contributes chunk r.
-// Cost: one chunk put and n - 1 read per rank; one synchronisation; windows >= 2 deep.
-struct one_shot_all_gather {
-    static constexpr collective op = collective::all_gather;
-    static constexpr const char* name = "one_shot";
-    static constexpr int min_depth = 0;
-    static constexpr int window_depth = 2;
-    static constexpr int signals = 1;
-    static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
-    int depth = 2;
+    static constexpr int chunks(int n) { return moves::chunks(n); }
+    root_member<C> root{};
+    int depth = moves::has_root ? 4 : 2;
 
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        ex.step(copy, in(r), window(0, r));
-        ex.signal(0);
-        ex.step(copy, in(r), out(r));
-        for (int i = 1; i < n; ++i) {
-            const int k = (r + i) % n;
-            ex.wait(0, k);
-            ex.step(get | copy, at(k, window(0, k)), out(k));
+        const int root_rank = moves::rank_of(root);
+        if (moves::puts(r, n, root_rank)) {
+            if (moves::has_root) ex.wait_all(0, depth - 1);
+            moves::put(ex, r, n);
         }
+        ex.signal(0);
+        moves::template take<staged>(ex, r, n, root_rank);
     }
 };
 
-// Shape: n chunks; chunk d of the input goes to rank d.
-// Cost: n - 1 chunks put and n - 1 read per rank; one synchronisation, where pairwise.hpp has a message for each peer;
-// windows >= 2 deep.
-struct one_shot_all_to_all {
-    static constexpr collective op = collective::all_to_all;
-    static constexpr const char* name = "one_shot";
-    static constexpr int min_depth = 0;
-    static constexpr int window_depth = 2;
-    static constexpr int signals = 1;
-    static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
-    int depth = 2;
-
-    COLLX_EXEC_CHECK_DISABLE
-    template <class Ex>
-    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
-        ex.signal(0);
-        ex.step(copy, in(r), out(r));
-        for (int i = 1; i < n; ++i) {
-            const int k = (r + i) % n;
-            ex.wait(0, k);
-            ex.step(get | copy, at(k, window(0, r)), out(k));
-        }
-    }
-};
-
-// Shape: n chunks; rank r keeps chunk r.
-// Cost: n - 1 chunks put and n - 1 read per rank; one synchronisation; windows >= 2 deep.
-// Order: rank order; any associative operator.
-struct one_shot_reduce_scatter {
-    static constexpr collective op = collective::reduce_scatter;
-    static constexpr const char* name = "one_shot";
-    static constexpr int min_depth = 0;
-    static constexpr int window_depth = 2;
-    static constexpr int signals = 1;
-    static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int n) { return n; }
-    int depth = 2;
-
-    COLLX_EXEC_CHECK_DISABLE
-    template <class Ex>
-    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
-        ex.signal(0);
-        ex.wait_all(0);
-        ex.step(fold | copy, in(r), at_ranks(0, n, window(0, r)), out(r));
-    }
-};
-
-// The root may be `depth` - 1 iterations ahead of its readers, whose signals it hears of in no other way than by asking
-// for old ones.
-// Shape: 1 chunk.
-// Cost: one buffer put by the root, read by n - 1 ranks; one synchronisation; windows >= 2 deep.
-struct one_shot_broadcast {
-    static constexpr collective op = collective::broadcast;
-    static constexpr const char* name = "one_shot";
-    static constexpr int min_depth = 0;
-    static constexpr int window_depth = 2;
-    static constexpr int signals = 1;
-    static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
-    int root = 0;
-    int depth = 4;
-
-    COLLX_EXEC_CHECK_DISABLE
-    template <class Ex>
-    COLLX_HD constexpr void operator()(Ex& ex, int r, int) const {
-        if (r == root) {
-            ex.wait_all(0, depth - 1);
-            ex.step(copy, in(0), window(0, 0));
-        }
-        ex.signal(0);
-        if (r == root) {
-            ex.step(copy, in(0), out(0));
-        } else {
-            ex.wait(0, root);
-            ex.step(get | copy, at(root, window(0, 0)), out(0));
-        }
-    }
-};
-
-// Shape: 1 chunk.
-// Cost: one buffer put per rank but the root, all read by the root; one synchronisation; windows >= 2 deep.
-// Order: rank order; any associative operator.
-struct one_shot_reduce {
-    static constexpr collective op = collective::reduce;
-    static constexpr const char* name = "one_shot";
-    static constexpr int min_depth = 0;
-    static constexpr int window_depth = 2;
-    static constexpr int signals = 1;
-    static constexpr bool needs_commutative = false;
-    static constexpr int chunks(int) { return 1; }
-    int root = 0;
-    int depth = 4;
-
-    COLLX_EXEC_CHECK_DISABLE
-    template <class Ex>
-    COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
-        if (r != root) {
-            ex.wait_all(0, depth - 1);
-            ex.step(copy, in(0), window(0, 0));
-        }
-        ex.signal(0);
-        if (r == root) {
-            ex.wait_all(0);
-            ex.step(fold | copy, in(0), at_ranks(0, n, window(0, 0)), out(0));
-        }
-    }
-};
+using one_shot_all_reduce = one_shot<collective::all_reduce>;
+using one_shot_reduce = one_shot<collective::reduce>;
+using one_shot_broadcast = one_shot<collective::broadcast>;
+using one_shot_all_gather = one_shot<collective::all_gather>;
+using one_shot_reduce_scatter = one_shot<collective::reduce_scatter>;
+using one_shot_all_to_all = one_shot<collective::all_to_all>;
+using one_shot_scan = one_shot<collective::scan>;
+using one_shot_exclusive_scan = one_shot<collective::exclusive_scan>;
 
 } // namespace algo
 COLLX_END_NAMESPACE

@@ -18,8 +18,6 @@ namespace algo {
 struct pairwise_all_to_all {
     static constexpr collective op = collective::all_to_all;
     static constexpr const char* name = "pairwise";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
@@ -39,8 +37,6 @@ struct pairwise_all_to_all {
 struct pairwise_all_gather {
     static constexpr collective op = collective::all_gather;
     static constexpr const char* name = "pairwise";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE
@@ -64,7 +60,6 @@ struct pairwise_all_gather {
 struct pairwise_reduce_scatter {
     static constexpr collective op = collective::reduce_scatter;
     static constexpr const char* name = "pairwise";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? n : 0; }

@@ -19,7 +19,6 @@ template <bool Exclusive>
 struct preceding {
     static constexpr collective op = Exclusive ? collective::exclusive_scan : collective::scan;
     static constexpr const char* name = "preceding";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
 

@@ -21,7 +21,6 @@ namespace algo {
 struct recursive_doubling_all_reduce {
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "recursive_doubling";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
@@ -65,8 +64,6 @@ struct recursive_doubling_all_reduce {
 struct recursive_doubling_all_gather {
     static constexpr collective op = collective::all_gather;
     static constexpr const char* name = "recursive_doubling";
-    static constexpr int min_depth = 1;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE

@@ -70,7 +70,6 @@ struct ring_all_gather {
     static constexpr collective op = collective::all_gather;
     static constexpr const char* name = "ring";
     static constexpr int min_depth = 2;
-    static constexpr bool needs_commutative = false;
     COLLX_HD static constexpr int chunks(int n) { return n; }
 
     COLLX_EXEC_CHECK_DISABLE

@@ -18,7 +18,6 @@ namespace algo {
 struct chain_scan {
     static constexpr collective op = collective::scan;
     static constexpr const char* name = "chain";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
 
@@ -43,7 +42,6 @@ struct chain_scan {
 struct chain_exclusive_scan {
     static constexpr collective op = collective::exclusive_scan;
     static constexpr const char* name = "chain";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
 
@@ -67,7 +65,6 @@ struct chain_exclusive_scan {
 struct doubling_scan {
     static constexpr collective op = collective::scan;
     static constexpr const char* name = "doubling";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }
@@ -94,7 +91,6 @@ struct doubling_scan {
 struct doubling_exclusive_scan {
     static constexpr collective op = collective::exclusive_scan;
     static constexpr const char* name = "doubling";
-    static constexpr int min_depth = 1;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int) { return 1; }
     static constexpr int tmp_chunks(int n) { return n > 2 ? 1 : 0; }

@@ -4,8 +4,7 @@
 // piece. The names are the GPU world's (one-shot, two-shot).
 #pragma once
 
-#include <collx/sched/collective.hpp>
-#include <collx/sched/executor.hpp>
+#include <collx/algo/window_moves.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace algo {
@@ -17,10 +16,11 @@ namespace algo {
 // the phases overlap (checked).
 // Order: rank order, equal on all ranks; any associative operator.
 struct two_shot_all_reduce {
+    struct finished {
+        static COLLX_HD constexpr ref chunk(int c) { return window(1, c); }
+    };
     static constexpr collective op = collective::all_reduce;
     static constexpr const char* name = "two_shot";
-    static constexpr int min_depth = 0;
-    static constexpr int window_depth = 1;
     static constexpr int signals = 3;
     static constexpr bool needs_commutative = false;
     static constexpr int chunks(int n) { return n; }
@@ -31,9 +31,7 @@ struct two_shot_all_reduce {
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
         if (ex.strand(0)) {
             ex.wait_all(1, depth); // all ranks have reduced from the stage that is overwritten now
-            // Left to itself nvcc repeats a step four times.
-            COLLX_ROLLED
-            for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
+            put_others(ex, r, n);
             ex.signal(0);
         }
         if (ex.strand(1)) {
@@ -43,12 +41,7 @@ struct two_shot_all_reduce {
             ex.signal(1);
         }
         if (ex.strand(2)) {
-            COLLX_ROLLED
-            for (int i = 1; i < n; ++i) {
-                const int k = (r + i) % n;
-                ex.wait(1, k);
-                ex.step(get | copy, at(k, window(1, k)), out(k));
-            }
+            take_others<collective::all_gather, finished>(ex, r, n, 1);
             ex.signal(2);
         }
     }

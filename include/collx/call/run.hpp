@@ -84,7 +84,7 @@ private:
         std::uint64_t h = type_hash<Policies>() ^ p.piece_bytes * 0x9e37'79b9'7f4a'7c15;
         if constexpr (Policies::template has_algorithm<C>) {
             auto a = p.template algorithm<C>();
-            if constexpr (requires { a.root; }) a.root = 0; // the call's own root takes its place
+            sched::set_root(a, 0); // the call's own root takes its place
             h ^= parameter_bits(a);
         }
         return static_cast<std::uint32_t>(h ^ h >> 32);
@@ -107,14 +107,13 @@ private:
     template <class A>
     static bound_schedule& bind(communicator_core& c, const call_request& r, A algorithm, const problem& p) {
         if constexpr (mover_type::reduces && sched::reorders_v<A>) require_commutative<Op, element_of<In>>();
-        static_assert(
-            !is_scan || !has_post || requires { A::signals; },
-            "collx: a scan over channels passes its results on as operands, so the operator may have no "
-            "post hook. Use the default algorithm.");
+        static_assert(!is_scan || !has_post || sched::signals_v<A> != 0,
+                      "collx: a scan over channels passes its results on as operands, so the operator may have no "
+                      "post hook. Use the default algorithm.");
         static_assert(!Policies::rank_order || !mover_type::reduces || !sched::reorders_v<A>,
                       "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
                       "of the two.");
-        if constexpr (requires { algorithm.root; }) algorithm.root = p.root;
+        sched::set_root(algorithm, p.root);
         if constexpr (requires { algorithm.contributors(1); }) // not all ranks have a part in the result
             if (algorithm.fits(p.ranks)) r.elements.set_ranks(algorithm.contributors(p.ranks));
         if constexpr (ordered && requires { algorithm.needs_commutative_for(1); })

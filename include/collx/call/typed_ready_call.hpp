@@ -85,7 +85,7 @@ private:
     }
     template <class A>
     void bind_if_chosen(A a, int root) {
-        if constexpr (requires { a.root; }) a.root = root;
+        sched::set_root(a, root);
         const bound_schedule& plan = call_->plan;
         if (plan.algorithm != &algorithm_id<A> || plan.parameters != parameter_bits(a)) return;
         ::new (static_cast<void*>(algorithm_)) A(a);

@@ -14,7 +14,7 @@
 #include <collx/exec/count_table.hpp>
 #include <collx/exec/device/call_mix.hpp>
 #include <collx/gpu/call.hpp>
-#include <collx/sched/collective.hpp>
+#include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -68,7 +68,7 @@ struct by_kernel {
     static void launch(Protocol, A algorithm, const Call& call, const In& in, const Out& out, const Op& op,
                        const Cuts& cuts, const call_sign& sign, std::size_t piece_bytes = 0) {
         const int n = call.g.size();
-        if constexpr (requires { algorithm.root; }) algorithm.root = call.o.root;
+        sched::set_root(algorithm, call.o.root);
         if (device::usage_of(algorithm, n).peers_buffers)
             fail(errc::unsupported, call.g.rank(), -1, "use it on a collx::gpu_team, or another algorithm",
                  "algorithm %s reads the buffers of other ranks, which are not mapped here", A::name);
@@ -151,8 +151,8 @@ private:
         else if constexpr (C == collective::reduce_scatter) return algo::one_shot_reduce_scatter{};
         else if constexpr (C == collective::all_to_all) return algo::direct_all_to_all{};
         else if constexpr (C == collective::broadcast) return algo::one_shot_broadcast{};
-        else if constexpr (C == collective::scan) return algo::direct_scan{};
-        else if constexpr (C == collective::exclusive_scan) return algo::direct_exclusive_scan{};
+        else if constexpr (C == collective::scan) return algo::one_shot_scan{};
+        else if constexpr (C == collective::exclusive_scan) return algo::one_shot_exclusive_scan{};
         else {
             static_assert(C == collective::reduce);
             return algo::one_shot_reduce{};

@@ -15,7 +15,7 @@
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/core/op.hpp>
 #include <collx/exec/device/team.hpp>
-#include <collx/sched/collective.hpp>
+#include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -169,11 +169,11 @@ public:
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        return scan_by<algo::direct_scan>(in, out, op, o);
+        return scan_by<algo::one_shot_scan>(in, out, op, o);
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto exclusive_scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        return scan_by<algo::direct_exclusive_scan>(in, out, op, o);
+        return scan_by<algo::one_shot_exclusive_scan>(in, out, op, o);
     }
     auto barrier(const options& o = {}) const {
         using nothing = contiguous_view<char>;

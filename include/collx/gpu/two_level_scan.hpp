@@ -61,7 +61,7 @@ private:
     }
     template <bool Exclusive>
     void scan_inside(piece p) const {
-        using text = std::conditional_t<Exclusive, algo::direct_exclusive_scan, algo::direct_scan>;
+        using text = std::conditional_t<Exclusive, algo::one_shot_exclusive_scan, algo::one_shot_scan>;
         device::table_cuts cuts;
         cuts.sizes[0] = p.count, cuts.in_at[0] = cuts.out_at[0] = p.at;
         launch(in_, beginning_of<in_type>(op_, map_.ranks()), text{}, cuts, this->before_);

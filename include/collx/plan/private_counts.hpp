@@ -55,7 +55,7 @@ bound_schedule& select_for_private_counts(schedule_cache& cache, const problem& 
                                                  p.at_port);
         }
     typename detail::direct_algorithm<C>::type direct{};
-    if constexpr (requires { direct.root; }) direct.root = p.root;
+    sched::set_root(direct, p.root);
     return cache.bind_for_private_counts(direct, p.at_port);
 }
 

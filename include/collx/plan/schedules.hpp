@@ -186,7 +186,7 @@ private:
                  A::name,
                  {},
                  sched::window_depth_of(a),
-                 sched::least_window_depth_of(a),
+                 sched::least_window_depth_v<A>,
                  fits,
                  {}};
         if (fits) r.declared = sched::declared_schedule(a, n);

@@ -74,9 +74,9 @@ bound_schedule& select(schedule_cache& cache, const problem& p) {
         if (p.zero_copy) return cache.bind(algo::zero_copy_all_to_all{}, p.at_port);
         return cache.bind(algo::pairwise_all_to_all{}, p.at_port);
     } else if constexpr (C == collective::scan) {
-        return cache.bind(algo::direct_scan{}, p.at_port);
+        return cache.bind(algo::one_shot_scan{}, p.at_port);
     } else if constexpr (C == collective::exclusive_scan) {
-        return cache.bind(algo::direct_exclusive_scan{}, p.at_port);
+        return cache.bind(algo::one_shot_exclusive_scan{}, p.at_port);
     } else {
         static_assert(C == collective::barrier);
         return cache.bind(algo::flag_barrier{}, p.at_port);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What an algorithm says of itself. It must name its collective and itself, count its chunks, and be callable over an
-// executor. Each other trait has a default, which traits.hpp gives.
+// What a type must be to be an algorithm: it names its collective and itself, counts its chunks, and can be called over
+// an executor. Each other trait has a default (traits.hpp).
 #pragma once
 
 #include <concepts>

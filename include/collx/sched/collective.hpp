@@ -42,17 +42,6 @@ constexpr bool reduces(collective c) {
            c == collective::scan || c == collective::exclusive_scan;
 }
 
-namespace sched {
-
-// Whether an algorithm may change the order of operands for some n: what it declares, else yes if it reduces.
-template <class Algorithm>
-inline constexpr bool reorders_v = reduces(Algorithm::op);
-template <class Algorithm>
-requires requires { Algorithm::needs_commutative; }
-inline constexpr bool reorders_v<Algorithm> = Algorithm::needs_commutative;
-
-} // namespace sched
-
 // Whether chunk c is the part of rank c, so that there are as many chunks as ranks.
 constexpr bool chunks_are_ranks(collective c) {
     return c == collective::all_gather || c == collective::reduce_scatter || c == collective::gather ||

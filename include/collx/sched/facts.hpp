@@ -200,21 +200,19 @@ constexpr const char* misdeclared(const Algorithm& a, int n, int tight_from = 4)
         return n < tight_from ? declared < derived : declared != derived;
     };
     if (tmp_chunks_of(a, n) < f.tmp_chunks) return "tmp_chunks";
-    if (signals_of(a) < f.signals) return "signals";
+    if (signals_v<Algorithm> < f.signals) return "signals";
     if (!f.ok) return "the schedule itself";
-    if constexpr (requires { Algorithm::min_depth; }) {
-        if (differs(Algorithm::min_depth, f.min_depth)) return "min_depth";
-    } else if (f.min_depth > 1) {
+    constexpr bool says_depth = requires { Algorithm::min_depth; };
+    if (says_depth ? differs(min_depth_v<Algorithm>, f.min_depth) : f.min_depth > min_depth_v<Algorithm>)
         return "min_depth";
-    }
     if (reduces(Algorithm::op) && differs(needs_commutative_of(a, n), f.order != reduction_order::rank_order))
         return "needs_commutative";
-    if (differs(signals_of(a), f.signals)) return "signals";
-    if constexpr (requires { Algorithm::window_depth; }) {
-        if (f.min_window_depth >= 0 && differs(Algorithm::window_depth, f.min_window_depth)) return "window_depth";
-    } else if (f.min_window_depth != 0) {
+    if (differs(signals_v<Algorithm>, f.signals)) return "signals";
+    constexpr bool says_window_depth = requires { Algorithm::window_depth; };
+    constexpr int stages = least_window_depth_v<Algorithm>;
+    if (says_window_depth ? f.min_window_depth >= 0 && differs(stages, f.min_window_depth)
+                          : f.min_window_depth > stages)
         return "window_depth";
-    }
     if (differs(tmp_chunks_of(a, n), f.tmp_chunks)) return "tmp_chunks";
     return nullptr;
 }

@@ -58,11 +58,11 @@ constexpr void survey(schedule& s) {
 template <class A>
 constexpr schedule declared_schedule(const A& a, int n) {
     schedule s{.op = A::op, .ranks = n, .chunks = a.chunks(n), .root = root_of(a)};
-    s.depth = min_depth_of(a) > 0 ? min_depth_of(a) : 1;
+    s.depth = min_depth_v<A> > 0 ? min_depth_v<A> : 1;
     s.window_depth = window_depth_of(a) > 0 ? window_depth_of(a) : 1;
     s.scratch = tmp_chunks_of(a, n);
-    s.declared_signals = signals_of(a);
-    s.in_rank_order = declares_order(a) && !needs_commutative_of(a, n);
+    s.declared_signals = signals_v<A>;
+    s.in_rank_order = !needs_commutative_of(a, n);
     return s;
 }
 

@@ -12,6 +12,7 @@
 #include <collx/sched/executor.hpp>
 #include <collx/sched/node_map.hpp>
 #include <collx/sched/renumbering.hpp>
+#include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace sched {
@@ -43,9 +44,8 @@ template <class Ex, class Algorithm>
 COLLX_HD constexpr void run_inside(Ex& ex, const Algorithm& inner, int rank, int size, const team& ranks,
                                    const chunk_part& chunks, places at = {}) {
     if constexpr (requires { ex.leave(); }) {
-        static_assert(
-            !requires { Algorithm::signals; },
-            "collx: an algorithm inside another one uses channels only; windows span all ranks.");
+        static_assert(signals_v<Algorithm> == 0,
+                      "collx: an algorithm inside another one uses channels only; windows span all ranks.");
         renumbering here{ranks, chunks, at};
         ex.enter(here);
         inner(ex, rank, size);

@@ -1,31 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The traits that an algorithm need not have, each with its default: what the selector, the host's engine and kernels
-// ask instead of the members. It includes nothing but the platform's macros, so that a .cu file may ask.
+// The traits of an algorithm, with their defaults. Readers ask here, not the members: this is the one place that knows
+// the defaults. Apart from algorithm.hpp because kernels read them and should not pay for <vector>.
 #pragma once
 
-#include <collx/core/config.hpp>
-#include <collx/version.hpp>
+#include <collx/sched/collective.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace sched {
 
 template <class A>
+concept has_root = requires(A a) {
+    a.root = 0;
+};
+template <class A>
 constexpr int root_of(const A& a) {
-    if constexpr (requires { a.root; }) return a.root;
+    if constexpr (has_root<A>) return a.root;
     else return 0;
+}
+template <class A>
+constexpr void set_root(A& a, int root) {
+    if constexpr (has_root<A>) a.root = root;
 }
 
 // The least number of window stages that the algorithm works with.
 template <class A>
-constexpr int least_window_depth_of(const A&) {
-    if constexpr (requires { A::window_depth; }) return A::window_depth;
-    else return 1;
-}
+inline constexpr int least_window_depth_v = 1;
+template <class A>
+requires requires { A::window_depth; }
+inline constexpr int least_window_depth_v<A> = A::window_depth;
 // Stages of the windows: the algorithm's own choice if it has one, else the least.
 template <class A>
 constexpr int window_depth_of(const A& a) {
     if constexpr (requires { a.depth; }) return a.depth;
-    else return least_window_depth_of(a);
+    else return least_window_depth_v<A>;
 }
 // For a machine whose windows have another number of stages.
 template <class A>
@@ -33,23 +40,19 @@ constexpr void set_window_depth(A& a, int stages) {
     if constexpr (requires { a.depth; }) a.depth = stages;
 }
 
-// Messages that a channel must hold; 0: none are sent.
+// Signals of a rank; 0: no windows either.
 template <class A>
-constexpr int min_depth_of(const A&) {
-    if constexpr (requires { A::min_depth; }) return A::min_depth;
-    else return 1;
-}
+inline constexpr int signals_v = 0;
+template <class A>
+requires requires { A::signals; }
+inline constexpr int signals_v<A> = A::signals;
 
-// Whether the algorithm works over windows, and its signals of a rank.
+// Messages that a channel must hold; 0: none are sent, as is usual where windows are used.
 template <class A>
-inline constexpr bool has_signals_v = requires {
-    A::signals;
-};
+inline constexpr int min_depth_v = signals_v<A> > 0 ? 0 : 1;
 template <class A>
-constexpr int signals_of(const A&) {
-    if constexpr (has_signals_v<A>) return A::signals;
-    else return 0;
-}
+requires requires { A::min_depth; }
+inline constexpr int min_depth_v<A> = A::min_depth;
 
 // Whether the algorithm has scratch for any number of ranks and any parameters, and how many chunks for these.
 template <class A>
@@ -62,17 +65,17 @@ constexpr int tmp_chunks_of(const A& a, int n) {
     else return 0;
 }
 
-// Whether the algorithm wants a commutative operator: for this n and these parameters if it can say so, else in
-// general.
+// Whether the algorithm may change the order of operands for some n: what it declares, else yes if it reduces.
+template <class A>
+inline constexpr bool reorders_v = reduces(A::op);
+template <class A>
+requires requires { A::needs_commutative; }
+inline constexpr bool reorders_v<A> = A::needs_commutative;
+// For this n and these parameters, where it can say so.
 template <class A>
 constexpr bool needs_commutative_of(const A& a, int n) {
     if constexpr (requires { a.needs_commutative_for(n); }) return a.needs_commutative_for(n);
-    else if constexpr (requires { A::needs_commutative; }) return A::needs_commutative;
-    else return true;
-}
-template <class A>
-constexpr bool declares_order(const A&) {
-    return requires { A::needs_commutative; };
+    else return reorders_v<A>;
 }
 
 } // namespace sched

@@ -45,7 +45,7 @@ class executor : public sched::verbs<executor<Env, Algorithm, Types, Protocol, G
     static constexpr bool words = Protocol::flags_words, lines = Protocol::flags_lines;
     static constexpr bool flagged = words || lines; // data and flags arrive together
     static constexpr bool multicasts = Protocol::multicasts;
-    static constexpr bool has_windows = sched::has_signals_v<Algorithm>;
+    static constexpr bool has_windows = sched::signals_v<Algorithm> != 0;
     // Bytes of a pack in slots and windows.
     static constexpr std::size_t stride = words ? packet_stride<wire_type, V> : wire_pack::bytes;
     // Packs that a thread has under way: four loads of 16 bytes, fewer where accumulators are wide, one where a hook

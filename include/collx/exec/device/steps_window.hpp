@@ -12,13 +12,10 @@ namespace device {
 // Who has left iteration i - 1 may push iteration i + 1 over it only if it has heard of every reader in between: so the
 // algorithms in which every rank reads every other rank in, once per iteration.
 template <class Algorithm>
-inline constexpr bool may_push_v = [] {
-    if constexpr (sched::has_signals_v<Algorithm>)
-        return Algorithm::signals == 1 && Algorithm::window_depth == 2 &&
-               (Algorithm::op == collective::all_reduce || Algorithm::op == collective::all_gather ||
-                Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all);
-    else return false;
-}();
+inline constexpr bool
+    may_push_v = sched::signals_v<Algorithm> == 1 && sched::least_window_depth_v<Algorithm> == 2 &&
+                 (Algorithm::op == collective::all_reduce || Algorithm::op == collective::all_gather ||
+                  Algorithm::op == collective::reduce_scatter || Algorithm::op == collective::all_to_all);
 
 // A put where words carry flags: to all ranks, or to the one that reads the chunk.
 template <class Env, class Algorithm, class Types, class Protocol, int Groups>

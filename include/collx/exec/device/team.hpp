@@ -142,7 +142,7 @@ public:
             fail(errc::unsupported, -1, -1, "declare it: constexpr int tmp_chunks(int n) const",
                  "algorithm %s uses scratch (tmp) for %d ranks, of which it declares no chunk", Algorithm::name,
                  shape_.ranks);
-        if constexpr (Protocol::flags_words && sched::has_signals_v<Algorithm>)
+        if constexpr (Protocol::flags_words && sched::signals_v<Algorithm> != 0)
             if (u.copies && !may_copy_v<Algorithm>)
                 fail(errc::unsupported, -1, -1,
                      "copy for 2, 3 or 4 ranks too, or give the algorithm a constructor with arguments",

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <collx/sched/executor.hpp>
+#include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
