@@ -114,7 +114,7 @@ TEMPLATE_TEST_CASE("algorithms are right in any order", "", algo::ring_all_reduc
         const auto f = sched::facts_of(s);
         CHECK(f.ok);
         CHECK(f.same_on_all_ranks);
-        CHECK(f.tmp_chunks <= a.tmp_chunks(5));
+        CHECK(f.tmp_chunks <= sched::tmp_chunks_of(a, 5));
         CHECK(f.min_depth <= a.min_depth);
     } while (std::next_permutation(p.begin(), p.end()));
     CHECK(sched::record(in_order<TestType>{}, 2, 5).strands[0].size() >=
