@@ -290,3 +290,24 @@ TEST_CASE("buffers and numbers that cannot be right") {
         refuses("3 numbers for 2 ranks", [&] { any::all_to_all_v(w, good, std::vector<std::size_t>{1, 2, 3}); });
     });
 }
+
+TEST_CASE("with a root, the other ranks may pass anything as the buffer that they do not use") {
+    on_ranks(3, [](collx::communicator& w) {
+        const bool is_root = w.rank() == 1;
+        std::vector<float> part(4, static_cast<float>(w.rank() + 1)), whole(is_root ? 12 : 0);
+        const any_buffer nothing{}, mine = collx::as_any(part), all = is_root ? collx::as_any(whole) : nothing;
+        std::byte odd[9];
+        const any_buffer unaligned{odd + 1, 1, any_type::float64};
+        EXPECT(nothing.type != any_type::float32);
+        any::gather(w, mine, all, {.root = 1});
+        for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_AT(i, whole[i] == static_cast<float>(i / 4 + 1));
+        any::gather_v(w, mine, is_root ? all : unaligned, std::vector<std::size_t>(3, 4), {}, {.root = 1});
+        any::scatter(w, all, mine, {.root = 1});
+        EXPECT(part == std::vector<float>(4, static_cast<float>(w.rank() + 1)));
+        std::vector<float> sum(is_root ? 4 : 0);
+        any::reduce(w, mine, is_root ? collx::as_any(sum) : unaligned, any_op::plus, {.root = 1});
+        for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_AT(i, sum[i] == 6);
+        // What is used is still checked, on the rank that uses it.
+        if (is_root) (void)thrown<collx::invalid_argument>(w, [&] { any::gather(w, mine, unaligned, {.root = 1}); });
+    });
+}

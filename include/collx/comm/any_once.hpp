@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <collx/call/check_call.hpp>
 #include <collx/comm/all_gather.hpp>
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/all_to_all.hpp>
@@ -79,7 +80,15 @@ COLLX_ONCE const any_loop& any_loop_of(any_type t, any_op op) {
 }
 
 // ------------------------------------------------------------------ the calls
-// Only where the verb reads or writes there: with roots, other ranks may pass anything as the other buffer.
+// With a root, ranks may pass anything as a buffer that they neither read nor write: it counts as an empty one of the
+// other's type.
+inline any_request without_unused(int me, any_request r) {
+    const verb_row& row = row_of(r.what);
+    if (!row.is_rooted() || r.in_place) return r;
+    if (!has_input(row, me, r.options.root)) r.in = {nullptr, 0, r.out.type};
+    if (!has_output(row, me, r.options.root)) r.out = {nullptr, 0, r.in.type};
+    return r;
+}
 inline void require_any_buffer(int me, const any_buffer& b, const char* which) {
     const std::size_t bytes = size_of(b.type), align = b.type == any_type::complex64    ? 4
                                                        : b.type == any_type::complex128 ? 8
@@ -168,7 +177,8 @@ auto call_on_cells(communicator& c, const any_request& r) {
     return call_movement<Mode, Bytes>(c, r);
 }
 template <class Mode>
-auto dispatch_any(communicator& c, const any_request& r) {
+auto dispatch_any(communicator& c, const any_request& request) {
+    const any_request r = without_unused(c.rank(), request);
     require_any(c.rank(), r);
     switch (size_of(r.out.type)) {
         case 1: return call_on_cells<Mode, 1>(c, r);

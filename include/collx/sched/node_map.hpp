@@ -107,7 +107,9 @@ public:
         v.table_ = table_.data();
         return v;
     }
-    constexpr operator node_view() const { return view(); }
+    // The view refers to this map: an algorithm bound to a temporary one would read what is gone.
+    constexpr operator node_view() const& { return view(); }
+    operator node_view() const&& = delete;
 
 private:
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
