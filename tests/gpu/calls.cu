@@ -314,7 +314,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     communicator w(rank, size, store);
     w.set_timeout(std::chrono::seconds(30));
     device_settings s;
-    s.by_host = what == "host";
+    s.staged = what == "host";
     s.shares_device = what == "ipc" && devices < size;
     // Two contexts of one device take turns: kernels of both are never there at once for long, so few and short calls.
     if (s.shares_device) s.lanes = 2;

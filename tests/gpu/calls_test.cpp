@@ -63,14 +63,14 @@ void check_verbs(communicator& w, Comm c, fake_gpus& g, std::size_t n) {
 } // namespace
 
 TEST_CASE("every verb on device memory, by kernels and by way of the host") {
-    for (const bool by_host : {false, true})
+    for (const bool staged : {false, true})
         for (const int ranks : {1, 2, 3}) {
             fake_gpus g;
             on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
                 const auto c = w.with(gpus{r});
-                use_device(c, small(by_host));
-                at("ranks=%d by_host=%d: %s", ranks, by_host, device_route(c).c_str());
-                EXPECT((device_route(c).find("host") != std::string::npos) == by_host);
+                use_device(c, small(staged));
+                at("ranks=%d staged=%d: %s", ranks, staged, device_route(c).c_str());
+                EXPECT((device_route(c).find("host") != std::string::npos) == staged);
                 for (const std::size_t n : {1u, 333u}) check_verbs(w, c, g, n);
             });
             CHECK(g.pieces() == 0); // nothing stays allocated or mapped
@@ -79,11 +79,11 @@ TEST_CASE("every verb on device memory, by kernels and by way of the host") {
 
 TEST_CASE("persistent calls on device memory, by kernels and by way of the host") {
     namespace per = collx::persistent;
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(3, g, [&](communicator& w, fake_runtime r) {
             const int me = w.rank(), here = r.current(), next = (me + 1) % 3, last = (me + 2) % 3;
-            use_device(w.with(gpus{r}), small(by_host));
+            use_device(w.with(gpus{r}), small(staged));
             device::fake_stream s(here);
             using memory = device_memory<float>;
             constexpr std::size_t n = 50;
@@ -116,7 +116,7 @@ TEST_CASE("persistent calls on device memory, by kernels and by way of the host"
                 auto call = per::all_reduce(w.with(gpus{r}), x, small_one, plus{}, {.stream = &s});
                 call();
             });
-            if (by_host) return;
+            if (staged) return;
             w.set_checked(true); // compared when it is made, and not when it is launched
             auto compared = per::all_reduce(w.with(gpus{r}), x, y, plus{}, {.stream = &s});
             const auto exchanges = w.internals().exchanges;
@@ -149,12 +149,12 @@ TEST_CASE("a program tries its calls where there is no GPU") {
 }
 
 TEST_CASE("long calls, other types and views, bound policies") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(3, g, [&](communicator& w, fake_runtime r) {
-            at("by_host=%d", by_host);
+            at("staged=%d", staged);
             const auto c = w.with(gpus{r});
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             constexpr std::size_t n = 20'011; // beyond words with flags; several pieces by way of the host
             device_memory<float> x(g, w.rank(), 3 * n), out(g, w.rank(), n), ring(g, w.rank(), n),
                 narrow(g, w.rank(), n);
@@ -197,11 +197,11 @@ TEST_CASE("streams: calls of one communicator do not overlap, and nothing waits"
 }
 
 TEST_CASE("a captured call runs when its graph does, any number of times") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
-            at("by_host=%d", by_host);
+            at("staged=%d", staged);
             device::fake_stream s(w.rank());
             device_memory<int> x(g, w.rank(), 3000, 1);
             fake_runtime::begin_capture(s);
@@ -209,7 +209,7 @@ TEST_CASE("a captured call runs when its graph does, any number of times") {
             EXPECT(std::string(first.what()).find("use_device(comm) before the capture") != std::string::npos);
             (void)fake_runtime::end_capture(s);
 
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             fake_runtime::begin_capture(s);
             all_reduce(c, x, plus{}, {.stream = &s});
             const auto waits = thrown<invalid_argument>(w, [&] { synchronize(c, {.stream = &s}); });
@@ -228,12 +228,12 @@ TEST_CASE("a captured call runs when its graph does, any number of times") {
 }
 
 TEST_CASE("captures that break, graphs and communicators that end while something is captured") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
-            at("by_host=%d", by_host);
+            at("staged=%d", staged);
             const auto c = w.with(gpus{r});
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             device::fake_stream s(w.rank());
             device_memory<int> x(g, w.rank(), 3000, 1), y(g, w.rank(), 3000, 1);
             fake_runtime::begin_capture(s);
@@ -257,7 +257,7 @@ TEST_CASE("captures that break, graphs and communicators that end while somethin
             EXPECT(x[2999] == 2 && y[2999] == 2);
 
             auto other = std::make_unique<communicator>(w.split(0));
-            use_device(other->with(gpus{r}), small(by_host));
+            use_device(other->with(gpus{r}), small(staged));
             fake_runtime::begin_capture(s);
             all_reduce(other->with(gpus{r}), x, plus{}, {.stream = &s});
             other = nullptr; // nothing of it has run, so it waits for nothing
@@ -451,12 +451,12 @@ TEST_CASE("wrong memory, device, stream and settings are typed errors") {
 }
 
 TEST_CASE("checked calls on device memory name the odd rank") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
             w.set_checked(true);
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             device_memory<float> x(g, w.rank(), 20, 1.0f);
             const auto e = thrown<mismatch>(w, [&] {
                 all_reduce(c, device_view<float>(x.data(), w.rank() == 0 ? 10u : 20u));
@@ -505,12 +505,12 @@ TEST_CASE("a proxy that waits hears that the program's communicator was aborted"
 }
 
 TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait for it") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) { // does not come
-            at("does not come, by_host=%d", by_host);
+            at("does not come, staged=%d", staged);
             const auto c = w.with(gpus{r});
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             device_memory<float> x(g, w.rank(), 100, 1.0f);
             std::atomic<int>& checked = checks_of_peers;
             if (w.rank() == 0) {
@@ -529,9 +529,9 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
         });
         checks_of_peers = 0;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) { // aborts
-            at("aborts, by_host=%d", by_host);
+            at("aborts, staged=%d", staged);
             const auto c = w.with(gpus{r});
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             device_memory<float> x(g, w.rank(), 100, 1.0f);
             if (w.rank() == 0) {
                 checks_of_peers = 1; // use_device has returned here, too
@@ -540,7 +540,7 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                     all_reduce(c, x); // it may have been heard of already
                     synchronize(c);
                 });
-                at("aborts, by_host=%d: %s", by_host, e.what());
+                at("aborts, staged=%d: %s", staged, e.what());
                 EXPECT(e.code() == errc::aborted);
                 EXPECT(now_ns() - began < collx_test::patient(40'000'000'000)); // not the deadline of 50 s
             } else {
@@ -557,7 +557,7 @@ TEST_CASE("a rank that does not come, aborts or fails ends the kernels that wait
                                           fake_runtime r(g);
                                           r.use(w.rank());
                                           const auto c = w.with(gpus{r});
-                                          use_device(c, small(by_host));
+                                          use_device(c, small(staged));
                                           w.set_checked(false);
                                           if (w.rank() == 1) throw wrong("this rank has failed");
                                           device_memory<float> x(g, 0, 100, 1.0f);

@@ -220,9 +220,9 @@ TEST_CASE("two levels where they fit: islands of one host, captured calls, and w
         synchronize(c, {.stream = &stream});
         EXPECT(x[0] == 256 && x[8999] == 256 && parts[0] == 64 && parts[35'999] == 64);
         auto other = w.split(0);
-        s.by_host = true;
+        s.staged = true;
         use_device(other.with(gpus{r}), s);
-        EXPECT(device_route(other.with(gpus{r})) == "staged through the host: device_settings::by_host");
+        EXPECT(device_route(other.with(gpus{r})) == "staged through the host: device_settings::staged");
         // Messages: inside by kernel, across by the proxies, in one group.
         const int me = w.rank();
         memory to(g, me, 5000 * 4), from(g, me, 5000 * 4);
@@ -284,15 +284,15 @@ TEST_CASE("what did not come along one rail is not taken for a result on another
 }
 
 TEST_CASE("a time limit that is for ever is that on both ways, for kernels, rails and the results of proxies") {
-    for (const bool by_host : {false, true})
+    for (const bool staged : {false, true})
         for (const bool of_call : {false, true}) {
             fake_gpus g;
             on_device_hosts({0, 0, 1, 1}, g, [&](communicator& w, fake_runtime r, device_settings s) {
-                at("by_host=%d of_call=%d", by_host, of_call);
+                at("staged=%d of_call=%d", staged, of_call);
                 device_call_options o;
                 if (of_call) o.timeout = std::chrono::nanoseconds::max();
                 else w.set_timeout(std::chrono::nanoseconds::max());
-                s.by_host = by_host;
+                s.staged = staged;
                 const auto c = w.with(gpus{r});
                 use_device(c, s);
                 memory x(g, w.rank(), 1000, 1);

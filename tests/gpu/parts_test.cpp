@@ -212,13 +212,13 @@ void check_all(communicator& w, Comm c, fake_gpus& g) {
 } // namespace
 
 TEST_CASE("parts on device memory, by kernels and by way of the host") {
-    for (const bool by_host : {false, true})
+    for (const bool staged : {false, true})
         for (const int ranks : {1, 2, 4}) {
             fake_gpus g;
             on_gpus(ranks, g, [&](communicator& w, fake_runtime r) {
                 const auto c = w.with(gpus{r});
-                use_device(c, small(by_host));
-                at("ranks=%d by_host=%d", ranks, by_host);
+                use_device(c, small(staged));
+                at("ranks=%d staged=%d", ranks, staged);
                 check_all(w, c, g);
                 w.set_checked(true);
                 check_counts(w, c, g, nullptr);
@@ -288,7 +288,7 @@ TEST_CASE("a device_group that is destroyed without launch() says so, also one i
 }
 
 TEST_CASE("counts that differ are named, and what cannot be is refused") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
@@ -301,7 +301,7 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
                 if (!says(e, text)) throw wrong(std::string(e.what()) + " instead of " + text);
             };
             refuses("a message is between two", [&] { collx::send(c, x, 1 - me); });
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             refuses("peer 2 of 2 ranks", [&] { collx::send(c, x, 2); });
             refuses("peer -1 of 2 ranks", [&] { sendrecv(c, x, 1 - me, y, -1); });
             refuses("to itself alone", [&] { collx::recv(c, x, me); });
@@ -322,7 +322,7 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
             barrier(c, device_call_options{});
             synchronize(c); // none of it did harm
             // By way of the host always, with kernels where calls are checked. Longer by several whole pieces.
-            w.set_checked(!by_host);
+            w.set_checked(!staged);
             memory many(g, me, 20'000);
             if (me == 0) { // what it sends may be on its way already when it is found to be too much
                 (void)try_::send(c, many, 1);
@@ -342,7 +342,7 @@ TEST_CASE("counts that differ are named, and what cannot be is refused") {
         });
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             w.set_checked(true);
             memory x(g, w.rank(), 100), y(g, w.rank(), 100);
             const std::vector<std::size_t> equal{50, 50}, wide{60, 40}, odd{50, 40};
@@ -622,11 +622,11 @@ TEST_CASE("what a chain's calls need begins another kernel, and what is wrong in
 }
 
 TEST_CASE("groups in a graph, on their way by the host, and by a bound algorithm") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r}, algo::ring_all_reduce{});
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             const int me = w.rank();
             device::fake_stream s(me);
             memory x(g, me, 4000, 1), y(g, me, 300, 2), in(g, me, 2000, 3), out(g, me, 1000), all(g, me, 2000);
@@ -636,7 +636,7 @@ TEST_CASE("groups in a graph, on their way by the host, and by a bound algorithm
             group.reduce_scatter(in, out), group.all_to_all(in, all);
             group.launch({.stream = &s});
             const auto graph = fake_runtime::end_capture(s);
-            if (!by_host) EXPECT(graph.size() == 3);
+            if (!staged) EXPECT(graph.size() == 3);
             for (int k = 0; k < 3; ++k) fake_runtime::launch(graph, s);
             synchronize(c, {.stream = &s});
             EXPECT(x[3999] == 8 && y[299] == 16 && out[999] == 6 && all[1999] == 3);
@@ -868,11 +868,11 @@ TEST_CASE("the program's signal handlers do not run on the threads beside the ke
 }
 
 TEST_CASE("parts in a graph, replayed, and barriers of streams") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             const int me = w.rank();
             device::fake_stream s(me);
             memory x(g, me, 3000, 1), parts(g, me, 6000), back(g, me, 3000);
@@ -908,11 +908,11 @@ TEST_CASE("parts in a graph, replayed, and barriers of streams") {
 TEST_CASE("counts and offsets beyond 2^31") {
     constexpr std::size_t far = (std::size_t{1} << 32) + 4096;
     // Memory of which pages are used only where they are touched.
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         fake_gpus g;
         on_gpus(2, g, [&](communicator& w, fake_runtime r) {
             const auto c = w.with(gpus{r});
-            use_device(c, small(by_host));
+            use_device(c, small(staged));
             const int me = w.rank();
             const auto mine = static_cast<std::size_t>(me);
             auto* p = static_cast<unsigned char*>(g.allocate(2 * far + 100, me));

@@ -151,12 +151,12 @@ TEST_CASE("the kind of handle is the one that all ranks have and can map, and th
             [k](communicator& w, auto c, device::fake_gpus& g) {
                 g.refuses_opening = w.rank() == 1 ? k.not_opened_by_rank_1 : 0;
                 g.refuses_handles = w.rank() == 0 ? k.not_made_by_rank_0 : 0;
-                const bool is_by_host = k.not_opened_by_rank_1 == (ipc | file | fabric);
+                const bool is_staged = k.not_opened_by_rank_1 == (ipc | file | fabric);
                 use_device(c, small());
                 if (device_route(c) != k.route) throw std::runtime_error(device_route(c));
                 // Nothing stays of kinds that were tried: memory of its own, of its peer, and for the host's words. A
                 // file that was given away is closed again.
-                if (!is_by_host && g.pieces() != 3) return 6;
+                if (!is_staged && g.pieces() != 3) return 6;
                 if (open_files(true) != 2) return 7;
                 return sums_are_right(w, c, g, 3000);
             },
@@ -240,12 +240,12 @@ TEST_CASE("processes go by way of the host where a handle is refused") {
 }
 
 TEST_CASE("a process that is killed ends the kernels that wait for it") {
-    for (const bool by_host : {false, true}) {
+    for (const bool staged : {false, true}) {
         scratch_directory d;
         processes p;
-        start_ranks(p, d.path, 3, [by_host](communicator& w, auto c, device::fake_gpus& g) {
+        start_ranks(p, d.path, 3, [staged](communicator& w, auto c, device::fake_gpus& g) {
             auto s = small();
-            s.by_host = by_host;
+            s.staged = staged;
             use_device(c, s);
             if (w.rank() == 2) ::raise(SIGKILL);
             auto* q = static_cast<float*>(g.allocate(4000, w.rank()));
@@ -260,7 +260,7 @@ TEST_CASE("a process that is killed ends the kernels that wait for it") {
         });
         p.wait(60'000);
         for (int r = 0; r < 2; ++r) {
-            INFO("by_host " << by_host << " rank " << r << ": exit code " << p[r].exit_code << " " << p[r].what);
+            INFO("staged " << staged << " rank " << r << ": exit code " << p[r].exit_code << " " << p[r].what);
             CHECK((p[r].exit_code == 0 || p[r].exit_code == 99));      // a peer's kernel may use the memory: it stays
             CHECK(p[r].took_ns < collx_test::patient(30'000'000'000)); // not the deadline of 40 s
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The verbs on device memory: which of the ways a call takes, and what it needs there. Kernels where they reach every
-// peer; kernels among those near and staging between them (two_level.hpp); else all staged (by_host.hpp). What only
+// peer; kernels among those near and staging between them (two_level.hpp); else all staged (staged.hpp). What only
 // moves parts from rank to rank is exchange.hpp's. Compiled with nvcc, or with the fake runtime.
 #pragma once
 
@@ -14,10 +14,10 @@
 #include <collx/comm/gather.hpp>
 #include <collx/comm/neighbor.hpp>
 #include <collx/comm/scatter.hpp>
-#include <collx/gpu/by_host.hpp>
 #include <collx/gpu/by_kernel.hpp>
 #include <collx/gpu/exchange.hpp>
 #include <collx/gpu/ready_launch.hpp>
+#include <collx/gpu/staged.hpp>
 #include <collx/gpu/two_level.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -171,7 +171,7 @@ private:
         }
         const typename Started::alone& alone = call; // so that a group adds no code to what is staged
         if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
-        else if (!two_level::try_run<C>(alone, in, out, op, s)) by_host::run<C>(alone, in, out, op, s);
+        else if (!two_level::try_run<C>(alone, in, out, op, s)) staged_call::run<C>(alone, in, out, op, s);
         call.end();
     }
 
@@ -334,7 +334,7 @@ private:
         call.g.require_memory(in, "input");
         call.g.require_memory(out, "output");
         if (call.g.is_direct()) by_kernel::run_parts<collective::reduce_scatter>(call, in, out, op, t, true);
-        else if (!two_level::try_parts(call, in, out, op, t)) by_host::reduce_parts(call, in, out, op, t);
+        else if (!two_level::try_parts(call, in, out, op, t)) staged_call::reduce_parts(call, in, out, op, t);
         call.end();
     }
 };

@@ -197,7 +197,7 @@ private:
         try {
             together(core(), "use its device", [&] { begin(); });
             int lanes = route_.choose(settings_, shape_.bytes());
-            if (!route_.is_direct() && settings_.two_levels && !settings_.by_host)
+            if (!route_.is_direct() && settings_.two_levels && !settings_.staged)
                 domains_ = gpu_domains<Runtime>::find(runtime_, side_, route_, settings_, shape_);
             if (domains_ != nullptr) lanes = domains_->lanes(), shape_.ranks = domains_->size();
             together(core(), "make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });

@@ -21,7 +21,7 @@ COLLX_BEGIN_NAMESPACE
 
 // The same on all ranks.
 struct device_settings {
-    bool by_host = false; // stage through pinned memory even where kernels can reach every peer
+    bool staged = false; // stage through pinned memory even where kernels can reach every peer
     // Where kernels reach some peers only: kernels among these, and staged between them what must cross. false: stage
     // everything there.
     bool two_levels = true;
@@ -70,7 +70,7 @@ public:
         settings_ = s, bytes_ = bytes;
         const std::vector<device::gpu_card> cards = show(links_.card());
         int lanes = agree_on_settings(cards);
-        if (settings_.by_host) return lanes;
+        if (settings_.staged) return lanes;
         for (int k = device::handle_kinds - 1; k >= 0 && !is_direct_; --k) {
             const auto kind = static_cast<device::handle_kind>(k);
             if (is_possible(kind, cards)) is_direct_ = attempt(kind);
@@ -86,7 +86,7 @@ public:
     std::string text() const {
         if (!is_direct_) {
             const std::string text = "staged through the host: ";
-            if (settings_.by_host) return text + "device_settings::by_host";
+            if (settings_.staged) return text + "device_settings::staged";
             return text + obstacle();
         }
         if (side_.size() == 1) return "a kernel on this device";
@@ -144,7 +144,7 @@ private:
         return lanes < 1 ? 1 : lanes;
     }
     static std::uint64_t hash_of(const device_settings& s) {
-        const std::uint64_t words[] = {s.by_host,       s.two_levels,    static_cast<std::uint64_t>(s.lanes),
+        const std::uint64_t words[] = {s.staged,        s.two_levels,    static_cast<std::uint64_t>(s.lanes),
                                        s.slot_bytes,    s.stage_bytes,   s.packet_bytes,
                                        s.staging_bytes, s.shares_device, static_cast<std::uint64_t>(s.staging_lanes)};
         return hash_bytes(reinterpret_cast<const char*>(words), sizeof words, 13);

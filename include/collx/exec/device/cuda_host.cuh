@@ -32,7 +32,7 @@ inline void require_cuda(cudaError_t e, const char* what) {
             break;
         case cudaErrorPeerAccessUnsupported:
         case cudaErrorTooManyPeers:
-            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::by_host";
+            code = errc::unsupported, remedy = "the calls go by way of the host with device_settings::staged";
             break;
         case cudaErrorStreamCaptureUnsupported:
         case cudaErrorStreamCaptureInvalidated:

@@ -47,7 +47,7 @@ bound_communicator<P...> on_side(const bound_communicator<P...>& c, communicator
 }
 inline bound_communicator<> on_side(communicator&, communicator& side) { return bound_communicator<>(side); }
 
-struct by_host {
+struct staged_call {
     template <collective C, class Call, class In, class Out, class Op>
     static void run(const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s) {
         using in_type = element_of<In>;
