@@ -2,8 +2,8 @@
 //
 // The start of a job on several hosts as a simulation: which words each rank says to the store, in which order, and
 // what goes over the trees of connections. The same order as bootstrap/rendezvous.hpp, bootstrap/host.hpp and
-// job/door.hpp; tests/job/startup_test.cpp compares its counts with those of the library. Times come from costs that
-// are given.
+// job/listener.hpp; tests/job/startup_test.cpp compares its counts with those of the library. Times come from costs
+// that are given.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ caught error_of(F&& f) {
 }
 bool says(const caught& c, const char* words) { return c.what.find(words) != std::string::npos; }
 
-struct no_door {
+struct no_listener {
     std::string open(const host_description&) { return "127.0.0.1 1"; }
     std::vector<std::uint64_t> meet(const std::string&, int, int size, std::uint64_t, const std::string&,
                                     const deadline&) {
@@ -208,7 +208,7 @@ TEST_CASE("all ranks of a job that disagree get an error that says so, whatever 
                 host_description h{"host" + std::to_string(r), "m", "127.0.0.1", true, {}};
                 h.by = r == odd ? of_odd : toy_protection('k');
                 seen[static_cast<std::size_t>(r)] =
-                    error_of([&] { (void)meet_at(store, r, 3, soon(), h, "set=1", no_door{}); });
+                    error_of([&] { (void)meet_at(store, r, 3, soon(), h, "set=1", no_listener{}); });
             });
         for (auto& r : ranks) r.join();
         for (int r = 0; r < 3; ++r) {

@@ -7,7 +7,7 @@
 #include <collx/bootstrap/host.hpp>
 #include <collx/bootstrap/memory_store.hpp>
 #include <collx/bootstrap/rendezvous.hpp>
-#include <collx/job/door.hpp>
+#include <collx/job/listener.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 
 #include <dirent.h>

@@ -16,7 +16,7 @@
 #include <collx/algo/algorithms.hpp>
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
-#include <collx/transport/remote_door.hpp>
+#include <collx/transport/socket_connector.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -102,7 +102,7 @@ void run_spread(int n, const spread& s, F&& f) {
     auto jobs = collx::detail::thread_jobs(s.host_of(n), calls, keys.data(), at, s.lanes);
     for (auto& job : jobs) {
         job->settings.single_copy = s.single_copy;
-        if (s.is_shared) job->door->of_sockets()->hub()->set_most_own(1);
+        if (s.is_shared) job->connector->of_sockets()->hub()->set_most_own(1);
     }
     collx::detail::run_thread_jobs(std::move(jobs), [&](collx::communicator& w) {
         if (!s.is_shared) return f(w);

@@ -8,7 +8,7 @@
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 #include <collx/interop/sodium.hpp>
-#include <collx/transport/remote_door.hpp>
+#include <collx/transport/socket_connector.hpp>
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -173,7 +173,7 @@ int start_often(page_of_ranks& page, int r, int store_port) {
             collx::tcp_store store("127.0.0.1", store_port, collx::deadline::in_ns(collx_test::patient(40'000 * ms)), r,
                                    key);
             auto job = collx::detail::join_by_store(r, ranks, store, 40'000 * ms, {});
-            const auto& hub = *static_cast<collx::remote_door&>(*job->door).hub();
+            const auto& hub = *static_cast<collx::socket_connector&>(*job->connector).hub();
             for (std::size_t k = 0; k < 4; ++k) {
                 std::uint64_t part;
                 std::memcpy(&part, hub.token() + 8 * k, 8);

@@ -11,7 +11,7 @@
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/bootstrap/host.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
-#include <collx/transport/remote_door.hpp>
+#include <collx/transport/socket_connector.hpp>
 
 #include "faults/support.hpp"
 
@@ -94,8 +94,8 @@ collx::communicator world_of(const cell& c, Store& store, const collx::host_desc
     auto job =
         collx::detail::join_by_store(r, c.n, static_cast<collx::any_store&>(face), c.timeout_ms * ms, host, calls);
     job->settings.single_copy = c.single_copy;
-    const bool shares = c.is_shared && job->door;
-    if (shares) job->door->of_sockets()->hub()->set_most_own(1);
+    const bool shares = c.is_shared && job->connector;
+    if (shares) job->connector->of_sockets()->hub()->set_most_own(1);
     collx::communicator world(std::move(job));
     return shares ? world.split(0) : std::move(world);
 }

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include <collx/algo/pairwise.hpp>
-#include <collx/transport/remote_door.hpp>
+#include <collx/transport/socket_connector.hpp>
 
 #include "faults/hosts.hpp"
 #include "support/patience.hpp"
@@ -219,7 +219,7 @@ TEST_CASE("ranks listen where COLLX_ADDRESS says, in each of its forms, or on th
                 const auto h = collx::describe_host(collx::environment(), {}, two_hosts::address(0));
                 if (h.address != (f.is_unix ? files : f.expected(me / 2))) return 50;
                 if (w.internals().net.is_one_host() || is_here(w, (me + 2) % n)) return 51;
-                const auto& hub = *static_cast<collx::remote_door&>(*w.internals().home->door).hub();
+                const auto& hub = *static_cast<collx::socket_connector&>(*w.internals().home->connector).hub();
                 if (hub.is_unix() != f.is_unix) return 52;
                 return check_results(w, 20'000);
             },

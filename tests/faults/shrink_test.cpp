@@ -347,15 +347,15 @@ constexpr collx::socket_calls losing_calls{
     ::socket, lost_hosts::connect, ::accept4, lost_hosts::sendmsg, lost_hosts::recvmsg, ::epoll_wait};
 
 // A place where connections are neither accepted nor refused: a listener whose queue is full.
-class silent_door {
+class silent_listener {
 public:
-    silent_door() {
+    silent_listener() {
         lost_hosts::nowhere = lost_hosts::address(100);
         auto* const at = reinterpret_cast<sockaddr*>(&lost_hosts::nowhere);
         socklen_t bytes = sizeof lost_hosts::nowhere;
-        door_ = collx::descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        if (::bind(door_.get(), at, bytes) != 0 || ::listen(door_.get(), 0) != 0) return;
-        if (::getsockname(door_.get(), at, &bytes) != 0) return;
+        listener_ = collx::descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (::bind(listener_.get(), at, bytes) != 0 || ::listen(listener_.get(), 0) != 0) return;
+        if (::getsockname(listener_.get(), at, &bytes) != 0) return;
         for (int i = 0; i < 8 && !is_silent_; ++i) {
             guests_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
             (void)::connect(guests_.back().get(), at, bytes);
@@ -366,7 +366,7 @@ public:
     bool is_silent() const { return is_silent_; }
 
 private:
-    collx::descriptor door_;
+    collx::descriptor listener_;
     std::vector<collx::descriptor> guests_;
     bool is_silent_ = false;
 };
@@ -375,8 +375,8 @@ private:
 
 // One after the other, each would be waited for as long as a host that may come back: half the time limit.
 TEST_CASE("hosts that are lost together without a word are noticed together") {
-    const silent_door door;
-    if (!door.is_silent()) return skip("this system answers where a queue is full");
+    const silent_listener listener;
+    if (!listener.is_silent()) return skip("this system answers where a queue is full");
     struct row {
         int n, ranks_per_host;
         unsigned lost; // hosts

@@ -8,7 +8,7 @@
 #include <collx/bootstrap/tcp_server.hpp>
 #include <collx/bootstrap/tcp_store.hpp>
 #include <collx/interop/sodium.hpp>
-#include <collx/transport/remote_door.hpp>
+#include <collx/transport/socket_connector.hpp>
 
 #include <sys/resource.h>
 
@@ -17,7 +17,7 @@
 namespace collx_test {
 
 struct strangers_page {
-    std::atomic<int> store_port, ports[16], store_is_full, doors_are_full, done;
+    std::atomic<int> store_port, ports[16], store_is_full, listeners_are_full, done;
 };
 
 inline int rank_among_strangers(strangers_page& page, int r, int ranks, std::size_t files) {
@@ -41,8 +41,8 @@ inline int rank_among_strangers(strangers_page& page, int r, int ranks, std::siz
     wait_for(page.store_is_full);
     collx::tcp_store store("127.0.0.1", page.store_port, collx::deadline::in_ns(patient(40'000 * ms)), r, key);
     auto job = collx::detail::join_by_store(r, ranks, store, patient(40'000 * ms), {});
-    page.ports[r] = static_cast<collx::remote_door&>(*job->door).hub()->port();
-    wait_for(page.doors_are_full);
+    page.ports[r] = static_cast<collx::socket_connector&>(*job->connector).hub()->port();
+    wait_for(page.listeners_are_full);
     collx::communicator world(job);
     world.set_timeout(patient(std::chrono::seconds(30)));
     std::vector<int> x(static_cast<std::size_t>(ranks), r), y(x.size());
@@ -83,7 +83,7 @@ inline void start_among_strangers(int ranks, std::size_t files, int strangers) {
         page->store_is_full = 1;
         for (int r = 0; r < ranks; ++r)
             if (const int port = port_in(page->ports[r]); port != 0) hold(port);
-        page->doors_are_full = 1;
+        page->listeners_are_full = 1;
         all.wait(patient(60'000));
     }
     ::setrlimit(RLIMIT_NOFILE, &usual);

@@ -89,8 +89,8 @@ inline void handshake(input in) {
             return;
         }
         require(r != detail::greeted::done, "in without a proof");
-        if (pretended::out.size() < sizeof(detail::door_answer)) return; // it said why not
-        detail::door_answer a;
+        if (pretended::out.size() < sizeof(detail::listener_answer)) return; // it said why not
+        detail::listener_answer a;
         std::memcpy(static_cast<void*>(&a), pretended::out.data(), sizeof a);
         is_changed = false;
         words = bytes_of(by.key.prove(g.hello, a.words));
@@ -103,7 +103,7 @@ inline void handshake(input in) {
     detail::greeting g(descriptor(), h, by.key, pretended_calls);
     require(g.move() == detail::greeted::not_yet, "connected without a peer");
     std::memcpy(static_cast<void*>(&h), pretended::out.data(), sizeof h);
-    detail::door_answer a;
+    detail::listener_answer a;
     a.words = by.key.answer(h);
     std::string words = bytes_of(a) + bytes_of(detail::stream_frame{.what = detail::stream_frame::kind::accepted});
     change(words);

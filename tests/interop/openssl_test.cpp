@@ -9,7 +9,7 @@
 #include <collx/collx.hpp>
 #include <collx/net.hpp>
 #include <collx/transport/detail/sealed_socket.hpp>
-#include <collx/transport/remote_door.hpp>
+#include <collx/transport/socket_connector.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -230,7 +230,7 @@ void sums(communicator& w) {
 
 // One that shares its connections with others of this rank.
 communicator shared_one(communicator& w) {
-    w.membership()->door->of_sockets()->hub()->set_most_own(1);
+    w.membership()->connector->of_sockets()->hub()->set_most_own(1);
     return w.split(0);
 }
 

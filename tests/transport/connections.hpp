@@ -35,10 +35,10 @@ inline std::pair<collx::descriptor, collx::descriptor> connection(int family) {
         return {collx::descriptor(fds[0]), collx::descriptor(fds[1])};
     }
     collx::socket_address a = loopback(family == AF_INET6);
-    const collx::descriptor door = collx::socket_hub::listen_on(a);
+    const collx::descriptor listener = collx::socket_hub::listen_on(a);
     collx::descriptor one(::socket(family, SOCK_STREAM, 0));
     if (::connect(one.get(), a.get(), a.bytes) != 0) std::abort();
-    collx::descriptor other(::accept4(door.get(), nullptr, nullptr, SOCK_NONBLOCK));
+    collx::descriptor other(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
     ::fcntl(one.get(), F_SETFL, O_NONBLOCK); // splice() knows no MSG_DONTWAIT
     collx::detail::tune_socket(one.get(), true);
     collx::detail::tune_socket(other.get(), true);

@@ -142,7 +142,7 @@ TEST_CASE("what follows the proof at once is not lost and not read by the listen
     const descriptor s = w.knock();
     stream_hello h = world::hello();
     w.say(s, h);
-    detail::door_answer a;
+    detail::listener_answer a;
     REQUIRE(w.hears(s, a));
     struct {
         detail::auth_proof proof;
@@ -198,7 +198,7 @@ TEST_CASE("words heard before, sent back, or meant for others open nothing") {
         world w;
         const key_of key('k');
         const stream_hello h = world::hello();
-        detail::door_answer a;
+        detail::listener_answer a;
         const auto answered = [&](const stream_hello& to) {
             descriptor s = w.knock();
             w.say(s, to);
@@ -273,13 +273,13 @@ TEST_CASE("a listener that is not ours proves nothing") {
     for (int round = 0; round < 300; ++round) {
         int ends[2];
         REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-        const descriptor door(ends[1]);
+        const descriptor listener(ends[1]);
         greeting g(descriptor(ends[0]), world::hello(), key, system_socket_calls);
         CHECK(g.move() == greeted::not_yet);
         stream_hello h;
-        REQUIRE(::recv(door.get(), &h, sizeof h, 0) == sizeof h);
+        REQUIRE(::recv(listener.get(), &h, sizeof h, 0) == sizeof h);
         struct {
-            detail::door_answer a;
+            detail::listener_answer a;
             stream_frame accepted{.what = stream_frame::kind::accepted};
         } all;
         all.a.words = key.p.key.answer(h);
@@ -294,11 +294,11 @@ TEST_CASE("a listener that is not ours proves nothing") {
             const std::size_t at = random() % 2 == 0 ? std::size_t{2} * (random() % 2) : 16 + random() % 64;
             reinterpret_cast<unsigned char*>(&all)[at] ^= static_cast<unsigned char>(1u << random() % 8);
         }
-        (void)::send(door.get(), &all, n, MSG_NOSIGNAL);
+        (void)::send(listener.get(), &all, n, MSG_NOSIGNAL);
         greeted how = g.move();
         if (n != sizeof all) {
             CHECK(how == greeted::not_yet);
-            ::shutdown(door.get(), SHUT_WR);
+            ::shutdown(listener.get(), SHUT_WR);
             CHECK(g.move() == greeted::gone);
         } else {
             INFO(round);

@@ -311,9 +311,9 @@ TEST_CASE("news of a failure is said again over the connection that replaces one
 
 TEST_CASE("a rank whose listener is closed is found gone, however early its system says so") {
     socket_address mine = loopback(false), gone = loopback(false);
-    descriptor door = socket_hub::listen_on(mine);
+    descriptor listener = socket_hub::listen_on(mine);
     socket_hub::listen_on(gone).close();
-    auto hub = make_counted<socket_hub>(std::move(door), "a job", std::vector<socket_address>{gone, mine}, 0);
+    auto hub = make_counted<socket_hub>(std::move(listener), "a job", std::vector<socket_address>{gone, mine}, 0);
     collx::atomic<std::uint64_t> failed{0};
     remote_links links(
         hub, {.id = 1, .rank = 1, .ranks = {0, 1}, .shape = {.depth = 2, .slot_bytes = page_bytes}, .ports = 1});
@@ -1034,12 +1034,12 @@ TEST_CASE("names of unix sockets are of one length, and what is no name of ours 
 
 TEST_CASE("a rank comes through a unix listener with a long queue, and a closed one is found gone") {
     socket_address at[2];
-    descriptor doors[2];
+    descriptor listeners[2];
     for (int r = 0; r < 2; ++r)
-        at[r] = detail::unix_address("", detail::new_unix_name()), doors[r] = socket_hub::listen_on(at[r]);
+        at[r] = detail::unix_address("", detail::new_unix_name()), listeners[r] = socket_hub::listen_on(at[r]);
     const std::vector<socket_address> peers{at[0], at[1]};
-    auto zero = make_counted<socket_hub>(std::move(doors[0]), a_token, peers, 0, full_queue_calls);
-    auto one = make_counted<socket_hub>(std::move(doors[1]), a_token, peers, 0, full_queue_calls);
+    auto zero = make_counted<socket_hub>(std::move(listeners[0]), a_token, peers, 0, full_queue_calls);
+    auto one = make_counted<socket_hub>(std::move(listeners[1]), a_token, peers, 0, full_queue_calls);
     CHECK(one->is_unix());
     collx::atomic<std::uint64_t> failed{0}, other_failed{0};
     {
@@ -1058,8 +1058,8 @@ TEST_CASE("a rank comes through a unix listener with a long queue, and a closed 
     zero = {};
     for (const int rank : {0, 1}) { // a closed listener refuses every connection at once
         socket_address mine = detail::unix_address("", detail::new_unix_name());
-        descriptor door = socket_hub::listen_on(mine);
-        auto hub = make_counted<socket_hub>(std::move(door), a_token,
+        descriptor listener = socket_hub::listen_on(mine);
+        auto hub = make_counted<socket_hub>(std::move(listener), a_token,
                                             rank == 0 ? std::vector{mine, at[0]} : std::vector{at[0], mine}, 0);
         failed.store(0);
         remote_links links(hub, {.id = 2, .rank = rank, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
@@ -1072,14 +1072,14 @@ TEST_CASE("a rank comes through a unix listener with a long queue, and a closed 
 }
 
 TEST_CASE("a child that fork() made ends without a word to others and leaves the listener") {
-    char directory[] = "/tmp/collx-door-XXXXXX";
+    char directory[] = "/tmp/collx-listener-XXXXXX";
     REQUIRE(::mkdtemp(directory) != nullptr);
     socket_address at = detail::unix_address(directory, detail::new_unix_name());
     const char* const file = reinterpret_cast<const sockaddr_un&>(at.address).sun_path;
-    descriptor door = socket_hub::listen_on(at);
+    descriptor listener = socket_hub::listen_on(at);
     {
-        auto hub =
-            make_counted<socket_hub>(std::move(door), a_token, std::vector{at}, collx_test::patient(20'000'000'000));
+        auto hub = make_counted<socket_hub>(std::move(listener), a_token, std::vector{at},
+                                            collx_test::patient(20'000'000'000));
         auto [here, there] = connection(AF_UNIX);
         auto left = make_sole<stream>(system_socket_calls, small_shape, 1);
         left->open(std::move(here), nullptr, false);
@@ -1111,7 +1111,7 @@ TEST_CASE("a child that fork() made ends without a word to others and leaves the
 namespace {
 
 // A process that has no memory, or no descriptor, for a connection that waits at its listener.
-struct narrow_door {
+struct narrow_listener {
     static inline int throws_after = 0;
     static inline bool is_full = false;
     static int accept4(int fd, sockaddr* a, socklen_t* bytes, int flags) {
@@ -1119,7 +1119,7 @@ struct narrow_door {
         return is_full ? (errno = EMFILE, -1) : ::accept4(fd, a, bytes, flags);
     }
 };
-constexpr socket_calls narrow_calls{::socket, ::connect, narrow_door::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
+constexpr socket_calls narrow_calls{::socket, ::connect, narrow_listener::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
 
 } // namespace
 
@@ -1127,15 +1127,15 @@ TEST_CASE("an exception while connections are moved on keeps no rank out for eve
     processes p; // so that a hang ends
     p.start(0, [] {
         socket_address at[2] = {loopback(false), loopback(false)};
-        descriptor door = socket_hub::listen_on(at[0]), other_door = socket_hub::listen_on(at[1]);
-        auto hub = make_counted<socket_hub>(std::move(door), a_token, std::vector{at[0], at[1]}, 0, narrow_calls);
+        descriptor listener = socket_hub::listen_on(at[0]), other_listener = socket_hub::listen_on(at[1]);
+        auto hub = make_counted<socket_hub>(std::move(listener), a_token, std::vector{at[0], at[1]}, 0, narrow_calls);
         collx::atomic<std::uint64_t> failed{0}, other_failed{0};
         remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         remote_links other(hub, {.id = 2, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
         links.begin(failed), other.begin(other_failed);
         (void)links.rx(0, 1);                          // looks at the listener at every move
         for (remote_links* mover : {&links, &other}) { // by itself, and helped by the other
-            narrow_door::throws_after = 1;
+            narrow_listener::throws_after = 1;
             bool has_thrown = false;
             for (int i = 0; i < 100 && !has_thrown; ++i) {
                 try {
@@ -1156,29 +1156,30 @@ TEST_CASE("an exception while connections are moved on keeps no rank out for eve
 
 TEST_CASE("a rank that may open no more files says so, and blames no rank that connects to it") {
     socket_address mine = loopback(false);
-    descriptor door = socket_hub::listen_on(mine);
+    descriptor listener = socket_hub::listen_on(mine);
     // Where the other listens is not known yet, as when addresses are exchanged.
-    auto hub = make_counted<socket_hub>(std::move(door), a_token, std::vector{mine, socket_address()}, 0, narrow_calls);
+    auto hub =
+        make_counted<socket_hub>(std::move(listener), a_token, std::vector{mine, socket_address()}, 0, narrow_calls);
     collx::atomic<std::uint64_t> failed{0};
     remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
     links.begin(failed);
-    narrow_door::is_full = true;
+    narrow_listener::is_full = true;
     for (int i = 0; i < 1000; ++i) (void)links.move();
     CHECK(failed.load() == 0); // it waits for no rank
     (void)links.rx(0, 1);
     (void)links.move();
-    narrow_door::is_full = false;
+    narrow_listener::is_full = false;
     CHECK(failed.load() == failure(errc::resource, 0).word);
     links.say_bye();
 }
 
 TEST_CASE("who has said goodbye is helped no more: its connections are the hub's, its word may be another's") {
     socket_address at[3] = {loopback(false), loopback(false), loopback(false)};
-    descriptor doors[3];
-    for (int r = 0; r < 3; ++r) doors[r] = socket_hub::listen_on(at[r]);
+    descriptor listeners[3];
+    for (int r = 0; r < 3; ++r) listeners[r] = socket_hub::listen_on(at[r]);
     const std::vector<socket_address> peers(at, at + 3);
     counted_ptr<socket_hub> hubs[3];
-    for (int r = 0; r < 3; ++r) hubs[r] = make_counted<socket_hub>(std::move(doors[r]), a_token, peers, 0);
+    for (int r = 0; r < 3; ++r) hubs[r] = make_counted<socket_hub>(std::move(listeners[r]), a_token, peers, 0);
     collx::atomic<std::uint64_t> failed[4]{};
     const auto of = [](std::uint64_t id, int rank) {
         return far_members{.id = id, .rank = rank, .ranks = {0, 1, 2}, .shape = small_shape, .ports = 1};
@@ -1210,10 +1211,10 @@ TEST_CASE("who has said goodbye is helped no more: its connections are the hub's
 
 TEST_CASE("lanes that come too early, twice, from the wrong side or with a number that there is not do no harm") {
     socket_address at[2] = {loopback(false), loopback(false)};
-    descriptor doors[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
+    descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
     const std::vector<socket_address> peers{at[0], at[1]};
-    auto zero = make_counted<socket_hub>(std::move(doors[0]), a_token, peers, 0);
-    auto one = make_counted<socket_hub>(std::move(doors[1]), a_token, peers, 0);
+    auto zero = make_counted<socket_hub>(std::move(listeners[0]), a_token, peers, 0);
+    auto one = make_counted<socket_hub>(std::move(listeners[1]), a_token, peers, 0);
     zero->set_lanes(3), one->set_lanes(3);
     const channel_shape shape{.depth = 2, .slot_bytes = 1 << 20};
     collx::atomic<std::uint64_t> failed{0}, other_failed{0};
@@ -1267,7 +1268,7 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
     const detail::stream_hello h = hub.hello(42, 1, 0, small_shape);
     std::atomic<int> came{0};
     std::atomic<bool> is_over{false};
-    std::thread door([&] {
+    std::thread looking([&] {
         while (!is_over) {
             hub.look(42, [&](const detail::stream_hello&, descriptor, const detail::secret&) { ++came; });
             ::usleep(500);
@@ -1286,7 +1287,7 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
     CHECK(came == 0);
     (void)knock(); // this user's comes in
     is_over = true;
-    door.join();
+    looking.join();
     CHECK(came == 1);
 
     // The other way round: another process has taken the name.
@@ -1307,8 +1308,8 @@ TEST_CASE("a process of another user neither comes in through a unix listener no
     REQUIRE(::read(ready[0], &c, 1) == 1);
     ::close(ready[0]), ::close(ready[1]);
     socket_address mine = detail::unix_address("", detail::new_unix_name());
-    descriptor my_door = socket_hub::listen_on(mine);
-    auto mine_hub = make_counted<socket_hub>(std::move(my_door), a_token, std::vector{theirs, mine}, 0);
+    descriptor my_listener = socket_hub::listen_on(mine);
+    auto mine_hub = make_counted<socket_hub>(std::move(my_listener), a_token, std::vector{theirs, mine}, 0);
     collx::atomic<std::uint64_t> failed{0};
     remote_links links(mine_hub, {.id = 3, .rank = 1, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
     links.begin(failed);

@@ -44,7 +44,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     }
     // The first of each group on a host takes the place and shows it to all.
     const bool leads = color >= 0 && leader == me;
-    split_place place{job::no_place, 0, c.home->door && c.home->door->is_full()};
+    split_place place{job::no_place, 0, c.home->connector && c.home->connector->is_full()};
     std::uint64_t offset = job::no_place;
     int failed = -1;
     bool shares = false;

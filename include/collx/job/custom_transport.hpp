@@ -10,7 +10,7 @@
 #include <collx/job/apart.hpp>
 #include <collx/plan/channel_selector.hpp>
 #endif
-#include <collx/transport/custom_door.hpp>
+#include <collx/transport/custom_connector.hpp>
 #include <collx/transport/custom_links.hpp>
 #include <collx/transport/per_peer.hpp>
 
@@ -19,9 +19,9 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <CustomTransport T>
-class custom_door_of final : public custom_door {
+class custom_connector_of final : public custom_connector {
 public:
-    custom_door_of(int rank, int size) : hub_(make_counted<custom_hub>(made(rank, size), size)) {}
+    custom_connector_of(int rank, int size) : hub_(make_counted<custom_hub>(made(rank, size), size)) {}
     endpoint_address address() override { return hub_->address(); }
     void connect(int peer, const endpoint_address& there) override { hub_->connect(peer, there); }
     sole_ptr<far_links> open(far_members m) override { return make_sole<custom_links>(hub_, std::move(m)); }
@@ -39,7 +39,9 @@ private:
 
 template <class T>
 struct custom_transport_of {
-    static counted_ptr<custom_door> open(int rank, int size) { return make_counted<custom_door_of<T>>(rank, size); }
+    static counted_ptr<custom_connector> open(int rank, int size) {
+        return make_counted<custom_connector_of<T>>(rank, size);
+    }
     static constexpr custom_transport value{T::name, &open, &join_by_custom, &custom_thread_jobs};
 };
 

@@ -102,12 +102,12 @@ public:
     }
     // A job on several hosts: `a` is shared by those of this one.
     job(counted_ptr<arena> a, int rank, int size, job_settings s, bool threads, host_map here,
-        counted_ptr<far_door> way_out)
+        counted_ptr<any_connector> way_out)
         : settings(s), memory(std::move(a)), rank(rank), size(size), is_threads(threads),
           watch(!threads && here.rank_at.size() > 1 ? peer_watch(*memory, here.place_of[static_cast<std::size_t>(rank)],
                                                                  static_cast<int>(here.rank_at.size()))
                                                     : peer_watch()),
-          hosts(std::move(here)), door(std::move(way_out)) {
+          hosts(std::move(here)), connector(std::move(way_out)) {
         watch.rename(hosts.rank_at);
         say_cores();
     }
@@ -137,9 +137,9 @@ public:
     detail::fork_mark mark;
     std::uint64_t communicators_made = 0; // by the whole job, in step on all ranks
     const char* found_by = "alone";
-    deadline start_until;       // of what brings the job up; the first communicator must be there by then
-    host_map hosts;             // empty: one host
-    counted_ptr<far_door> door; // null: one host
+    deadline start_until;                 // of what brings the job up; the first communicator must be there by then
+    host_map hosts;                       // empty: one host
+    counted_ptr<any_connector> connector; // null: one host
     // What answers those who come late to a shrink() that is decided, also when the communicator it made is gone.
     detail::growing_array<sole_ptr<detail::kept>> late_answers;
 

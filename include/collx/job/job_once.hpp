@@ -24,7 +24,7 @@ COLLX_BEGIN_NAMESPACE
     detail::growing_array<int> host_of;
     for (const int r : ranks) host_of.push_back(hosts.host_of[static_cast<std::size_t>(r)]);
     return links(*memory, at, my_rank, n, layout, here.place_of, node_map(host_of),
-                 door->open({id, my_rank, std::move(ranks), layout.channel, port::count, settings.single_copy}));
+                 connector->open({id, my_rank, std::move(ranks), layout.channel, port::count, settings.single_copy}));
 } catch (...) { // those who did attach must not wait for this rank
     report_in(reinterpret_cast<links_control*>(memory->at(at))->failed, failure(errc::aborted, my_rank));
     throw;
@@ -117,7 +117,7 @@ COLLX_BEGIN_NAMESPACE
     settings.share_among(cores);
     if (settings.waits_as_told) return;
     settings.waiting = wait_policy::for_ranks(settings.sharing, cores);
-    if (door) settings.waiting = settings.waiting.across_hosts();
+    if (connector) settings.waiting = settings.waiting.across_hosts();
 }
 
 COLLX_END_NAMESPACE

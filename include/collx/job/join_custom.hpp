@@ -13,7 +13,7 @@
 #include <collx/job/communicator_core.hpp>
 #include <collx/job/join.hpp>
 #include <collx/job/world.hpp>
-#include <collx/transport/custom_door.hpp>
+#include <collx/transport/custom_connector.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -21,14 +21,14 @@ namespace detail {
 
 // The endpoint of this rank, connected to those of all ranks that share no memory with it. is_apart(rank). Collective.
 template <class IsApart>
-[[gnu::cold]] counted_ptr<custom_door> open_custom(const counted_ptr<job>& near, IsApart&& is_apart) {
+[[gnu::cold]] counted_ptr<custom_connector> open_custom(const counted_ptr<job>& near, IsApart&& is_apart) {
     struct {
         endpoint_address at;
         bool has_failed = false;
     } mine;
     const int rank = near->rank, size = near->size;
     std::exception_ptr trouble;
-    counted_ptr<custom_door> door;
+    counted_ptr<custom_connector> connector;
     growing_array<endpoint_address> addresses;
     // All ranks hear whose endpoint has failed. Twice: the second time, whether all are connected.
     const auto compare = [&](communicator_core& all, const char* what) {
@@ -57,8 +57,8 @@ template <class IsApart>
     };
     communicator_core all(near);
     attempt([&] {
-        door = near->settings.over.custom->open(rank, size);
-        mine.at = door->address();
+        connector = near->settings.over.custom->open(rank, size);
+        mine.at = connector->address();
         if (mine.at.bytes > endpoint_address::most_bytes)
             fail(errc::invalid_argument, rank, -1, "use a shorter address", "an address of %u bytes in transport %s",
                  mine.at.bytes, near->settings.over.custom->name);
@@ -66,26 +66,26 @@ template <class IsApart>
     compare(all, "cannot start");
     attempt([&] {
         for (int r = 0; r < size; ++r)
-            if (r != rank && is_apart(r)) door->connect(r, addresses[static_cast<std::size_t>(r)]);
+            if (r != rank && is_apart(r)) connector->connect(r, addresses[static_cast<std::size_t>(r)]);
     });
     compare(all, "cannot reach its peers");
-    return door;
+    return connector;
 }
 
 [[gnu::cold]] inline counted_ptr<job> join_by_custom(const counted_ptr<job>& near) {
-    if (near->size == 1 || (!near->door && near->settings.over.use_memory)) return near;
-    if (near->door) { // on several hosts
-        auto door = open_custom(near, [&](int r) { return near->place(r) < 0; });
-        door->stand_before(near->door);
-        near->door = std::move(door);
+    if (near->size == 1 || (!near->connector && near->settings.over.use_memory)) return near;
+    if (near->connector) { // on several hosts
+        auto connector = open_custom(near, [&](int r) { return near->place(r) < 0; });
+        connector->stand_before(near->connector);
+        near->connector = std::move(connector);
         return near;
     }
-    auto door = open_custom(near, [](int) { return true; });
+    auto connector = open_custom(near, [](int) { return true; });
     growing_array<int> each;
     for (int r = 0; r < near->size; ++r) each.push_back(r);
-    auto j =
-        make_counted<job>(make_memory_arena(1, arena_bytes_for(1)), near->rank, near->size,
-                          settings_across_hosts(near->settings), true, map_of_host(each, near->rank), std::move(door));
+    auto j = make_counted<job>(make_memory_arena(1, arena_bytes_for(1)), near->rank, near->size,
+                               settings_across_hosts(near->settings), true, map_of_host(each, near->rank),
+                               std::move(connector));
     j->start_until = near->start_until;
     j->found_by = near->found_by;
     return j;
@@ -95,11 +95,11 @@ template <class IsApart>
 [[gnu::cold]] inline growing_array<counted_ptr<job>> custom_thread_jobs(const growing_array<int>& host_of,
                                                                         const transports& over) {
     const int n = static_cast<int>(host_of.size());
-    growing_array<counted_ptr<custom_door>> doors;
+    growing_array<counted_ptr<custom_connector>> connectors;
     growing_array<endpoint_address> addresses;
     for (int r = 0; r < n; ++r) {
-        doors.push_back(over.custom->open(r, n));
-        addresses.push_back(doors.back()->address());
+        connectors.push_back(over.custom->open(r, n));
+        addresses.push_back(connectors.back()->address());
     }
     growing_array<counted_ptr<job>> jobs;
     if (net != nullptr) jobs = net->threads_apart(host_of, over);
@@ -107,19 +107,19 @@ template <class IsApart>
     job_settings s = settings_across_hosts(settings_for(n));
     s.over = over;
     for (int r = 0; r < n; ++r) {
-        auto& door = doors[static_cast<std::size_t>(r)];
+        auto& connector = connectors[static_cast<std::size_t>(r)];
         for (int p = 0; p < n; ++p)
             if (host_of[static_cast<std::size_t>(p)] != host_of[static_cast<std::size_t>(r)])
-                door->connect(p, addresses[static_cast<std::size_t>(p)]);
+                connector->connect(p, addresses[static_cast<std::size_t>(p)]);
         if (net != nullptr) {
-            door->stand_before(jobs[static_cast<std::size_t>(r)]->door);
-            jobs[static_cast<std::size_t>(r)]->door = door;
+            connector->stand_before(jobs[static_cast<std::size_t>(r)]->connector);
+            jobs[static_cast<std::size_t>(r)]->connector = connector;
             continue;
         }
         host_map here = map_of_host(host_of, r);
         auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
-        jobs.push_back(make_counted<job>(first, r, n, s, true, std::move(here), door));
+        jobs.push_back(make_counted<job>(first, r, n, s, true, std::move(here), connector));
     }
     return jobs;
 }

@@ -14,10 +14,10 @@
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/job/communicator_core.hpp>
-#include <collx/job/door.hpp>
 #include <collx/job/join.hpp>
+#include <collx/job/listener.hpp>
 #include <collx/job/open_verbs.hpp>
-#include <collx/transport/remote_door.hpp>
+#include <collx/transport/socket_connector.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -54,7 +54,7 @@ namespace detail {
     d.hub->set_most_own(most_own_communicators());
     d.hub->use_verbs(open_verbs(s.over, d.hub->protected_by().level, d.hub->own_address(), rank));
     auto j = make_counted<job>(std::move(memory), rank, size, settings_across_hosts(s), n == 1, std::move(here),
-                               make_counted<remote_door>(std::move(d.hub)));
+                               make_counted<socket_connector>(std::move(d.hub)));
     j->start_until = until;
     j->found_by = found_by;
     return j;

@@ -118,11 +118,11 @@ namespace detail {
     const int n = static_cast<int>(host_of.size());
     job_settings s = settings_across_hosts(settings_for(n));
     s.over = over;
-    growing_array<descriptor> doors;
+    growing_array<descriptor> listeners;
     growing_array<socket_address> addresses;
     for (int r = 0; r < n; ++r) {
         addresses.push_back(listener::address_to_listen(at));
-        doors.push_back(socket_hub::listen_on(addresses.back()));
+        listeners.push_back(socket_hub::listen_on(addresses.back()));
     }
     const kept_text token = random_token();
     growing_array<counted_ptr<arena>> memory(static_cast<std::size_t>(n));
@@ -131,13 +131,13 @@ namespace detail {
         host_map here = map_of_host(host_of, r);
         auto& first = memory[static_cast<std::size_t>(here.rank_at[0])];
         if (!first) first = make_memory_arena(static_cast<int>(here.rank_at.size()));
-        auto hub = make_counted<socket_hub>(std::move(doors[static_cast<std::size_t>(r)]), token, addresses,
+        auto hub = make_counted<socket_hub>(std::move(listeners[static_cast<std::size_t>(r)]), token, addresses,
                                             s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
         hub->set_lanes(lanes);
         hub->set_most_own(most_own_communicators());
         hub->use_verbs(open_verbs(over, hub->protected_by().level, hub->own_address(), r));
         jobs.push_back(
-            make_counted<job>(first, r, n, s, true, std::move(here), make_counted<remote_door>(std::move(hub))));
+            make_counted<job>(first, r, n, s, true, std::move(here), make_counted<socket_connector>(std::move(hub))));
     }
     return jobs;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How survivors on several hosts agree on who goes on. The lowest rank whose door still answers hears all others, and
-// proposes; when all who live have accepted, it confirms to them that this holds. A rank that takes over when it dies
-// proposes what it has accepted or heard that others have, so what one rank has gone on with, all go on with. Takes new
-// connections (those of the old communicator may be cut in the middle of a word), one per rank.
+// How survivors on several hosts agree on who goes on. The lowest rank whose listener still answers hears all others,
+// and proposes; when all who live have accepted, it confirms to them that this holds. A rank that takes over when it
+// dies proposes what it has accepted or heard that others have, so what one rank has gone on with, all go on with.
+// Takes new connections (those of the old communicator may be cut in the middle of a word), one per rank.
 //
 //   rank → coordinator: here (what I accepted before), accept
 //   coordinator → rank: waits (for whom), propose, commit, late or out
@@ -19,7 +19,7 @@
 #include <collx/core/growing_array.hpp>
 #include <collx/job/survival_word.hpp>
 #include <collx/job/survivors.hpp>
-#include <collx/transport/remote_door.hpp>
+#include <collx/transport/socket_connector.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -30,7 +30,7 @@ public:
     using members = detail::growing_array<std::uint64_t>; // a bit per rank
 
     remote_survivors(communicator_core& c, std::uint32_t round)
-        : core_(&c), hub_(hub_of(*c.home->door, c.net.rank())), n_(c.net.size()), me_(c.net.rank()),
+        : core_(&c), hub_(hub_of(*c.home->connector, c.net.rank())), n_(c.net.size()), me_(c.net.rank()),
           peers_(static_cast<std::size_t>(n_)), shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)},
           limit_ns_(c.settings.timeout_ns < INT64_MAX / 2 ? c.settings.timeout_ns : INT64_MAX / 2),
           begun_ns_(now_ns()) {
@@ -64,7 +64,7 @@ private:
         sole_ptr<stream> connection;
         sending_end tx;
         receiving_end rx;
-        door_probe door;
+        listener_probe listener;
         std::int64_t connected_ns = 0, silent_since_ns = 0;
         int ballot = 0; // of what it had accepted when it came
         members accepted;
@@ -132,13 +132,13 @@ private:
         const auto proof = std::move(p.proof);
         if (how == greeted::insecure)
             fail(errc::security, me_, k, security_remedy, "rank %d did not prove to have this job's key", k);
-        p.is_gone = how == greeted::gone && door_probe::is_closed_by(proof->error());
+        p.is_gone = how == greeted::gone && listener_probe::is_closed_by(proof->error());
         if (how == greeted::done) open(k, proof->release_socket(), nullptr, proof->session()), say_here(k);
         return true;
     }
     bool is_connected(int r) { return at(r).proof || (at(r).connection && at(r).connection->is_live()); }
 
-    // What ranks of this host see at once; those of others are asked for at their doors.
+    // What ranks of this host see at once; those of others are asked for at their listeners.
     bool is_gone(int r) {
         peer& p = at(r);
         if (!p.is_gone) p.is_gone = core_->home->is_gone(job_rank(r));
@@ -202,10 +202,10 @@ private:
     [[gnu::cold]] bool connect(int k) {
         peer& p = at(k);
         p.connected_ns = now_ns();
-        if (p.connection && door_probe::is_closed_by(p.connection->error())) return false;
+        if (p.connection && listener_probe::is_closed_by(p.connection->error())) return false;
         descriptor s = hub_->connect_to(job_rank(k));
         if (!s.is_open() && (errno == EMFILE || errno == ENFILE)) fail_full(); // that says nothing of the other rank
-        if (!s.is_open()) return !door_probe::is_closed_by(errno);
+        if (!s.is_open()) return !listener_probe::is_closed_by(errno);
         stream_hello h = hub_->hello(id_, me_, k, shape_);
         h.from_side = stream_hello::side::higher; // no rank waits for a welcome here
         const job_protection& by = hub_->protected_by();
@@ -318,7 +318,7 @@ private:
             peer& p = at(r);
             if (r == me_ || p.is_gone || is_connected(r)) continue;
             if (is_gone(r)) continue;
-            p.is_gone = p.door.ask(*hub_, job_rank(r), now, patience_ns()) == door_probe::answer::closed;
+            p.is_gone = p.listener.ask(*hub_, job_rank(r), now, patience_ns()) == listener_probe::answer::closed;
         }
         // A rank that came once and left again has lost patience with another one.
         for (int r = n_ - 1; r >= 0 && proposal.empty(); --r)

@@ -26,7 +26,7 @@ struct survival_word {
 };
 
 // Whether the listener of a rank is still there.
-class door_probe {
+class listener_probe {
 public:
     enum class answer { unknown, open, closed };
 

@@ -14,7 +14,7 @@
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/job/job.hpp>
-#include <collx/transport/custom_door.hpp>
+#include <collx/transport/custom_connector.hpp>
 
 COLLX_BEGIN_NAMESPACE
 

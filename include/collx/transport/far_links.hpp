@@ -66,14 +66,14 @@ struct far_members {
     static constexpr std::uint64_t shares_bit = std::uint64_t{1} << 63;
 };
 
-class remote_door;
+class socket_connector;
 
-// A rank's way to other hosts.
-class far_door {
+// Makes a communicator's connections to ranks that share no memory with this one.
+class any_connector {
 public:
-    virtual ~far_door() = default;
+    virtual ~any_connector() = default;
     // The sockets by which survivors of a failure find each other; null: there are none.
-    virtual remote_door* of_sockets() { return nullptr; }
+    virtual socket_connector* of_sockets() { return nullptr; }
     // Whether this rank has as many communicators with connections of their own as it may.
     virtual bool is_full() const { return false; }
     virtual sole_ptr<far_links> open(far_members m) = 0;

@@ -194,8 +194,8 @@ private:
         activate(p);
         stream_to(p).push(); // hello at once: where ranks share cores this one's next turn may come late
     }
-    // The system refused at once. Unix sockets always do: EAGAIN says that the door has a long queue, and a door that
-    // is closed may have left us its last words (see move_one()).
+    // The system refused at once. Unix sockets always do: EAGAIN says that the listener has a long queue, and a
+    // listener that is closed may have left us its last words (see move_one()).
     [[gnu::cold]] void not_connected(int p, int error) {
         detail::far_peer& q = peers_.at(p);
         const bool is_queue = hub_->is_unix() && error == EAGAIN;
@@ -337,8 +337,8 @@ private:
         detail::remove_rank(peers_.active, p);
         if (s.state() == stream::phase::left) return true;
         detail::far_peer& q = peers_.at(p);
-        // It gave way to a connection that is to come. If its process has ended, that one may wait at our door with its
-        // last words: only the second refusal counts.
+        // It gave way to a connection that is to come. If its process has ended, that one may wait at our listener with
+        // its last words: only the second refusal counts.
         if (was_waiting && !s.is_nonsense() && (!s.is_refused() || ++q.refusals < 2)) {
             q.try_at_ns = now_ns() + (s.is_refused() ? 1'000'000 : next_try_ns / 4);
             s.close();

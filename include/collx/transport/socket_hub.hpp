@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank's one door to ranks on other hosts: the listening socket, connections that have come but whose communicator
-// has not been made here yet, and those that communicators left while the system was still sending. A stranger, a port
-// scan, half a hello or a proof without the key costs a descriptor for two seconds and nothing else.
+// A rank's one listener to ranks on other hosts: the listening socket, connections that have come but whose
+// communicator has not been made here yet, and those that communicators left while the system was still sending. A
+// stranger, a port scan, half a hello or a proof without the key costs a descriptor for two seconds and nothing else.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/detail/stream_frame.hpp>
 #include <collx/transport/detail/trunks.hpp>
-#include <collx/transport/detail/unix_door.hpp>
+#include <collx/transport/detail/unix_listener.hpp>
 #include <collx/transport/stream.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -230,7 +230,7 @@ private:
         return true;
     }
 
-    // False when there is no descriptor for who stands at the door, and none that a stranger will soon give back.
+    // False when there is no descriptor for who stands at the listener, and none that a stranger will soon give back.
     [[gnu::cold]] bool accept_all() {
         for (int turn = 0; turn < 256; ++turn) {
             descriptor s(detail::without_eintr(

@@ -76,11 +76,11 @@ private:
 };
 
 // The answer as it travels: a frame's head, so that a stream which expects frames understands a refusal too.
-struct door_answer {
+struct listener_answer {
     stream_frame head{.what = stream_frame::kind::answer};
     auth_answer words;
 };
-static_assert(sizeof(door_answer) == 80);
+static_assert(sizeof(listener_answer) == 80);
 
 // The connecting side. `key` must outlive it.
 class greeting {
@@ -144,7 +144,7 @@ private:
     const job_key* key_;
     word_reader in_;
     word_writer out_;
-    door_answer answer_;
+    listener_answer answer_;
     auth_proof proof_;
     state state_ = state::hello;
 };
@@ -224,7 +224,7 @@ private:
 
     word_reader in_;
     word_writer out_;
-    door_answer answer_;
+    listener_answer answer_;
     auth_proof proof_;
     state state_ = state::hello;
     bool is_odd_ = false;

@@ -41,7 +41,7 @@ public:
     // One that a communicator of this rank has not and its peer has begun: a rank of the job; -1: none.
     int take_arrival(std::uint64_t communicator) { return arrivals_.take(communicator); }
 
-    // One that came to the door.
+    // One that came to the listener.
     [[gnu::cold]] void bring(guest&& g) {
         const turn_taken here(guests_turn_);
         guests_.push_back(std::move(g));
@@ -160,7 +160,7 @@ private:
         w.to->pump();
         if (w.to->state() == trunk::phase::closed) come_again(w, me, w.to->is_refused());
     }
-    // It gave way to a connection that is to come. If its process has ended, that one may wait at our door with its
+    // It gave way to a connection that is to come. If its process has ended, that one may wait at our listener with its
     // last words: only the second refusal counts.
     void come_again(way& w, int me, bool is_refused) {
         if (is_refused && (w.peer < me || ++w.refusals >= 2)) return w.to->lose(ECONNREFUSED);

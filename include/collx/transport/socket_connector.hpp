@@ -9,11 +9,11 @@
 COLLX_BEGIN_NAMESPACE
 
 // Links over the sockets of one hub.
-class remote_door final : public far_door {
+class socket_connector final : public any_connector {
 public:
-    explicit remote_door(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
+    explicit socket_connector(counted_ptr<socket_hub> hub) : hub_(std::move(hub)) {}
     sole_ptr<far_links> open(far_members m) override { return make_sole<remote_links>(hub_, std::move(m)); }
-    remote_door* of_sockets() override { return this; }
+    socket_connector* of_sockets() override { return this; }
     bool is_full() const override { return hub_->is_full(); }
     const counted_ptr<socket_hub>& hub() const { return hub_; }
 
@@ -22,8 +22,8 @@ private:
 };
 
 // For who must have sockets, whatever the messages of calls go over.
-[[gnu::cold]] inline const counted_ptr<socket_hub>& hub_of(far_door& d, int rank) {
-    remote_door* const of_sockets = d.of_sockets();
+[[gnu::cold]] inline const counted_ptr<socket_hub>& hub_of(any_connector& d, int rank) {
+    socket_connector* const of_sockets = d.of_sockets();
     if (of_sockets == nullptr)
         fail(errc::unsupported, rank, -1, "let the ranks be processes of a job, or use sockets{}",
              "ranks that share no memory have no sockets here by which survivors find each other");

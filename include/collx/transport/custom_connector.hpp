@@ -17,22 +17,22 @@ struct transports;
 
 namespace detail {
 
-class custom_door : public far_door {
+class custom_connector : public any_connector {
 public:
     virtual endpoint_address address() = 0;
     // peer: a rank of the job.
     virtual void connect(int peer, const endpoint_address& there) = 0;
     // The job has come up by other means, by which survivors of a failure will find each other.
-    void stand_before(counted_ptr<far_door> d) { behind_ = std::move(d); }
-    remote_door* of_sockets() override { return behind_ ? behind_->of_sockets() : nullptr; }
+    void stand_before(counted_ptr<any_connector> d) { behind_ = std::move(d); }
+    socket_connector* of_sockets() override { return behind_ ? behind_->of_sockets() : nullptr; }
 
 private:
-    counted_ptr<far_door> behind_;
+    counted_ptr<any_connector> behind_;
 };
 
 struct custom_transport {
     const char* name;
-    counted_ptr<custom_door> (*open)(int rank, int size);
+    counted_ptr<custom_connector> (*open)(int rank, int size);
     // The job as it goes on: over the transport, where that is used for any rank. Collective.
     counted_ptr<job> (*join)(const counted_ptr<job>& near);
     // Jobs of threads that share memory with those of the same number only.

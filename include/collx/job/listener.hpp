@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A rank's door to other hosts while the job comes up: it listens, and over a binomial tree of connections all ranks
+// A rank's listener for other hosts while the job comes up. Over a binomial tree of connections all ranks
 // learn where each of them listens and on which host it is: 2 log2(n) messages one after the other, and none of them
 // through the store. The connections are those of remote_links.hpp, so what holds for them (strangers, proofs, news of
 // failures) holds here.
@@ -21,9 +21,9 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 // What exchange_over_tree() needs of a communicator, before there is one.
-class door_meeting {
+class listener_meeting {
 public:
-    door_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until, start_check* check)
+    listener_meeting(counted_ptr<socket_hub> hub, int rank, int n, const deadline& until, start_check* check)
         : net{{std::move(hub), far_members{1, rank, all_ranks(n), {.depth = 4, .slot_bytes = 64 * 1024}, 1}},
               n,
               {},
@@ -31,7 +31,7 @@ public:
           until_(until), check_(check) {
         net.links.begin(failed_);
     }
-    ~door_meeting() { net.links.say_bye(); }
+    ~listener_meeting() { net.links.say_bye(); }
 
     // Ends must be kept: they know how far they are.
     struct ends {
@@ -57,7 +57,7 @@ public:
     static constexpr std::uint64_t agreed = 0; // no call yet
 
     template <class Condition>
-    void wait_until(Condition&& holds, std::int64_t, awaited peer, door_meeting* = nullptr) {
+    void wait_until(Condition&& holds, std::int64_t, awaited peer, listener_meeting* = nullptr) {
         for (backoff wait(wait_policy{.spins = 4}); !holds();) {
             if (net.links.move()) {
                 wait.reset();
@@ -144,7 +144,7 @@ public:
         hub = make_counted<socket_hub>(std::move(listener_), token, peers, linger_ns_, *calls_, by_);
         detail::growing_array<std::uint64_t> hosts(peers.size());
         {
-            door_meeting all(hub, rank, size, until, check_);
+            listener_meeting all(hub, rank, size, until, check_);
             const card mine(host, mine_);
             exchange_over_tree(
                 all, &mine, sizeof mine,
