@@ -32,6 +32,8 @@ struct one_shot {
     root_member<C> root{};
     int depth = moves::has_root ? 4 : 2;
 
+    constexpr std::uint64_t parameter_bits() const { return moves::bits_of(moves::rank_of(root), depth); }
+
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {

@@ -19,6 +19,7 @@
 // order: any associative operator will do.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
 #include <collx/sched/collective.hpp>
@@ -76,6 +77,10 @@ struct window_moves {
     static COLLX_HD constexpr int own_chunk(int r) { return has_parts ? r : 0; }
     static COLLX_HD constexpr int rank_of(int root) { return root; }
     static COLLX_HD constexpr int rank_of(no_root) { return 0; }
+    // The bytes of an algorithm would do, but clang does not know that a no_root among them is no parameter.
+    static constexpr std::uint64_t bits_of(int root, int depth) {
+        return static_cast<std::uint64_t>(root) << 32 | static_cast<std::uint32_t>(depth);
+    }
 
     // Whether others read what rank r has.
     static COLLX_HD constexpr bool puts(int r, int n, int root) {

@@ -28,6 +28,8 @@ struct zero_copy {
     root_member<C> root{};
     int depth = 2;
 
+    constexpr std::uint64_t parameter_bits() const { return moves::bits_of(moves::rank_of(root), depth); }
+
     COLLX_EXEC_CHECK_DISABLE
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int r, int n) const {
