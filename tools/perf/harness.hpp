@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -117,7 +118,7 @@ public:
         if (rank_ == 0)
             for (auto& look : block_->looks) look.begin();
         wait();
-        const std::vector<int> others = partners();
+        const std::vector<int> others = partners({processors_, static_cast<std::size_t>(ranks_)});
         double slowest = std::numeric_limits<double>::quiet_NaN();
         const std::int64_t begun_ns = monotonic_ns();
         for (std::size_t k = 0; k < others.size(); ++k) {
@@ -129,6 +130,19 @@ public:
         return slowest;
     }
 
+    /// The ranks that rank 0 looks at, given each rank's core: none that would have to wait for its core, so no look
+    /// is spent where there can be no answer.
+    [[nodiscard]] static std::vector<int> partners(std::span<const int> cores) {
+        std::vector<int> out, taken{cores[0]};
+        for (int r = 1; r < static_cast<int>(cores.size()) && static_cast<int>(out.size()) < most_partners; ++r) {
+            const int core = cores[static_cast<std::size_t>(r)];
+            if (std::find(taken.begin(), taken.end(), core) != taken.end()) continue;
+            taken.push_back(core);
+            out.push_back(r);
+        }
+        return out;
+    }
+
     std::int64_t& plan(int i) { return block_->plan[i]; }
     std::uint64_t& hash(int rank) { return hashes_[rank]; }
     std::atomic<std::uint64_t>& wrong() { return block_->wrong; }
@@ -136,16 +150,6 @@ public:
     [[nodiscard]] int size() const { return ranks_; }
 
 private:
-    // The ranks that rank 0 looks at: none that would have to wait for its core.
-    [[nodiscard]] std::vector<int> partners() const {
-        std::vector<int> out, taken{processors_[0]};
-        for (int r = 1; r < ranks_ && static_cast<int>(out.size()) < most_partners; ++r) {
-            if (std::find(taken.begin(), taken.end(), processors_[r]) != taken.end()) continue;
-            taken.push_back(processors_[r]);
-            out.push_back(r);
-        }
-        return out;
-    }
     static std::size_t at(int rank, int sample) {
         return static_cast<std::size_t>(rank) * sample_limit + static_cast<std::size_t>(sample);
     }
