@@ -5,7 +5,12 @@
 // handles, is mapped, used by kernels of both and unmapped; where a handle is refused the calls go by way of the host;
 // a process that dies ends the kernels of the others.
 #include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -38,16 +43,17 @@ device_settings small() {
 }
 
 // f(world, the same with its runtime, devices) in n processes; rank r has device r.
-// per_host: so many take themselves for one host; 0: all.
+// per_host: so many take themselves for one host; 0: all. hides: each process sees its own device only, as number 0.
 template <class F>
 void start_ranks(processes& p, const std::string& directory, int n, F f,
-                 unsigned handles = bit_of(device::handle_kind::ipc), int per_host = 0) {
+                 unsigned handles = bit_of(device::handle_kind::ipc), int per_host = 0, bool hides = false) {
     for (int r = 0; r < n; ++r)
         p.start(r, [=] {
             if (per_host != 0) ::setenv("COLLX_HOST_ID", ("host" + std::to_string(r / per_host)).c_str(), 1);
-            device::fake_gpus g({.devices = n, .handles = handles, .fabric = 7});
+            device::fake_gpus g(
+                {.devices = hides ? 1 : n, .first_uuid = hides ? r : 0, .handles = handles, .fabric = 7});
             device::fake_runtime runtime(g);
-            runtime.use(r);
+            runtime.use(hides ? 0 : r);
             file_store store(directory + "/store");
             int code = 1;
             {
@@ -96,6 +102,17 @@ int sums_are_right(communicator& w, Comm c, device::fake_gpus& g, std::size_t n)
     return wrong == 0 ? 0 : 2;
 }
 
+// From here on pidfd_getfd() fails in this process, as under many containers' filters.
+void forbid_taking_files() {
+    sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_getfd, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    sock_fprog program{sizeof code / sizeof code[0], code};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        throw std::runtime_error("no filter of system calls");
+}
+
 void expect_all_well(processes& p, int n) {
     p.wait(60'000);
     for (int r = 0; r < n; ++r) {
@@ -141,7 +158,8 @@ TEST_CASE("the kind of handle is the one that all ranks have and can map, and th
          "rank 1 could not map rank 0's)"},
         {ipc | file | fabric, fabric | file | ipc, 0,
          "staged through the host: rank 1 cannot reach rank 0: its memory could not be mapped: give the containers one "
-         "IPC namespace, one user, and hosts of one NVLink fabric nvidia-imex (fabric handles: rank 1 could not map "
+         "IPC namespace, one network namespace, one user, and hosts of one NVLink fabric nvidia-imex (fabric handles: "
+         "rank 1 could not map "
          "rank 0's; file descriptors: rank 1 could not map rank 0's)"}};
     for (const auto& k : cases) {
         scratch_directory d;
@@ -163,6 +181,77 @@ TEST_CASE("the kind of handle is the one that all ranks have and can map, and th
             k.offered);
         INFO(k.route);
         expect_all_well(p, 2);
+    }
+}
+
+TEST_CASE("a mapping that loses what is written is found before a call relies on it") {
+    struct {
+        unsigned offered, loses_at_rank_1;
+        const char* route;
+    } const cases[] = {{ipc | file, file,
+                        "kernels over nvlink, memory by CUDA IPC (fabric handles: the driver of rank 0 offers none; "
+                        "file descriptors: rank 0 finds wrong data of rank 1)"},
+                       {ipc, ipc,
+                        "staged through the host: rank 0 cannot reach rank 1: what is written to its memory, or read "
+                        "there, arrives wrong: switch off the IOMMU"}};
+    for (const auto& k : cases) {
+        scratch_directory d;
+        processes p;
+        start_ranks(
+            p, d.path, 2,
+            [k](communicator& w, auto c, device::fake_gpus& g) {
+                if (w.rank() == 1) g.loses_stores = k.loses_at_rank_1;
+                use_device(c, small());
+                if (device_route(c).find(k.route) != 0) throw std::runtime_error(device_route(c));
+                return sums_are_right(w, c, g, 3000);
+            },
+            k.offered);
+        INFO(k.route);
+        expect_all_well(p, 2);
+    }
+}
+
+TEST_CASE("processes that see one device each reach each other's, or say which variable hides them") {
+    for (const bool is_refused : {false, true}) {
+        scratch_directory d;
+        processes p;
+        const int n = is_refused ? 2 : 3; // of three the two others would be a domain
+        start_ranks(
+            p, d.path, n,
+            [is_refused](communicator& w, auto c, device::fake_gpus& g) {
+                if (is_refused && w.rank() == 1) g.refuses_opening = ipc;
+                use_device(c, small());
+                const char* route = is_refused
+                                        ? "staged through the host: rank 1 cannot reach rank 0: its device is not "
+                                          "visible here and its memory could not be mapped: list it in CUDA_VISIBLE"
+                                        : "kernels over peer access to hidden devices, memory by CUDA IPC";
+                if (device_route(c).find(route) != 0) throw std::runtime_error(device_route(c));
+                return sums_are_right(w, c, g, 3000);
+            },
+            ipc, 0, true);
+        expect_all_well(p, n);
+    }
+}
+
+TEST_CASE("files reach the other processes without the rights of a debugger, and by these where there is no socket") {
+    for (const bool has_socket : {true, false}) {
+        scratch_directory d;
+        processes p;
+        start_ranks(
+            p, d.path, 4,
+            [has_socket](communicator& w, auto c, device::fake_gpus& g) {
+                if (has_socket) forbid_taking_files();
+                else if (w.rank() == 1 && ::unshare(CLONE_NEWNET) != 0)
+                    return 0; // only root makes a network namespace: the others do it by socket
+                use_device(c, small());
+                if (device_route(c).find("kernels over nvlink, memory by file descriptors") != 0)
+                    throw std::runtime_error(device_route(c));
+                if (open_files(true) != 2) return 7;
+                return sums_are_right(w, c, g, 3000);
+            },
+            ipc | file);
+        INFO("socket " << has_socket);
+        expect_all_well(p, 4);
     }
 }
 

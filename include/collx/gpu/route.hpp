@@ -15,6 +15,7 @@
 
 #include <collx/comm/communicator.hpp>
 #include <collx/exec/device/control.hpp>
+#include <collx/exec/device/mapping_proof.hpp>
 #include <collx/transport/gpu_links.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -92,7 +93,7 @@ public:
         if (side_.size() == 1) return "a kernel on this device";
         std::string text = "kernels over";
         bool maps = false;
-        for (const auto w : {device::gpu_way::nvlink, device::gpu_way::pcie}) {
+        for (const auto w : {device::gpu_way::nvlink, device::gpu_way::pcie, device::gpu_way::unseen}) {
             bool has = false;
             for (const auto& p : links_.peers()) has = has || p.way == w, maps = maps || p.opened.at != nullptr;
             if (has) text += std::string(" ") + device::name_of(w);
@@ -190,6 +191,20 @@ private:
             if (links_.peers()[static_cast<std::size_t>(r)].memory != nullptr &&
                 (first_reached_ < 0 || r < first_reached_))
                 first_reached_ = r;
+        const bool all = all_reach_all();
+        close_file(); // all have opened it
+        if (all && (side_.size() == 1 || proves(cards[0].process + static_cast<std::uint64_t>(kind)))) return true;
+        if (!is_last)
+            note(kind, "rank " + std::to_string(obstacle_rank_) +
+                           (all ? " finds wrong data of rank " + std::to_string(obstacle_peer_)
+                                : " could not map rank " + std::to_string(obstacle_peer_) + "'s"));
+        links_.close();
+        together(core(), "unmap its peers' memory", [] {}); // before it is gone
+        if (memory_.at != nullptr) runtime_.free_shared(memory_);
+        memory_ = {};
+        return false;
+    }
+    bool all_reach_all() {
         finding mine{links_.first_unreachable(), device::gpu_obstacle::none};
         if (mine.peer >= 0) mine.why = links_.peers()[static_cast<std::size_t>(mine.peer)].why;
         bool all = true;
@@ -199,16 +214,38 @@ private:
             if (f.peer < 0 || !all) return;
             all = false, obstacle_ = f.why, obstacle_rank_ = r, obstacle_peer_ = f.peer;
         });
-        close_file(); // all have opened it
-        if (all) return true;
-        if (!is_last)
-            note(kind, "rank " + std::to_string(obstacle_rank_) + " could not map rank " +
-                           std::to_string(obstacle_peer_) + "'s");
-        links_.close();
-        together(core(), "unmap its peers' memory", [] {}); // before it is gone
-        if (memory_.at != nullptr) runtime_.free_shared(memory_);
-        memory_ = {};
-        return false;
+        return all;
+    }
+    // Whether every mapping carries what kernels write and read. The memory is as it was afterwards, once all ranks
+    // have met again.
+    bool proves(std::uint64_t salt) {
+        device::mapping_proof p;
+        p.me = side_.rank(), p.ranks = side_.size(), p.salt = salt;
+        for (int r = 0; r < p.ranks; ++r) p.memory[r] = links_.peers()[static_cast<std::size_t>(r)].memory;
+        std::byte* words = nullptr;
+        const auto run = [&](device::mapping_proof::phase now) {
+            together(core(), "try its peers' memory", [&] {
+                if (words == nullptr) words = runtime_.allocate_host(sizeof(std::uint64_t) * device::max_ranks);
+                p.now = now, p.wrong = reinterpret_cast<std::uint64_t*>(runtime_.mapped(words));
+                runtime_.run_lanes(p, 1);
+            });
+        };
+        const auto free_words = [&] {
+            if (words != nullptr) runtime_.free_host(words);
+        };
+        try {
+            run(device::mapping_proof::phase::write);
+            run(device::mapping_proof::phase::read);
+            for (int r = 0; r < p.ranks; ++r)
+                if (runtime_.load_host(reinterpret_cast<std::uint64_t*>(words) + r) != 0)
+                    links_.refuse(r, device::gpu_obstacle::corrupted);
+            run(device::mapping_proof::phase::clear);
+        } catch (...) {
+            free_words();
+            throw;
+        }
+        free_words();
+        return all_reach_all();
     }
     void close_file() {
         if (memory_.file >= 0) ::close(std::exchange(memory_.file, -1));

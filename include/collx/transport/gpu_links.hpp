@@ -15,6 +15,7 @@
 #include <collx/core/error.hpp>
 #include <collx/transport/nvlink.hpp>
 #include <collx/transport/pcie.hpp>
+#include <collx/transport/peer_file.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
@@ -23,7 +24,8 @@ enum class gpu_way : unsigned char {
     self,
     nvlink,
     pcie,
-    host, // staged through pinned memory, and whatever transport joins the two hosts
+    unseen, // one of these two: this process does not see the peer's device and cannot ask which
+    host,   // staged through pinned memory, and whatever transport joins the two hosts
 };
 
 // Why a peer is not reached directly. In the order in which they are looked for.
@@ -31,15 +33,16 @@ enum class gpu_obstacle : unsigned char {
     none,
     other_host,
     same_device,  // kernels of two launches that wait for each other may never run at once on one device
-    not_visible,  // this process cannot see the peer's device, so it cannot ask either
+    not_visible,  // this process does not see the peer's device, and its memory could not be mapped
     no_access,    // the driver says that the two devices cannot reach each other
     no_cooperate, // a device cannot hold a kernel's blocks resident together
     not_mapped,   // the handle could not be made or opened (containers, other users)
+    corrupted,    // what one device writes, or reads, is not what the other has
     too_many,     // more ranks than a fused call has
 };
 
 inline const char* name_of(gpu_way w) {
-    constexpr const char* names[] = {"this rank", nvlink::name, pcie::name, "host"};
+    constexpr const char* names[] = {"this rank", nvlink::name, pcie::name, "peer access to hidden devices", "host"};
     return names[static_cast<int>(w)];
 }
 inline const char* name_of(gpu_obstacle o) {
@@ -48,11 +51,14 @@ inline const char* name_of(gpu_obstacle o) {
         "it is on another host",
         ("both ranks use one device, where kernels that wait for each other may never run "
          "at once: one process with a collx::gpu_team does that in one launch"),
-        "its device is not visible here: list it in CUDA_VISIBLE_DEVICES of both ranks",
+        ("its device is not visible here and its memory could not be mapped: list it in "
+         "CUDA_VISIBLE_DEVICES of both ranks"),
         "the driver offers no peer access between the two devices",
         "a device cannot launch cooperatively",
-        ("its memory could not be mapped: give the containers one IPC namespace, one user, "
+        ("its memory could not be mapped: give the containers one IPC namespace, one network namespace, one user, "
          "and hosts of one NVLink fabric nvidia-imex"),
+        ("what is written to its memory, or read there, arrives wrong: switch off the IOMMU or the access control "
+         "(ACS) of the PCI Express switches between the two devices"),
         "a kernel joins 16 ranks at most"};
     return names[static_cast<int>(o)];
 }
@@ -112,15 +118,17 @@ public:
         try {
             c.handle = runtime_.export_memory(memory);
             c.has_handle = true;
+            if (c.kind == handle_kind::file) files_.open(), files_.announce(c.handle);
         } catch (const error&) { // peers in other processes will say so
         }
         return c;
     }
 
-    // Decides and maps. Every pair must come out directly reachable for a kernel to join the ranks, so the caller asks
-    // the others what they found.
-    void open(int me, const std::vector<gpu_card>& cards, const std::vector<bool>& is_here, int most_ranks,
+    // Decides and maps; where memory is shown by files all ranks do it at once. Every pair must come out directly
+    // reachable for a kernel to join the ranks, so the caller asks the others what they found.
+    void open(int me, std::vector<gpu_card> cards, const std::vector<bool>& is_here, int most_ranks,
               bool allows_shared_device = false) {
+        swap_files(me, cards, is_here);
         peers_.assign(cards.size(), peer{});
         for (std::size_t r = 0; r < cards.size(); ++r) {
             peer& p = peers_[r];
@@ -133,7 +141,10 @@ public:
             }
             if (static_cast<int>(cards.size()) > most_ranks) p.why = gpu_obstacle::too_many;
         }
+        files_.close();
     }
+    // What was found of a mapped peer afterwards.
+    void refuse(int peer, gpu_obstacle why) { peers_[static_cast<std::size_t>(peer)].why = why; }
     // Unmaps everything. Peers' kernels may go on: they use mappings of their own.
     void close() {
         for (peer& p : peers_) {
@@ -154,20 +165,32 @@ public:
     }
 
 private:
+    void swap_files(int me, std::vector<gpu_card>& cards, const std::vector<bool>& is_here) {
+        const auto shows_file = [&](std::size_t r) {
+            return cards[r].has_handle && cards[r].kind == handle_kind::file && is_here[r];
+        };
+        if (!shows_file(static_cast<std::size_t>(me))) return;
+        std::vector<memory_handle*> handles;
+        for (std::size_t r = 0; r < cards.size(); ++r) handles.push_back(shows_file(r) ? &cards[r].handle : nullptr);
+        files_.swap(me, handles, deadline::in_ns(5'000'000'000));
+    }
     gpu_obstacle reach(peer& p, const gpu_card& mine, const gpu_card& its, bool is_here, bool allows_shared_device) {
         const bool by_fabric = its.has_handle && its.kind == handle_kind::fabric;
         if (!is_here && !by_fabric) return gpu_obstacle::other_host;
         const bool same_device = std::memcmp(mine.uuid, its.uuid, sizeof mine.uuid) == 0;
         if (same_device && !allows_shared_device) return gpu_obstacle::same_device;
         const int number = same_device ? mine.device : number_of(its.uuid);
-        if (number < 0 && !by_fabric) return gpu_obstacle::not_visible;
-        // Of a device that is not seen here the driver says whether its memory can be mapped; the fabric is NVLink.
-        p.access = same_device || number < 0 ? gpu_access{true, true, 0} : runtime_.access(mine.device, number);
+        const bool is_same_process = is_here && its.process == mine.process;
+        const bool is_unseen = number < 0 && !by_fabric;
+        // Of a device that is not seen here (one GPU per process by CUDA_VISIBLE_DEVICES) the driver answers no
+        // question but says whether its memory can be mapped; the fabric is NVLink.
+        if (is_unseen && is_same_process) return gpu_obstacle::not_visible;
+        p.access = same_device || number < 0 ? gpu_access{true, !is_unseen, 0} : runtime_.access(mine.device, number);
         if (!p.access.can_access) return gpu_obstacle::no_access;
         if (!its.can_cooperate) return gpu_obstacle::no_cooperate;
         try {
-            if (!same_device && its.kind == handle_kind::ipc) runtime_.enable_access(number);
-            if (is_here && its.process == mine.process) {
+            if (!same_device && number >= 0 && its.kind == handle_kind::ipc) runtime_.enable_access(number);
+            if (is_same_process) {
                 p.memory = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(its.address));
                 if (p.memory == nullptr) return gpu_obstacle::not_mapped;
                 if (its.kind != handle_kind::ipc) runtime_.grant(p.memory, its.bytes, mine.device);
@@ -177,9 +200,9 @@ private:
                 p.memory = p.opened.at;
             }
         } catch (const error&) {
-            return gpu_obstacle::not_mapped;
+            return is_unseen ? gpu_obstacle::not_visible : gpu_obstacle::not_mapped;
         }
-        p.way = nvlink::carries(p.access) ? gpu_way::nvlink : gpu_way::pcie;
+        p.way = is_unseen ? gpu_way::unseen : nvlink::carries(p.access) ? gpu_way::nvlink : gpu_way::pcie;
         return gpu_obstacle::none;
     }
     // Numbers of devices differ from process to process (CUDA_VISIBLE_DEVICES).
@@ -191,6 +214,7 @@ private:
 
     Runtime runtime_;
     std::vector<peer> peers_;
+    file_exchange files_;
 };
 
 } // namespace device

@@ -72,7 +72,8 @@ struct gpu_mapping {
 // Beside this it launches, in a stream, what exec/device/ has for blocks:
 //   launch_fused<Protocol, Groups>(args, ranks, stream)  blocks (lanes, ranks) of a fused kernel, all resident
 //   launch_array(calls, ranks, stream)                   the same for several calls, of one kernel or of several
-//   launch_lanes(body, lanes, stream)                    one block per lane; body(env, lane)
+//   launch_lanes(body, lanes, stream)                    one block per lane; body(env, lane, lanes)
+//   run_lanes(body, lanes)                               the same beside all streams of the program, to its end
 template <class R>
 concept GpuRuntime = std::copy_constructible<R> &&
     requires(R r, int device, std::size_t bytes, void* stream, void* event, std::byte* p, const void* q,

@@ -1,44 +1,168 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An open file of one process, taken over by another that knows both numbers: no socket is needed between them. The
-// kernel asks for the rights of a debugger, so it may refuse (another user, Yama, seccomp).
+// Open files that processes of one host give each other, memory of a device among them. Each process shows a handle
+// with the address of a socket, then all send their file to all others at once (SCM_RIGHTS), which needs no right but a
+// common network namespace. Where there is none a process takes the file by the numbers of process and file
+// (pidfd_getfd), for which the kernel asks for the rights of a debugger and may refuse (another user, Yama, seccomp).
 #pragma once
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
+#include <collx/core/authentication.hpp>
 #include <collx/core/descriptor.hpp>
 #include <collx/core/error.hpp>
+#include <collx/transport/detail/unix_socket.hpp>
 #include <collx/transport/gpu_runtime.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
+// What a handle of kind `file` has in it.
+struct file_handle {
+    std::int32_t process = 0, file = -1;
+    bool is_received = false; // `file` is open in the process that reads this
+    unsigned char address_bytes = 0;
+    char address[16] = {};    // of a datagram socket; none where address_bytes is 0
+    std::uint64_t secret = 0; // who sends to that socket knows it from here
+
+    static file_handle of(const memory_handle& h) {
+        file_handle f;
+        std::memcpy(&f, h.bytes, sizeof f);
+        return f;
+    }
+    memory_handle pack() const {
+        memory_handle h;
+        static_assert(sizeof *this <= sizeof h.bytes);
+        std::memcpy(h.bytes, this, sizeof *this);
+        return h;
+    }
+};
+
 // Requires: the file stays open until the others have taken it.
 inline memory_handle handle_of_file(int file) {
-    const std::int32_t numbers[2] = {static_cast<std::int32_t>(::getpid()), file};
-    memory_handle h;
-    std::memcpy(h.bytes, numbers, sizeof numbers);
-    return h;
+    file_handle f;
+    f.process = static_cast<std::int32_t>(::getpid()), f.file = file;
+    return f.pack();
 }
 // Errors: unsupported where the kernel refuses; peer_failed where the process is gone, or has closed the file.
 inline descriptor file_of(const memory_handle& h) {
-    std::int32_t numbers[2];
-    std::memcpy(numbers, h.bytes, sizeof numbers);
-    const descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, numbers[0], 0)));
-    descriptor file(process.is_open() ? static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), numbers[1], 0))
-                                      : -1);
+    const file_handle f = file_handle::of(h);
+    if (f.is_received) return descriptor(::fcntl(f.file, F_DUPFD_CLOEXEC, 0));
+    const descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, f.process, 0)));
+    descriptor file(process.is_open() ? static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), f.file, 0)) : -1);
     if (file.is_open()) return file;
     const int e = errno;
     if (e == ESRCH || e == EBADF)
         fail(errc::peer_failed, -1, -1, "see why that process ended",
-             "the process %d that shows memory of a device is gone, or has taken it back", numbers[0]);
-    fail(errc::unsupported, -1, -1, "the same user, and kernel.yama.ptrace_scope 0, would allow it",
-         "taking over a file of process %d: %s", numbers[0], std::strerror(e));
+             "the process %d that shows memory of a device is gone, or has taken it back", f.process);
+    fail(errc::unsupported, -1, -1,
+         "a common network namespace needs no rights; else the same user, and kernel.yama.ptrace_scope 0, would allow "
+         "it",
+         "taking over a file of process %d: %s", f.process, std::strerror(e));
 }
+
+// One process's part in giving files to the other processes of its host.
+class file_exchange {
+public:
+    // Nothing is open afterwards where the system has no socket for it.
+    void open() {
+        const sockaddr_un any{AF_UNIX, {}};
+        name_ = {};
+        name_.bytes = sizeof name_.address;
+        socket_ = datagram_socket();
+        // A name of the kernel's choice: zero and five digits.
+        if (socket_.is_open() &&
+            (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(sa_family_t)) != 0 ||
+             ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&name_.address), &name_.bytes) != 0 ||
+             name_.bytes - offsetof(sockaddr_un, sun_path) > sizeof file_handle::address))
+            socket_.close();
+        if (socket_.is_open()) collx::detail::draw_random(&secret_, sizeof secret_);
+    }
+    // Adds to this process's handle where files for it may be sent.
+    void announce(memory_handle& mine) const {
+        if (!socket_.is_open()) return;
+        file_handle f = file_handle::of(mine);
+        f.address_bytes = static_cast<unsigned char>(name_.bytes - offsetof(sockaddr_un, sun_path));
+        std::memcpy(f.address, name_.address.sun_path, f.address_bytes);
+        f.secret = secret_;
+        mine = f.pack();
+    }
+    // All processes at once: sends this one's file (all[me]) to those of the handles, and makes handles of received
+    // files of theirs. A null handle is of no interest. What cannot be reached or has not come by then stays as it is.
+    void swap(int me, const std::vector<memory_handle*>& all, const deadline& until) {
+        if (!socket_.is_open()) return;
+        std::vector<descriptor> unsent(all.size());
+        std::vector<char> awaited(all.size());
+        int left = 0;
+        for (std::size_t k = 0; k < all.size(); ++k) {
+            if (all[k] == nullptr || k == static_cast<std::size_t>(me)) continue;
+            unsent[k] = connected_to(file_handle::of(*all[k]));
+            awaited[k] = unsent[k].is_open() ? 1 : 0; // else neither can reach the other
+            left += awaited[k] ? 2 : 0;
+        }
+        const int file = file_handle::of(*all[static_cast<std::size_t>(me)]).file;
+        for (; left > 0 && !until.passed();
+             collx::detail::wait_for_event(socket_.get(), POLLIN, deadline::in_ns(2'000'000))) {
+            for (std::size_t k = 0; k < all.size(); ++k) {
+                if (!unsent[k].is_open()) continue;
+                const shown s{file_handle::of(*all[k]).secret, me};
+                const bool is_sent = collx::detail::send_packet(unsent[k].get(), &s, sizeof s, file);
+                if (!is_sent && (errno == EAGAIN || errno == EWOULDBLOCK)) continue; // its queue is full: it receives
+                unsent[k].close(), --left;
+                if (!is_sent && std::exchange(awaited[k], char{0})) --left;
+            }
+            for (;;) {
+                shown s{};
+                descriptor got;
+                const auto p = collx::detail::receive_packet(socket_.get(), &s, sizeof s, &got);
+                if (p == collx::detail::packet::none || p == collx::detail::packet::closed) break;
+                const auto k = static_cast<std::size_t>(s.rank);
+                if (p != collx::detail::packet::whole || s.secret != secret_ || k >= all.size() || !awaited[k])
+                    continue;
+                awaited[k] = 0, --left;
+                file_handle f = file_handle::of(*all[k]);
+                f.is_received = true, f.file = got.get();
+                *all[k] = f.pack();
+                received_.push_back(std::move(got));
+            }
+        }
+    }
+    // When the received files have been opened.
+    void close() {
+        received_.clear();
+        socket_.close();
+    }
+
+private:
+    struct shown {
+        std::uint64_t secret;
+        std::int64_t rank;
+    };
+    static descriptor datagram_socket() {
+        return descriptor(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    }
+    static descriptor connected_to(const file_handle& f) {
+        if (f.address_bytes == 0 || f.address_bytes > sizeof f.address) return {};
+        sockaddr_un to{};
+        to.sun_family = AF_UNIX;
+        std::memcpy(to.sun_path, f.address, f.address_bytes);
+        descriptor s = datagram_socket();
+        const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + f.address_bytes);
+        if (s.is_open() && ::connect(s.get(), reinterpret_cast<const sockaddr*>(&to), bytes) != 0) s.close();
+        return s;
+    }
+    descriptor socket_;
+    collx::detail::socket_name name_;
+    std::uint64_t secret_ = 0;
+    std::vector<descriptor> received_;
+};
 
 } // namespace device
 COLLX_END_NAMESPACE

@@ -241,7 +241,22 @@ public:
         void* parameters[] = {const_cast<Body*>(&body)};
         require_cuda(cudaLaunchKernel(make_known<lanes_of<Body>>(), dim3(static_cast<unsigned>(lanes)),
                                       dim3(block_threads), parameters, 0, static_cast<cudaStream_t>(stream)),
-                     "launching a copy to or from the host");
+                     "launching a kernel of set-up or staging");
+    }
+    // In a stream of its own: the default stream waits for all that runs on the device.
+    template <class Body>
+    void run_lanes(const Body& body, int lanes) const {
+        const beside_captures free_to_wait;
+        cudaStream_t own = nullptr;
+        require_cuda(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking), "making a stream");
+        try {
+            launch_lanes(body, lanes, own);
+            synchronize(own);
+        } catch (...) {
+            cudaStreamDestroy(own);
+            throw;
+        }
+        cudaStreamDestroy(own);
     }
 
 private:

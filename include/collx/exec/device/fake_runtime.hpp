@@ -111,7 +111,8 @@ public:
         if ((refuses_opening.load() & bit_of(kind)) != 0)
             fail(errc::unsupported, -1, -1, "", "mapping a peer's memory: operation not permitted");
         const descriptor fd = kind == handle_kind::file ? file_of(h) : file_named_by(h, kind);
-        void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+        const int sharing = (loses_stores.load() & bit_of(kind)) != 0 ? MAP_PRIVATE : MAP_SHARED;
+        void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, sharing, fd.get(), 0);
         if (p == MAP_FAILED) fail(errc::invalid_argument, -1, -1, "", "mapping a peer's memory: invalid handle");
         const std::lock_guard lock(mutex_);
         opened_.push_back({static_cast<std::byte*>(p), bytes, -1, -1, memory_place::device, false});
@@ -136,6 +137,7 @@ public:
     // For tests.
     std::atomic<unsigned> refuses_handles{0}; // bits of kinds that cannot be exported
     std::atomic<unsigned> refuses_opening{0};
+    std::atomic<unsigned> loses_stores{0}; // kinds whose mappings here keep what is written
     std::atomic<int> granted{0};           // devices that were given access to memory of this process
     std::atomic<int> busy{0};              // multiprocessors that other kernels hold
     std::atomic<int> enabled{0};           // calls that enabled peer access
@@ -284,6 +286,13 @@ public:
                 body(env, lane, lanes);
             });
         });
+    }
+
+    template <class Body>
+    void run_lanes(const Body& body, int lanes) const {
+        fake_stream own(current_);
+        launch_lanes(body, lanes, &own);
+        own.drain();
     }
 
     // Captures, for tests of calls in graphs.
