@@ -214,6 +214,37 @@ void graphs(communicator& w, const char* what) {
     cudaGraphDestroy(second);
 }
 
+// Calls of one communicator in two branches of a graph that nothing orders: they share its exchange memory, so the
+// second waits for the first.
+void branches(communicator& w, const char* what) {
+    const std::size_t n = 50'000;
+    stream s, side;
+    auto x = sevenths(n), y = sevenths(n);
+    cudaEvent_t fork = nullptr, join = nullptr;
+    require_cuda(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming), "making an event");
+    require_cuda(cudaEventCreateWithFlags(&join, cudaEventDisableTiming), "making an event");
+    require_cuda(cudaDeviceSynchronize(), "filling");
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    require_cuda(cudaStreamBeginCapture(s.s, cudaStreamCaptureModeThreadLocal), "capturing");
+    require_cuda(cudaEventRecord(fork, s.s), "forking");
+    require_cuda(cudaStreamWaitEvent(side.s, fork, 0), "forking");
+    for (int i = 0; i < 3; ++i) {
+        all_reduce(w, x, average{}, {.stream = s.s});
+        all_reduce(w, y, plus{}, {.stream = side.s});
+    }
+    require_cuda(cudaEventRecord(join, side.s), "joining");
+    require_cuda(cudaStreamWaitEvent(s.s, join, 0), "joining");
+    require_cuda(cudaStreamEndCapture(s.s, &graph), "capturing");
+    require_cuda(cudaGraphInstantiate(&ready, graph, 0), "instantiating");
+    for (int i = 0; i < 2; ++i) require_cuda(cudaGraphLaunch(ready, s.s), "launching a graph");
+    synchronize(w, {.stream = s.s});
+    expect_sums(x, 1, std::string(what) + ": means of equal inputs in one branch of a graph");
+    expect_sums(y, static_cast<int>(std::pow(w.size(), 6)), std::string(what) + ": sums in the other branch");
+    cudaGraphExecDestroy(ready), cudaGraphDestroy(graph);
+    cudaEventDestroy(fork), cudaEventDestroy(join);
+}
+
 template <class F>
 void refuses(const char* text, F&& f) {
     std::string said = "nothing";
@@ -308,7 +339,11 @@ int all_ranks(int devices) {
 int one_rank(int rank, int size, const char* directory, const std::string& what) {
     int devices = 0;
     require_cuda(cudaGetDeviceCount(&devices), "counting devices");
-    if (what == "threads") return devices > 1 ? all_ranks(devices) : 0;
+    if (what == "threads") {
+        if (devices > 1) return all_ranks(devices);
+        std::printf("SKIPPED: threads with a device each: there is one device\n");
+        return 0;
+    }
     require_cuda(cudaSetDevice(rank % devices), "choosing a device");
     file_store store(directory);
     communicator w(rank, size, store);
@@ -323,7 +358,7 @@ int one_rank(int rank, int size, const char* directory, const std::string& what)
     if (rank == 0) std::printf("%s: %s\n", what.c_str(), device_route(w).c_str());
     collectives(w, what.c_str(),
                 s.shares_device ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{1, 1000, 300'001});
-    if (!s.shares_device) graphs(w, what.c_str());
+    if (!s.shares_device) graphs(w, what.c_str()), branches(w, what.c_str());
     parts(w, what.c_str(), s.shares_device ? 500 : 70'001);
     communicator half = w.split(rank % 2); // a second one, with mappings of its own
     use_device(half, s);
@@ -403,6 +438,7 @@ int main(int argc, char** argv) {
         run("parts", [&] { parts(world, "alone", 1000); });
         run("fancy", [&] { fancy(world); });
         run("graphs", [&] { graphs(world, "alone"); });
+        run("branches", [&] { branches(world, "alone"); });
         run("errors", [&] { errors(world); });
     } catch (const std::exception& e) {
         return finish(e.what());

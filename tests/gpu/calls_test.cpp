@@ -335,6 +335,28 @@ TEST_CASE("the way is chosen by what the driver says of each pair, and the reaso
     CHECK(route({}, 2, [](int) { return 0; }).find("both ranks use one device") != std::string::npos);
 }
 
+TEST_CASE("ranks that may share a device go by kernels where these run at the same time") {
+    for (const bool takes_turns : {false, true}) {
+        fake_gpus g({.devices = 1});
+        g.takes_turns = takes_turns;
+        on_ranks(2, [&](communicator& w) {
+            w.set_checked(false);
+            fake_runtime r(g);
+            r.use(0);
+            const auto c = w.with(gpus{r});
+            auto s = small();
+            s.shares_device = true;
+            use_device(c, s);
+            const std::string route = device_route(c);
+            if (!takes_turns) EXPECT(route.find("kernels over nvlink") == 0);
+            else
+                EXPECT(route.find("both ranks use one device, where their kernels did not run at") !=
+                       std::string::npos);
+        });
+        CHECK(g.pieces() == 0);
+    }
+}
+
 TEST_CASE("ranks on several hosts may go by way of the host alone, over sockets") {
     fake_gpus g;
     on_hosts(3, {.ranks_per_host = 2}, [&](communicator& w) {
@@ -373,7 +395,7 @@ TEST_CASE("hosts of one NVLink fabric are joined by kernels, others in two level
     const std::string levels =
         "kernels inside 2 domains of 1 to 2 ranks, staged between them: rank 0 cannot reach rank "
         "2: it is on another host (fabric handles: ";
-    CHECK(route(one, two) == levels + "rank 0 could not map rank 2's); here kernels over nvlink");
+    CHECK(route(one, two) == levels + "rank 0 could not map memory of rank 2); here kernels over nvlink");
     CHECK(route(one, none) == levels + "the driver of rank 2 offers none); here kernels over nvlink");
 }
 

@@ -152,15 +152,16 @@ TEST_CASE("the kind of handle is the one that all ranks have and can map, and th
         {ipc | file, 0, 0,
          "kernels over nvlink, memory by file descriptors (fabric handles: the driver of rank 0 offers none)"},
         {ipc | file | fabric, fabric, 0,
-         "kernels over nvlink, memory by file descriptors (fabric handles: rank 1 could not map rank 0's)"},
+         "kernels over nvlink, memory by file descriptors (fabric handles: rank 1 could not map memory of rank 0)"},
         {ipc | file | fabric, 0, fabric | file,
-         "kernels over nvlink, memory by CUDA IPC (fabric handles: rank 1 could not map rank 0's; file descriptors: "
-         "rank 1 could not map rank 0's)"},
+         "kernels over nvlink, memory by CUDA IPC (fabric handles: rank 1 could not map memory of rank 0; file "
+         "descriptors: "
+         "rank 1 could not map memory of rank 0)"},
         {ipc | file | fabric, fabric | file | ipc, 0,
          "staged through the host: rank 1 cannot reach rank 0: its memory could not be mapped: give the containers one "
          "IPC namespace, one network namespace, one user, and hosts of one NVLink fabric nvidia-imex (fabric handles: "
          "rank 1 could not map "
-         "rank 0's; file descriptors: rank 1 could not map rank 0's)"}};
+         "memory of rank 0; file descriptors: rank 1 could not map memory of rank 0)"}};
     for (const auto& k : cases) {
         scratch_directory d;
         processes p;

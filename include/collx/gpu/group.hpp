@@ -150,15 +150,23 @@ public:
         if (f.is_broken)
             fail(errc::invalid_argument, rank(), -1, "end the capture and begin it anew",
                  "the stream's capture was made invalid by an earlier call");
-        // Two calls of one communicator must not overlap. Who captures orders its streams itself.
-        // (Streams are not told apart by their addresses: one may be gone and another in its place.)
-        if (waits && !f.is_capturing && has_recorded_) runtime_.wait(o.stream, event_);
+        // Two calls of one communicator must not overlap, neither in streams nor in branches of one graph. (Streams are
+        // not told apart by their addresses: one may be gone and another in its place.)
+        if (f.is_capturing) {
+            if (f.capture == captured_in_) runtime_.wait(o.stream, captured_);
+        } else if (waits && has_recorded_) {
+            runtime_.wait(o.stream, event_);
+        }
         if (is_collective) ++c.internals().sequence;
         return f;
     }
     // After the kernels of a call.
     void end(const device_call_options& o, const device::stream_facts& f) {
-        if (f.is_capturing) return;
+        if (f.is_capturing) {
+            runtime_.record(captured_, o.stream);
+            captured_in_ = f.capture;
+            return;
+        }
         runtime_.record(event_, o.stream);
         has_recorded_ = true;
     }
@@ -228,7 +236,7 @@ private:
             settings_.staging_bytes < 4096)
             fail(errc::invalid_argument, rank(), -1, "see collx::device_settings",
                  "lanes are at least 1, staging lanes 1 to 16, staging buffers at least 4096 bytes");
-        event_ = runtime_.make_event();
+        event_ = runtime_.make_event(), captured_ = runtime_.make_event();
         runtime_.load_kernels();
     }
 
@@ -365,12 +373,13 @@ private:
         route_.close(may_free_exchange);
         if (counts_ != nullptr) runtime_.free(reinterpret_cast<std::byte*>(counts_));
         if (host_ != nullptr) runtime_.free_host(host_);
-        if (event_ != nullptr) runtime_.free_event(event_);
+        for (void* e : {event_, captured_})
+            if (e != nullptr) runtime_.free_event(e);
         forget();
     }
     void forget() {
         if (domains_ != nullptr) domains_->abandon();
-        route_.abandon(), host_ = nullptr, counts_ = nullptr, event_ = nullptr, staging_ = {};
+        route_.abandon(), host_ = nullptr, counts_ = nullptr, event_ = captured_ = nullptr, staging_ = {};
     }
 
     Runtime runtime_;
@@ -390,6 +399,8 @@ private:
     staged staged_;
     void* event_ = nullptr; // recorded after each call that is not captured
     bool has_recorded_ = false;
+    void* captured_ = nullptr;      // recorded after each that is,
+    std::uint64_t captured_in_ = 0; // in this capture last
     std::int64_t last_timeout_ns_ = 0;
     sole_ptr<gpu_proxy> proxy_;
     static constexpr std::size_t known_count = 64;

@@ -30,8 +30,10 @@ struct device_settings {
     std::uint32_t slot_bytes = 32768, stage_bytes = 65536, packet_bytes = 16384; // see device::exchange_shape
     std::size_t staging_bytes = std::size_t{4} << 20;                            // of one piece by way of the host
     int staging_lanes = 8;                                                       // blocks that copy such a piece
-    // Kernels of two launches on one device may wait for each other for ever, so such ranks go by way of the host. For
-    // tests of the other way on a machine with one device: the deadline of a wait then ends what hangs.
+    // Kernels of two launches on one device may wait for each other for ever, so such ranks go by way of the host.
+    // true: they are tried out first, and go by kernels where they ran at the same time. Nothing says that later ones
+    // do, beside kernels of the program; the deadline of a wait then ends what hangs. For tests on a machine with one
+    // device.
     bool shares_device = false;
 };
 
@@ -193,11 +195,13 @@ private:
                 first_reached_ = r;
         const bool all = all_reach_all();
         close_file(); // all have opened it
-        if (all && (side_.size() == 1 || proves(cards[0].process + static_cast<std::uint64_t>(kind)))) return true;
+        if (all && (side_.size() == 1 || proves(cards, kind))) return true;
         if (!is_last)
             note(kind, "rank " + std::to_string(obstacle_rank_) +
-                           (all ? " finds wrong data of rank " + std::to_string(obstacle_peer_)
-                                : " could not map rank " + std::to_string(obstacle_peer_) + "'s"));
+                           (obstacle_ == device::gpu_obstacle::corrupted     ? " finds wrong data of rank "
+                            : obstacle_ == device::gpu_obstacle::not_at_once ? " runs no kernel beside rank "
+                                                                             : " could not map memory of rank ") +
+                           std::to_string(obstacle_peer_));
         links_.close();
         together(core(), "unmap its peers' memory", [] {}); // before it is gone
         if (memory_.at != nullptr) runtime_.free_shared(memory_);
@@ -216,36 +220,43 @@ private:
         });
         return all;
     }
-    // Whether every mapping carries what kernels write and read. The memory is as it was afterwards, once all ranks
-    // have met again.
-    bool proves(std::uint64_t salt) {
+    // Whether every mapping carries what kernels write and read, and kernels of ranks on one device run side by side.
+    // The memory is as it was afterwards, once all ranks have met again.
+    bool proves(const std::vector<device::gpu_card>& cards, device::handle_kind kind) {
+        using phase = device::mapping_proof::phase;
         device::mapping_proof p;
-        p.me = side_.rank(), p.ranks = side_.size(), p.salt = salt;
+        p.me = side_.rank(), p.ranks = side_.size(), p.salt = cards[0].process + static_cast<std::uint64_t>(kind);
+        p.limit_ns = 5'000'000'000;
         for (int r = 0; r < p.ranks; ++r) p.memory[r] = links_.peers()[static_cast<std::size_t>(r)].memory;
         std::byte* words = nullptr;
-        const auto run = [&](device::mapping_proof::phase now) {
+        const auto run = [&](phase now, device::gpu_obstacle why) {
             together(core(), "try its peers' memory", [&] {
                 if (words == nullptr) words = runtime_.allocate_host(sizeof(std::uint64_t) * device::max_ranks);
                 p.now = now, p.wrong = reinterpret_cast<std::uint64_t*>(runtime_.mapped(words));
                 runtime_.run_lanes(p, 1);
             });
-        };
-        const auto free_words = [&] {
-            if (words != nullptr) runtime_.free_host(words);
-        };
-        try {
-            run(device::mapping_proof::phase::write);
-            run(device::mapping_proof::phase::read);
             for (int r = 0; r < p.ranks; ++r)
-                if (runtime_.load_host(reinterpret_cast<std::uint64_t*>(words) + r) != 0)
-                    links_.refuse(r, device::gpu_obstacle::corrupted);
-            run(device::mapping_proof::phase::clear);
+                if (runtime_.load_host(reinterpret_cast<std::uint64_t*>(words) + r) != 0) links_.refuse(r, why);
+            return all_reach_all();
+        };
+        bool is_good = false;
+        try {
+            (void)run(phase::write, {});
+            is_good = run(phase::read, device::gpu_obstacle::corrupted) &&
+                      (!share_devices(cards) || run(phase::meet, device::gpu_obstacle::not_at_once));
+            (void)run(phase::clear, {});
         } catch (...) {
-            free_words();
+            if (words != nullptr) runtime_.free_host(words);
             throw;
         }
-        free_words();
-        return all_reach_all();
+        runtime_.free_host(words);
+        return is_good;
+    }
+    static bool share_devices(const std::vector<device::gpu_card>& cards) {
+        for (std::size_t a = 0; a < cards.size(); ++a)
+            for (std::size_t b = 0; b < a; ++b)
+                if (std::memcmp(cards[a].uuid, cards[b].uuid, sizeof cards[a].uuid) == 0) return true;
+        return false;
     }
     void close_file() {
         if (memory_.file >= 0) ::close(std::exchange(memory_.file, -1));

@@ -38,6 +38,7 @@ enum class gpu_obstacle : unsigned char {
     no_cooperate, // a device cannot hold a kernel's blocks resident together
     not_mapped,   // the handle could not be made or opened (containers, other users)
     corrupted,    // what one device writes, or reads, is not what the other has
+    not_at_once,  // ranks share a device, and their kernels did not run at the same time
     too_many,     // more ranks than a fused call has
 };
 
@@ -59,6 +60,9 @@ inline const char* name_of(gpu_obstacle o) {
          "and hosts of one NVLink fabric nvidia-imex"),
         ("what is written to its memory, or read there, arrives wrong: switch off the IOMMU or the access control "
          "(ACS) of the PCI Express switches between the two devices"),
+        ("both ranks use one device, where their kernels did not run at the same time: start nvidia-cuda-mps-control, "
+         "or "
+         "use one process with a collx::gpu_team"),
         "a kernel joins 16 ranks at most"};
     return names[static_cast<int>(o)];
 }

@@ -51,7 +51,8 @@ struct memory_facts {
 struct stream_facts {
     int device = -1;
     bool is_capturing = false;
-    bool is_broken = false; // the capture has been made invalid
+    bool is_broken = false;    // the capture has been made invalid
+    std::uint64_t capture = 0; // which capture this is, of all in the process; of interest while capturing
 };
 
 // What another process needs to map an allocation.

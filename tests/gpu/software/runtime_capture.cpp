@@ -98,7 +98,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t on, cudaStreamCaptureMode mode) 
     if (s == nullptr) return returned(e);
     if (s->is_legacy) return returned(cudaErrorStreamCaptureUnsupported);
     if (s->capturing) return returned(cudaErrorIllegalState);
+    static std::uint64_t captures = 0; // guarded by streams_mutex()
     auto c = std::make_shared<capture>();
+    c->number = ++captures;
     c->mode = mode, c->thread = std::this_thread::get_id();
     c->streams = {s}, c->made.streams.resize(1);
     s->capturing = c, s->place = 0;
@@ -137,6 +139,18 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t on, cudaStreamCaptureStatus* stat
     *status = !s->capturing          ? cudaStreamCaptureStatusNone
               : s->capturing->broken ? cudaStreamCaptureStatusInvalidated
                                      : cudaStreamCaptureStatusActive;
+    return returned(cudaSuccess);
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t on, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph, const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
+                                     size_t* count) {
+    if (graph != nullptr || nodes != nullptr || edges != nullptr || count != nullptr)
+        return returned(cudaErrorNotSupported);
+    const cudaError_t e = cudaStreamIsCapturing(on, status);
+    if (e != cudaSuccess || *status != cudaStreamCaptureStatusActive || id == nullptr) return returned(e);
+    const std::lock_guard lock(streams_mutex());
+    cudaError_t found;
+    if (stream* const s = usable(on, found); s != nullptr && s->capturing) *id = s->capturing->number;
     return returned(cudaSuccess);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {

@@ -195,11 +195,14 @@ public:
         stream_facts f;
         const auto stream = static_cast<cudaStream_t>(s);
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        unsigned long long capture = 0;
         require_cuda(cudaStreamIsCapturing(stream, &status), "asking a stream");
+        if (status == cudaStreamCaptureStatusActive)
+            require_cuda(cudaStreamGetCaptureInfo(stream, &status, &capture), "asking a stream");
         if (s == nullptr) f.device = current();
         else require_cuda(cudaStreamGetDevice(stream, &f.device), "asking a stream");
         f.is_capturing = status != cudaStreamCaptureStatusNone;
-        f.is_broken = status == cudaStreamCaptureStatusInvalidated;
+        f.is_broken = status == cudaStreamCaptureStatusInvalidated, f.capture = capture;
         return f;
     }
     void synchronize(void* s) const {

@@ -145,6 +145,8 @@ public:
     std::atomic<int> unloaded_launches{0}; // of kernels, on a device where they had not been loaded
     std::atomic<int> freed_while_open{0};  // by CUDA IPC, in another process
     std::atomic<unsigned> closing_takes_us{0};
+    std::atomic<bool> takes_turns{false}; // kernels of set-up run one after the other
+    std::mutex turn;
     std::atomic<int> fused_launches{0};
 
 private:
@@ -231,7 +233,8 @@ public:
         return s == nullptr ? gpus_->default_stream(current()) : *static_cast<fake_stream*>(s);
     }
     stream_facts stream(void* s) const {
-        return {stream_of(s).device(), stream_of(s).is_capturing(), stream_of(s).is_broken()};
+        fake_stream& x = stream_of(s);
+        return {x.device(), x.is_capturing(), x.is_broken(), x.capture()};
     }
     void synchronize(void* s) const {
         if (stream_of(s).is_capturing())
@@ -290,6 +293,8 @@ public:
 
     template <class Body>
     void run_lanes(const Body& body, int lanes) const {
+        std::unique_lock turn(gpus_->turn, std::defer_lock);
+        if (gpus_->takes_turns) turn.lock();
         fake_stream own(current_);
         launch_lanes(body, lanes, &own);
         own.drain();

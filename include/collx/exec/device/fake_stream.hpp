@@ -3,7 +3,9 @@
 // no kernel.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -45,6 +47,10 @@ public:
         const std::lock_guard lock(mutex_);
         return is_capturing_;
     }
+    std::uint64_t capture() {
+        const std::lock_guard lock(mutex_);
+        return capture_;
+    }
     // As if something had been put into the stream that cannot be captured.
     void break_capture() {
         const std::lock_guard lock(mutex_);
@@ -55,8 +61,9 @@ public:
         return is_broken_;
     }
     void begin_capture() {
+        static std::atomic<std::uint64_t> captures{0};
         const std::lock_guard lock(mutex_);
-        is_capturing_ = true;
+        is_capturing_ = true, capture_ = ++captures;
         captured_.clear();
     }
     std::vector<std::function<void()>> end_capture() {
@@ -86,6 +93,7 @@ private:
     std::condition_variable changed_;
     std::deque<std::function<void()>> queue_;
     std::vector<std::function<void()>> captured_;
+    std::uint64_t capture_ = 0; // the last one's number
     bool is_capturing_ = false, is_broken_ = false, is_busy_ = false, ends_ = false;
     std::thread worker_; // last: it uses the others
 };

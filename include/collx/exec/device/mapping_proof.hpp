@@ -12,15 +12,17 @@
 COLLX_BEGIN_NAMESPACE
 namespace device {
 
-// One block. All ranks run it three times, and each waits for all others in between: every rank writes a line into each
-// memory, its own too; reads its line back, the owner's own, and what was written here; and clears its memory.
+// One block. All ranks run it phase by phase, and wait for all others in between: every rank writes a line into each
+// memory, its own too; reads its line back, the owner's own, and what was written here; says that it runs and waits for
+// all others to; and clears its memory.
 struct mapping_proof {
-    enum class phase : unsigned char { write, read, clear };
+    enum class phase : unsigned char { write, read, meet, clear };
 
     std::byte* memory[max_ranks] = {}; // of all ranks, as this one's device sees it
     int me = 0, ranks = 0;
     phase now = phase::write;
     std::uint64_t salt = 0;         // the same on all ranks
+    std::uint64_t limit_ns = 0;     // of meet
     std::uint64_t* wrong = nullptr; // of the host; one word per rank, set to 1 where some word is not right
 
     static constexpr std::size_t memory_bytes = max_ranks * line_bytes;
@@ -37,6 +39,15 @@ struct mapping_proof {
                 (Env::load_relaxed(at(r, me, k)) != word(me, r, k) || Env::load_relaxed(at(r, r, k)) != word(r, r, k) ||
                  Env::load_relaxed(at(me, r, k)) != word(r, me, k)))
                 Env::store_relaxed(&wrong[r], 1);
+            if (now == phase::meet && k == 0) Env::store_relaxed(at(r, me, 0), ~word(me, r, 0));
+        }
+        if (now != phase::meet) return;
+        const std::uint64_t begun = Env::now_ns();
+        for (auto r = static_cast<int>(env.index()); r < ranks; r += static_cast<int>(env.threads())) {
+            bool is_late = false;
+            for (; Env::load_relaxed(at(me, r, 0)) != ~word(r, me, 0) && !is_late; Env::pause())
+                is_late = Env::now_ns() - begun > limit_ns;
+            if (is_late) Env::store_relaxed(&wrong[r], 1);
         }
     }
 
