@@ -39,6 +39,18 @@ if(COLLX_SANITIZE)
   add_link_options(-fsanitize=${collx_sanitizers})
 endif()
 
+# Presets of CI link hundreds of programs, so by a fast linker where there is one.
+if(COLLX_TEST_FAST_BUILD)
+  include(CheckLinkerFlag)
+  foreach(linker lld gold)
+    check_linker_flag(CXX -fuse-ld=${linker} COLLX_LINKS_WITH_${linker})
+    if(COLLX_LINKS_WITH_${linker})
+      add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=${linker}>)
+      break()
+    endif()
+  endforeach()
+endif()
+
 # CUDA: found once, enabled only where a .cu file is built. collx_cuda says whether there is a compiler.
 set(collx_cuda FALSE)
 if(NOT COLLX_CUDA STREQUAL "OFF")
