@@ -14,6 +14,7 @@
 #include <collx/comm/barrier.hpp>
 #include <collx/comm/split.hpp>
 #include <collx/exec/device/peers.hpp>
+#include <collx/gpu/call_order.hpp>
 #include <collx/gpu/domains.hpp>
 #include <collx/gpu/proxy.hpp>
 #include <collx/gpu/route.hpp>
@@ -54,12 +55,12 @@ public:
     ~gpu_group() override {
         // What is in a stream ends first: by itself, or by the abort that follows.
         const bool is_over = proxy_ == nullptr || proxy_->has_ended();
-        if (!has_ended(is_over ? 1'000'000'000 : last_timeout_ns_)) {
+        if (!order_.has_ended(is_over ? 1'000'000'000 : last_timeout_ns_)) {
             stop_kernels();
             core().net.report(failure(errc::aborted, rank())); // the proxy may wait for a peer
         }
         proxy_ = sole_ptr<gpu_proxy>();
-        if (!has_ended(1'000'000'000)) { // a kernel uses the memory: it stays
+        if (!order_.has_ended(1'000'000'000)) { // a kernel uses the memory: it stays
             forget();
             return;
         }
@@ -150,26 +151,12 @@ public:
         if (f.is_broken)
             fail(errc::invalid_argument, rank(), -1, "end the capture and begin it anew",
                  "the stream's capture was made invalid by an earlier call");
-        // Two calls of one communicator must not overlap, neither in streams nor in branches of one graph. (Streams are
-        // not told apart by their addresses: one may be gone and another in its place.)
-        if (f.is_capturing) {
-            if (f.capture == captured_in_) runtime_.wait(o.stream, captured_);
-        } else if (waits && has_recorded_) {
-            runtime_.wait(o.stream, event_);
-        }
+        order_.before(o.stream, f, waits);
         if (is_collective) ++c.internals().sequence;
         return f;
     }
     // After the kernels of a call.
-    void end(const device_call_options& o, const device::stream_facts& f) {
-        if (f.is_capturing) {
-            runtime_.record(captured_, o.stream);
-            captured_in_ = f.capture;
-            return;
-        }
-        runtime_.record(event_, o.stream);
-        has_recorded_ = true;
-    }
+    void end(const device_call_options& o, const device::stream_facts& f) { order_.after(o.stream, f); }
     // Waits for the stream; throws what ended its calls.
     void synchronize(communicator& c, void* stream) {
         if (runtime_.stream(stream).is_capturing)
@@ -201,7 +188,7 @@ private:
     static constexpr char kind_of = 0;
 
     gpu_group(communicator& c, Runtime r, const device_settings& s)
-        : device_kept(&kind_of), runtime_(r), settings_(s), side_(c.split(0)), route_(r, side_) {
+        : device_kept(&kind_of), runtime_(r), settings_(s), side_(c.split(0)), route_(r, side_), order_(r) {
         try {
             together(core(), "use its device", [&] { begin(); });
             int lanes = route_.choose(settings_, shape_.bytes());
@@ -236,7 +223,7 @@ private:
             settings_.staging_bytes < 4096)
             fail(errc::invalid_argument, rank(), -1, "see collx::device_settings",
                  "lanes are at least 1, staging lanes 1 to 16, staging buffers at least 4096 bytes");
-        event_ = runtime_.make_event(), captured_ = runtime_.make_event();
+        order_.make();
         runtime_.load_kernels();
     }
 
@@ -358,14 +345,6 @@ private:
         known = p;
     }
 
-    bool has_ended(std::int64_t limit_ns) {
-        const deadline until = deadline::in_ns(limit_ns);
-        while (has_recorded_ && !runtime_.has_happened(event_)) {
-            if (until.passed()) return false;
-            sched_yield();
-        }
-        return true;
-    }
     void free_all(bool may_free_exchange) {
         team_ = sole_ptr<team_type>();
         machine_ = sole_ptr<device::peer_machine<Runtime>>();
@@ -373,13 +352,12 @@ private:
         route_.close(may_free_exchange);
         if (counts_ != nullptr) runtime_.free(reinterpret_cast<std::byte*>(counts_));
         if (host_ != nullptr) runtime_.free_host(host_);
-        for (void* e : {event_, captured_})
-            if (e != nullptr) runtime_.free_event(e);
+        order_.free();
         forget();
     }
     void forget() {
         if (domains_ != nullptr) domains_->abandon();
-        route_.abandon(), host_ = nullptr, counts_ = nullptr, event_ = captured_ = nullptr, staging_ = {};
+        route_.abandon(), order_.abandon(), host_ = nullptr, counts_ = nullptr, staging_ = {};
     }
 
     Runtime runtime_;
@@ -397,10 +375,7 @@ private:
     device::staging_counts* counts_ = nullptr;
     device::staging_peers staging_peers_;
     staged staged_;
-    void* event_ = nullptr; // recorded after each call that is not captured
-    bool has_recorded_ = false;
-    void* captured_ = nullptr;      // recorded after each that is,
-    std::uint64_t captured_in_ = 0; // in this capture last
+    call_order<Runtime> order_;
     std::int64_t last_timeout_ns_ = 0;
     sole_ptr<gpu_proxy> proxy_;
     static constexpr std::size_t known_count = 64;

@@ -248,12 +248,15 @@ public:
     using kept_event = std::shared_ptr<event>;
     void* make_event() const { return new kept_event(std::make_shared<event>()); }
     void free_event(void* e) const { delete static_cast<kept_event*>(e); }
+    // While a stream is captured its order is the graph's: neither makes a node.
     void record(void* e, void* s) const {
+        if (stream_of(s).is_capturing()) return;
         const kept_event x = *static_cast<kept_event*>(e);
         const std::uint64_t number = x->asked.fetch_add(1) + 1;
         stream_of(s).put([x, number] { x->reached.store(number, std::memory_order_release); });
     }
     void wait(void* s, void* e) const {
+        if (stream_of(s).is_capturing()) return;
         const kept_event x = *static_cast<kept_event*>(e);
         stream_of(s).put([x, number = x->asked.load()] {
             while (x->reached.load(std::memory_order_acquire) < number) sched_yield();
