@@ -24,11 +24,13 @@ cp "$PROGRAM" "$2" && chmod +x "$2"
 """
 PROGRAM = """#!/bin/sh
 case "$0" in
+  */probe) echo "probe,flag to the device and back,1.5,us"; exit 0 ;;
   */run | */calls | */moe) echo "5 checks, $FAILS failed"; exit "$FAILS" ;;
   *) echo what,variant,ranks,bytes,us,algbw_GBps,fraction; echo copy,cudaMemcpy,1,1024,2.00,0.51,1.000 ;;
 esac
 """
 SANITIZER = """#!/bin/sh
+[ "$REFUSES" = yes ] && { echo "Error: Device not supported"; exit 1; }
 echo "$2" >> "$TOOLS"
 shift 4
 "$@"
@@ -45,9 +47,9 @@ class Gpu(unittest.TestCase):
         (self.folder / name).write_text(text)
         (self.folder / name).chmod(0o755)
 
-    def run_script(self, *args, fails="0", broken="nothing"):
+    def run_script(self, *args, fails="0", broken="nothing", refuses="no"):
         env = dict(os.environ, PATH=f"{self.folder}:/usr/bin:/bin", PROGRAM=str(self.folder / "program"), FAILS=fails,
-                   BROKEN=broken, TOOLS=str(self.folder / "tools"))
+                   BROKEN=broken, REFUSES=refuses, TOOLS=str(self.folder / "tools"))
         return subprocess.run([str(ROOT / "scripts/gpu"), "--build", str(self.folder / "build"), "--out",
                                str(self.folder / "out"), *args], env=env, capture_output=True, text=True)
 
@@ -63,9 +65,12 @@ class Gpu(unittest.TestCase):
         self.assertIn("# Fused kernels on NVIDIA H100 80GB HBM3", report)
         self.assertIn("release 13.0, driver 580.0, sm_90", report)
         self.assertIn("| copy | cudaMemcpy | 1 | 1024 | 2.00 | 0.51 | 1.000 |", report)
+        self.assertIn("| flag to the device and back | 1.5 | us |", report)
+        order = [report.index(f"- {name}:") for name in ("probe", "tests-short", "calls-short", "bench", "tests", "memcheck")]
+        self.assertEqual(order, sorted(order))
         for name in ("tests", "calls", "moe", "memcheck-calls", "memcheck", "racecheck", "synccheck", "bench"):
             self.assertIn(f"- {name}: passed", report)
-        self.assertEqual((self.folder / "tools").read_text().split(), ["memcheck", "racecheck", "synccheck", "memcheck"])
+        self.assertEqual((self.folder / "tools").read_text().split(), ["memcheck", "memcheck", "racecheck", "synccheck", "memcheck"])
         self.assertEqual(len((self.folder / "out/nvidia-h100-80gb-hbm3.csv").read_text().splitlines()), 2)
 
     def test_failures_are_reported(self):
@@ -75,6 +80,15 @@ class Gpu(unittest.TestCase):
         self.assertIn("- tests: **failed** with exit code 3", done.stdout)
         self.assertIn("5 checks, 3 failed", done.stdout)
         self.assertIn("- calls: **failed** with exit code 3", done.stdout)
+        self.assertIn("- bench: passed", done.stdout)
+
+    def test_a_refused_sanitizer_is_a_skip_and_a_warning_no_failure(self):
+        self.with_gpu()
+        self.tool("nvcc", NVCC.replace('cp "$PROGRAM"', 'echo "x.cu(1): warning: something"\ncp "$PROGRAM"'))
+        done = self.run_script(refuses="yes")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("- compute-sanitizer: skipped, it runs no program on this device: Error: Device not supported", done.stdout)
+        self.assertIn("- the compilers warned: 10 lines", done.stdout)
         self.assertIn("- bench: passed", done.stdout)
 
     def test_what_does_not_compile(self):
