@@ -49,7 +49,7 @@ inline const char* kind_of_call(const signature& s) { return s.made_by == signat
 [[gnu::cold]] COLLX_ONCE void compare_signatures(communicator_core& c, signature mine, std::int64_t timeout_ns) {
     mine.sequence = static_cast<std::uint32_t>(c.sequence);
     signature first{};
-    char ranks[120] = "", a[40] = "", b[40] = "";
+    char ranks[120] = "", a[40] = "", b[40] = "", p[40], q[40];
     const char* field = nullptr;
     int culprit = -1;
     std::size_t used = 0;
@@ -59,7 +59,6 @@ inline const char* kind_of_call(const signature& s) { return s.made_by == signat
             signature other;
             std::memcpy(&other, line, sizeof other);
             if (r == 0) return void(first = other);
-            char p[40], q[40];
             const char* f = difference(first, other, p, q);
             if (f == nullptr) return;
             if (culprit < 0) {
