@@ -134,6 +134,19 @@ void check(A a, std::vector<int> rank_counts = {1, 2, 3, 4, 8}, unsigned threads
 
 } // namespace
 
+TEST_CASE("a rank's chunk of a stage is what all threads of a block load at once, for every number of ranks") {
+    for (int n = 1; n <= device::max_ranks; ++n) {
+        device::exchange_shape s;
+        s.set_ranks(n);
+        const std::size_t packs = s.stage_bytes / static_cast<unsigned>(n) / 16;
+        CHECK(packs >= 512 * 4);
+        CHECK(s.stage_bytes % device::line_bytes == 0);
+        s.set_ranks(n, 4096);
+        CHECK(s.stage_bytes == 4096);
+        CHECK(s.ranks == n);
+    }
+}
+
 TEST_CASE("ring over slots, and with words that carry flags") {
     check<simple_protocol>(algo::ring_all_reduce{});
     check<packet_protocol>(algo::ring_all_reduce{});

@@ -143,7 +143,7 @@ private:
                        [&] { rail = make_sole<communicator>(side.split(local < v.smallest() ? local : -1, node)); }))
             return nullptr;
         auto made = make_sole<gpu_domains>(r, std::move(inside), std::move(rail), std::move(map), side.rank());
-        shape.ranks = made->size();
+        shape.set_ranks(made->size(), s.stage_bytes);
         const bool could = all_could(core, [&] {
             made->lanes_ = made->route_.choose(s, shape.bytes());
             if (!made->route_.is_direct())

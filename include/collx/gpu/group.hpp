@@ -194,7 +194,8 @@ private:
             int lanes = route_.choose(settings_, shape_.bytes());
             if (!route_.is_direct() && settings_.two_levels && !settings_.staged)
                 domains_ = gpu_domains<Runtime>::find(runtime_, side_, route_, settings_, shape_);
-            if (domains_ != nullptr) lanes = domains_->lanes(), shape_.ranks = domains_->size();
+            if (domains_ != nullptr)
+                lanes = domains_->lanes(), shape_.set_ranks(domains_->size(), settings_.stage_bytes);
             together(core(), "make what calls on device memory need", [&] { make_parts(c.internals(), lanes); });
         } catch (...) {
             proxy_ = sole_ptr<gpu_proxy>();
@@ -215,9 +216,8 @@ private:
 
     void begin() {
         device_ = runtime_.current();
-        shape_.ranks = size() <= device::max_ranks ? size() : 1;
-        shape_.lanes = settings_.lanes;
-        shape_.slot_bytes = settings_.slot_bytes, shape_.stage_bytes = settings_.stage_bytes;
+        shape_.set_ranks(size() <= device::max_ranks ? size() : 1, settings_.stage_bytes);
+        shape_.lanes = settings_.lanes, shape_.slot_bytes = settings_.slot_bytes;
         shape_.packet_bytes = settings_.packet_bytes;
         if (settings_.lanes < 1 || settings_.staging_lanes < 1 || settings_.staging_lanes > device::max_staging_lanes ||
             settings_.staging_bytes < 4096)

@@ -27,9 +27,10 @@ struct device_settings {
     // everything there.
     bool two_levels = true;
     int lanes = 32; // blocks of a kernel; fewer where a device has fewer multiprocessors
-    std::uint32_t slot_bytes = 32768, stage_bytes = 65536, packet_bytes = 16384; // see device::exchange_shape
-    std::size_t staging_bytes = std::size_t{4} << 20;                            // of one piece by way of the host
-    int staging_lanes = 8;                                                       // blocks that copy such a piece
+    std::uint32_t slot_bytes = 32768, packet_bytes = 16384; // see device::exchange_shape
+    std::uint32_t stage_bytes = 0;                          // 0: 32 KiB for each rank whose kernels reach each other
+    std::size_t staging_bytes = std::size_t{4} << 20;       // of one piece by way of the host
+    int staging_lanes = 8;                                  // blocks that copy such a piece
     // Kernels of two launches on one device may wait for each other for ever, so such ranks go by way of the host.
     // true: they are tried out first, and go by kernels where they ran at the same time. Nothing says that later ones
     // do, beside kernels of the program; the deadline of a wait then ends what hangs. For tests on a machine with one
