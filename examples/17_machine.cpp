@@ -2,14 +2,48 @@
 //
 // What a machine looks like, and what follows for a ring: this machine as /sys shows it, and a DGX-1V of which a job
 // has the GPUs 0, 2, 4 and 6 only. By themselves these four have rings of 50 GB/s in all; through their neighbours,
-// 150.
+// 150. At last a job of these four that is given the machine as a file: its calls follow the links unasked.
+#include <collx/collx.hpp>
 #include <collx/topo/explain_rings.hpp>
 #include <collx/topo/machines.hpp>
+#include <collx/topo/nccl_topology_writer.hpp>
 #include <collx/topo/pci_discovery.hpp>
+#include <collx/topology.hpp>
+
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "check.hpp"
 
 using namespace collx::topo;
+
+namespace {
+
+// What a user does in a shell: COLLX_TOPOLOGY=dgx-1v.xml CUDA_VISIBLE_DEVICES=0,2,4,6 collx_run -n 4 program
+void run_on(const graph& machine) {
+    char file[] = "/tmp/collx-machine-XXXXXX";
+    if (const int f = ::mkstemp(file); f >= 0) ::close(f);
+    std::FILE* const f = std::fopen(file, "we");
+    std::fputs(write_nccl_topology(machine, 70).c_str(), f);
+    std::fclose(f);
+    ::setenv("COLLX_TOPOLOGY", file, 1);
+    ::setenv("CUDA_VISIBLE_DEVICES", "0,2,4,6", 1);
+    // [doc:job]
+    collx::run_threads(4, [](collx::communicator& world) {
+        std::vector<float> x(1 << 20, 1.0f);
+        collx::all_reduce(world, x); // no algorithm, no order: both are the machine's
+        const std::string order = collx::explain_links(world);
+        const link_traffic sent = collx::traffic_of(world);
+        const graph& g = *collx::machine_of(world);
+        if (world.rank() == 0) std::printf("\n%s%s", order.c_str(), to_text(g, sent).c_str());
+        example::expect(sent.over(g, link_type::nvlink) == 2 * 3 * 4.0 * (1 << 20), "what rings send, on NVLinks");
+        example::expect(sent.over(g, link_type::pcie) == 0, "nothing on PCIe");
+    });
+    // [doc:end]
+    ::unlink(file);
+}
+
+} // namespace
 
 int main() {
     const graph here = discover_graph();
@@ -35,5 +69,7 @@ int main() {
     const ring_set rails = find_rings(two, two.all(site_type::gpu));
     std::printf("\nTwo of them on four rails: %s", explain(two, rails).c_str());
     example::expect(rails.total() == 50e9, "a ring on each rail");
+
+    run_on(g);
     return example::result();
 }

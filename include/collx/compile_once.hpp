@@ -22,6 +22,7 @@
 #include <collx/job/apart.hpp>
 #include <collx/job/communicator_core_once.hpp>
 #include <collx/job/job_once.hpp>
+#include <collx/job/machine.hpp>
 #include <collx/job/net_start.hpp>
 #include <collx/job/start.hpp>
 #include <collx/plan/channel_selector.hpp>
@@ -36,6 +37,7 @@ constinit const selection* const selections_over_channels = detail::over_channel
 namespace detail {
 constinit const net_component* const net = &net_of_sockets;
 constinit const work_apart* const apart = &work_of_channels;
+constinit const topology_component* const topology = &topology_of_file;
 } // namespace detail
 COLLX_END_NAMESPACE
 #endif

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Rings along the links that there are, and algorithms in that order.
+#include <collx/algo/aggregated.hpp>
 #include <collx/algo/bruck.hpp>
 #include <collx/algo/dissemination.hpp>
+#include <collx/algo/hierarchical.hpp>
 #include <collx/algo/in_order.hpp>
+#include <collx/algo/on_rings.hpp>
 #include <collx/algo/pairwise.hpp>
 #include <collx/algo/recursive_doubling.hpp>
 #include <collx/algo/ring.hpp>
@@ -119,6 +122,46 @@ TEMPLATE_TEST_CASE("algorithms are right in any order", "", algo::ring_all_reduc
     } while (std::next_permutation(p.begin(), p.end()));
     CHECK(sched::record(in_order<TestType>{}, 2, 5).strands[0].size() >=
           sched::record(TestType{}, 2, 5).strands[0].size());
+}
+
+TEST_CASE("rings at once are right where no channel belongs to two of them") {
+    const auto on = [](const std::vector<rank_order>& orders) {
+        std::vector<order_view> views(orders.begin(), orders.end());
+        const int n = 5;
+        const algo::on_rings<algo::ring_all_reduce> a{views.data(), static_cast<int>(views.size())};
+        return sched::record_all(a, n);
+    };
+    std::vector<int> p(5);
+    std::iota(p.begin(), p.end(), 0);
+    do {
+        const auto s = on({rank_order(p), rank_order(std::vector<int>(p.rbegin(), p.rend()))});
+        const auto f = sched::facts_of(s);
+        CHECK((f.ok && f.same_on_all_ranks && f.min_depth <= 2));
+        CHECK(s.chunks == 10);
+        CHECK(s.programs[0].strands.size() == 2);
+    } while (std::next_permutation(p.begin() + 1, p.end()));
+    CHECK(!sched::facts_of(on({rank_order{0, 1, 2, 3, 4}, rank_order{0, 1, 3, 4, 2}})).ok); // 0 -> 1 on both
+    const order_view unfit = rank_order{0, 1, 1};
+    CHECK(!algo::on_rings<algo::ring_all_reduce>{&unfit, 1}.fits(3));
+    CHECK(!algo::on_rings<algo::ring_all_reduce>{}.fits(3));
+}
+
+TEST_CASE("hierarchical algorithms are right with the ranks of a node in any order") {
+    const auto rings_on = [](const node_map& m, int n) {
+        for (const auto& f :
+             {sched::facts_of(sched::record_all(algo::hierarchical_all_reduce<>{{.nodes = m}}, n)),
+              sched::facts_of(sched::record_all(algo::hierarchical_all_gather<>{{.nodes = m}}, n)),
+              sched::facts_of(sched::record_all(algo::hierarchical_reduce_scatter<>{{.nodes = m}}, n)),
+              sched::facts_of(sched::record_all(algo::aggregated_all_to_all{.nodes = m}, n)),
+              sched::facts_of(sched::record_all(algo::hierarchical<collective::broadcast>{{{.nodes = m}, 1}}, n))})
+            CHECK((f.ok && f.same_on_all_ranks));
+    };
+    const node_map even({0, 0, 0, 1, 1, 1}, {2, 0, 1, 4, 5, 3});
+    CHECK((even.view().local_of(2) == 0 && even.view().rank_of(1, 2) == 3 && !even.view().in_rank_order()));
+    CHECK(even.view().hash() != node_map({0, 0, 0, 1, 1, 1}).view().hash());
+    CHECK(node_map({0, 0, 0, 1, 1, 1}).view().in_rank_order());
+    rings_on(even, 6);
+    rings_on(node_map({1, 0, 1, 0, 0}, {2, 0, 4, 1, 3}), 5);
 }
 
 TEST_CASE("what is no order fits no communicator") {

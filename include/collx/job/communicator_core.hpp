@@ -14,27 +14,16 @@
 #include <collx/exec/task.hpp>
 #include <collx/job/job.hpp>
 #include <collx/job/one_caller.hpp>
+#include <collx/job/parts.hpp>
 #include <collx/plan/schedules.hpp>
 
 COLLX_BEGIN_NAMESPACE
-
-namespace detail {
-// What a communicator keeps for calls on device memory and does not look into (gpu/group.hpp).
-struct device_part {
-    virtual ~device_part() = default;
-    // Throws if p is memory that only a device can read.
-    virtual void require_host_memory(const void*, const char*) {}
-};
-// Shared by a communicator and what may outlive it (persistent calls).
-struct communicator_end {
-    bool has_come = false;
-};
-} // namespace detail
 
 struct communicator_core {
     explicit communicator_core(counted_ptr<job> j)
         : communicator_core(j, j->agree_on_world(start_of(*j)), j->rank, j->size, {}) {
         if (settings.checked < 0) settings.checked = checked_by_default;
+        if (home->settings.has_topology && !home->machine) detail::topology->merge(*this);
     }
 
     // The first communicator of a job is part of its start, and ends with that.
@@ -195,6 +184,14 @@ struct communicator_core {
     bool note_dropped(const char* what, const char* remedy) const noexcept;
     // Tells what may live longer that this communicator is gone.
     const counted_ptr<detail::communicator_end>& watch_end();
+
+    // What is known of the links between these ranks, null: nothing. Collective, for it is looked up when first asked.
+    const links_choice* known_links() {
+        if (!home->machine) [[likely]]
+            return nullptr;
+        if (!links_found) detail::topology->look_up(*this);
+        return by_links;
+    }
 
     bool is_oversubscribed() const { return settings.oversubscribed(); }
 
@@ -382,6 +379,8 @@ struct communicator_core {
     std::int32_t accepted_ballot = 0;
     detail::growing_array<std::uint64_t> accepted_members;
     sole_ptr<detail::device_part> device; // made by the first call on device memory
+    sole_ptr<detail::kept> links_found;   // made by the first call that asks; by_links is part of it
+    const links_choice* by_links = nullptr;
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;

@@ -46,6 +46,7 @@ struct job_settings {
     int sharing = 0;            // ranks that share this machine's cores; 0: not known
     bool waits_as_told = false; // `waiting` was asked for by name
     int ranks_per_core = 1;     // of this host, rounded up
+    bool has_topology = false;  // COLLX_TOPOLOGY is set
     transports over{};          // what the program lets its ranks use
     bool oversubscribed() const { return ranks_per_core > 1; }
     void share_among(int cores) { ranks_per_core = sharing > cores ? (sharing + cores - 1) / cores : 1; }
@@ -142,6 +143,9 @@ public:
     counted_ptr<any_connector> connector; // null: one host
     // What answers those who come late to a shrink() that is decided, also when the communicator it made is gone.
     detail::growing_array<sole_ptr<detail::kept>> late_answers;
+
+    // The machine under the job, merged over its ranks (job/machine.hpp); null: not known.
+    sole_ptr<detail::kept> machine;
 
     // A rank that is a thread ended with an exception: said for all its communicators, also those that only its peers
     // still hold.

@@ -7,10 +7,12 @@
 
 #include <collx/bootstrap/description.hpp>
 #include <collx/bootstrap/detail/joined.hpp>
+#include <collx/bootstrap/variables.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
 #include <collx/job/job.hpp>
+#include <collx/job/parts.hpp>
 #include <collx/transport/memory.hpp>
 #include <collx/transport/shm.hpp>
 
@@ -18,12 +20,23 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
+// Errors: unsupported in a program that cannot read it.
+[[gnu::cold]] inline bool has_topology() {
+    if (environment().get("COLLX_TOPOLOGY") == nullptr) return false;
+    if (topology == nullptr)
+        fail(errc::unsupported, -1, -1,
+             "include <collx/topology.hpp> in one source of the program, or link CMake's collx::collx",
+             "COLLX_TOPOLOGY is set, and this program was compiled without what reads it");
+    return true;
+}
+
 inline job_settings settings_for(int local_ranks) {
     job_settings s;
     const int cores = usable_cores();
     s.sharing = local_ranks;
     s.share_among(cores); // as far as this rank knows, see job::settle_cores()
     s.waiting = wait_policy::for_ranks(local_ranks, cores);
+    s.has_topology = has_topology();
     return s;
 }
 
@@ -49,6 +62,7 @@ inline void settings_from(const job_description& d, job_settings& s) {
     s.timeout_ns = d.timeout_ns;
     if (d.checked >= 0) s.checked = d.checked == 1;
     s.single_copy = d.single_copy;
+    s.has_topology = has_topology();
 }
 // How waits go, once it is known how many ranks share this machine's cores.
 inline void settle_waiting(const job_description& d, int local_ranks, job_settings& s) {
@@ -71,7 +85,7 @@ inline void settle_waiting(const job_description& d, int local_ranks, job_settin
                    s.single_copy == single_copy_mode::automatic ? "auto"
                    : s.single_copy == single_copy_mode::never   ? "never"
                                                                 : "always",
-                   " per_peer=", s.over.text});
+                   " COLLX_TOPOLOGY=", s.has_topology ? "set" : "unset", " per_peer=", s.over.text});
 }
 
 // until: the end of the whole start, from the first word in the store to the first communicator. check: how else it may

@@ -9,6 +9,9 @@
 
 COLLX_BEGIN_NAMESPACE
 
+class order_view;
+struct links_choice;
+
 // What a choice depends on. Everything in it is the same on all ranks.
 struct problem {
     std::size_t bytes = 0; // of the whole buffer, on the wire
@@ -17,10 +20,22 @@ struct problem {
     int at_port = 0;
     bool zero_copy = false; // all buffers lie in windows
     bool oversubscribed = false;
-    bool windows = true;             // all ranks share memory
-    bool ordered = false;            // operands must be combined in rank order
-    bool serial = false;             // and one after the other, as a loop would
-    const node_map* hosts = nullptr; // several hosts of which some have several ranks
+    bool windows = true;                 // all ranks share memory
+    bool ordered = false;                // operands must be combined in rank order
+    bool serial = false;                 // and one after the other, as a loop would
+    const node_map* hosts = nullptr;     // several hosts of which some have several ranks
+    const links_choice* links = nullptr; // null: nothing is known of the links between the ranks
+};
+
+// Of a communicator whose ranks know the machine they are on (plan/by_links.hpp).
+struct links_choice {
+    // Null: as without it.
+    bound_schedule* (*select)(const links_choice&, collective, schedule_cache&, const problem&) = nullptr;
+    const order_view* rings = nullptr; // each of all ranks, on one host; the first also for what takes one
+    int ring_count = 0;
+    bool beats_windows = false;      // rings load the links less than each rank's exchange with each other
+    bool has_rails = false;          // what leaves a host by another rank's card goes by way of that rank
+    const node_map* hosts = nullptr; // in place of problem's: ranks of a host along its ring and by rails
 };
 
 namespace detail {

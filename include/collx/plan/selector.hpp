@@ -40,6 +40,8 @@ constexpr bool prefers_channels(const problem& p) { return p.ranks == 2 && !p.ze
 
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
+    if (p.links != nullptr)
+        if (bound_schedule* by_links = p.links->select(*p.links, C, cache, p)) return *by_links;
     if (!p.windows) return selections_over_channels[static_cast<int>(C)](cache, p);
     if constexpr (C == collective::all_reduce) {
         if (p.bytes <= detail::one_shot_limit(p)) return cache.bind(algo::one_shot_all_reduce{}, p.at_port);

@@ -17,8 +17,8 @@ COLLX_BEGIN_NAMESPACE
 struct team;
 
 // What algorithms hold of a map: a small value that refers to it. Nodes are numbered in the order of their first ranks;
-// the local index of a rank is its place among the ranks of its node, in rank order. Ranks of one local index are a
-// rail. A default view puts all ranks on one node.
+// the local index of a rank is its place among the ranks of its node, in rank order or in one that is given. Ranks of
+// one local index are a rail. A default view puts all ranks on one node.
 class node_view {
 public:
     constexpr node_view() = default;
@@ -89,6 +89,10 @@ public:
     constexpr explicit node_map(const detail::growing_array<int>& node_of) {
         build(node_of.data(), static_cast<int>(node_of.size()));
     }
+    // order: all ranks, each once; those of a node have their local indices in it.
+    constexpr node_map(const detail::growing_array<int>& node_of, const detail::growing_array<int>& order) {
+        build(node_of.data(), static_cast<int>(node_of.size()), order.data());
+    }
     // Neighbours together; the last node may have fewer.
     static constexpr node_map blocks(int ranks, int per_node) {
         detail::growing_array<int> v;
@@ -114,7 +118,7 @@ public:
 private:
     static constexpr unsigned sized(int i) { return static_cast<unsigned>(i); }
 
-    [[gnu::cold]] constexpr void build(const int* label, int n) {
+    [[gnu::cold]] constexpr void build(const int* label, int n, const int* order = nullptr) {
         detail::growing_array<int> seen, begin; // labels in the order of their first ranks
         detail::growing_array<int>& t = table_;
         t.resize(sized(4 * n));
@@ -126,8 +130,10 @@ private:
                 begin.push_back(0);
             }
             t[sized(r)] = static_cast<int>(k);
-            t[sized(n + r)] = begin[k]++; // so far: its size
-            if (r > 0 && t[sized(r)] < t[sized(r - 1)]) view_.in_rank_order_ = false;
+        }
+        for (int i = 0; i < n; ++i) {
+            const int r = order != nullptr ? order[i] : i;
+            t[sized(n + r)] = begin[sized(t[sized(r)])]++; // so far: its size
         }
         view_.ranks_ = n;
         view_.nodes_ = static_cast<int>(seen.size());
@@ -146,8 +152,9 @@ private:
             const int node = t[sized(r)], local = t[sized(n + r)];
             t[sized(2 * n + begin[sized(node)] + local)] = r;
             if (view_.is_even()) t[sized(3 * n + local * view_.nodes_ + node)] = r;
-            view_.hash_ = (view_.hash_ ^ sized(node)) * 0x0000'0100'0000'01b3;
+            view_.hash_ = (view_.hash_ ^ sized(node) ^ std::uint64_t{sized(local)} << 32) * 0x0000'0100'0000'01b3;
         }
+        for (int i = 0; i < n; ++i) view_.in_rank_order_ = view_.in_rank_order_ && t[sized(2 * n + i)] == i;
     }
 
     detail::growing_array<int> table_;

@@ -156,15 +156,17 @@ inline path through_neighbour(const graph& g, int from, int to) {
 
 } // namespace detail
 
-// The best way that needs no GPU in between but as NVB; type DIS where there is none.
-inline path find_path(const graph& g, int from, int to) {
+// The best way that needs no GPU in between but as NVB; type DIS where there is none. relays: false: not as NVB either,
+// as data goes that no GPU passes on.
+inline path find_path(const graph& g, int from, int to, bool relays = true) {
     if (from == to) return {{}, path_class::loc, 0, 0};
     detail::way_search search(g, from, to);
     const bool are_gpus = g.at(from).type == site_type::gpu && g.at(to).type == site_type::gpu;
     for (const path_class most : {path_class::nvl, path_class::nvb, path_class::c2c, path_class::pix, path_class::pxb,
                                   path_class::p2c, path_class::phb, path_class::sys, path_class::net}) {
         if (most == path_class::nvb) {
-            if (path p = are_gpus ? detail::through_neighbour(g, from, to) : path{}; !p.arcs.empty()) return p;
+            if (path p = are_gpus && relays ? detail::through_neighbour(g, from, to) : path{}; !p.arcs.empty())
+                return p;
             continue;
         }
         if (path p = detail::measured(g, search.best(most)); !p.arcs.empty()) return p;

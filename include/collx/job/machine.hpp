@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The machine under a job: each rank reads the file that COLLX_TOPOLOGY names on its host, all learn whether all could,
+// and machines that differ are shown to all once. What the machine says of the ranks of a communicator is found by one
+// of them and shown to the others, so that they agree whatever their compilers do with fractions.
+#pragma once
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <collx/bootstrap/variables.hpp>
+#include <collx/job/communicator_core.hpp>
+#include <collx/plan/by_links.hpp>
+#include <collx/topo/member_order.hpp>
+#include <collx/topo/nccl_topology.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// Of all ranks of a job.
+struct job_machine final : detail::kept {
+    std::vector<topo::graph> kinds;       // machines that differ
+    std::vector<int> kind_of;             // by host; hosts are numbered in the order of their first ranks
+    std::vector<topo::standing> standing; // by rank of the job; sites of the host's kind
+    topo::joined_hosts hosts;             // all together
+    int site_of(int rank) const {
+        const topo::standing& s = standing[static_cast<std::size_t>(rank)];
+        return hosts.first[static_cast<std::size_t>(s.host)] + s.site;
+    }
+};
+
+// Of one communicator.
+struct member_links final : detail::kept {
+    topo::member_order order;
+    std::vector<rank_order> rings;
+    std::vector<order_view> views;
+    std::vector<node_map> hosts; // one, of several hosts of which some have several ranks
+    links_choice choice;
+};
+
+namespace detail {
+
+inline constexpr std::size_t most_topology_bytes = 1 << 20;
+
+// Every rank shows bytes to all, in as many exchanges as the longest takes: all know `most`. visit(rank, at, part).
+template <class Visit>
+void show_parts(communicator_core& c, const std::string& mine, std::size_t most, Visit&& visit) {
+    constexpr std::size_t part = 112;
+    for (std::size_t at = 0; at < most; at += part) {
+        char line[part] = {};
+        if (at < mine.size()) std::memcpy(line, mine.data() + at, std::min(part, mine.size() - at));
+        c.exchange(line, sizeof line,
+                   [&](int r, const std::byte* theirs) { visit(r, at, reinterpret_cast<const char*>(theirs), part); });
+    }
+}
+
+class machine_of_job {
+public:
+    machine_of_job(communicator_core& c, const environment& env) : c_(c), env_(env) {}
+
+    void merge() {
+        std::exception_ptr wrong;
+        try {
+            read();
+        } catch (const error& e) {
+            wrong = std::current_exception();
+            mine_.code = static_cast<std::int32_t>(e.code());
+            const char* why = e.what();
+            if (std::strncmp(why, "collx: ", 7) == 0) why += 7;
+            std::snprintf(mine_.why, sizeof mine_.why, "%s", why);
+        } catch (const std::exception& e) { // no memory
+            wrong = std::current_exception();
+            mine_.code = static_cast<std::int32_t>(errc::resource);
+            std::snprintf(mine_.why, sizeof mine_.why, "%s", e.what());
+        }
+        all_.resize(static_cast<std::size_t>(c_.net.size()));
+        c_.exchange(&mine_, sizeof mine_, [&](int r, const std::byte* line) {
+            std::memcpy(&all_[static_cast<std::size_t>(r)], line, sizeof mine_);
+        });
+        if (wrong) std::rethrow_exception(wrong);
+        for (int r = 0; r < c_.net.size(); ++r)
+            if (const word& w = all_[static_cast<std::size_t>(r)]; w.code >= 0)
+                fail(static_cast<errc>(w.code), c_.net.rank(), r, "see what that rank says",
+                     "rank %d cannot take its COLLX_TOPOLOGY: %.*s", r, static_cast<int>(sizeof w.why), w.why);
+        require_one_for_each_host();
+        gather();
+    }
+
+private:
+    struct word {
+        std::int32_t code = -1; // an errc, -1: all is well
+        std::int32_t site = 0;
+        std::uint64_t hash = 0;
+        std::uint32_t bytes = 0;
+        char why[92] = "";
+    };
+    static_assert(sizeof(word) <= signal_line::inline_bytes);
+
+    void read() {
+        file_ = env_.get("COLLX_TOPOLOGY");
+        std::FILE* const f = std::fopen(file_.c_str(), "re");
+        if (f == nullptr)
+            fail(errc::environment, rank(), -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
+                 printable(file_.c_str()).text, std::strerror(errno));
+        text_.resize(most_topology_bytes + 1);
+        text_.resize(std::fread(text_.data(), 1, text_.size(), f));
+        std::fclose(f);
+        if (text_.size() > most_topology_bytes)
+            fail(errc::environment, rank(), -1, "give one host's machine", "COLLX_TOPOLOGY=%s has more than %zu bytes",
+                 printable(file_.c_str()).text, most_topology_bytes);
+        own_ = topo::read_nccl_topology(text_, file_);
+        for (int s = 0; s < own_.size(); ++s)
+            if (own_.at(s).host != 0)
+                fail(errc::invalid_argument, rank(), -1, "give each host a file of its own",
+                     "%s describes several hosts", file_.c_str());
+        mine_.site = own_site();
+        mine_.hash = topo::content_hash(own_);
+        mine_.bytes = static_cast<std::uint32_t>(text_.size());
+    }
+    // By COLLX_GPU, else by the place among the ranks of this host, of the GPUs that CUDA_VISIBLE_DEVICES leaves.
+    int own_site() const {
+        const std::vector<int> places = topo::places_of_ranks(own_);
+        int local = 0, here = 0;
+        for (int r = 0; r < c_.net.size(); ++r)
+            if (host(r) == host(rank())) local += r < rank(), ++here;
+        const bool are_gpus = own_.at(places[0]).type == topo::site_type::gpu;
+        const int count = static_cast<int>(places.size());
+        if (!are_gpus) return places[static_cast<std::size_t>(local * count / here)];
+        int gpu = local;
+        if (const char* number = env_.get("COLLX_GPU")) gpu = std::atoi(number); // variables.hpp has looked at it
+        else if (const char* visible = env_.get("CUDA_VISIBLE_DEVICES")) gpu = visible_gpu(visible, local);
+        if (gpu >= count)
+            fail(errc::invalid_argument, rank(), -1, "set COLLX_GPU, or start as many ranks as there are GPUs",
+                 "%s has %d GPUs, and this rank, the %d. of %d on its host, would have GPU %d", file_.c_str(), count,
+                 local + 1, here, gpu);
+        return places[static_cast<std::size_t>(gpu)];
+    }
+    // "4" for all, or the one of this rank's place in "0,2,4,6".
+    int visible_gpu(const char* list, int local) const {
+        std::vector<int> numbers;
+        for (const char* at = list;; ++at) {
+            const std::int64_t n = read_digits(at, 4095);
+            if (n < 0 || (*at != '\0' && *at != ','))
+                fail(errc::invalid_argument, rank(), -1, "set COLLX_GPU to this rank's number in the file",
+                     "CUDA_VISIBLE_DEVICES=%s names no numbers", printable(list).text);
+            numbers.push_back(static_cast<int>(n));
+            if (*at == '\0') break;
+        }
+        if (numbers.size() == 1) return numbers[0];
+        if (local >= static_cast<int>(numbers.size()))
+            fail(errc::invalid_argument, rank(), -1, "set COLLX_GPU, or start fewer ranks",
+                 "CUDA_VISIBLE_DEVICES=%s has no GPU for the %d. rank of its host", printable(list).text, local + 1);
+        return numbers[static_cast<std::size_t>(local)];
+    }
+
+    void require_one_for_each_host() const {
+        for (int r = 0; r < c_.net.size(); ++r)
+            for (int q = 0; q < r; ++q)
+                if (host(q) == host(r) &&
+                    all_[static_cast<std::size_t>(q)].hash != all_[static_cast<std::size_t>(r)].hash)
+                    fail(errc::mismatch, rank(), r, "give the ranks of a host one file",
+                         "ranks %d and %d are on one host, and their files of COLLX_TOPOLOGY differ", q, r);
+    }
+
+    void gather() {
+        auto made = make_sole<job_machine>();
+        std::vector<int> hosts, owners; // of the job's numbers; by kind
+        for (int r = 0; r < c_.net.size(); ++r) {
+            const word& w = all_[static_cast<std::size_t>(r)];
+            std::size_t h = 0, k = 0;
+            while (h < hosts.size() && hosts[h] != host(r)) ++h;
+            while (k < owners.size() && all_[static_cast<std::size_t>(owners[k])].hash != w.hash) ++k;
+            if (k == owners.size()) owners.push_back(r);
+            if (h == hosts.size()) hosts.push_back(host(r)), made->kind_of.push_back(static_cast<int>(k));
+            made->standing.push_back({static_cast<int>(h), w.site});
+        }
+        std::vector<std::string> texts(owners.size());
+        std::size_t most = 0;
+        for (std::size_t k = 0; owners.size() > 1 && k < owners.size(); ++k) {
+            texts[k].resize(all_[static_cast<std::size_t>(owners[k])].bytes);
+            most = std::max(most, texts[k].size());
+        }
+        bool is_owner = false;
+        for (const int r : owners) is_owner = is_owner || r == rank();
+        show_parts(c_, is_owner ? text_ : std::string(), most,
+                   [&](int r, std::size_t at, const char* part, std::size_t bytes) {
+                       for (std::size_t k = 0; k < owners.size(); ++k)
+                           if (owners[k] == r && at < texts[k].size())
+                               std::memcpy(texts[k].data() + at, part, std::min(bytes, texts[k].size() - at));
+                   });
+        for (std::size_t k = 0; k < owners.size(); ++k)
+            made->kinds.push_back(
+                all_[static_cast<std::size_t>(owners[k])].hash == mine_.hash
+                    ? own_
+                    : topo::read_nccl_topology(texts[k], "the file of rank " + std::to_string(owners[k])));
+        std::vector<const topo::graph*> by_host;
+        for (const int k : made->kind_of) by_host.push_back(&made->kinds[static_cast<std::size_t>(k)]);
+        made->hosts = topo::join_hosts(by_host);
+        c_.home->machine = std::move(made);
+    }
+
+    int rank() const { return c_.net.rank(); }
+    int host(int r) const {
+        const auto& of = c_.home->hosts.host_of;
+        return of.empty() ? 0 : of[static_cast<std::size_t>(r)];
+    }
+
+    communicator_core& c_;
+    const environment& env_;
+    std::string file_, text_;
+    topo::graph own_;
+    word mine_;
+    std::vector<word> all_;
+};
+
+inline const job_machine& machine_under(const communicator_core& c) {
+    return static_cast<const job_machine&>(*c.home->machine);
+}
+
+// As numbers, for the other ranks: has_rails, is_complete, which is faster, how many rings; then all members along.
+inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
+    const job_machine& m = machine_under(c);
+    std::vector<topo::standing> members;
+    for (const int r : c.members) members.push_back(m.standing[static_cast<std::size_t>(r)]);
+    std::vector<const topo::graph*> by_host;
+    for (const int k : m.kind_of) by_host.push_back(&m.kinds[static_cast<std::size_t>(k)]);
+    const topo::member_order o = topo::order_members(members, by_host);
+    std::vector<std::int32_t> says{o.has_rails, o.is_complete, o.ring_s < 0.8 * o.direct_s,
+                                   static_cast<std::int32_t>(o.rings.size())};
+    says.insert(says.end(), o.along.begin(), o.along.end());
+    return says;
+}
+
+[[gnu::cold]] inline void look_up_links(communicator_core& c) {
+    const auto n = static_cast<std::size_t>(c.net.size());
+    std::vector<std::int32_t> says(4 + n);
+    std::string mine(says.size() * sizeof says[0], '\0');
+    if (c.net.rank() == 0) {
+        says = found_by_search(c);
+        std::memcpy(mine.data(), says.data(), mine.size());
+    }
+    show_parts(c, mine, mine.size(), [&](int r, std::size_t at, const char* part, std::size_t bytes) {
+        if (r == 0) std::memcpy(reinterpret_cast<char*>(says.data()) + at, part, std::min(bytes, mine.size() - at));
+    });
+    auto made = make_sole<member_links>();
+    made->order.has_rails = says[0] != 0, made->order.is_complete = says[1] != 0;
+    made->order.along.assign(says.begin() + 4, says.end());
+    if (!made->order.is_complete && c.net.rank() == 0)
+        std::fprintf(stderr, "collx: warning: no ring joins the GPUs of this communicator on some host in "
+                             "COLLX_TOPOLOGY; its ranks stay in their order there\n");
+    const std::vector<int>& along = made->order.along;
+    for (int k = 0; k < says[3]; ++k)
+        made->rings.emplace_back(k == 0 ? along : std::vector<int>(along.rbegin(), along.rend()));
+    for (const rank_order& r : made->rings) made->views.push_back(r.view());
+    if (const node_map* hosts = c.net.crowded_hosts()) {
+        const node_view at = *hosts;
+        growing_array<int> node_of, order;
+        for (int r = 0; r < c.net.size(); ++r) node_of.push_back(at.node_of(r));
+        for (const int r : along) order.push_back(r);
+        made->hosts.emplace_back(node_of, order);
+    }
+    made->choice = {select_by_links, made->views.data(), static_cast<int>(made->views.size()),
+                    says[2] != 0,    says[0] != 0,       made->hosts.empty() ? nullptr : made->hosts.data()};
+    c.by_links = &made->choice;
+    c.links_found = std::move(made);
+}
+
+inline constexpr topology_component topology_of_file{
+    [](communicator_core& c) { machine_of_job(c, environment()).merge(); }, look_up_links};
+#if !defined(COLLX_COMPILED)
+inline const bool has_topology_of_file = (topology = &topology_of_file, true);
+#endif
+
+} // namespace detail
+
+COLLX_END_NAMESPACE

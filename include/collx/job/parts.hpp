@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a communicator keeps for parts of the library that it does not look into: devices, a machine that is described,
+// what outlives it.
+#pragma once
+
+#include <collx/core/config.hpp>
+#include <collx/plan/problem.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+struct communicator_core;
+
+namespace detail {
+// What a communicator keeps for calls on device memory and does not look into (gpu/group.hpp).
+struct device_part {
+    virtual ~device_part() = default;
+    // Throws if p is memory that only a device can read.
+    virtual void require_host_memory(const void*, const char*) {}
+};
+// What a job needs that was given a description of its machine: part of a program that includes collx/topology.hpp, or
+// compiled once in collx::collx.
+struct topology_component {
+    // Fills job::machine. Collective, on the first communicator of a job.
+    // Errors: on all ranks, naming the first whose file cannot be taken.
+    void (*merge)(communicator_core&);
+    // What the machine says of these ranks. Collective, once for a communicator.
+    void (*look_up)(communicator_core&);
+};
+#if defined(COLLX_COMPILED)
+extern const topology_component* const topology; // a constant: communicators may be made before main()
+#else
+// Written by: the initialisation of a program that includes collx/topology.hpp; read by: start-up.
+inline const topology_component* topology = nullptr;
+#endif
+
+// Shared by a communicator and what may outlive it (persistent calls).
+struct communicator_end {
+    bool has_come = false;
+};
+} // namespace detail
+
+COLLX_END_NAMESPACE
