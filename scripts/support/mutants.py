@@ -100,6 +100,9 @@ ROWS = [
      "const std::size_t first = is_as_before ? choices_[choices_.size() - 2][depth] + 1 : 0;", ["topo/rings"]),
     ("a path may end in the worse class", "topo/path.hpp", "path_class::nvl, path_class::nvb, path_class::c2c, path_class::pix,",
      "path_class::c2c, path_class::nvl, path_class::nvb, path_class::pix,", ["topo/graph"]),
+    ("a host's ring is not turned to the rails of the first", "topo/member_order.hpp", "turn < 2 * k; ++turn", "turn < 1; ++turn",
+     ["topo/ring"]),
+    ("GPUs that are equally near to two cards take the first", "topo/hosts.hpp", "turns[nearest]++ % nearest.size()", "0", ["topo/ring"]),
     ("a line's number stands still", "topo/xml.hpp", "void step() { line_ += text_[at_++] == '\\n'; }", "void step() { ++at_; }",
      ["topo/formats"]),
     ("both ends of an NVLink count", "topo/nccl_topology.hpp", "listed_.count({other, gpu}) != 0)", "listed_.empty())",
@@ -222,6 +225,8 @@ ROWS = [
     ("ports of one algorithm begin at one place", "plan/schedules.hpp",
      "static_cast<std::uint64_t>(at_port) * 0xd6e8'feb8'6659'fd93", "(static_cast<std::uint64_t>(at_port) << 57)", ["plan/schedules"]),
     ("the ring's way home costs nothing", "plan/ring_order.hpp", "best[at(all, i)] + hop(i, 0) <", "best[at(all, i)] <", ["plan/ring_order"]),
+    ("operators that need rank order go along a machine's ring", "plan/by_links.hpp", "p.ordered || p.zero_copy ||", "p.zero_copy ||",
+     ["plan/selector"]),
     ("a hop gives its relay to none", "plan/ring_order.hpp", "&& !extend(static_cast<unsigned>(hop_of_[place]))) continue;", ") continue;",
      ["plan/ring_order"]),
     # ---------------------------------------------------------------- comm

@@ -48,7 +48,7 @@ private:
     const char* name_;
 };
 
-constexpr std::size_t elems = 1 << 19; // 2 MiB of float
+constexpr std::size_t elems = 1 << 18; // 1 MiB of float
 constexpr double bytes = elems * sizeof(float);
 
 // What one call of f by all ranks puts on the links.
@@ -79,9 +79,11 @@ double on(const graph& g, const link_traffic& t, const std::string& a, const std
 // GPUs 0, 2, 4 and 6 alone: each link of the two rings that the search finds carries its part, no other link anything.
 void expect_seed_rings(collx::communicator& w) {
     const graph& g = *collx::machine_of(w);
-    ring_options alone;
-    alone.limits.relays = 0;
-    const ring_set found = find_rings(g, collx::sites_of(w), alone);
+    static const ring_set found = [&] { // once for all ranks
+        ring_options alone;
+        alone.limits.relays = 0;
+        return find_rings(g, collx::sites_of(w), alone);
+    }();
     EXPECT(found.rings.size() == 2 && found.bytes_per_s == 25e9);
     std::vector<double> want(static_cast<std::size_t>(g.arcs()), 0);
     for (const ring& r : found.rings)
@@ -100,6 +102,16 @@ void expect_seed_rings(collx::communicator& w) {
     });
     EXPECT(gathered.over(g, link_type::nvlink) == 2 * 3 * bytes);
     EXPECT(gathered.over(g, link_type::pcie) == 0 && gathered.over(g, link_type::socket) == 0);
+    const link_traffic rooted = traffic_of_call(w, [&] {
+        std::vector<float> x(elems, static_cast<float>(w.rank()));
+        collx::broadcast(w, x, {.root = 3});
+        EXPECT(x.front() == 3.f && x.back() == 3.f);
+        std::vector<float> all(elems);
+        collx::reduce(w, x, all, collx::plus{}, {.root = 1});
+        EXPECT(w.rank() != 1 || (all.front() == 12.f && all.back() == 12.f));
+    });
+    EXPECT(rooted.over(g, link_type::nvlink) == 2 * 3 * bytes);
+    EXPECT(rooted.over(g, link_type::pcie) == 0 && rooted.over(g, link_type::socket) == 0);
 }
 
 } // namespace

@@ -2,11 +2,16 @@
 // collx-test: sanitize=no
 //
 // Whether messages may go by RDMA, and what is asked of the library: a library of the test's own says what it heard.
+#include <collx/job/machine.hpp>
 #include <collx/job/open_verbs.hpp>
+#include <collx/topo/machines.hpp>
+#include <collx/topo/nccl_topology_writer.hpp>
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -31,7 +36,7 @@ constexpr verbs_component library{"the test's library",
                                   [](const verbs_choice& c) -> sole_ptr<verbs_device> {
                                       heard = c;
                                       heard_name = c.device == nullptr ? "" : c.device;
-                                      if (has_device) return make_sole<silent_device>();
+                                      if (has_device && heard_name != "NIC3") return make_sole<silent_device>();
                                       return nullptr;
                                   },
                                   [] { return "none is plugged in"; }};
@@ -124,6 +129,29 @@ TEST_CASE("a device by name, port and address") {
             CHECK_THAT(e.what(), contains("NAME:PORT:GID_INDEX"));
         }
     }
+}
+
+TEST_CASE("without a name, the card beside the rank's GPU is taken") {
+    const with_library here;
+    char file[] = "/tmp/collx-machine-XXXXXX";
+    const int f = ::mkstemp(file);
+    const std::string text = topo::write_nccl_topology(topo::dgx_1v(), 70);
+    REQUIRE(::write(f, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    ::close(f);
+    const std::string machine = std::string("COLLX_TOPOLOGY=") + file;
+    const auto asks_for = [&](int place, const char* more = nullptr) {
+        const char* const entries[] = {machine.c_str(), more, nullptr};
+        CHECK(detail::open_verbs(any, protection::none, {}, 3, environment(entries), place, 8));
+        return heard_name;
+    };
+    CHECK(asks_for(0) == "NIC0");
+    CHECK(asks_for(5) == "NIC2");
+    CHECK(asks_for(2, "CUDA_VISIBLE_DEVICES=0,2,4,6") == "NIC2");
+    CHECK(asks_for(5, "COLLX_GPU=2") == "NIC1");
+    CHECK(asks_for(5, "COLLX_VERBS_DEVICE=mlx5_9") == "mlx5_9");
+    CHECK(asks_for(7) == "");                // its card is no RDMA device
+    CHECK(asks_for(5, "COLLX_GPU=8") == ""); // an error of the first communicator
+    ::unlink(file);
 }
 
 TEST_CASE("a device is looked for by the address of the sockets") {

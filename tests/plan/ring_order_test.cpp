@@ -3,6 +3,7 @@
 // Rings along the links that there are, and algorithms in that order.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/bruck.hpp>
+#include <collx/algo/chain.hpp>
 #include <collx/algo/dissemination.hpp>
 #include <collx/algo/hierarchical.hpp>
 #include <collx/algo/in_order.hpp>
@@ -162,6 +163,22 @@ TEST_CASE("hierarchical algorithms are right with the ranks of a node in any ord
     CHECK(node_map({0, 0, 0, 1, 1, 1}).view().in_rank_order());
     rings_on(even, 6);
     rings_on(node_map({1, 0, 1, 0, 0}, {2, 0, 4, 1, 3}), 5);
+}
+
+TEST_CASE("chains are right in any order, whatever their root") {
+    std::vector<int> p(4);
+    std::iota(p.begin(), p.end(), 0);
+    do {
+        const rank_order order(p);
+        for (int root = 0; root < 4; ++root) {
+            const algo::rooted_in_order<algo::chain_broadcast> down{order, root};
+            const algo::rooted_in_order<algo::chain_reduce> up{order, root};
+            CHECK(sched::facts_of(sched::record_all(down, 4)).ok);
+            CHECK(sched::facts_of(sched::record_all(up, 4)).ok);
+            CHECK(down.parameter_bits() !=
+                  algo::rooted_in_order<algo::chain_broadcast>{order, root + 1}.parameter_bits());
+        }
+    } while (std::next_permutation(p.begin(), p.end()));
 }
 
 TEST_CASE("what is no order fits no communicator") {

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <collx/plan/by_links.hpp>
 #include <collx/plan/channel_selector.hpp>
 #include <collx/transport/memory.hpp>
 
@@ -57,6 +58,35 @@ TEST_CASE("the root and the port of the call are those of the schedule") {
     p.bytes = 1 << 20;
     CHECK(&collx::select<collective::all_to_all>(me.cache, p) == &me.cache.bind(algo::pairwise_all_to_all{}, 2));
     CHECK(collx::select<collective::barrier>(me.cache, p).at_port == 2);
+}
+
+TEST_CASE("long calls follow the rings of a machine where these load its links less") {
+    rank me(0, 4);
+    const collx::rank_order order{0, 1, 3, 2};
+    const collx::order_view rings[] = {order, order};
+    collx::links_choice l{collx::detail::select_by_links, rings, 1, true, false, nullptr};
+    collx::problem p{.bytes = 1 << 20, .ranks = 4, .links = &l};
+    auto* const by_ring = &me.cache.bind(algo::on_rings<algo::ring_all_reduce>{rings, 1}, 0);
+    const auto chosen = [&] { return &collx::select<collective::all_reduce>(me.cache, p); };
+    auto* const by_windows = &me.cache.bind(algo::two_shot_all_reduce{}, 0);
+    CHECK(chosen() == by_ring);
+    CHECK(&collx::select<collective::all_gather>(me.cache, p) ==
+          &me.cache.bind(algo::in_order<algo::ring_all_gather>{order}, 0));
+    p.root = 2;
+    CHECK(&collx::select<collective::reduce>(me.cache, p) ==
+          &me.cache.bind(algo::rooted_in_order<algo::chain_reduce>{order, 2}, 0));
+    p.ordered = true;
+    CHECK(chosen() == by_windows);
+    p.ordered = false;
+    p.bytes = 512 * 1024;
+    CHECK(chosen() == by_windows);
+    p.bytes = 1 << 20;
+    l.beats_windows = false;
+    CHECK(chosen() == by_windows);
+    p.windows = false;
+    CHECK(chosen() == by_ring);
+    l.ring_count = 0;
+    CHECK(chosen() != by_ring);
 }
 
 TEST_CASE("pieces fit where they travel") {

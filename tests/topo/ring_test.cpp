@@ -8,7 +8,9 @@
 #include <collx/sched/verify_members.hpp>
 #include <collx/topo/drawing.hpp>
 #include <collx/topo/machines.hpp>
+#include <collx/topo/member_order.hpp>
 #include <collx/topo/rings.hpp>
+#include <collx/topo/traffic.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -194,6 +196,89 @@ TEST_CASE("the proof refuses what is wrong among members or on the way") {
     refused([](auto& m) { std::swap(m.programs[0].strands[0][0], m.programs[0].strands[0][1]); });
     refused([](auto& m) { m.programs[4].strands[0][0].dst.chunks.count = 2; });
     CHECK(mutants > 20);
+}
+
+namespace {
+
+topo::member_order ordered(const std::vector<std::pair<const graph*, list>>& hosts) {
+    std::vector<topo::standing> members;
+    std::vector<const graph*> machines;
+    for (const auto& [g, gpus] : hosts) {
+        for (const int gpu : gpus)
+            members.push_back(
+                {static_cast<int>(machines.size()), topo::places_of_ranks(*g)[static_cast<std::size_t>(gpu)]});
+        machines.push_back(g);
+    }
+    return topo::order_members(members, machines);
+}
+
+} // namespace
+
+TEST_CASE("members stand along the ring of their host, one way and the other") {
+    const graph mesh = topo::dgx_1v(), switched = topo::dgx_h100(), plain = topo::workstation(4);
+    const topo::member_order seed = ordered({{&mesh, even}});
+    CHECK(seed.along == list{0, 1, 3, 2});
+    REQUIRE(seed.rings.size() == 2);
+    CHECK(seed.rings[1] == list{2, 3, 1, 0});
+    CHECK(seed.ring_s == Approx(2 * 3 / 4. / 50e9));
+    CHECK(seed.direct_s > 2 * seed.ring_s); // 2-4 and 0-6 cross between the sockets
+    CHECK(seed.has_rails);
+    const topo::member_order four = ordered({{&switched, {0, 1, 2, 3}}});
+    CHECK(four.rings.size() == 1); // the other way round loads the same links
+    CHECK(four.ring_s == Approx(four.direct_s));
+    CHECK_FALSE(ordered({{&plain, {0, 1, 2, 3}}}).has_rails);
+    CHECK(ordered({{&mesh, {0, 0, 2}}}).rings.empty()); // two ranks at one GPU
+    CHECK(ordered({{&mesh, {5}}}).along == list{0});
+
+    graph apart;
+    for (const char* name : {"GPU0", "GPU1", "GPU2"}) apart.add({name, site_type::gpu});
+    const topo::member_order none = ordered({{&apart, {2, 0, 1}}});
+    CHECK((!none.is_complete && none.rings.empty()));
+    CHECK(none.along == list{1, 2, 0}); // by their sites
+}
+
+TEST_CASE("ranks of one place on two hosts have cards of one rail") {
+    const graph mesh = topo::dgx_1v(), other = topo::dgx_a100();
+    // Members of the second host in another order, and other GPUs beside the same cards.
+    CHECK(ordered({{&mesh, even}, {&mesh, {6, 4, 2, 0}}}).along == list{0, 1, 3, 2, 7, 6, 4, 5});
+    CHECK(ordered({{&mesh, even}, {&mesh, {7, 5, 3, 1}}}).along == list{0, 1, 3, 2, 7, 6, 4, 5});
+    const topo::member_order o = ordered({{&mesh, {0, 2}}, {&other, {1, 0}}});
+    CHECK(o.along == list{0, 1, 3, 2});
+    graph turned = mesh; // cabled the other way round: its ring begins at GPU 6
+    for (const int c : turned.all(site_type::nic)) turned.at(c).rail = 3 - turned.at(c).rail;
+    CHECK(ordered({{&mesh, even}, {&turned, even}}).along == list{0, 1, 3, 2, 7, 6, 4, 5});
+    // Two GPUs that are equally near to two cards take one each.
+    const std::vector<int> cards = topo::own_cards(other);
+    std::vector<int> rails;
+    for (const int gpu : other.all(site_type::gpu))
+        rails.push_back(other.at(cards[static_cast<std::size_t>(gpu)]).rail);
+    CHECK(rails == list{0, 1, 2, 3, 4, 5, 6, 7});
+}
+
+TEST_CASE("hosts are joined at their rails, and messages leave by their senders' cards") {
+    graph mesh = topo::dgx_1v(), other = topo::dgx_a100();
+    for (graph* g : {&mesh, &other})
+        for (const int c : g->all(site_type::nic)) g->at(c).port_bytes_per_s = 12.5e9;
+    const topo::joined_hosts j = topo::join_hosts({&mesh, &other});
+    CHECK(j.whole.all(site_type::network_switch).size() == 4); // the other four of the second have no partner
+    CHECK(j.whole.name(j.first[1]) == "h1." + other.name(0));
+    CHECK(topo::join_hosts({&mesh}).whole.find("GPU0") >= 0);
+    CHECK(topo::content_hash(mesh) != topo::content_hash(other));
+    CHECK(topo::content_hash(mesh) != topo::content_hash(topo::dgx_1v()));
+
+    const topo::joined_hosts two = topo::join_hosts({&mesh, &mesh});
+    std::vector<int> own = topo::own_cards(mesh);
+    for (const int c : topo::own_cards(mesh)) own.push_back(c < 0 ? -1 : two.first[1] + c);
+    own.resize(static_cast<std::size_t>(two.whole.size()), -1);
+    const auto way = [&](const char* a, const char* b) {
+        return topo::to_text(two.whole,
+                             topo::way_of_message(two.whole, own, two.whole.require(a), two.whole.require(b)));
+    };
+    CHECK_THAT(way("h0.GPU2", "h1.GPU3"), Catch::Contains("h0.NIC1 -network 12.5- rail1 -network 12.5- h1.NIC1"));
+    CHECK_THAT(way("h0.GPU2", "h1.GPU6"),
+               Catch::Contains("-socket link") && Catch::Contains("rail3") && Catch::Contains("h0.NIC3"));
+    CHECK(way("h0.GPU0", "h0.GPU2") == "h0.GPU0 -NVLink 25- h0.GPU2");
+    CHECK_THAT(way("h0.GPU0", "h0.GPU6"), !Catch::Contains("NVLink")); // no GPU passes messages on
 }
 
 TEST_CASE("what is no route fits no communicator") {

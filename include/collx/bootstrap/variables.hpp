@@ -63,7 +63,7 @@ inline constexpr variable variables[] = {
     {"COLLX_VERBS", variable::kind::choice, "auto",
      "whether messages to other hosts go by RDMA, in a program that can: auto where both ends have a device", 0, 0,
      "auto|never|always"},
-    {"COLLX_VERBS_DEVICE", variable::kind::token, "the first with an active port",
+    {"COLLX_VERBS_DEVICE", variable::kind::token, "as COLLX_TOPOLOGY says, or the first with an active port",
      "this rank's RDMA device: NAME, NAME:PORT or NAME:PORT:GID_INDEX"},
     {"COLLX_TOPOLOGY", variable::kind::path, "",
      "NCCL topology file of this host, whose links the ranks' order follows; set on all ranks or on none"},

@@ -4,6 +4,8 @@
 // of them and shown to the others, so that they agree whatever their compilers do with fractions.
 #pragma once
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -11,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <collx/bootstrap/variables.hpp>
+#include <collx/bootstrap/environment.hpp>
 #include <collx/job/communicator_core.hpp>
 #include <collx/plan/by_links.hpp>
 #include <collx/topo/member_order.hpp>
@@ -54,6 +56,83 @@ void show_parts(communicator_core& c, const std::string& mine, std::size_t most,
         c.exchange(line, sizeof line,
                    [&](int r, const std::byte* theirs) { visit(r, at, reinterpret_cast<const char*>(theirs), part); });
     }
+}
+
+// One of a rank: what its file says, and where it stands there.
+struct own_machine {
+    std::string file, text;
+    topo::graph machine;
+    int site = 0;
+};
+
+// "4" for all, or the one of this rank's place in "0,2,4,6".
+inline int visible_gpu(const char* list, int rank, int place) {
+    std::vector<int> numbers;
+    for (const char* at = list;; ++at) {
+        const std::int64_t n = read_digits(at, 4095);
+        if (n < 0 || (*at != '\0' && *at != ','))
+            fail(errc::invalid_argument, rank, -1, "set COLLX_GPU to this rank's number in the file",
+                 "CUDA_VISIBLE_DEVICES=%s names no numbers", printable(list).text);
+        numbers.push_back(static_cast<int>(n));
+        if (*at == '\0') break;
+    }
+    if (numbers.size() == 1) return numbers[0];
+    if (place >= static_cast<int>(numbers.size()))
+        fail(errc::invalid_argument, rank, -1, "set COLLX_GPU, or start fewer ranks",
+             "CUDA_VISIBLE_DEVICES=%s has no GPU for the %d. rank of its host", printable(list).text, place + 1);
+    return numbers[static_cast<std::size_t>(place)];
+}
+
+// By COLLX_GPU, else by the place among the `here` ranks of this host, of the GPUs that CUDA_VISIBLE_DEVICES leaves.
+inline int own_site(const own_machine& m, const environment& env, int rank, int place, int here) {
+    const std::vector<int> sites = topo::places_of_ranks(m.machine);
+    const int count = static_cast<int>(sites.size());
+    if (m.machine.at(sites[0]).type != topo::site_type::gpu)
+        return sites[static_cast<std::size_t>(place * count / here)];
+    int gpu = place;
+    if (const char* number = env.get("COLLX_GPU"))
+        gpu = static_cast<int>(read_number(variable_named("COLLX_GPU"), number));
+    else if (const char* visible = env.get("CUDA_VISIBLE_DEVICES")) gpu = visible_gpu(visible, rank, place);
+    if (gpu >= count)
+        fail(errc::invalid_argument, rank, -1, "set COLLX_GPU, or start as many ranks as there are GPUs",
+             "%s has %d GPUs, and this rank, the %d. of %d on its host, would have GPU %d", m.file.c_str(), count,
+             place + 1, here, gpu);
+    return sites[static_cast<std::size_t>(gpu)];
+}
+
+// COLLX_TOPOLOGY is set. Errors: environment · invalid_argument, with the line.
+inline own_machine read_own_machine(const environment& env, int rank, int place, int here) {
+    own_machine own;
+    own.file = env.get("COLLX_TOPOLOGY");
+    std::FILE* const f = std::fopen(own.file.c_str(), "re");
+    if (f == nullptr)
+        fail(errc::environment, rank, -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
+             printable(own.file.c_str()).text, std::strerror(errno));
+    own.text.resize(most_topology_bytes + 1);
+    own.text.resize(std::fread(own.text.data(), 1, own.text.size(), f));
+    std::fclose(f);
+    if (own.text.size() > most_topology_bytes)
+        fail(errc::environment, rank, -1, "give one host's machine", "COLLX_TOPOLOGY=%s has more than %zu bytes",
+             printable(own.file.c_str()).text, most_topology_bytes);
+    own.machine = topo::read_nccl_topology(own.text, own.file);
+    for (int s = 0; s < own.machine.size(); ++s)
+        if (own.machine.at(s).host != 0)
+            fail(errc::invalid_argument, rank, -1, "give each host a file of its own", "%s describes several hosts",
+                 own.file.c_str());
+    own.site = own_site(own, env, rank, place, here);
+    return own;
+}
+
+// The name of this rank's card, empty where none is known. What is wrong with the file is said when ranks merge theirs.
+inline kept_text own_card(const environment& env, int place, int here) {
+    try {
+        if (env.get("COLLX_TOPOLOGY") == nullptr) return {};
+        const own_machine own = read_own_machine(env, -1, place, here);
+        const int card = topo::own_cards(own.machine)[static_cast<std::size_t>(own.site)];
+        if (card >= 0) return kept_text(own.machine.name(card).c_str());
+    } catch (const error&) {
+    }
+    return {};
 }
 
 class machine_of_job {
@@ -99,60 +178,13 @@ private:
     static_assert(sizeof(word) <= signal_line::inline_bytes);
 
     void read() {
-        file_ = env_.get("COLLX_TOPOLOGY");
-        std::FILE* const f = std::fopen(file_.c_str(), "re");
-        if (f == nullptr)
-            fail(errc::environment, rank(), -1, "name a file that this rank may read", "COLLX_TOPOLOGY=%s: %s",
-                 printable(file_.c_str()).text, std::strerror(errno));
-        text_.resize(most_topology_bytes + 1);
-        text_.resize(std::fread(text_.data(), 1, text_.size(), f));
-        std::fclose(f);
-        if (text_.size() > most_topology_bytes)
-            fail(errc::environment, rank(), -1, "give one host's machine", "COLLX_TOPOLOGY=%s has more than %zu bytes",
-                 printable(file_.c_str()).text, most_topology_bytes);
-        own_ = topo::read_nccl_topology(text_, file_);
-        for (int s = 0; s < own_.size(); ++s)
-            if (own_.at(s).host != 0)
-                fail(errc::invalid_argument, rank(), -1, "give each host a file of its own",
-                     "%s describes several hosts", file_.c_str());
-        mine_.site = own_site();
-        mine_.hash = topo::content_hash(own_);
-        mine_.bytes = static_cast<std::uint32_t>(text_.size());
-    }
-    // By COLLX_GPU, else by the place among the ranks of this host, of the GPUs that CUDA_VISIBLE_DEVICES leaves.
-    int own_site() const {
-        const std::vector<int> places = topo::places_of_ranks(own_);
-        int local = 0, here = 0;
+        int place = 0, here = 0;
         for (int r = 0; r < c_.net.size(); ++r)
-            if (host(r) == host(rank())) local += r < rank(), ++here;
-        const bool are_gpus = own_.at(places[0]).type == topo::site_type::gpu;
-        const int count = static_cast<int>(places.size());
-        if (!are_gpus) return places[static_cast<std::size_t>(local * count / here)];
-        int gpu = local;
-        if (const char* number = env_.get("COLLX_GPU")) gpu = std::atoi(number); // variables.hpp has looked at it
-        else if (const char* visible = env_.get("CUDA_VISIBLE_DEVICES")) gpu = visible_gpu(visible, local);
-        if (gpu >= count)
-            fail(errc::invalid_argument, rank(), -1, "set COLLX_GPU, or start as many ranks as there are GPUs",
-                 "%s has %d GPUs, and this rank, the %d. of %d on its host, would have GPU %d", file_.c_str(), count,
-                 local + 1, here, gpu);
-        return places[static_cast<std::size_t>(gpu)];
-    }
-    // "4" for all, or the one of this rank's place in "0,2,4,6".
-    int visible_gpu(const char* list, int local) const {
-        std::vector<int> numbers;
-        for (const char* at = list;; ++at) {
-            const std::int64_t n = read_digits(at, 4095);
-            if (n < 0 || (*at != '\0' && *at != ','))
-                fail(errc::invalid_argument, rank(), -1, "set COLLX_GPU to this rank's number in the file",
-                     "CUDA_VISIBLE_DEVICES=%s names no numbers", printable(list).text);
-            numbers.push_back(static_cast<int>(n));
-            if (*at == '\0') break;
-        }
-        if (numbers.size() == 1) return numbers[0];
-        if (local >= static_cast<int>(numbers.size()))
-            fail(errc::invalid_argument, rank(), -1, "set COLLX_GPU, or start fewer ranks",
-                 "CUDA_VISIBLE_DEVICES=%s has no GPU for the %d. rank of its host", printable(list).text, local + 1);
-        return numbers[static_cast<std::size_t>(local)];
+            if (host(r) == host(rank())) place += r < rank(), ++here;
+        own_ = read_own_machine(env_, rank(), place, here);
+        mine_.site = own_.site;
+        mine_.hash = topo::content_hash(own_.machine);
+        mine_.bytes = static_cast<std::uint32_t>(own_.text.size());
     }
 
     void require_one_for_each_host() const {
@@ -184,7 +216,7 @@ private:
         }
         bool is_owner = false;
         for (const int r : owners) is_owner = is_owner || r == rank();
-        show_parts(c_, is_owner ? text_ : std::string(), most,
+        show_parts(c_, is_owner ? own_.text : std::string(), most,
                    [&](int r, std::size_t at, const char* part, std::size_t bytes) {
                        for (std::size_t k = 0; k < owners.size(); ++k)
                            if (owners[k] == r && at < texts[k].size())
@@ -193,7 +225,7 @@ private:
         for (std::size_t k = 0; k < owners.size(); ++k)
             made->kinds.push_back(
                 all_[static_cast<std::size_t>(owners[k])].hash == mine_.hash
-                    ? own_
+                    ? own_.machine
                     : topo::read_nccl_topology(texts[k], "the file of rank " + std::to_string(owners[k])));
         std::vector<const topo::graph*> by_host;
         for (const int k : made->kind_of) by_host.push_back(&made->kinds[static_cast<std::size_t>(k)]);
@@ -209,8 +241,7 @@ private:
 
     communicator_core& c_;
     const environment& env_;
-    std::string file_, text_;
-    topo::graph own_;
+    own_machine own_;
     word mine_;
     std::vector<word> all_;
 };
@@ -268,7 +299,7 @@ inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
 }
 
 inline constexpr topology_component topology_of_file{
-    [](communicator_core& c) { machine_of_job(c, environment()).merge(); }, look_up_links};
+    [](communicator_core& c) { machine_of_job(c, environment()).merge(); }, look_up_links, own_card};
 #if !defined(COLLX_COMPILED)
 inline const bool has_topology_of_file = (topology = &topology_of_file, true);
 #endif

@@ -135,7 +135,8 @@ namespace detail {
                                             s.timeout_ns, calls, by != nullptr ? by[r] : job_protection());
         hub->set_lanes(lanes);
         hub->set_most_own(most_own_communicators());
-        hub->use_verbs(open_verbs(over, hub->protected_by().level, hub->own_address(), r));
+        hub->use_verbs(open_verbs(over, hub->protected_by().level, hub->own_address(), r, environment(),
+                                  here.place_of[static_cast<std::size_t>(r)], static_cast<int>(here.rank_at.size())));
         jobs.push_back(
             make_counted<job>(first, r, n, s, true, std::move(here), make_counted<socket_connector>(std::move(hub))));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Whether a rank's messages to other hosts may go by RDMA, and over which device: what the program's per_peer allows,
-// what COLLX_VERBS and COLLX_VERBS_DEVICE say, and what is there.
+// what COLLX_VERBS and COLLX_VERBS_DEVICE say, which card COLLX_TOPOLOGY puts beside this rank's GPU, and what is
+// there.
 #pragma once
 
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <collx/core/error.hpp>
 #include <collx/core/kept_text.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/job/parts.hpp>
 #include <collx/transport/detail/socket_calls.hpp>
 #include <collx/transport/per_peer.hpp>
 #include <collx/transport/verbs_device.hpp>
@@ -48,12 +50,13 @@ inline void set_address(verbs_choice& c, const socket_address& at) {
     }
 }
 
-// at: where this rank listens. Null: messages go over sockets. Errors: environment and unsupported where verbs are all
-// that is allowed and cannot be had, or a device is named that is not there; security where connections are sealed,
-// for nothing would seal what a device sends.
+// at: where this rank listens. place, here: which of how many ranks of this host it is. Null: messages go over sockets.
+// Errors: environment and unsupported where verbs are all that is allowed and cannot be had, or a device is named that
+// is not there; security where connections are sealed, for nothing would seal what a device sends.
 [[gnu::cold]] inline sole_ptr<verbs_device> open_verbs(const transports& over, protection level,
                                                        const socket_address& at, int rank,
-                                                       const environment& env = environment()) {
+                                                       const environment& env = environment(), int place = 0,
+                                                       int here = 1) {
     const char* const said = env.get("COLLX_VERBS");
     const auto is = [&](const char* word) { return said != nullptr && std::strcmp(said, word) == 0; };
     const bool is_must = over.by_verbs == verbs_use::always || is("always");
@@ -78,6 +81,12 @@ inline void set_address(verbs_choice& c, const socket_address& at) {
     kept_text name;
     if (const char* device = env.get("COLLX_VERBS_DEVICE"); device != nullptr) read_verbs_device(device, name, which);
     set_address(which, at);
+    if (which.device == nullptr && topology != nullptr) name = topology->own_card(env, place, here);
+    if (which.device == nullptr && !name.empty()) { // a card that is no RDMA device is for sockets
+        verbs_choice beside = which;
+        beside.device = name.c_str();
+        if (auto d = verbs_library->open(beside)) return d;
+    }
     auto d = verbs_library->open(which);
     if (!d && is_must)
         fail(errc::environment, rank, -1, "see what `ibv_devinfo` says, or let messages go over sockets",

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <collx/core/config.hpp>
+#include <collx/core/kept_text.hpp>
 #include <collx/plan/problem.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
+class environment;
 struct communicator_core;
 
 namespace detail {
@@ -25,6 +27,8 @@ struct topology_component {
     void (*merge)(communicator_core&);
     // What the machine says of these ranks. Collective, once for a communicator.
     void (*look_up)(communicator_core&);
+    // The name of the card beside the `place`-th of `here` ranks on this host; empty: none is known.
+    kept_text (*own_card)(const environment&, int place, int here);
 };
 #if defined(COLLX_COMPILED)
 extern const topology_component* const topology; // a constant: communicators may be made before main()

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include <collx/algo/aggregated.hpp>
+#include <collx/algo/chain.hpp>
 #include <collx/algo/in_order.hpp>
 #include <collx/algo/on_rings.hpp>
 #include <collx/algo/ring.hpp>
@@ -36,6 +37,10 @@ inline constexpr std::size_t least_ring_bytes = 512 * 1024;
         case collective::all_gather: return &cache.bind(algo::in_order<algo::ring_all_gather>{*l.rings}, p.at_port);
         case collective::reduce_scatter:
             return &cache.bind(algo::in_order<algo::ring_reduce_scatter>{*l.rings}, p.at_port);
+        case collective::broadcast:
+            return &cache.bind(algo::rooted_in_order<algo::chain_broadcast>{*l.rings, p.root}, p.at_port);
+        case collective::reduce:
+            return &cache.bind(algo::rooted_in_order<algo::chain_reduce>{*l.rings, p.root}, p.at_port);
         default: return nullptr;
     }
 }
