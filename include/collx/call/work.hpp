@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The handle of a call that goes on while the program computes. It moves on whenever any call of its communicator
-// waits, and in test() and communicator::progress(): no thread is started behind the program's back.
+// waits, and in test() and communicator::progress(): no thread is started behind the program's back. With
+// world.with(progress::thread{}) (comm/progress.hpp) one of the process moves it on, too.
 //
 //   auto w = collx::async::all_reduce(world, gradient);
 //   while (!w.test()) compute_a_little();
@@ -52,7 +53,7 @@ public:
         if (is_done()) return true;
         const one_caller::call here(core_->caller, core_->net.rank());
         core_->progress_pending();
-        if (op_->state == task_state::failed) core_->give_up(op_->error, op_->waiting_for);
+        if (op_->state == task_state::failed) core_->give_up_on(*op_);
         if (op_->state != task_state::done) core_->look(look_, timeout_ns_, op_->waiting_for);
         return op_->state == task_state::done;
     }

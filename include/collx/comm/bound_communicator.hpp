@@ -32,11 +32,35 @@ private:
     policy_set<Policies...> policies_;
 };
 
+namespace detail {
+// What with() does to the communicator once, on this rank alone (progress::thread), instead of binding it to calls.
+template <class P>
+concept CommunicatorPolicy = requires(const P& p, communicator_core& c) {
+    p.apply_to(c);
+};
+// Applies those, and binds the others in their order.
+template <std::size_t Left>
+auto apply_and_bind(communicator& c) {
+    return bound_communicator<>(c);
+}
+template <std::size_t Left, class First, class... Rest>
+auto apply_and_bind(communicator& c, First first, Rest... rest) {
+    if constexpr (Left == 0) return c.with(first, rest...);
+    else if constexpr (CommunicatorPolicy<First>)
+        return first.apply_to(c.internals()), apply_and_bind<Left - 1>(c, rest...);
+    else return apply_and_bind<Left - 1>(c, rest..., first);
+}
+} // namespace detail
+
 template <class... Policies>
 auto communicator::with(Policies... p) & {
-    (detail::require_policy<Policies>(), ...);
-    if constexpr ((Policy<Policies> && ...)) return bound_communicator<Policies...>(*this, p...);
-    else return bound_communicator<>(*this); // refused: no more errors than that one
+    if constexpr ((detail::CommunicatorPolicy<Policies> || ...)) {
+        return detail::apply_and_bind<sizeof...(Policies)>(*this, p...);
+    } else {
+        (detail::require_policy<Policies>(), ...);
+        if constexpr ((Policy<Policies> && ...)) return bound_communicator<Policies...>(*this, p...);
+        else return bound_communicator<>(*this); // refused: no more errors than that one
+    }
 }
 
 namespace detail {

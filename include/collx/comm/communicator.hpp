@@ -80,6 +80,7 @@ public:
     void abort() {
         live().require_own();
         live().net.report(failure(errc::aborted, rank()));
+        const detail::one_caller::alone here(live().caller);
         (void)live().net.move();
     }
 
@@ -89,12 +90,16 @@ public:
 
     // What this rank has moved so far: messages and bytes through channels, bytes written to and read from windows.
     links::traffic sent() const {
+        const detail::one_caller::alone here(live().caller);
         links::traffic t = live().net.sent();
         live().schedules.add_moved(t);
         return t;
     }
     // Messages and bytes through channels to one rank.
-    links::traffic sent_to(int peer) const { return live().net.sent_to(peer); }
+    links::traffic sent_to(int peer) const {
+        const detail::one_caller::alone here(live().caller);
+        return live().net.sent_to(peer);
+    }
     std::uint64_t sequence() const { return live().calls(); } // number of the last call
     counted_ptr<const job> membership() const { return live().home; }
 

@@ -150,9 +150,8 @@ private:
             started_.push_back(
                 make_sole<ready_packed<packed_message>>(c, std::move(message), queue, options_.timeout.count()));
         } else {
-            c.pending.push_back({message, queue});
+            c.start(message, queue);
             started_.push_back(work<void>(c, message, nullptr, options_.timeout.count()));
-            c.progress_pending();
         }
         open_.clear();
         used_ = 0;

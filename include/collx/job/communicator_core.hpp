@@ -174,6 +174,8 @@ struct communicator_core {
 
     // Makes the failure known to all ranks and throws the first one that was reported.
     [[noreturn]] void give_up(failure f, int waiting_for);
+    // The same for an operation that failed, unless the program's own code threw: then that.
+    [[noreturn]] void give_up_on(const operation& op);
     [[noreturn]] void explain(failure f, int waiting_for) const;
     [[noreturn]] void explain_circle(int of_rank) const;
     [[noreturn]] void explain_own(errc code) const; // of which the others say that this rank caused it
@@ -262,6 +264,7 @@ struct communicator_core {
             drop(op.get());
             throw;
         }
+        if (helper) helper->wake();
     }
     // Moves everything on that may move; operations of one queue keep their order. Returns how many are left.
     std::size_t progress_pending() {
@@ -278,8 +281,12 @@ struct communicator_core {
             try {
                 if (is_first && !op.is_dropped) op.state = advance(op);
             } catch (...) { // a later wait for it reports that this rank gave up
-                op.state = task_state::failed, op.error = failure(errc::aborted, net.rank());
+                const counted_ptr<operation> ended = pending[i].op;
                 pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+                const bool is_in_thread = caller.is_in_turn(); // where no call of the program would hear of it
+                if (is_in_thread) helper->keep_exception(*ended);
+                ended->error = failure(errc::aborted, net.rank()), ended->state = task_state::failed;
+                if (is_in_thread) continue;
                 throw;
             }
             moves += is_first && op.state != task_state::blocked;
@@ -302,6 +309,7 @@ struct communicator_core {
     }
     // Nothing moves it on any more. Where an operator drops a handle the list is being walked, and that takes it out.
     void drop(operation* op) {
+        const detail::one_caller::alone here(caller);
         op->is_dropped = true;
         if (!caller.admits_this_thread()) return;
         for (std::size_t i = 0; i < pending.size(); ++i)
@@ -318,7 +326,7 @@ struct communicator_core {
             const bool is_last = op.state == task_state::done && pending.empty();
             carried = !is_last && net.move();
             if (op.state == task_state::done) return true;
-            if (op.state == task_state::failed) give_up(op.error, op.waiting_for);
+            if (op.state == task_state::failed) give_up_on(op);
             if (moves != l.seen_moves || carried) {
                 wait.reset();
                 l.note(moves, timeout_ns);
@@ -344,20 +352,7 @@ struct communicator_core {
         check(l.until, timeout_ns, waiting_for);
     }
     // progress_pending(), and failure notifications: after one, outstanding operations have failed too.
-    std::size_t progress() {
-        require_own();
-        const detail::one_caller::call here(caller, net.rank());
-        if (progress_pending() == 0) return 0;
-        try {
-            look(progress_look, 0, pending.front().op->waiting_for);
-            return pending.size();
-        } catch (const error&) { // for waits that ask the operations
-        }
-        const failure f = net.failed();
-        for (auto& p : pending) p.op->state = task_state::failed, p.op->error = f;
-        pending.clear();
-        return 0;
-    }
+    std::size_t progress();
 
     // No rank gets past this before all have come, so one that has ended meanwhile, even properly, will not come.
     void attach(communicator_core* parent);
@@ -381,6 +376,7 @@ struct communicator_core {
     sole_ptr<detail::device_part> device; // made by the first call on device memory
     sole_ptr<detail::kept> links_found;   // made by the first call that asks; by_links is part of it
     const links_choice* by_links = nullptr;
+    sole_ptr<detail::progress_link> helper; // null: calls alone move what is outstanding
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.
     communicator_core* heeded = nullptr;
     std::uint64_t exchanges = 0, sequence = 0, messages = 0, asyncs = 0, splits = 0;

@@ -44,6 +44,7 @@ COLLX_BEGIN_NAMESPACE
 
 [[gnu::cold]] COLLX_ONCE communicator_core::~communicator_core() {
     if (end) end->has_come = true;
+    if (helper) helper->leave();                       // first of all
     if (home->mark.is_child()) (void)device.release(); // its thread is the parent's
     device = sole_ptr<detail::device_part>();          // it uses what follows
     for (auto& p : pending)                            // their handles may live on
@@ -132,6 +133,26 @@ COLLX_ONCE int communicator_core::find_failed_thread() const {
         e.set_sequence(calls());
         throw;
     }
+}
+
+[[gnu::cold]] COLLX_ONCE void communicator_core::give_up_on(const operation& op) {
+    if (helper) helper->rethrow(op);
+    give_up(op.error, op.waiting_for);
+}
+
+COLLX_ONCE std::size_t communicator_core::progress() {
+    require_own();
+    const detail::one_caller::call here(caller, net.rank());
+    if (progress_pending() == 0) return 0;
+    try {
+        look(progress_look, 0, pending.front().op->waiting_for);
+        return pending.size();
+    } catch (const error&) { // for waits that ask the operations
+    }
+    const failure f = net.failed();
+    for (auto& p : pending) p.op->state = task_state::failed, p.op->error = f;
+    pending.clear();
+    return 0;
 }
 
 [[gnu::cold]] COLLX_ONCE void communicator_core::explain(failure f, int waiting_for) const {

@@ -2,12 +2,20 @@
 // Who is in a call of a communicator. One thread at a time makes its calls, and what a call runs of the program
 // (operators, hooks, iterators) makes no other on it: the engine is in the middle of one. A word that only its caller
 // writes says so. There is no lock: two threads that come within a few nanoseconds of each other pass unseen.
+//
+// With a progress thread (progress_thread.hpp) the word is one: at rest it says `shared` instead of 0, and whoever
+// comes, a call or that thread, exchanges it. A call waits until the thread has finished its turn; the thread waits for
+// no call. Communicators without such a thread pay nothing for this (docs/design/progress.md).
 #pragma once
 
 #include <cstdint>
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
+#include <collx/transport/wait.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -20,21 +28,36 @@ public:
     class call {
     public:
         // Errors: invalid_argument where another thread is in a call, or this one in the program's code of one.
-        call(one_caller& c, int rank) : word_(c.word_), before_(word_.load(memory_order::relaxed)) {
-            const auto me = reinterpret_cast<std::uintptr_t>(&this_thread);
+        call(one_caller& c, int rank) : word_(c.word_), before_(word_.load(memory_order::acquire)) {
+            const std::uintptr_t me = this_one();
             if (before_ != me) {
-                if (before_ != 0) [[unlikely]]
-                    refuse(rank, (before_ & ~in_user_code) == me);
-                word_.store(me, memory_order::relaxed);
+                if (before_ == 0) [[likely]]
+                    word_.store(me, memory_order::relaxed);
+                else before_ = c.enter_shared(rank);
             }
         }
-        ~call() { word_.store(before_, memory_order::relaxed); }
+        ~call() { word_.store(before_, memory_order::release); }
         call(const call&) = delete;
         call& operator=(const call&) = delete;
 
     private:
         atomic<std::uintptr_t>& word_;
-        const std::uintptr_t before_;
+        std::uintptr_t before_;
+    };
+    // Keeps the progress thread away, where there is one. Refuses nothing and may be used inside calls and the
+    // program's code of one.
+    class alone {
+    public:
+        explicit alone(one_caller& c) : word_(c.word_), is_taken_(c.take_from_helper()) {}
+        ~alone() {
+            if (is_taken_) word_.store(shared, memory_order::release);
+        }
+        alone(const alone&) = delete;
+        alone& operator=(const alone&) = delete;
+
+    private:
+        atomic<std::uintptr_t>& word_;
+        const bool is_taken_;
     };
     // Around what may run code of the program. Requires: in a call.
     class user_code {
@@ -54,11 +77,59 @@ public:
     // Whether a call may be made here: none is under way, or one that this thread makes of others.
     bool admits_this_thread() const {
         const std::uintptr_t who = word_.load(memory_order::relaxed);
-        return who == 0 || who == reinterpret_cast<std::uintptr_t>(&this_thread);
+        return who == 0 || who == this_one();
     }
 
+    // ------------------------------------------------------------------ with a progress thread
+    // Errors: invalid_argument in a call, or while another thread is in one.
+    void share(int rank) {
+        std::uintptr_t seen = 0;
+        if (!word_.compare_exchange_strong(seen, shared, memory_order::acq_rel) && seen != shared)
+            refuse(rank, thread_of(seen) == this_one());
+        process_ = ::getpid();
+    }
+    // Requires: the progress thread will not come again.
+    void stop_sharing() { word_.store(0, memory_order::release); }
+    // Of the progress thread: a turn, unless the program is in a call or wants to be. Never waits.
+    bool begin_turn() {
+        std::uintptr_t seen = shared;
+        return wanted_.load(memory_order::relaxed) == 0 &&
+               word_.compare_exchange_strong(seen, this_one() | helps, memory_order::acquire);
+    }
+    void end_turn() { word_.store(shared, memory_order::release); }
+    bool is_in_turn() const { return word_.load(memory_order::relaxed) == (this_one() | helps); }
+
 private:
-    static constexpr std::uintptr_t in_user_code = 1;
+    static constexpr std::uintptr_t in_user_code = 1, shared = 2, helps = 4; // bits below a thread's address
+    static std::uintptr_t this_one() { return reinterpret_cast<std::uintptr_t>(&this_thread); }
+    static constexpr std::uintptr_t thread_of(std::uintptr_t word) { return word & ~std::uintptr_t{7}; }
+
+    // What the word says at rest.
+    [[gnu::cold, gnu::noinline]] std::uintptr_t enter_shared(int rank) {
+        if (take_from_helper()) return shared;
+        std::uintptr_t seen = word_.load(memory_order::acquire);
+        if (seen != 0) refuse(rank, thread_of(seen) == this_one());
+        word_.store(this_one(), memory_order::relaxed); // the other thread's call has ended meanwhile
+        return 0;
+    }
+    // Waits for the progress thread's turn to end. False where the communicator has none, or a call has it.
+    bool take_from_helper() {
+        std::uintptr_t seen = word_.load(memory_order::relaxed);
+        if (seen != shared && (seen & helps) == 0) [[likely]]
+            return false;
+        wanted_.fetch_add(1, memory_order::relaxed);
+        bool is_taken = false;
+        for (unsigned turn = 0;; ++turn) {
+            if (seen == shared) is_taken = word_.compare_exchange_strong(seen, this_one(), memory_order::acquire);
+            if (is_taken || (seen != shared && ((seen & helps) == 0 || thread_of(seen) == this_one()))) break;
+            if (turn < 64) cpu_relax();
+            else if (::getpid() != process_) word_.store(shared, memory_order::relaxed); // its thread is the parent's
+            else ::sched_yield();
+            seen = word_.load(memory_order::relaxed);
+        }
+        wanted_.fetch_sub(1, memory_order::relaxed);
+        return is_taken;
+    }
     [[noreturn, gnu::cold, gnu::noinline]] static void refuse(int rank, bool is_same_thread) {
         if (is_same_thread)
             fail(errc::invalid_argument, rank, -1,
@@ -67,7 +138,9 @@ private:
         fail(errc::invalid_argument, rank, -1, "give each thread a communicator of its own (dup())",
              "another thread is in a call of this communicator");
     }
-    atomic<std::uintptr_t> word_{0}; // this_thread's address, plus a bit; 0: no thread's
+    atomic<std::uintptr_t> word_{0};  // this_thread's address, plus bits; 0 or shared: no thread's
+    atomic<std::uint32_t> wanted_{0}; // calls that wait for the progress thread's turn to end
+    int process_ = 0;                 // that shared it
 };
 
 } // namespace detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a communicator keeps for parts of the library that it does not look into: devices, a machine that is described,
-// what outlives it.
+// What a communicator keeps for parts of the library that it does not look into: devices, the progress thread, a
+// machine that is described, what outlives it.
 #pragma once
 
 #include <collx/core/config.hpp>
@@ -11,6 +11,7 @@ COLLX_BEGIN_NAMESPACE
 
 class environment;
 struct communicator_core;
+class operation;
 
 namespace detail {
 // What a communicator keeps for calls on device memory and does not look into (gpu/group.hpp).
@@ -18,6 +19,18 @@ struct device_part {
     virtual ~device_part() = default;
     // Throws if p is memory that only a device can read.
     virtual void require_host_memory(const void*, const char*) {}
+};
+// The progress thread, as a communicator knows it (progress_thread.hpp).
+struct progress_link {
+    virtual ~progress_link() = default;
+    // Returns when the thread is out of the communicator for good.
+    virtual void leave() noexcept = 0;
+    // Something is outstanding. In a call.
+    virtual void wake() = 0;
+    // Called by the thread, in the handler of what an operation threw.
+    virtual void keep_exception(const operation&) = 0;
+    // Throws what was kept of this one, once, if anything was. In a call.
+    virtual void rethrow(const operation&) = 0;
 };
 // What a job needs that was given a description of its machine: part of a program that includes collx/topology.hpp, or
 // compiled once in collx::collx.
