@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Communicates while computing. An async call returns at once; it moves on whenever its communicator is given a moment
-// (test(), progress(), any other call), for collx starts no thread behind your back. And for many small tensors, a
-// group: one exchange instead of one per tensor. Next: 08_data_parallel_fashion_mnist does both for real.
+// (test(), progress(), any other call), for collx starts no thread behind your back; ask for one, and it moves on
+// without. And for many small tensors, a group: one exchange instead of one per tensor. Next:
+// 08_data_parallel_fashion_mnist does both for real.
 #include <collx/collx.hpp>
+#include <collx/comm/progress.hpp>
 #include <collx/core/clock.hpp>
 
 #include <algorithm>
@@ -63,6 +65,20 @@ void poll_while_working(collx::communicator& world, std::size_t n) {
     }
 }
 
+// Nothing but computation between the call and its end: the process's progress thread moves the call on.
+void compute_without_a_look(collx::communicator& world, std::size_t n) {
+    // [doc:thread]
+    auto own = world.dup();
+    (void)own.with(collx::progress::thread{}); // of all its async calls, from now on
+    std::vector<float> g = compute_gradient(1, world.rank(), n);
+    auto sum = collx::async::all_reduce(own, g);
+    const std::vector<float> next = compute_gradient(2, world.rank(), n);
+    sum.wait();
+    // [doc:end]
+    expect_sum(g, 1, world.size());
+    example::expect(next.size() == n, "the next layer");
+}
+
 // The same call in every step: all that can be done once is done before the loop.
 void same_sum_each_step(collx::communicator& world) {
     // [doc:persistent]
@@ -114,6 +130,7 @@ int main() {
         const std::size_t n = example::is_short() ? 50'000 : 1'000'000;
         backward_pass(world, n);
         poll_while_working(world, n);
+        compute_without_a_look(world, n);
         same_sum_each_step(world);
         many_small(world);
     });

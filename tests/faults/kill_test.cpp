@@ -8,6 +8,8 @@
 
 #include <random>
 
+#include <collx/comm/progress.hpp>
+
 #include "faults/support.hpp"
 
 using namespace collx_test;
@@ -104,6 +106,35 @@ TEST_CASE("a rank that is killed while idle is named by all others") {
 }
 TEST_CASE("a rank that is killed before a call is named by all others") {
     run_all(moment::start, 2, "killed before a call: error after");
+}
+// The survivors' threads move their calls on while they sleep; wait() says who died.
+TEST_CASE("a rank that is killed while progress threads are in its peers' calls is named by all others") {
+    for (const double when_ms : {0.3, 3.0, 12.0}) {
+        stopwatch watch{"killed beside progress threads: error after"};
+        shared_page<report> page;
+        processes all;
+        const std::string job = new_job();
+        const auto run_rank = [&](int r) {
+            collx::communicator world(join(job, r, 3));
+            (void)world.with(collx::progress::thread{});
+            std::vector<int> x(1 << 20);
+            collx::barrier(world);
+            if (r == 1) die_after(*page, static_cast<std::int64_t>(when_ms * 1e6));
+            until_error(*page, r, [&](int salt) {
+                std::fill(x.begin(), x.end(), salt + r);
+                auto sum = collx::async::all_reduce(world, x);
+                ::usleep(2000);
+                sum.wait();
+                for (const int v : x)
+                    if (v != 3 * salt + 3) throw wrong_data(r, "all_reduce");
+            });
+            return 0;
+        };
+        for (int r = 0; r < 3; ++r) all.start(r, [&, r] { return run_rank(r); });
+        all.wait();
+        REQUIRE(all[1].exit_code == 128 + SIGKILL);
+        check_survivors(all, *page, 3, 1, collx::errc::peer_failed, watch);
+    }
 }
 TEST_CASE("a rank that is killed in the middle of a large transfer is named by all others") {
     for (unsigned seed : {3u, 4u}) run_all(moment::middle, seed, "killed inside a call: error after");
