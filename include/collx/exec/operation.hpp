@@ -10,8 +10,8 @@ COLLX_BEGIN_NAMESPACE
 enum class task_state : unsigned char { blocked, moved, done, failed };
 
 namespace detail {
-// How far an operation is. Written by the thread that moves it on, which may be the progress thread; whoever reads
-// `done` sees all that was done before.
+// How far an operation is. Written by the thread that moves it on, which may be the progress thread; a thread that
+// reads `done` sees all that was done before.
 class kept_state {
 public:
     operator task_state() const { return now_.load(memory_order::acquire); }

@@ -3,7 +3,7 @@
 // (operators, hooks, iterators) makes no other on it: the engine is in the middle of one. A word that only its caller
 // writes says so. There is no lock: two threads that come within a few nanoseconds of each other pass unseen.
 //
-// With a progress thread (progress_thread.hpp) the word is one: at rest it says `shared` instead of 0, and whoever
+// With a progress thread (progress_thread.hpp) the word is one: at rest it says `shared` instead of 0, and what
 // comes, a call or that thread, exchanges it. A call waits until the thread has finished its turn; the thread waits for
 // no call. Communicators without such a thread pay nothing for this (docs/design/progress.md).
 #pragma once
