@@ -54,7 +54,7 @@ constexpr double bytes = elems * sizeof(float);
 // What one call of f by all ranks puts on the links.
 template <class F>
 link_traffic traffic_of_call(collx::communicator& w, F&& f) {
-    f(); // looks the order up, and opens connections
+    f();                                                                            // opens connections
     const link_traffic before = collx::traffic_of(w), asked = collx::traffic_of(w); // the first asking sends, too
     f();
     link_traffic t = collx::traffic_of(w);
@@ -146,6 +146,30 @@ TEST_CASE("ranks at GPUs 0, 2, 4 and 6 of a DGX-1V reduce along its NVLinks, una
             EXPECT(x[99] == 8);
         });
         EXPECT(none.over(g, link_type::nvlink) == 0);
+    });
+}
+
+TEST_CASE("communicators of all kinds have an order, and first calls wait for no other rank's") {
+    const written_file file(write_nccl_topology(dgx_1v(), 70));
+    const variable_set topology("COLLX_TOPOLOGY", file.name());
+    const variable_set visible("CUDA_VISIBLE_DEVICES", "0,2,4,6");
+    on_ranks(4, [](collx::communicator& w) {
+        w.set_checked(false);
+        auto a = w.dup(), b = w.dup();
+        std::vector<float> x(elems, 1.f), y(elems, 1.f);
+        auto& first = w.rank() % 2 == 0 ? a : b;
+        auto& second = w.rank() % 2 == 0 ? b : a;
+        auto one = collx::async::all_reduce(first, x);
+        auto two = collx::async::all_reduce(second, y);
+        collx::wait_all(one, two);
+        EXPECT(x[3] == 4.f && y[elems - 1] == 4.f);
+        a.abort();
+        auto rest = a.shrink();
+        const std::vector<int> ring{0, 1, 3, 2};
+        EXPECT(collx::order_of(rest) == ring && collx::order_of(b) == ring && collx::order_of(w) == ring);
+        const link_traffic t = traffic_of_call(rest, [&] { sum(rest); });
+        EXPECT(t.over(*collx::machine_of(rest), link_type::nvlink) == 2 * 3 * bytes);
+        EXPECT(t.over(*collx::machine_of(rest), link_type::pcie) == 0);
     });
 }
 

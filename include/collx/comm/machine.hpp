@@ -44,7 +44,7 @@ inline std::vector<int> cards_of_sites(communicator& c) {
     return cards;
 }
 
-// All ranks, host after host, each host's along its ring; as they are where nothing is known. Collective.
+// All ranks, host after host, each host's along its ring; as they are where nothing is known.
 inline std::vector<int> order_of(communicator& c) {
     communicator_core& core = c.internals();
     if (core.known_links() != nullptr) return static_cast<const member_links&>(*core.links_found).order.along;
@@ -71,7 +71,7 @@ inline topo::link_traffic traffic_of(communicator& c) {
     return all;
 }
 
-// The order, the rings and what they are used for, in lines for people. Collective.
+// The order, the rings and what they are used for, in lines for people.
 inline std::string explain_links(communicator& c) {
     communicator_core& core = c.internals();
     const links_choice* const links = core.known_links();

@@ -75,6 +75,7 @@ inline sole_ptr<communicator_core> split(communicator_core& c, int color, int ke
     const int n_there = static_cast<int>(members.size());
     auto made = make_sole<communicator_core>(c.home, offset, rank_there, n_there, std::move(members), &c, true, id);
     made->settings = c.settings;
+    if (c.home->machine) topology->look_up(*made, true);
     return made;
 }
 

@@ -187,11 +187,12 @@ struct communicator_core {
     // Tells what may live longer that this communicator is gone.
     const counted_ptr<detail::communicator_end>& watch_end();
 
-    // What is known of the links between these ranks, null: nothing. Collective, for it is looked up when first asked.
+    // What is known of the links between these ranks, null: nothing. Never waits, for calls on several communicators
+    // may begin in any order: looked up when made, or by each rank where that does not wait for the others (shrink()).
     const links_choice* known_links() {
         if (!home->machine) [[likely]]
             return nullptr;
-        if (!links_found) detail::topology->look_up(*this);
+        if (!links_found) detail::topology->look_up(*this, false);
         return by_links;
     }
 
@@ -374,7 +375,7 @@ struct communicator_core {
     std::int32_t accepted_ballot = 0;
     detail::growing_array<std::uint64_t> accepted_members;
     sole_ptr<detail::device_part> device; // made by the first call on device memory
-    sole_ptr<detail::kept> links_found;   // made by the first call that asks; by_links is part of it
+    sole_ptr<detail::kept> links_found;   // by_links is part of it
     const links_choice* by_links = nullptr;
     sole_ptr<detail::progress_link> helper; // null: calls alone move what is outstanding
     // A communicator of these ranks, or of more, whose failure ends waits here, too: a proxy's heeds the program's.

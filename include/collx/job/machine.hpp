@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The machine under a job: each rank reads the file that COLLX_TOPOLOGY names on its host, all learn whether all could,
 // and machines that differ are shown to all once. What the machine says of the ranks of a communicator is found by one
-// of them and shown to the others, so that they agree whatever their compilers do with fractions.
+// of them while it is made and shown to the others, so that they agree whatever their compilers do with fractions.
 #pragma once
 
 #include <algorithm>
@@ -135,6 +135,8 @@ inline kept_text own_card(const environment& env, int place, int here) {
     return {};
 }
 
+inline void look_up_links(communicator_core& c, bool together);
+
 class machine_of_job {
 public:
     machine_of_job(communicator_core& c, const environment& env) : c_(c), env_(env) {}
@@ -231,6 +233,7 @@ private:
         for (const int k : made->kind_of) by_host.push_back(&made->kinds[static_cast<std::size_t>(k)]);
         made->hosts = topo::join_hosts(by_host);
         c_.home->machine = std::move(made);
+        look_up_links(c_, true);
     }
 
     int rank() const { return c_.net.rank(); }
@@ -264,14 +267,16 @@ inline std::vector<std::int32_t> found_by_search(const communicator_core& c) {
     return says;
 }
 
-[[gnu::cold]] inline void look_up_links(communicator_core& c) {
+[[gnu::cold]] inline void look_up_links(communicator_core& c, bool together) {
     const auto n = static_cast<std::size_t>(c.net.size());
     std::vector<std::int32_t> says(4 + n);
-    std::string mine(says.size() * sizeof says[0], '\0');
-    if (c.net.rank() == 0) {
-        says = found_by_search(c);
-        std::memcpy(mine.data(), says.data(), mine.size());
-    }
+    std::string mine(together ? says.size() * sizeof says[0] : 0, '\0');
+    for (std::size_t r = 0; r < n; ++r) says[4 + r] = static_cast<std::int32_t>(r);
+    if (!together || c.net.rank() == 0) try {
+            says = found_by_search(c);
+        } catch (const std::exception&) { // no memory: in rank order, as with no ring
+        }
+    if (c.net.rank() == 0) std::memcpy(mine.data(), says.data(), mine.size());
     show_parts(c, mine, mine.size(), [&](int r, std::size_t at, const char* part, std::size_t bytes) {
         if (r == 0) std::memcpy(reinterpret_cast<char*>(says.data()) + at, part, std::min(bytes, mine.size() - at));
     });

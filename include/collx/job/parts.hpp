@@ -38,8 +38,9 @@ struct topology_component {
     // Fills job::machine. Collective, on the first communicator of a job.
     // Errors: on all ranks, naming the first whose file cannot be taken.
     void (*merge)(communicator_core&);
-    // What the machine says of these ranks. Collective, once for a communicator.
-    void (*look_up)(communicator_core&);
+    // What the machine says of these ranks, once for a communicator. together: all of them are here, and take what the
+    // first finds; else each searches by itself.
+    void (*look_up)(communicator_core&, bool together);
     // The name of the card beside the `place`-th of `here` ranks on this host; empty: none is known.
     kept_text (*own_card)(const environment&, int place, int here);
 };
