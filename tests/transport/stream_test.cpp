@@ -359,13 +359,25 @@ TEST_CASE("what no schedule allows ends the stream and nothing else") {
     is_refused("an unknown kind", [](auto& h) { h.say({.what = static_cast<kind>(0)}); });
     is_refused("an unknown kind", [](auto& h) { h.say({.what = static_cast<kind>(7)}); });
     is_refused("a port too far", [](auto& h) { h.say({.at_port = 5, .bytes = 1}); });
-    is_refused("a port too far", [](auto& h) { h.say({.what = kind::credit, .at_port = 255}); });
+    is_refused("a port too far", [](auto& h) { h.say({.what = kind::credit, .at_port = 15}); });
     is_refused("longer than a slot", [](auto& h) { h.say({.bytes = half_open::shape.slot_bytes + 1}); });
     is_refused("much longer than a slot", [](auto& h) { h.say({.bytes = UINT32_MAX}); });
     is_refused("lent", [](auto& h) { h.say({.bytes = 8 | slot_header::lent_bit}); });
     is_refused("more than there are slots", [](auto& h) {
         for (int i = 0; i < half_open::shape.depth; ++i) h.message(2, 100);
         h.message(2, 100);
+    });
+    is_refused("a filler behind a word", [](auto& h) {
+        h.say({.what = kind::credit, .filler_units = 1});
+        h.say(stream_frame{}); // the filler
+    });
+    is_refused("a filler behind the head of a short message", [](auto& h) {
+        h.say({.filler_units = 1, .bytes = 100});
+        h.say(stream_frame{});
+    });
+    is_refused("more filler than a line", [](auto& h) {
+        h.say({.filler_units = 4, .bytes = half_open::shape.slot_bytes});
+        for (int i = 0; i < 4; ++i) h.say(stream_frame{});
     });
     is_refused("has taken what was not sent", [](auto& h) { h.say({.what = kind::credit, .taken = 1}); });
     is_refused("has given back", [](auto& h) { h.say({.what = kind::credit, .taken = UINT32_MAX}); });
@@ -613,12 +625,14 @@ struct after_a_large_one {
         REQUIRE(wait_until([&] { return s.move(), rx.has_message(); }));
         rx.release(bytes);
     }
-    void add(int port, std::size_t n, std::uint64_t seed) {
-        const stream_frame f{.at_port = static_cast<std::uint8_t>(port), .bytes = static_cast<std::uint32_t>(n)};
-        const std::size_t at = line.size();
-        line.resize(at + sizeof f + n);
+    void add(int port, std::size_t n, std::uint64_t seed, unsigned filler_units = 0) {
+        const stream_frame f{.at_port = static_cast<std::uint8_t>(port),
+                             .filler_units = static_cast<std::uint8_t>(filler_units),
+                             .bytes = static_cast<std::uint32_t>(n)};
+        const std::size_t at = line.size(), head = sizeof f + filler_of(f);
+        line.resize(at + head + n);
         std::memcpy(line.data() + at, &f, sizeof f);
-        fill_message(line.data() + at + sizeof f, seed, n);
+        fill_message(line.data() + at + head, seed, n);
     }
     void say() {
         REQUIRE(::send(test.get(), line.data(), line.size(), 0) == static_cast<ssize_t>(line.size()));
@@ -684,6 +698,72 @@ TEST_CASE("what comes where another message was expected is put right") {
     REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
     CHECK(!w.rx.is_expected(w.bytes));
     CHECK(is_message(w.rx.peek(w.most), 8, w.most));
+}
+
+TEST_CASE("what fills up to the payload of a large message goes nowhere, expected or not, whole or in two goes") {
+    after_a_large_one w;
+    for (const bool is_wanted : {false, true})
+        for (unsigned before = 0; before <= 3; ++before)
+            for (unsigned now = 0; now <= 3; ++now) {
+                INFO("wanted " << is_wanted << " filler units " << before << ", then " << now);
+                w.add(1, w.bytes, 1, before), w.say();
+                REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+                CHECK(is_message(w.rx.peek(w.bytes), 1, w.bytes));
+                w.rx.release(w.bytes);
+                if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
+                w.add(1, w.bytes, 2, now), w.add(2, 100, 3), w.say();
+                if (now == before && !is_wanted) CHECK(w.calls_of_a_look() == 1);
+                REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message() && w.other.has_message(); }));
+                REQUIRE(w.rx.has_landed() == is_wanted);
+                CHECK(is_message(is_wanted ? w.wanted.data() : w.rx.peek(w.bytes), 2, w.bytes));
+                CHECK(is_message(w.other.peek(100), 3, 100));
+                w.rx.release(w.bytes), w.other.release(100);
+                if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
+                for (const std::size_t cut : {3, 16, 20, 32, 64, 70}) { // said in two goes
+                    w.add(1, w.bytes, 4 + cut, now);
+                    REQUIRE(::send(w.test.get(), w.line.data(), cut, 0) == static_cast<ssize_t>(cut));
+                    w.s.move(), w.s.move();
+                    const auto rest = w.line.size() - cut;
+                    REQUIRE(::send(w.test.get(), w.line.data() + cut, rest, 0) == static_cast<ssize_t>(rest));
+                    w.line.clear();
+                    REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+                    CHECK(is_message(w.rx.has_landed() ? w.wanted.data() : w.rx.peek(w.bytes), 4 + cut, w.bytes));
+                    w.rx.release(w.bytes);
+                    if (is_wanted) w.rx.want_at(w.wanted.data(), w.bytes, 0);
+                }
+                if (!is_wanted) continue;
+                w.add(1, w.bytes, 1, now), w.say(); // the receive that is still posted
+                REQUIRE(wait_until([&] { return w.s.move(), w.rx.has_message(); }));
+                w.rx.release(w.bytes);
+            }
+}
+
+TEST_CASE("a large message lies in its cache line on the wire as it does in memory") {
+    constexpr std::size_t bytes = 200'000;
+    for (const std::size_t at : {0, 4, 16, 32, 48, 60}) {
+        auto [a, b] = connection(AF_INET);
+        stream s(system_socket_calls, {.depth = 4, .slot_bytes = bytes}, 5);
+        s.set_copy_mode(single_copy_mode::never);
+        s.open(std::move(a), nullptr, false);
+        std::vector<std::byte> memory(bytes + 2 * 64), got(bytes + 64);
+        std::byte* from = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64 + at;
+        fill_message(from, 9, bytes);
+        sending_end tx = s.tx(2);
+        tx.lend(from, bytes, 0);
+        const std::size_t filler = (at + 48) % 64 / 16 * 16, all = sizeof(stream_frame) + filler + bytes;
+        for (std::size_t done = 0; done != all;) {
+            (void)s.move();
+            const ssize_t n = ::recv(b.get(), got.data() + done, all - done, MSG_DONTWAIT);
+            if (n > 0) done += static_cast<std::size_t>(n);
+            else REQUIRE((n < 0 && errno == EAGAIN));
+        }
+        stream_frame f;
+        std::memcpy(&f, got.data(), sizeof f);
+        INFO("at " << at);
+        CHECK(filler_of(f) == filler);
+        CHECK((sizeof f + filler) % 64 == at / 16 * 16);
+        CHECK(is_message(got.data() + sizeof f + filler, 9, bytes));
+    }
 }
 
 namespace {

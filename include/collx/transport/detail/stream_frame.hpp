@@ -72,20 +72,27 @@ struct stream_frame {
     };
     static constexpr std::uint16_t magic_value = 0x4c43;
     static constexpr int most_ports = 8; // of a stream
+    // Large messages may have up to three units of zeros between head and payload. The system copies what is sent to
+    // pages of its own, and far more slowly where source and destination lie differently in their cache lines: the
+    // sender fills up to the place in a line that its payload has.
+    static constexpr std::size_t least_large_bytes = 16 * 1024, filler_unit_bytes = 16, most_filler_bytes = 48;
     kind what = kind::message;
-    std::uint8_t at_port = 0;
+    std::uint8_t at_port : 4 = 0;
+    std::uint8_t filler_units : 4 = 0;
     std::uint16_t magic = magic_value;
     std::uint32_t bytes = 0, tag = 0;
     std::uint32_t taken = 0; // message, credit: how many messages of this port the sender has taken (low bits)
 };
 static_assert(sizeof(stream_frame) == 16);
+// What is behind a head and no payload.
+inline std::size_t filler_of(const stream_frame& f) { return f.filler_units * stream_frame::filler_unit_bytes; }
 
 // What lies in line to be sent: a hello (no head) or a frame, with the payload of a message.
 struct stream_entry {
     stream_frame head;
     const std::byte* payload;
     std::size_t payload_bytes;
-    std::size_t head_bytes;
+    std::size_t head_bytes; // with the filler
     bool is_message;
     bool is_lent = false;       // the payload is the user's memory
     bool is_referenced = false; // and goes by reference

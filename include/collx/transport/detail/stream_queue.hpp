@@ -57,13 +57,16 @@ private:
 // Frames one behind the other, the first of which may have gone in part.
 class stream_queue {
 public:
-    static constexpr int most_entries = 32;
+    static constexpr int most_entries = 32, most_parts = 3 * most_entries;
 
     bool is_empty() const { return first_ == last_; }
     bool is_full() const { return last_ == most_entries; }
     void clear() { first_ = last_ = 0, done_bytes_ = 0, referenced_ = 0; }
     void add(const stream_entry& e) {
-        if (e.has_room) std::memcpy(e.room(), &e.head, e.head_bytes);
+        if (e.has_room) {
+            std::memcpy(e.room(), &e.head, sizeof e.head);
+            std::memset(e.room() + sizeof e.head, 0, e.head_bytes - sizeof e.head);
+        }
         entries_[last_++] = e;
         referenced_ += e.is_referenced ? 1 : 0;
     }
@@ -92,7 +95,7 @@ public:
                 add(e.room(), e.bytes());
                 continue;
             }
-            add(&e.head, e.head_bytes);
+            if (e.head_bytes != 0) add(&e.head, sizeof e.head), add(zeros, e.head_bytes - sizeof e.head);
             if (e.is_referenced) break;
             add(e.payload, e.payload_bytes);
         }
@@ -150,6 +153,7 @@ public:
     }
 
 private:
+    static constexpr std::byte zeros[stream_frame::most_filler_bytes] = {};
     stream_entry entries_[most_entries];
     int first_ = 0, last_ = 0, referenced_ = 0;
     std::size_t done_bytes_ = 0; // of the first entry

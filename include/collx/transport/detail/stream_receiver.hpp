@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <collx/transport/detail/stream_guess.hpp>
 #include <collx/transport/detail/stream_parts.hpp>
 #include <collx/transport/detail/stream_sender.hpp>
 
@@ -15,7 +16,7 @@ namespace detail {
 
 class stream_receiver {
 public:
-    static constexpr std::size_t least_landed_bytes = 16 * 1024;
+    static constexpr std::size_t least_landed_bytes = stream_frame::least_large_bytes;
     static constexpr int most_looks = 8; // for which such a message waits for a receiver that says where it wants it
 
     // sender: of the same stream; what the other end has received frees its slots.
@@ -43,13 +44,15 @@ public:
         for (int turn = 0; of_.leading.is_live() && !of_.leading.is_insecure && turn < 32; ++turn) {
             const expectation next = expected();
             stream_frame head;
-            iovec parts[3];
+            std::byte filler[stream_frame::most_filler_bytes];
+            iovec parts[4];
             int count = 0;
             std::size_t room = 0;
             const auto add = [&](void* at, std::size_t bytes) {
                 if (bytes != 0) parts[count++] = {at, bytes}, room += bytes;
             };
             add(&head, next.is_guess && !next.is_joined ? sizeof head : 0);
+            add(filler, next.filler_bytes);
             add(next.at, next.bytes);
             add(stage_ + staged_, next.staged_bytes);
             msghdr m{};
@@ -63,7 +66,7 @@ public:
             if (got <= 0) return end(), true;
             moved = true;
             const auto bytes = static_cast<std::size_t>(got);
-            if (!(next.is_guess    ? take_guessed(head, next, bytes)
+            if (!(next.is_guess    ? take_guessed(head, filler, next, bytes)
                   : next.is_joined ? take_medium(next.at, bytes)
                                    : take(bytes)))
                 return of_.leading.is_nonsense = true, end(), true;
@@ -81,7 +84,8 @@ public:
         if (!of_.leading.is_live()) return false;
         const bool moved = of_.verbs->move([this](int p) { of_.ports.count_sent(p); },
                                            [this](const stream_frame& f, const std::byte* payload, std::size_t bytes) {
-                                               if (f.magic != stream_frame::magic_value || !of_.ports.hear_taken(f))
+                                               if (f.magic != stream_frame::magic_value || f.filler_units != 0 ||
+                                                   !of_.ports.hear_taken(f))
                                                    return false;
                                                if (f.what == kind::credit) return bytes == 0;
                                                return f.what == kind::message && of_.ports.put(f, payload, bytes);
@@ -103,8 +107,8 @@ private:
     using kind = stream_frame::kind;
     // With room for a message of 16 KiB and what may be around it: a second look costs more than copying that much.
     static constexpr std::size_t stage_bytes = 16 * 1024 + 512;
-    // The most that is read where a message is only expected to go.
-    static constexpr std::size_t most_guessed_bytes = 64 * 1024;
+    static constexpr std::size_t most_guessed_bytes = stream_guess::most_bytes;
+    using expectation = stream_guess::expectation;
 
     // The other end closes the leading lane first, with a goodbye: without one, and with nothing more to read there,
     // the connection has broken.
@@ -127,43 +131,22 @@ private:
         if (!of_.leading.is_live() || is_held_ || has_more_) return moved;
         return end(), true;
     }
-    // What the next bytes are read into: the rest of a message, or where a large one lands whose head has not come yet,
-    // if it is like the last; and the stage behind that.
-    struct expectation {
-        std::byte* at;
-        std::size_t bytes, staged_bytes;
-        bool is_guess;          // a large message, whose head comes first
-        bool is_joined = false; // the head comes to `at`, too
-    };
-    expectation expected() {
-        if (payload_left_ != 0) return {payload_at_, payload_left_, large_port_ < 0 ? stage_bytes - staged_ : 0, false};
+    // What the next bytes are read into.
+    expectation expected() const {
+        if (payload_left_ != 0)
+            return {payload_at_, payload_left_, guess_.is_large() ? 0 : stage_bytes - staged_, false};
         // Where a device may write, nothing is read that does not belong there.
         if (staged_ != 0 || of_.is_settled || of_.words.failure != 0 || (of_.verbs && of_.verbs->has_offered()))
             return {nullptr, 0, stage_bytes - staged_, false};
         // Word of what was received may come first, and what is behind it shall not lie where it does not belong.
-        if (sender_.is_exposed()) return {nullptr, 0, sizeof(stream_frame), false};
-        if (large_port_ < 0) return expected_medium();
-        const auto at_most = [](std::size_t bytes) { return bytes < most_guessed_bytes ? bytes : most_guessed_bytes; };
-        if (const landing_line* const wish = of_.ports.wish(large_port_))
-            return {wish->at, at_most(wish->bytes), 0, true};
-        if (of_.ports.lands(large_port_)) return {nullptr, 0, sizeof(stream_frame), false}; // it will say where to
-        if (of_.ports.is_full(large_port_)) return {nullptr, 0, stage_bytes, false};
-        return {of_.ports.take_place(large_port_, by_device()) - sizeof(stream_frame),
-                sizeof(stream_frame) + at_most(large_bytes_), 0, true, true};
+        if (sender_.is_exposed()) return {nullptr, 0, guess_.head_bytes(), false};
+        return guess_.expected(of_.ports, by_device(), stage_bytes);
     }
     bool by_device() const { return static_cast<bool>(of_.verbs); }
-    // A message that is not large is read with its head in front, by one call and in one part, into the place where it
-    // goes if it is on the same port as the last. What comes behind it finds its way over the stage.
-    expectation expected_medium() {
-        if (medium_port_ < 0 || of_.ports.is_full(medium_port_)) return {nullptr, 0, stage_bytes, false};
-        std::byte* const place = of_.ports.take_place(medium_port_, by_device());
-        const std::size_t most = sizeof(stream_frame) + of_.ports.shape().slot_bytes;
-        return {place - sizeof(stream_frame), most < stage_bytes ? most : stage_bytes, 0, false, true};
-    }
     bool take_medium(const std::byte* at, std::size_t bytes) {
         stream_frame f;
         std::memcpy(&f, at, bytes < sizeof f ? bytes : sizeof f);
-        const bool is_like = bytes >= sizeof f && f.what == kind::message && f.at_port == medium_port_ &&
+        const bool is_like = bytes >= sizeof f && f.what == kind::message && guess_.is_medium_of(f.at_port) &&
                              f.bytes > slot_header::inline_bytes && f.bytes < least_landed_bytes;
         std::size_t done = 0;
         if (is_like) {
@@ -183,8 +166,8 @@ private:
         staged_ += bytes - direct;
         return read_frames();
     }
-    // A head and what follows it: mostly where it belongs.
-    bool take_guessed(stream_frame head, const expectation& next, std::size_t bytes) {
+    // A head, what fills up to the payload, and that: mostly where it belongs.
+    bool take_guessed(stream_frame head, const std::byte* filler, const expectation& next, std::size_t bytes) {
         const std::byte* at = next.at;
         if (next.is_joined) std::memcpy(&head, at, bytes < sizeof head ? bytes : sizeof head), at += sizeof head;
         if (bytes < sizeof head) {
@@ -192,18 +175,29 @@ private:
             return true;
         }
         bytes -= sizeof head;
-        const bool is_one = bytes == 0 || (is_whole(head.what) && head.bytes >= bytes);
-        if (!is_one) return take_misplaced(head, at, bytes);
+        if (bytes == 0 && head.filler_units == 0) return read_frame(head);
+        const std::size_t between = next.filler_bytes;
+        const bool is_one =
+            filler_of(head) == between && bytes >= between && is_whole(head.what) && head.bytes >= bytes - between;
+        if (!is_one) return take_misplaced(head, {filler, between}, {at, bytes > between ? bytes - between : 0}, bytes);
+        bytes -= between;
         if (!read_frame(head)) return false;
         if (bytes == 0) return true;
         if (payload_at_ != at) std::memcpy(payload_at_, at, bytes);
         advance_payload(bytes);
         return true;
     }
-    // Something else came first.
-    [[gnu::cold, gnu::noinline]] bool take_misplaced(const stream_frame& head, const std::byte* at, std::size_t bytes) {
-        std::byte copy[most_guessed_bytes]; // a payload in there may belong where it lies now
-        std::memcpy(copy, at, bytes);
+    struct run {
+        const std::byte* at;
+        std::size_t bytes;
+    };
+    // Something else came first, or lies differently. bytes: behind the head, in `first` and then in `second`.
+    [[gnu::cold, gnu::noinline]] bool take_misplaced(const stream_frame& head, run first, run second,
+                                                     std::size_t bytes) {
+        std::byte copy[stream_frame::most_filler_bytes + most_guessed_bytes]; // a payload may belong where it lies now
+        if (first.bytes > bytes) first.bytes = bytes;
+        if (first.bytes != 0) std::memcpy(copy, first.at, first.bytes);
+        if (second.bytes != 0) std::memcpy(copy + first.bytes, second.at, second.bytes);
         std::memcpy(stage_, &head, staged_ = sizeof head);
         may_hold_ = false;
         bool is_sound = read_frames();
@@ -214,7 +208,8 @@ private:
             is_sound = read_frames();
         }
         may_hold_ = true;
-        large_port_ = -1; // until the next large one
+        // Where only the filler was another, the guess is as good as before.
+        if (filler_of(head) == first.bytes || head.bytes + filler_of(head) < bytes) guess_.forget_large();
         return is_sound;
     }
     void advance_payload(std::size_t bytes) {
@@ -256,12 +251,13 @@ private:
             if (staged_ - at < sizeof(stream_frame)) break;
             stream_frame f;
             std::memcpy(&f, stage_ + at, sizeof f);
+            if (staged_ - at < sizeof f + filler_of(f)) break;
             if (is_held_ = looks_held_ < most_looks && is_early(f); is_held_) {
                 ++looks_held_;
                 break;
             }
             looks_held_ = 0;
-            at += sizeof f;
+            at += sizeof f + filler_of(f);
             if (!read_frame(f)) return false;
         }
         std::memmove(stage_, stage_ + at, staged_ - at);
@@ -284,6 +280,8 @@ private:
     // False for what no end of this version says.
     bool read_frame(const stream_frame& f) {
         if (f.magic != stream_frame::magic_value || of_.words.has_heard_bye) return false;
+        if (filler_of(f) > (is_whole(f.what) && f.bytes >= least_landed_bytes ? stream_frame::most_filler_bytes : 0))
+            return false;
         switch (f.what) {
             case kind::message:
             case kind::lent:
@@ -323,9 +321,7 @@ private:
         }
         payload_port_ = f.at_port;
         payload_left_ = f.bytes;
-        large_port_ = f.bytes >= least_landed_bytes && !of_.lanes ? f.at_port : -1;
-        large_bytes_ = f.bytes;
-        medium_port_ = f.bytes > slot_header::inline_bytes && f.bytes < least_landed_bytes ? f.at_port : -1;
+        guess_.note(f, static_cast<bool>(of_.lanes));
         payload_striped_ = 0;
         payload_is_lent_ = f.what == kind::lent;
         const std::uint64_t number = of_.ports.count_received(f.at_port);
@@ -382,9 +378,7 @@ private:
     bool payload_is_lent_ = false;      // by a sender whose system may still read it
     bool payload_is_pair_ = false;      // it is a word: heard_pair_
     queue_pair_address heard_pair_;
-    int large_port_ = -1; // of the last message, if it was large and may be followed by one like it
-    std::size_t large_bytes_ = 0;
-    int medium_port_ = -1; // of the last message, if it went to a place in one piece and may be followed by one like it
+    stream_guess guess_;
     bool may_hold_ = true;
     bool is_held_ = false; // the frame in front waits for the receiver to look
     int looks_held_ = 0;   // for which it has waited

@@ -40,7 +40,7 @@ public:
     bool send() {
         bool moved = false;
         while (of_.leading.is_live() && !of_.leading.cannot_send && flush() && has_work() && refill()) {
-            iovec parts[2 * stream_queue::most_entries];
+            iovec parts[stream_queue::most_parts];
             std::size_t want = 0;
             const int count = queue_.gather(parts, want);
             const ssize_t sent = count != 0 ? send_parts(parts, count) : send_pages(want);
@@ -194,16 +194,18 @@ private:
         const std::uint64_t striped = of_.lanes ? stripe(payload, length, is_lent) : 0;
         const std::size_t here = striped != 0 ? of_.lanes->begin_of(1, length) : length;
         const copy_or_reference::way by = is_lent ? choose(length) : copy_or_reference::way{};
+        const std::size_t filler = filler_before(payload, length);
         queue_.add({{.what = striped != 0  ? kind::striped
                              : by.is_asked ? kind::lent
                                            : kind::message,
                      .at_port = static_cast<std::uint8_t>(p),
+                     .filler_units = static_cast<std::uint8_t>(filler / stream_frame::filler_unit_bytes),
                      .bytes = length,
                      .tag = slot.tag,
                      .taken = of_.ports.tell_taken(p)},
                     payload,
                     here,
-                    sizeof(stream_frame),
+                    sizeof(stream_frame) + filler,
                     true,
                     is_lent,
                     by.by_reference,
@@ -212,6 +214,16 @@ private:
                     is_in_place});
         of_.ports.pass_next(p);
         return here;
+    }
+    // The system's pages begin anew where the receiver has taken all, so a frame mostly lies at the beginning of a
+    // line. Messages that are not much larger than the misplaced part of a wrong guess (take_misplaced) change nothing.
+    std::size_t filler_before(const std::byte* payload, std::size_t bytes) {
+        if (bytes < stream_frame::least_large_bytes || of_.lanes || !of_.leading.wire.is_plain()) return 0;
+        if (bytes >= 2 * 64 * 1024) {
+            const auto place = reinterpret_cast<std::uintptr_t>(payload) - sizeof(stream_frame);
+            filler_ = place % cache_line_bytes / stream_frame::filler_unit_bytes * stream_frame::filler_unit_bytes;
+        }
+        return filler_;
     }
     copy_or_reference::way choose(std::size_t bytes) {
         if (bytes < copy_or_reference::least_bytes || of_.lanes || !of_.leading.wire.is_plain()) return {};
@@ -242,6 +254,7 @@ private:
     stream_unsent unsent_;
     stream_hello hello_;
     std::size_t accepted_ = 0; // of what lies in line, not counted yet: the system may not have all of it
+    std::size_t filler_ = 0;   // before large messages
     bool has_said_bye_ = false;
 };
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Where the next message of a stream will probably go, said before its head is read: messages that follow each other
+// are mostly alike, and one that is read straight to its place is copied once less. A part of the receiver, which finds
+// out whether it was so.
+#pragma once
+
+#include <cstddef>
+
+#include <collx/transport/detail/stream_frame.hpp>
+#include <collx/transport/detail/stream_ports.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class stream_guess {
+public:
+    // The most that is read where a message is only expected to go.
+    static constexpr std::size_t most_bytes = 64 * 1024;
+    // One call reads: the head and what fills up behind it, in a guess; `bytes` to `at`; and so much behind that into
+    // the receiver's stage.
+    struct expectation {
+        std::byte* at;
+        std::size_t bytes, staged_bytes;
+        bool is_guess;                // a large message, whose head comes first
+        bool is_joined = false;       // the head comes to `at`, too
+        std::size_t filler_bytes = 0; // between head and message; none where they are joined
+    };
+
+    // A message has begun.
+    void note(const stream_frame& f, bool has_lanes) {
+        const bool is_large = f.bytes >= stream_frame::least_large_bytes;
+        large_port_ = is_large && !has_lanes ? f.at_port : -1;
+        large_bytes_ = f.bytes, filler_bytes_ = filler_of(f);
+        medium_port_ = f.bytes > slot_header::inline_bytes && !is_large ? f.at_port : -1;
+    }
+    // Until the next large one.
+    void forget_large() { large_port_ = -1; }
+    bool is_large() const { return large_port_ >= 0; }
+    bool is_medium_of(int port) const { return port == medium_port_; }
+    // Of the next message, if it is like the last.
+    std::size_t head_bytes() const { return sizeof(stream_frame) + (is_large() ? filler_bytes_ : 0); }
+
+    expectation expected(const stream_ports& ports, bool by_device, std::size_t stage_bytes) const {
+        if (!is_large()) return expected_medium(ports, by_device, stage_bytes);
+        const auto at_most = [](std::size_t bytes) { return bytes < most_bytes ? bytes : most_bytes; };
+        if (const landing_line* const wish = ports.wish(large_port_))
+            return {wish->at, at_most(wish->bytes), 0, true, false, filler_bytes_};
+        if (ports.lands(large_port_)) return {nullptr, 0, head_bytes(), false}; // it will say where to
+        if (ports.is_full(large_port_)) return {nullptr, 0, stage_bytes, false};
+        std::byte* const place = ports.take_place(large_port_, by_device);
+        if (filler_bytes_ != 0) return {place, at_most(large_bytes_), 0, true, false, filler_bytes_};
+        return {place - sizeof(stream_frame), sizeof(stream_frame) + at_most(large_bytes_), 0, true, true};
+    }
+
+private:
+    // A message that is not large is read with its head in front, by one call and in one part, into the place where it
+    // goes if it is on the same port as the last. What comes behind it finds its way over the stage.
+    expectation expected_medium(const stream_ports& ports, bool by_device, std::size_t stage_bytes) const {
+        if (medium_port_ < 0 || ports.is_full(medium_port_)) return {nullptr, 0, stage_bytes, false};
+        std::byte* const place = ports.take_place(medium_port_, by_device);
+        const std::size_t most = sizeof(stream_frame) + ports.shape().slot_bytes;
+        return {place - sizeof(stream_frame), most < stage_bytes ? most : stage_bytes, 0, false, true};
+    }
+
+    int large_port_ = -1;  // of the last message, if it was large
+    int medium_port_ = -1; // if it went to a place in one piece
+    std::size_t large_bytes_ = 0, filler_bytes_ = 0;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
