@@ -32,10 +32,12 @@ public:
     atomic& operator=(const atomic&) = delete;
 
     [[gnu::always_inline]] T load(memory_order order = memory_order::seq_cst) const {
-        return __atomic_load_n(&value_, static_cast<int>(order));
+        T value; // clang 14 has __atomic_load_n for integers and pointers only, and an enumeration is neither
+        __atomic_load(&value_, &value, static_cast<int>(order));
+        return value;
     }
     [[gnu::always_inline]] void store(T value, memory_order order = memory_order::seq_cst) {
-        __atomic_store_n(&value_, value, static_cast<int>(order));
+        __atomic_store(&value_, &value, static_cast<int>(order));
     }
     [[gnu::always_inline]] T exchange(T value, memory_order order = memory_order::seq_cst) {
         return __atomic_exchange_n(&value_, value, static_cast<int>(order));
