@@ -36,12 +36,22 @@ inline constexpr std::size_t short_limit = 16 * 1024;
 // Two ranks put and take as much through a channel as through windows, and a channel may lend.
 constexpr bool prefers_channels(const problem& p) { return p.ranks == 2 && !p.zero_copy; }
 
+// Apart, so that calls without a machine save no register for it.
+template <collective C>
+[[gnu::cold, gnu::noinline]] bound_schedule& select_by_machine(schedule_cache& cache, const problem& p) {
+    problem known = p;
+    if (p.links->hosts != nullptr) known.hosts = p.links->hosts;
+    if (bound_schedule* by_links = p.links->select(*p.links, C, cache, known)) return *by_links;
+    known.links = nullptr;
+    return select<C>(cache, known);
+}
+
 } // namespace detail
 
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p) {
-    if (p.links != nullptr)
-        if (bound_schedule* by_links = p.links->select(*p.links, C, cache, p)) return *by_links;
+    if (p.links != nullptr) [[unlikely]]
+        return detail::select_by_machine<C>(cache, p);
     if (!p.windows) return selections_over_channels[static_cast<int>(C)](cache, p);
     if constexpr (C == collective::all_reduce) {
         if (p.bytes <= detail::one_shot_limit(p)) return cache.bind(algo::one_shot_all_reduce{}, p.at_port);
