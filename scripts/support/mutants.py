@@ -298,7 +298,7 @@ ROWS = [
     ("parts that overlap are taken", "exec/count_table.hpp", "if (end > offsets()[b])", "if (false)", ["exec/layout"]),
     ("an operator may make a call of its own communicator", "job/one_caller.hpp", "word_.store(before_ | in_user_code,", "word_.store(before_,",
      ["job/one_caller"]),
-    ("two threads may be in one communicator", "job/one_caller.hpp", "if (before_ != 0) [[unlikely]]", "if (before_ & in_user_code) [[unlikely]]",
+    ("two threads may be in one communicator", "job/one_caller.hpp", "else before_ = c.enter_shared(rank);", "else word_.store(me, memory_order::relaxed);",
      ["job/one_caller"]),
     ("a call that has ended still counts", "job/one_caller.hpp", "~call() { word_.store(before_,", "~call() { word_.store(word_.load(),",
      ["job/one_caller"]),
@@ -311,7 +311,7 @@ ROWS = [
     ("a handle that an operator drops leaves the list that is being walked", "job/communicator_core.hpp", "if (!caller.admits_this_thread()) return;", "",
      ["job/one_caller"]),
     ("whoever drops a handle may change the list", "job/one_caller.hpp",
-     "return who == 0 || who == reinterpret_cast<std::uintptr_t>(&this_thread);", "return true || who != 0;", ["job/one_caller"]),
+     "return who == 0 || who == this_one();", "return true || who != 0;", ["job/one_caller"]),
     # ---------------------------------------------------------------- interop
     ("both directions have one key", "interop/openssl.hpp", "purpose[14] = from_connecting ? 'c' : 'a';", "", ["interop/openssl"]),
     ("every record has the same nonce", "interop/openssl.hpp", "++number;", "", ["interop/openssl"]),
