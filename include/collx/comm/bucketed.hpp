@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Gradient buckets: many tensors are summed over all ranks as few large calls, which go out while the backward pass
+// still computes. Included by programs that use it.
+//
+//   collx::bucketed<float> gradients(world, {.average = true});
+//   for (layer& l : forward_order) l.number = gradients.add(l.name, l.gradient);
+//   gradients.with(collx::progress::thread{});                  // moves them on meanwhile; comm/progress.hpp
+//   each step:
+//     for (layer& l : backward_order) l.backward(), gradients.ready(l.number);
+//     gradients.finish();                                       // the sums are in the tensors
+//
+// docs/training.md has the formulas and figures.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <collx/comm/all_gather.hpp>
+#include <collx/comm/all_reduce.hpp>
+#include <collx/comm/all_to_all.hpp>
+#include <collx/comm/bound_communicator.hpp>
+#include <collx/comm/rounded_part.hpp>
+#include <collx/comm/split.hpp>
+#include <collx/core/descriptor.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+struct bucket_options {
+    std::size_t bytes = std::size_t{25} << 20;      // a bucket is closed when it has so many; a tensor is not cut
+    std::size_t first_bytes = std::size_t{1} << 20; // of the first to go, so that it goes early
+    bool average = false;                           // divides the sums by the number of ranks
+    bool feedback = true;                           // what the wire type rounds off is added in the next step
+    duration timeout{};                             // of each call; 0: as communicator::set_timeout() says
+};
+
+// T: type of the elements. W: type on the wire; T sums in T. Another (bf16, f16, e4m3, e5m2) is rounded twice: by each
+// rank before it sends its parts, and by the rank that sums a part, in float (double for double), in rank order. Types
+// of less range than float are scaled, by a factor for each bucket, rank and part. With feedback both remember what
+// they rounded off, so the sum over steps of what all ranks get differs from the exact one by one step's rounding,
+// never more. All ranks get the same bits either way. A part that is not finite comes out as NaN and is not remembered.
+// Order: buckets are made from the last tensor registered to the first, and go out in that order on all ranks alike,
+// each
+//     when all its tensors and those of the buckets before it are ready. Tensors may be ready in any order.
+// Cost of a step, n ranks, N elements: 2(n - 1)/n · N · sizeof(T) bytes sent by each, sizeof(W) with another wire type,
+//     in one call per bucket (two); a copy in and out, but for buckets of one tensor without a wire type.
+// Errors: invalid_argument naming the tensor: registered twice or late, ready twice, not known, another size, missing
+// in
+//     finish() (the other ranks get aborted) · mismatch naming rank and tensor, on all ranks, where registrations
+//     differ · what ends a call, with the bucket and its tensors. After those of calls and of finish() it stays ended.
+template <class T, class W = T>
+class bucketed {
+    static_assert(!std::is_integral_v<T> && sizeof(T) <= sizeof(double) && sizeof(W) <= sizeof(T),
+                  "collx: gradients are floating-point numbers, and the wire type is a smaller one.");
+
+public:
+    // Collective. Has communicators of its own.
+    explicit bucketed(communicator& world, const bucket_options& o = {})
+        : options_(checked(world, o)), size_(static_cast<std::size_t>(world.size())), sums_(world.dup()) {
+        if constexpr (has_wire) shares_.emplace(world.dup());
+        // What calls could differ in is compared once, with the registrations. A comparison of each call would make its
+        // start wait for all ranks, and when a rank passes a bucket on is its own affair.
+        sums_.set_checked(false);
+        if (shares_) shares_->set_checked(false);
+    }
+    bucketed(const bucketed&) = delete;
+
+    // A contiguous tensor of T, which stays in place; before the first ready(), in the same order on all ranks. Returns
+    // its number.
+    template <HostBuffer X>
+    int add(std::string_view name, X&& x) {
+        if (find(name) >= 0) refuse("register each tensor once, by a name of its own", "is registered twice", name);
+        if (!buckets_.empty())
+            refuse("register all tensors before the first step", "is registered after ready()", name);
+        const auto v = view_of(x);
+        tensors_.push_back({std::string(name), v.data(), v.size()});
+        return static_cast<int>(tensors_.size()) - 1;
+    }
+    // Its gradient is there. The first ready() of all compares the registrations of all ranks, and waits for them.
+    void ready(int number) {
+        if (number < 0 || number >= static_cast<int>(tensors_.size()))
+            refuse("use what add() returned", "is not registered", std::to_string(number));
+        if (buckets_.empty()) make_buckets();
+        tensor& t = tensors_[static_cast<std::size_t>(number)];
+        if (t.is_ready) refuse("call finish() between two steps", "is ready twice in a step", t.name);
+        t.is_ready = true;
+        --buckets_[t.bucket].missing;
+        while (next_ < buckets_.size() && buckets_[next_].missing == 0)
+            in_bucket(next_, [&] { launch(buckets_[next_++]); });
+        while (passed_ < next_ && has_come(passed_)) pass_on();
+    }
+    void ready(std::string_view name) {
+        const int number = find(name);
+        if (number < 0) refuse("register it with add()", "is not registered", name);
+        ready(number);
+    }
+    // The same of one that lies elsewhere in this step.
+    template <class Which, HostBuffer X>
+    void ready(const Which& which, X&& x) {
+        int number = -1;
+        if constexpr (std::is_integral_v<Which>) number = static_cast<int>(which);
+        else number = find(which);
+        if (number >= 0 && number < static_cast<int>(tensors_.size())) {
+            tensor& t = tensors_[static_cast<std::size_t>(number)];
+            const auto v = view_of(x);
+            if (v.size() != t.size)
+                refuse(
+                    "make the buckets again",
+                    ("was registered with " + std::to_string(t.size) + " elements and has " + std::to_string(v.size()))
+                        .c_str(),
+                    t.name);
+            if (!t.is_ready) t.at = v.data();
+        }
+        ready(which);
+    }
+    // Waits for all buckets. The tensors have the sums then, and the next step may begin.
+    void finish() {
+        if (tensors_.empty()) return;
+        require_all();
+        while (passed_ < buckets_.size()) pass_on();
+        for (std::size_t k = 0; k < buckets_.size(); ++k)
+            in_bucket(k, [&] { buckets_[k].under_way->wait(), unpack(buckets_[k]); });
+        for (bucket& b : buckets_) b.under_way.reset(), b.missing = b.tensors.size();
+        for (tensor& t : tensors_) t.is_ready = false;
+        next_ = passed_ = 0;
+    }
+
+    // progress::thread{} or calls{}, for the communicators that these calls use.
+    template <class Policy>
+    requires(detail::CommunicatorPolicy<Policy>) void with(const Policy& p) {
+        p.apply_to(sums_.internals());
+        if (shares_) p.apply_to(shares_->internals());
+    }
+    // Once the first tensor is ready.
+    std::size_t buckets() const { return buckets_.size(); }
+    // What this rank has moved for them so far.
+    links::traffic sent() const {
+        links::traffic t = sums_.sent();
+        if (!shares_) return t;
+        const links::traffic u = shares_->sent();
+        t.messages += u.messages, t.bytes += u.bytes;
+        t.window_bytes_written += u.window_bytes_written, t.window_bytes_read += u.window_bytes_read;
+        return t;
+    }
+
+private:
+    static constexpr bool has_wire = !std::is_same_v<T, W>;
+    using wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    using message = detail::rounded_part<W, wide>;
+    using numbers = std::vector<wide>;
+    struct tensor {
+        std::string name;
+        T* at;
+        std::size_t size, bucket = 0;
+        bool is_ready = false;
+    };
+    struct bucket {
+        std::vector<std::size_t> tensors;
+        std::size_t size = 0, missing = 0;   // elements of all; tensors that are not ready
+        std::vector<T> flat;                 // without a wire type
+        numbers rest, rest_of_sum;           // what was rounded off here, of all parts and of the sum of the own part
+        std::vector<std::byte> out, in;      // as many messages as ranks: a scale and a part
+        std::optional<work<void>> under_way; // last: it goes before what it works on
+    };
+
+    static const bucket_options& checked(const communicator& world, const bucket_options& o) {
+        if (o.bytes == 0 || o.first_bytes == 0)
+            fail(errc::invalid_argument, world.rank(), -1, "say 1 to 64 MiB", "buckets of no bytes");
+        return o;
+    }
+    template <class X>
+    static contiguous_view<T> view_of(X& x) {
+        const auto v = buffer(x);
+        static_assert(decltype(v)::is_contiguous && std::is_same_v<detail::element_of<decltype(v)>, T>,
+                      "collx: buckets take contiguous tensors of their element type, which they may write to.");
+        return contiguous_view<T>(v.data(), v.size());
+    }
+    int find(std::string_view name) const {
+        for (std::size_t i = 0; i < tensors_.size(); ++i)
+            if (tensors_[i].name == name) return static_cast<int>(i);
+        return -1;
+    }
+    [[noreturn]] void refuse(const char* remedy, const char* what, std::string_view name) const {
+        fail(errc::invalid_argument, sums_.rank(), -1, remedy, "tensor '%.*s' %s", static_cast<int>(name.size()),
+             name.data(), what);
+    }
+    template <class F>
+    static std::string names(std::size_t n, F&& name) {
+        std::string all;
+        for (std::size_t i = 0; i < n && i < 4; ++i) all += (i == 0 ? "'" : ", '") + name(i) + "'";
+        return n <= 4 ? all : all + " and " + std::to_string(n - 4) + " more";
+    }
+    // What ends a call says which tensors it had.
+    template <class F>
+    void in_bucket(std::size_t k, F&& f) {
+        try {
+            f();
+        } catch (const error& e) {
+            const auto& its = buckets_[k].tensors;
+            const std::string all = names(its.size(), [&](std::size_t i) { return tensors_[its[i]].name; });
+            fail(e.code(), e.rank(), e.peer(), "is each of them ready on all ranks?", "bucket %zu, tensor(s) %s: %s", k,
+                 all.c_str(), e.what());
+        }
+    }
+    void require_all() {
+        std::vector<const tensor*> missing;
+        for (const tensor& t : tensors_)
+            if (!t.is_ready) missing.push_back(&t);
+        if (missing.empty()) return;
+        sums_.abort(); // the others wait for it
+        if (shares_) shares_->abort();
+        const std::string all = names(missing.size(), [&](std::size_t i) { return missing[i]->name; });
+        fail(errc::invalid_argument, sums_.rank(), -1, "call ready() of each tensor in each step",
+             "finish(), and %zu tensor(s) are not ready: %s", missing.size(), all.c_str());
+    }
+
+    // ------------------------------------------------------------------ once
+    void make_buckets() {
+        compare();
+        for (std::size_t i = tensors_.size(); i-- > 0;) {
+            const std::size_t limit =
+                buckets_.size() <= 1 ? std::min(options_.first_bytes, options_.bytes) : options_.bytes;
+            if (buckets_.empty() || buckets_.back().size * sizeof(T) >= limit) buckets_.emplace_back();
+            bucket& b = buckets_.back();
+            b.tensors.push_back(i), b.size += tensors_[i].size, ++b.missing;
+            tensors_[i].bucket = buckets_.size() - 1;
+        }
+        for (bucket& b : buckets_) {
+            if constexpr (has_wire) {
+                b.rest.assign(b.size, 0), b.rest_of_sum.assign(part_size(b), 0);
+                b.out.resize(size_ * stride(b)), b.in.resize(size_ * stride(b));
+            } else if (b.tensors.size() > 1) {
+                b.flat.resize(b.size);
+            }
+        }
+    }
+    static std::uint64_t hash_of(std::string_view text, std::uint64_t number) {
+        return detail::hash_bytes(text.data(), text.size(), number + 1);
+    }
+    // All ranks see whether all have registered the same, and if not, the first tensor that differs.
+    void compare() {
+        const std::uint64_t how[] = {options_.bytes, options_.first_bytes, options_.feedback, sizeof(T), sizeof(W)};
+        std::vector<std::uint64_t> mine;
+        for (const tensor& t : tensors_) mine.push_back(hash_of(t.name, t.size));
+        mine.push_back(hash_of({reinterpret_cast<const char*>(how), sizeof how}, 0));
+        const std::uint64_t shown[] = {mine.size(),
+                                       hash_of({reinterpret_cast<const char*>(mine.data()), mine.size() * 8}, 0)};
+        std::vector<std::uint64_t> all(2 * size_);
+        all_gather(sums_, shown, all);
+        std::size_t most = 0;
+        bool are_alike = true;
+        for (std::size_t r = 0; r < size_; ++r)
+            most = std::max<std::size_t>(most, all[2 * r]),
+            are_alike &= all[2 * r] == all[0] && all[2 * r + 1] == all[1];
+        if (are_alike) return;
+        mine.resize(most);
+        all.resize(most * size_);
+        all_gather(sums_, mine, all);
+        for (std::size_t i = 0; i < most; ++i)
+            for (std::size_t r = 1; r < size_; ++r)
+                if (all[r * most + i] != all[i]) report_difference(static_cast<int>(r), i);
+    }
+    [[noreturn]] void report_difference(int rank, std::size_t i) const {
+        const bool is_tensor = i < tensors_.size();
+        fail(errc::mismatch, sums_.rank(), rank, "register the same tensors in the same order with the same options",
+             "the buckets of rank %d differ from those of rank 0, first in number %zu: here %s'%s' of %zu elements",
+             rank, i, is_tensor ? "" : "the end, after ",
+             is_tensor ? tensors_[i].name.c_str() : tensors_.back().name.c_str(),
+             is_tensor ? tensors_[i].size : tensors_.back().size);
+    }
+
+    // ------------------------------------------------------------------ each step
+    // f(tensor, its first element in the bucket)
+    template <class F>
+    void each(const bucket& b, F&& f) {
+        std::size_t at = 0;
+        for (const std::size_t i : b.tensors) f(tensors_[i], at), at += tensors_[i].size;
+    }
+    void launch(bucket& b) {
+        if constexpr (has_wire) {
+            each(b, [&](const tensor& t, std::size_t at) {
+                for (std::size_t i = 0; i < t.size; ++i)
+                    b.rest[at + i] = static_cast<wide>(t.at[i]) + (options_.feedback ? b.rest[at + i] : wide(0));
+            });
+            for (std::size_t r = 0; r < size_; ++r)
+                message::round(b.rest.data() + first(b, r), count(b, r), place(b, b.out, r));
+            b.under_way.emplace(async::all_to_all(sums_, b.out, b.in, {.timeout = options_.timeout}));
+        } else {
+            const bool is_one = b.tensors.size() == 1;
+            if (!is_one)
+                each(b, [&](const tensor& t, std::size_t at) { std::copy_n(t.at, t.size, b.flat.data() + at); });
+            const contiguous_view<T> all(is_one ? tensors_[b.tensors[0]].at : b.flat.data(), b.size);
+            b.under_way.emplace(async::all_reduce(sums_, all, plus{}, {.timeout = options_.timeout}));
+        }
+    }
+    bool has_come(std::size_t k) {
+        bool is_done = !has_wire;
+        if constexpr (has_wire) in_bucket(k, [&] { is_done = buckets_[k].under_way->test(); });
+        return is_done;
+    }
+    // With a wire type, sums the own part of the next bucket and sends it to all.
+    void pass_on() {
+        if constexpr (has_wire)
+            in_bucket(passed_, [&] {
+                bucket& b = buckets_[passed_];
+                b.under_way->wait();
+                const auto me = static_cast<std::size_t>(sums_.rank());
+                if (!options_.feedback) std::fill(b.rest_of_sum.begin(), b.rest_of_sum.end(), wide(0));
+                for (std::size_t r = 0; r < size_; ++r)
+                    message::read(place(b, b.in, r), count(b, me),
+                                  [&](std::size_t i, wide v) { b.rest_of_sum[i] += v; });
+                message::round(b.rest_of_sum.data(), count(b, me), b.out.data());
+                const contiguous_view<const std::byte> own(b.out.data(), stride(b));
+                b.under_way.emplace(async::all_gather(*shares_, own, b.in, {.timeout = options_.timeout}));
+            });
+        ++passed_;
+    }
+    void unpack(bucket& b) {
+        const wide factor = options_.average ? wide(1) / static_cast<wide>(size_) : wide(1);
+        if constexpr (has_wire) {
+            scratch_.resize(b.size);
+            for (std::size_t r = 0; r < size_; ++r)
+                message::read(place(b, b.in, r), count(b, r),
+                              [&](std::size_t i, wide v) { scratch_[first(b, r) + i] = v; });
+        }
+        each(b, [&](const tensor& t, std::size_t at) {
+            if constexpr (has_wire) {
+                for (std::size_t i = 0; i < t.size; ++i) t.at[i] = static_cast<T>(scratch_[at + i] * factor);
+            } else {
+                const T* from = b.tensors.size() == 1 ? t.at : b.flat.data() + at;
+                if (options_.average)
+                    for (std::size_t i = 0; i < t.size; ++i)
+                        t.at[i] = static_cast<T>(static_cast<wide>(from[i]) * factor);
+                else if (from != t.at) std::copy_n(from, t.size, t.at);
+            }
+        });
+    }
+
+    // ------------------------------------------------------------------ on the wire: a message for each part
+    std::size_t part_size(const bucket& b) const { return (b.size + size_ - 1) / size_; }
+    std::size_t first(const bucket& b, std::size_t r) const { return std::min(b.size, r * part_size(b)); }
+    std::size_t count(const bucket& b, std::size_t r) const { return first(b, r + 1) - first(b, r); }
+    std::size_t stride(const bucket& b) const { return message::bytes(part_size(b)); }
+    std::byte* place(const bucket& b, std::vector<std::byte>& all, std::size_t r) const {
+        return all.data() + r * stride(b);
+    }
+
+    const bucket_options options_;
+    const std::size_t size_;
+    communicator sums_;
+    std::optional<communicator> shares_; // of the second half of a sum with a wire type
+    std::vector<tensor> tensors_;
+    std::vector<bucket> buckets_;       // in the order in which they go; empty before the first ready()
+    std::size_t next_ = 0, passed_ = 0; // buckets that went out, and those whose second half did
+    numbers scratch_;
+};
+
+COLLX_END_NAMESPACE

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// collx-test: timeout=180 sanitize=thread,nightly
+//
+// Gradient buckets against serial sums, in any order of readiness, with and without a wire type; what bad input gets.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include <collx/comm/bucketed.hpp>
+#include <collx/comm/progress.hpp>
+
+#include "support.hpp"
+
+using namespace collx_test;
+using namespace std::chrono_literals;
+using collx::errc;
+
+namespace {
+
+constexpr std::size_t lengths[] = {7, 1500, 0, 64, 2'500, 33, 900, 1};
+constexpr std::size_t tensors = std::size(lengths);
+const char* const names[] = {"embed", "l1.w", "l1.none", "l1.b", "l2.w", "l2.b", "l3.w", "l3.b"};
+
+template <class T>
+using layers = std::vector<std::vector<T>>;
+template <class T>
+layers<T> zeros() {
+    layers<T> all;
+    for (const std::size_t n : lengths) all.emplace_back(n);
+    return all;
+}
+template <class T>
+void add_all(collx::bucketed<T>& b, layers<T>& of) {
+    for (std::size_t k = 0; k < tensors; ++k) (void)b.add(names[k], of[k]);
+}
+// Gradients of one rank and step, up to `most`.
+float gradient(int rank, int step, std::size_t k, std::size_t i, float most) {
+    std::minstd_rand r(static_cast<unsigned>(1 + i + 1000 * k) * 7919u + static_cast<unsigned>(rank * 101 + step));
+    r.discard(3);
+    return most * (static_cast<float>(r() % 2001) / 1000 - 1);
+}
+std::vector<std::size_t> shuffled(unsigned seed) {
+    std::vector<std::size_t> order(tensors);
+    for (std::size_t k = 0; k < tensors; ++k) order[k] = k;
+    std::shuffle(order.begin(), order.end(), std::minstd_rand(seed));
+    return order;
+}
+collx::error refused(collx::communicator& w, const std::function<void()>& f, errc code, const char* text) {
+    const auto e = thrown<collx::error>(w, f);
+    at("%.190s", e.what());
+    EXPECT(e.code() == code && e.rank() == w.rank());
+    EXPECT(says(e, text));
+    return e;
+}
+
+// Sums of small whole numbers: exact in every type.
+template <class T>
+void exact_sums(collx::communicator& w, std::size_t bytes, bool has_thread) {
+    collx::bucketed<T> b(w, {.bytes = bytes, .first_bytes = bytes / 4 + 1});
+    if (has_thread) b.with(collx::progress::thread{});
+    auto g = zeros<T>();
+    add_all(b, g);
+    for (int step = 0; step < 3; ++step) {
+        for (const std::size_t k : shuffled(static_cast<unsigned>(7 * w.rank() + step + 1))) { // not alike on the ranks
+            for (std::size_t i = 0; i < g[k].size(); ++i)
+                g[k][i] = T(static_cast<float>(sample(w.rank() + step, i + k)));
+            if (step == 1) b.ready(names[k]);
+            else b.ready(static_cast<int>(k));
+        }
+        b.finish();
+        for (std::size_t k = 0; k < tensors; ++k)
+            for (std::size_t i = 0; i < g[k].size(); ++i) {
+                int sum = 0;
+                for (int r = 0; r < w.size(); ++r) sum += sample(r + step, i + k);
+                EXPECT_AT(i, static_cast<double>(g[k][i]) == sum);
+            }
+    }
+    EXPECT(b.buckets() == (bytes == 1 ? tensors - 1 : b.buckets()) && b.buckets() >= 1);
+}
+
+// With a wire type the sum over steps of what comes out differs from the exact one by one step's rounding, never more.
+template <class T, class W>
+void fed_back(collx::communicator& w, double unit) {
+    constexpr int steps = 24;
+    constexpr float most = 0.3f;
+    for (const bool feedback : {true, false}) {
+        collx::bucketed<T, W> b(w, {.bytes = 8000, .first_bytes = 500, .feedback = feedback});
+        b.with(collx::progress::thread{});
+        layers<T> g = zeros<T>();
+        layers<double> got = zeros<double>(), exact = zeros<double>();
+        for (std::size_t k = 0; k < tensors; ++k) (void)b.add(names[k], g[k]);
+        for (int step = 0; step < steps; ++step) {
+            for (const std::size_t k : shuffled(static_cast<unsigned>(w.rank() * 31 + step))) {
+                for (std::size_t i = 0; i < g[k].size(); ++i) g[k][i] = T(gradient(w.rank(), step % 2, k, i, most));
+                b.ready(static_cast<int>(k));
+            }
+            b.finish();
+            for (std::size_t k = 0; k < tensors; ++k)
+                for (std::size_t i = 0; i < g[k].size(); ++i) {
+                    got[k][i] += static_cast<double>(g[k][i]);
+                    for (int r = 0; r < w.size(); ++r)
+                        exact[k][i] += static_cast<double>(T(gradient(r, step % 2, k, i, most)));
+                }
+        }
+        double worst = 0;
+        for (std::size_t k = 0; k < tensors; ++k)
+            for (std::size_t i = 0; i < got[k].size(); ++i) worst = std::max(worst, std::abs(got[k][i] - exact[k][i]));
+        // Half a unit in the last place of each rank's part and of the sum; both may hold a little more than `most`.
+        const double once = unit * 1.2 * most * 2 * w.size();
+        at("worst %g, once %g", worst, once);
+        if (feedback) EXPECT(worst <= once);
+        else EXPECT(worst > once || worst == 0 || unit < 1e-2); // it adds up: this test would notice
+        auto first = g;
+        for (auto& v : first) collx::broadcast(w, v);
+        for (std::size_t k = 0; k < tensors; ++k) // the same bits on all ranks
+            EXPECT(g[k].empty() || std::memcmp(first[k].data(), g[k].data(), g[k].size() * sizeof(T)) == 0);
+    }
+}
+
+} // namespace
+
+TEST_CASE("buckets sum what a serial loop sums, whatever is ready first, on every rank another") {
+    for (const int per_host : {0, 1})
+        for (const int n : {1, 2, 3})
+            on_hosts(n, {per_host}, [](collx::communicator& w) {
+                for (const std::size_t bytes : {std::size_t{1}, std::size_t{5000}, std::size_t{25} << 20}) {
+                    exact_sums<float>(w, bytes, false);
+                    exact_sums<double>(w, bytes, true);
+                    exact_sums<collx::bf16>(w, bytes, false);
+                }
+            });
+}
+
+TEST_CASE("with a wire type, error feedback keeps the sum over steps within one step's rounding") {
+    for (const int per_host : {0, 1})
+        for (const int n : {1, 3})
+            on_hosts(n, {per_host}, [](collx::communicator& w) {
+                fed_back<float, collx::bf16>(w, 0x1p-8);
+                fed_back<float, collx::e4m3>(w, 0x1p-4);
+                fed_back<double, collx::f16>(w, 0x1p-11);
+                fed_back<float, collx::e5m2>(w, 0x1p-3);
+            });
+}
+
+TEST_CASE("averages, tensors that lie elsewhere in each step, and numbers that are not finite") {
+    on_ranks(2, [](collx::communicator& w) {
+        collx::bucketed<float> b(w, {.average = true});
+        collx::bucketed<float, collx::e4m3> rough(w, {.average = true});
+        std::vector<float> first(100);
+        const int one = b.add("one", first), same = rough.add("one", first);
+        for (int step = 0; step < 3; ++step) {
+            std::vector<float> x(100, 8.0f * static_cast<float>(w.rank() + step));
+            b.ready(one, x);
+            b.finish();
+            EXPECT(x[99] == 8.0f * static_cast<float>(step) + 4.0f && first[99] == 0);
+            x.assign(100, 3.0f);
+            if (step == 1 && w.rank() == 0) x[7] = INFINITY;
+            rough.ready("one", x);
+            rough.finish();
+            EXPECT(std::isnan(x[7]) == (step == 1) && x[99] == 3.0f); // other parts, and later steps, are as they were
+            (void)same;
+        }
+    });
+}
+
+TEST_CASE("the bytes on the wire are those of the formula") {
+    on_hosts(2, {1}, [](collx::communicator& w) {
+        constexpr std::size_t n = 100'000;
+        std::vector<float> x(n, 1), y(n, 1);
+        collx::bucketed<float> b(w, {.bytes = 50'000});
+        collx::bucketed<float, collx::bf16> half(w, {.bytes = 50'000});
+        (void)b.add("x", x), (void)half.add("y", y);
+        b.ready(0), half.ready(0);
+        const auto before = b.sent().bytes, before_half = half.sent().bytes;
+        b.finish(), half.finish();
+        b.ready(0), b.finish(), half.ready(0), half.finish();
+        EXPECT(b.sent().bytes - before <= 2 * n * 4 && b.sent().bytes >= n * 4); // 2(n-1)/n is 1 with two ranks
+        EXPECT(half.sent().bytes < 2 * (n * 2 + 200) + before_half && half.sent().bytes < b.sent().bytes * 6 / 10);
+    });
+}
+
+TEST_CASE("bad input names the tensor") {
+    on_ranks(2, [](collx::communicator& w) {
+        collx::bucketed<float> b(w);
+        std::vector<float> x(10, 1), y(20, 1), z(11);
+        refused(
+            w, [&] { collx::bucketed<float> none(w, {.bytes = 0}); }, errc::invalid_argument, "no bytes");
+        (void)b.add("x", x), (void)b.add("y", y);
+        refused(
+            w, [&] { (void)b.add("x", z); }, errc::invalid_argument, "'x' is registered twice");
+        refused(
+            w, [&] { b.ready("q"); }, errc::invalid_argument, "'q' is not registered");
+        refused(
+            w, [&] { b.ready(2); }, errc::invalid_argument, "'2' is not registered");
+        b.ready("y");
+        refused(
+            w, [&] { b.ready("y"); }, errc::invalid_argument, "'y' is ready twice");
+        refused(
+            w, [&] { (void)b.add("z", z); }, errc::invalid_argument, "'z' is registered after ready()");
+        refused(
+            w, [&] { b.ready("x", z); }, errc::invalid_argument, "'x' was registered with 10 elements and has 11");
+        b.ready("x");
+        b.finish(); // nothing of that has harmed it
+        EXPECT(x[9] == 2 && y[19] == 2);
+        collx::bucketed<float> empty(w);
+        empty.finish();
+    });
+}
+
+TEST_CASE("registrations that differ between ranks are named on all of them") {
+    for (const int what : {0, 1, 2, 3})
+        on_ranks(3, [what](collx::communicator& w) {
+            const bool odd = w.rank() == 1;
+            collx::bucketed<float> b(w, {.bytes = odd && what == 3 ? 999u : 1000u});
+            std::vector<float> x(10), y(odd && what == 0 ? 21 : 20), z(5);
+            (void)b.add("x", x);
+            if (what != 1 || !odd) (void)b.add("y", y), (void)b.add("z", z);
+            else (void)b.add("z", z), (void)b.add("y", y);
+            if (what == 2 && odd) (void)b.add("more", z);
+            const auto e = refused(
+                w, [&] { b.ready("y"); }, errc::mismatch, "the buckets of rank 1 differ");
+            EXPECT(e.peer() == 1 && says(e, what == 0   ? "'y' of 2"
+                                            : what == 1 ? (odd ? "'z' of 5" : "'y' of 20")
+                                                        : "here"));
+        });
+}
+
+TEST_CASE("a missing tensor is named where it is missing, and its bucket where it is waited for") {
+    for (const int per_host : {0, 1})
+        on_hosts(3, {per_host}, [](collx::communicator& w) {
+            collx::bucketed<float> b(w, {.bytes = 100, .first_bytes = 100});
+            std::vector<float> x(30, 1), y(20, 1), z(10, 1);
+            (void)b.add("x", x), (void)b.add("y", y), (void)b.add("z", z);
+            b.ready("z"); // y and z share a bucket
+            if (w.rank() == 1) {
+                refused(
+                    w, [&] { b.finish(); }, errc::invalid_argument, "2 tensor(s) are not ready: 'x', 'y'");
+            } else {
+                const auto waits = [&] { b.ready("y"), b.ready("x"), b.finish(); };
+                const auto e = refused(w, waits, errc::aborted, "tensor(s) '");
+                EXPECT(e.peer() == 1);
+            }
+            collx::barrier(w); // which is none of theirs
+        });
+}
+
+TEST_CASE("a slow tensor is named when the time is over") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<float> x(10, 1);
+        collx::bucketed<float> b(w, {.timeout = collx_test::heard_within(200ms)});
+        (void)b.add("slow", x);
+        b.ready(0);
+        b.finish(); // the first step is no concern of the time limit
+        if (w.rank() == 0) {
+            b.ready(0);
+            const auto e = refused(
+                w, [&] { b.finish(); }, errc::timeout, "tensor(s) 'slow'");
+            EXPECT(e.peer() == 1);
+        }
+        collx::barrier(w);
+        EXPECT(true);
+    });
+}
