@@ -216,14 +216,15 @@ private:
         return here;
     }
     // The system's pages begin anew where the receiver has taken all, so a frame mostly lies at the beginning of a
-    // line. Messages that are not much larger than the misplaced part of a wrong guess (take_misplaced) change nothing.
+    // line. Another filler than before costs the receiver a copy of at most 64 KiB (take_misplaced): for one message
+    // that is much longer, or several alike.
     std::size_t filler_before(const std::byte* payload, std::size_t bytes) {
         if (bytes < stream_frame::least_large_bytes || of_.lanes || !of_.leading.wire.is_plain()) return 0;
-        if (bytes >= 2 * 64 * 1024) {
-            const auto place = reinterpret_cast<std::uintptr_t>(payload) - sizeof(stream_frame);
-            filler_ = place % cache_line_bytes / stream_frame::filler_unit_bytes * stream_frame::filler_unit_bytes;
-        }
-        return filler_;
+        const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(payload) - sizeof(stream_frame);
+        const std::size_t best =
+            place % cache_line_bytes / stream_frame::filler_unit_bytes * stream_frame::filler_unit_bytes;
+        if (bytes >= 128 * 1024 || best == best_filler_) filler_ = best;
+        return best_filler_ = best, filler_;
     }
     copy_or_reference::way choose(std::size_t bytes) {
         if (bytes < copy_or_reference::least_bytes || of_.lanes || !of_.leading.wire.is_plain()) return {};
@@ -254,7 +255,7 @@ private:
     stream_unsent unsent_;
     stream_hello hello_;
     std::size_t accepted_ = 0; // of what lies in line, not counted yet: the system may not have all of it
-    std::size_t filler_ = 0;   // before large messages
+    std::size_t filler_ = 0, best_filler_ = 0; // before large messages; what the last of them asked for
     bool has_said_bye_ = false;
 };
 
