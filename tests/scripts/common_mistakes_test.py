@@ -25,6 +25,11 @@ MISTAKES = {  # statement: part of the first error
     "collx::broadcast(world, texts);": "this type has a destructor",
     "collx::all_reduce(world, constant);": "the result cannot be written into this buffer: it is const",
     "collx::all_gather(world, x, constant);": "the result cannot be written into this buffer: it is const",
+    "collx::all_reduce(world, x, whole);": "the input has floating-point numbers and the output integers",
+    "(void)collx::async::all_gather(world, x, whole);": "the input has floating-point numbers and the output integers",
+    "(void)collx::persistent::all_reduce(world, x, shout{});": "this reduction operator cannot combine two elements",
+    "(void)collx::persistent::broadcast(world, constant);": "the result cannot be written into this buffer: it is const",
+    "collx::neighbor_all_to_all(world, edges, texts, texts);": "this type has a destructor",
     "collx::broadcast(world, x, 1);": "Options go by name: {.root = 1}",
     "collx::all_reduce(world, pointer);": "a pointer does not say how many elements it points to",
     "collx::all_reduce(x, world);": "the first argument is the communicator",
@@ -41,6 +46,8 @@ int main() {
     std::vector<float> x(8), y(8);
     std::vector<std::string> texts(3);
     const std::vector<float> constant(64);
+    std::vector<int> whole(64);
+    const collx::neighbors edges{{0}, {0}};
     float* pointer = x.data();
     const collx::device_view<float> device(pointer, 8);
     STATEMENT

@@ -14,6 +14,7 @@
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/comm/refusals.hpp>
 #include <collx/core/growing_array.hpp>
+#include <collx/core/scalar.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -57,6 +58,10 @@ auto run_in_place(Comm& comm, const X& x, const Op& op, const call_options& o, c
 template <class Mode, verb V, class Comm, class In, class Out, class Op, class Kept>
 auto run_apart(Comm& comm, const In& in, const Out& out, const Op& op, const call_options& o, const Kept& kept,
                count_tables* tables = nullptr) {
+    static_assert(!is_float_v<element_of<In>> || !std::is_integral_v<element_of<Out>> ||
+                      std::is_same_v<element_of<Out>, char>, // a text, which is refused elsewhere
+                  "collx: the input has floating-point numbers and the output integers, so every fraction would be "
+                  "lost without a word. Give both buffers one element type.");
     const call_facts f = check_call(base_of(comm).internals(), row_of(V),
                                     {.in = seen_on_host(in),
                                      .out = seen_on_host(out),
