@@ -30,12 +30,16 @@ MISTAKES = {  # statement: part of the first error
     "(void)collx::persistent::all_reduce(world, x, shout{});": "this reduction operator cannot combine two elements",
     "(void)collx::persistent::broadcast(world, constant);": "the result cannot be written into this buffer: it is const",
     "collx::neighbor_all_to_all(world, edges, texts, texts);": "this type has a destructor",
+    "collx::any::all_reduce(world, x);": "this is no any_buffer. collx::as_any(x) makes one",
+    "(void)collx::any::async::broadcast(world, texts, {.root = 1});": "this is no any_buffer",
+    "collx::any::all_reduce(world, collx::as_any(x), collx::max{});": "nor an operator of any:: calls",
     "collx::broadcast(world, x, 1);": "Options go by name: {.root = 1}",
     "collx::all_reduce(world, pointer);": "a pointer does not say how many elements it points to",
     "collx::all_reduce(x, world);": "the first argument is the communicator",
     "collx::broadcast(world, device);": "this buffer lies in device memory. Make the call in a .cu file",
 }
 PROGRAM = """#include <collx/collx.hpp>
+#include <collx/comm/any.hpp>
 #include <string>
 #include <vector>
 struct shout {

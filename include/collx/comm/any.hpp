@@ -68,8 +68,43 @@ auto call_any(communicator& c, const any_request& r) {
     }
 }
 
+// What these verbs say to arguments of the typed ones, each viable only where no form of the verb is.
+template <class X>
+inline constexpr bool is_any_buffer_v = std::is_convertible_v<X, any_buffer>;
+template <class X>
+inline constexpr bool is_any_option_v = std::is_convertible_v<X, any_op> || std::is_convertible_v<X, any_counts> ||
+                                        std::is_convertible_v<X, call_options> || std::is_convertible_v<X, int>;
+struct any_refusals {
+    template <class Comm, class... Rest>
+    requires(!std::is_convertible_v<Comm&, communicator&>) void operator()(Comm&&, const Rest&...) const {
+        static_assert(std::is_convertible_v<Comm&, communicator&>,
+                      "collx: the first argument of an any:: call is the communicator itself, without policies: "
+                      "collx::any::all_reduce(world, collx::as_any(x)).");
+    }
+    template <class X, class... Rest>
+    requires(!is_any_buffer_v<X>) void operator()(communicator&, X&&, const Rest&...) const { refuse_buffer<X>(); }
+    template <class X> // before options in braces, which no pack can take
+    requires(!is_any_buffer_v<X>) void operator()(communicator&, X&&, const call_options&) const { refuse_buffer<X>(); }
+    template <class X, class... Rest>
+    requires(!is_any_buffer_v<X> && !is_any_option_v<X>) void operator()(communicator&, const any_buffer&, X&&,
+                                                                         const Rest&...) const {
+        static_assert(is_any_option_v<X>,
+                      "collx: this is neither an any_buffer, which collx::as_any(x) makes of numbers, nor an operator "
+                      "of any:: calls, for example collx::any_op::max.");
+    }
+
+private:
+    template <class X>
+    static constexpr void refuse_buffer() {
+        static_assert(is_any_buffer_v<X>,
+                      "collx: this is no any_buffer. collx::as_any(x) makes one of a vector or span of numbers that "
+                      "may be written, collx::any_buffer{memory, count, type} one of bytes.");
+    }
+};
+
 template <class Mode, verb What>
-struct any_reduction {
+struct any_reduction : any_refusals {
+    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& x, any_op op = any_op::plus, const call_options& o = {}) const {
         return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .op = op, .options = o});
     }
@@ -79,7 +114,8 @@ struct any_reduction {
     }
 };
 template <class Mode>
-struct any_reduction_v {
+struct any_reduction_v : any_refusals {
+    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, any_op op = any_op::plus,
                     const call_options& o = {}) const {
         return call_any<Mode>(c, {.what = verb::reduce_scatter_v,
@@ -103,7 +139,8 @@ struct any_reduction_v {
 };
 // Of one buffer, of two, or of either.
 template <class Mode, verb What, bool One, bool Two>
-struct any_movement {
+struct any_movement : any_refusals {
+    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& x, const call_options& o = {}) const requires One {
         return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .options = o});
     }
@@ -113,7 +150,8 @@ struct any_movement {
     }
 };
 template <class Mode, verb What>
-struct any_movement_v {
+struct any_movement_v : any_refusals {
+    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& in, const any_buffer& out, const any_counts& counts,
                     const any_counts& offsets = {}, const call_options& o = {}) const {
         return call_any<Mode>(c, {.what = What,
@@ -126,7 +164,8 @@ struct any_movement_v {
     }
 };
 template <class Mode>
-struct any_exchange_v {
+struct any_exchange_v : any_refusals {
+    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& x, const any_counts& counts, const any_counts& offsets = {},
                     const call_options& o = {}) const {
         return call_any<Mode>(c, {.what = verb::all_to_all_v,
@@ -152,13 +191,15 @@ struct any_exchange_v {
     }
 };
 template <class Mode, verb What>
-struct any_message {
+struct any_message : any_refusals {
+    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& x, int peer, const call_options& o = {}) const {
         return call_any<Mode>(c, {.what = What, .in_place = true, .in = x, .out = x, .peer = peer, .options = o});
     }
 };
 template <class Mode>
-struct any_sendrecv {
+struct any_sendrecv : any_refusals {
+    using any_refusals::operator();
     auto operator()(communicator& c, const any_buffer& outgoing, int to_rank, const any_buffer& incoming, int from_rank,
                     const call_options& o = {}) const {
         return call_any<Mode>(c, {.what = verb::sendrecv,
