@@ -64,7 +64,8 @@ TEST_CASE("the output may have another element type than the input") {
             collx::all_reduce(w, in, narrow);
             EXPECT(wide.back() == n * (n + 1) / 2 && float(narrow.back()) == static_cast<float>(n * (n + 1) / 2));
             std::vector<int> rounded(3000 * static_cast<std::size_t>(n));
-            collx::all_gather(w, in, rounded);
+            const auto whole = [](float v) { return static_cast<int>(v); }; // of fractions only in so many words
+            collx::all_gather(w, in | std::views::transform(whole), rounded);
             EXPECT(rounded.back() == n);
         });
 }

@@ -77,6 +77,7 @@ void run_into_circle(const spread_ranks& host_of) {
         collx::barrier(w);
         const int from = w.rank() == 3 ? 0 : (w.rank() + 1) % 3;
         const auto e = thrown<timed_out>(w, [&] { collx::recv(w, collx::value(x), from, {.timeout = limit}); });
+        at("%s", e.what());
         EXPECT(e.peer() != w.rank() && e.peer() >= 0);
         if (w.rank() < 3) EXPECT(says(e, circle(3).c_str()));
         else EXPECT(says(e, "wait for each other"));

@@ -2,7 +2,10 @@
 //
 // Who waits for whom: the words that ranks leave, and where a chain of them ends.
 #include <collx/transport/failure.hpp>
+#include <collx/transport/wait.hpp>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -94,4 +97,18 @@ TEST_CASE("the first failure stays, and learns that all had come") {
     const failure f(other.load());
     CHECK((f && f.has_all_come() && f.is_circle() && f.code() == errc::timeout && f.rank() == 0));
     CHECK(failure(errc::security, 7).code_word() == static_cast<std::uint64_t>(errc::security) + 1);
+}
+
+TEST_CASE("a wait asks its slow questions every millisecond, however long a yield takes") {
+    const auto slow_turn = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+    backoff wait({.spins = 0, .nap_after_ns = 1'000'000'000'000});
+    (void)wait.pause();
+    slow_turn();
+    CHECK(wait.pause());
+    slow_turn();
+    wait.reset(); // a message has come, as it may again and again
+    CHECK(wait.pause());
+    int turns = 0; // and every 64 turns where they are short
+    while (turns < 64 && !wait.pause()) ++turns;
+    CHECK(turns < 64);
 }

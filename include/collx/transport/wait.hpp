@@ -63,13 +63,16 @@ public:
             cpu_relax();
             return (turn_ & 1023) == 0;
         }
-        const unsigned yields = turn_ - policy_.spins;
         if (nap_ns_ == 0) {
             sched_yield();
-            if ((yields & 63) != 0) return false;
             const std::int64_t now = now_ns();
-            if (since_ == 0) since_ = now;
-            if (now - since_ > policy_.nap_after_ns) nap_ns_ = 20'000;
+            if (asked_at_ns_ == 0) asked_at_ns_ = now;
+            const bool is_turn = ((turn_ - policy_.spins) & 63) == 0;
+            // Beside busy programs a yield takes as long as their time slices.
+            if (!is_turn && now - asked_at_ns_ < longest_unasked_ns) return false;
+            asked_at_ns_ = now;
+            if (is_turn && since_ == 0) since_ = now;
+            if (is_turn && now - since_ > policy_.nap_after_ns) nap_ns_ = 20'000;
             return true;
         }
         const timespec t{0, static_cast<long>(nap_ns_)};
@@ -78,12 +81,15 @@ public:
         nap_ns_ = waited / 8 < 1'000'000 ? waited / 8 : 1'000'000;
         return true;
     }
+    // Something has moved. What was asked when stays: messages that keep coming must not put the questions off for
+    // ever.
     void reset() { turn_ = 0, since_ = 0, nap_ns_ = 0; }
 
 private:
+    static constexpr std::int64_t longest_unasked_ns = 1'000'000;
     wait_policy policy_;
     unsigned turn_ = 0;
-    std::int64_t since_ = 0, nap_ns_ = 0;
+    std::int64_t since_ = 0, nap_ns_ = 0, asked_at_ns_ = 0;
 };
 
 COLLX_END_NAMESPACE
