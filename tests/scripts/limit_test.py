@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What ends tests: how it ends itself, and that its seconds are those of a machine that does nothing else."""
+"""What ends tests: how it ends itself, and, at night, that its seconds are those of a machine that does nothing else:
+what makes the machine busy for that would disturb the tests beside it."""
 import os
 import pathlib
 import signal
@@ -62,11 +63,13 @@ class Limit(unittest.TestCase):
             time.sleep(0.01)
         self.fail(f"process {child} still runs")
 
+    @unittest.skipUnless(os.environ.get("COLLX_TEST_NIGHTLY"), "at night")
     def test_work_has_more_time_on_a_busy_machine(self):
         done, took = self.under_load(2, *BUSY) # a second of a core, of which it has a seventh or less
         self.assertGreater(took, 3)
         self.assertEqual(done.returncode, 0, done.stdout)
 
+    @unittest.skipUnless(os.environ.get("COLLX_TEST_NIGHTLY"), "at night")
     def test_a_hang_is_noticed_on_a_busy_machine(self):
         done, took = self.under_load(1, "sleep", "1000")
         self.assertEqual(done.returncode, 124)
