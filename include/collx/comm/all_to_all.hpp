@@ -36,8 +36,8 @@ template <class Comm>
 }
 
 template <class Mode>
-struct all_to_all_v_fn : refusals<> {
-    using refusals<>::operator();
+struct all_to_all_v_fn : takes<call_form::counted> {
+    using takes<call_form::counted>::operator();
 
     template <Communicates Comm, Buffer In, CountList SendCounts = count_list, DeviceBuffer Out,
               CountList RecvCounts = count_list>

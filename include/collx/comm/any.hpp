@@ -92,6 +92,7 @@ struct any_refusals {
                       "collx: this is neither an any_buffer, which collx::as_any(x) makes of numbers, nor an operator "
                       "of any:: calls, for example collx::any_op::max.");
     }
+    void operator()(refused_call<call_form::any>, ...) const;
 
 private:
     template <class X>

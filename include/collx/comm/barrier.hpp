@@ -10,6 +10,7 @@ namespace detail {
 
 template <class Mode>
 struct barrier_fn {
+    void operator()(refused_call<call_form::signal>, ...) const;
     // Of streams: what follows in each begins when all have come here. The options' type is written out, for braces
     // alone mean call_options.
     template <Communicates Comm, std::same_as<device_call_options> O>

@@ -167,6 +167,7 @@ struct neighbor_refusals {
     requires(!Buffer<In> || !Buffer<Out>) void operator()(Comm&&, const neighbors&, In&&, Out&&, const Rest&...) const {
         refuse_arguments<In, Out>();
     }
+    void operator()(refused_call<call_form::graph>, ...) const;
 };
 
 template <class Mode, verb V, class Comm, class In, class Out, class S, class SO, class R, class RO>
@@ -210,7 +211,9 @@ private:
 };
 
 template <class Mode>
-struct neighbor_all_gather_v_fn {
+struct neighbor_all_gather_v_fn : neighbor_refusals {
+    using neighbor_refusals::operator();
+
     template <Communicates Comm, Buffer In, HostBuffer Out, CountList Counts = count_list,
               class Offsets = growing_array<std::size_t>>
     auto operator()(Comm&& comm, const neighbors& g, In&& in, Out&& out, const Counts& counts,
@@ -236,7 +239,9 @@ struct neighbor_all_gather_v_fn {
 };
 
 template <class Mode>
-struct neighbor_all_to_all_v_fn {
+struct neighbor_all_to_all_v_fn : neighbor_refusals {
+    using neighbor_refusals::operator();
+
     template <Communicates Comm, Buffer In, CountList SendCounts = count_list, HostBuffer Out,
               CountList RecvCounts = count_list>
     auto operator()(Comm&& comm, const neighbors& g, In&& in, const SendCounts& send_counts, Out&& out,

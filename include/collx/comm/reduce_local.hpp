@@ -70,7 +70,7 @@ private:
         require_elements(no_rank, out, "output");
         require_apart(no_rank, a, out);
         require_apart(no_rank, b, out);
-        combine_views(a, b, out, op);
+        if constexpr (ReduceOp<Op, element_of<A>>) combine_views(a, b, out, op); // else it was refused above
     }
 };
 

@@ -12,8 +12,8 @@ template <class Mode>
 using reduce_scatter_fn = reducing_fn<Mode, verb::reduce_scatter>;
 
 template <class Mode>
-struct reduce_scatter_v_fn : refusals<> {
-    using refusals<>::operator();
+struct reduce_scatter_v_fn : takes<call_form::counted> {
+    using takes<call_form::counted>::operator();
 
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list, class Op = plus>
     auto operator()(Comm&& comm, In&& in, Out&& out, const Counts& counts, Op op = {},

@@ -2,7 +2,8 @@
 // What a verb says to arguments that it cannot take: what is no tensor, and temporaries that would be gone before a
 // group is launched. Without the overloads of `refusals` the compiler would list every form of the verb and why each
 // does not fit; with them the error is the sentence that collx::buffer has for such a type. Each is viable only where
-// no form of the verb is. They must not know what a verb does.
+// no form of the verb is. What they do not see, too few or too many arguments and a misspelt option in braces, meets
+// the last overload of `takes`. They must not know what a verb does.
 #pragma once
 
 #include <type_traits>
@@ -64,7 +65,7 @@ constexpr void refuse_arguments() {
                       "one number for each rank; a number to be sent or reduced is collx::value(x).");
 }
 
-// A base of every verb. TakesNumbers: peers are numbers.
+// TakesNumbers: peers are numbers.
 template <bool TakesNumbers = false>
 struct refusals {
     template <class First, class... Rest>
@@ -90,11 +91,50 @@ struct refusals {
     }
 };
 
+// What the forms of a verb have in common, for the sentence below.
+enum class call_form { movement, reduction, counted, message, exchange, graph, signal, any };
+
+#define COLLX_NO_FORM(TAKES)                                                                                          \
+    "collx: no form of this verb takes these arguments. It takes the communicator, " TAKES "and options by name. Is " \
+    "an argument missing, an option misspelt, a time without its unit (5s)?"
+template <call_form F, class First>
+constexpr bool refuse_call() {
+    constexpr bool holds = sizeof(First*) == 0;
+    static_assert(holds || F != call_form::movement, COLLX_NO_FORM("a buffer, or an input and an output, "));
+    static_assert(holds || F != call_form::reduction,
+                  COLLX_NO_FORM("a buffer, or an input and an output, then one operator (the sum if there is none), "));
+    static_assert(holds || F != call_form::counted,
+                  COLLX_NO_FORM("an input and an output with lists of counts (and of offsets), "));
+    static_assert(holds || F != call_form::message, COLLX_NO_FORM("a buffer, the peer's rank, "));
+    static_assert(holds || F != call_form::exchange,
+                  COLLX_NO_FORM("a buffer, the rank to send it to, another, the rank to receive it from, "));
+    static_assert(holds || F != call_form::graph,
+                  COLLX_NO_FORM("the neighbours {sources, destinations}, an input and an output with their counts, "));
+    static_assert(holds || F != call_form::signal, COLLX_NO_FORM("no buffer, "));
+    static_assert(holds || F != call_form::any, COLLX_NO_FORM("any_buffers, then what the typed verb takes, "));
+    return holds;
+}
+#undef COLLX_NO_FORM
+// Any first argument of a call that no form takes. A compiler that chooses the overload below must know whether this
+// throws, before it looks at the other arguments, and finds the sentence.
+template <call_form F>
+struct refused_call {
+    template <class First>
+    refused_call(First&&) noexcept(refuse_call<F, std::remove_reference_t<First>>()) {}
+};
+
+// A base of every verb. The ellipsis takes all that no other overload takes, even braces that initialise nothing.
+template <call_form F>
+struct takes : refusals<F == call_form::message || F == call_form::exchange> {
+    using refusals<F == call_form::message || F == call_form::exchange>::operator();
+    void operator()(refused_call<F>, ...) const;
+};
+
 // A base of the verbs that reduce: options may stand where the operator would, and the sum is meant.
 //   collx::all_reduce(world, x, {.timeout = 5s});
 template <class Verb>
-struct sums_by_default : refusals<> {
-    using refusals<>::operator();
+struct sums_by_default : takes<call_form::reduction> {
+    using takes<call_form::reduction>::operator();
 
     template <Communicates Comm, HostBuffer X>
     auto operator()(Comm&& comm, X&& x, const call_options& o) const {

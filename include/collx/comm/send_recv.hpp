@@ -117,8 +117,8 @@ private:
 };
 
 template <class Mode, bool Outgoing, bool UntilTaken = Outgoing>
-struct message_fn : refusals<true> {
-    using refusals<true>::operator();
+struct message_fn : takes<call_form::message> {
+    using takes<call_form::message>::operator();
 
     template <Communicates Comm, DeviceBuffer X>
     auto operator()(Comm&& comm, X&& x, int peer, const device_call_options& o = {}) const {
@@ -185,8 +185,8 @@ bool is_wanted_first(communicator_core& c, const View& v, int from_rank) {
 }
 
 template <class Mode>
-struct sendrecv_fn : refusals<true> {
-    using refusals<true>::operator();
+struct sendrecv_fn : takes<call_form::exchange> {
+    using takes<call_form::exchange>::operator();
 
     template <Communicates Comm, DeviceBuffer Out, DeviceBuffer In>
     auto operator()(Comm&& comm, Out&& outgoing, int to_rank, In&& incoming, int from_rank,

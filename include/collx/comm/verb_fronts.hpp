@@ -88,8 +88,8 @@ inline constexpr bool is_on_teams_v =
 
 // Verbs that move elements as they are, parts of one length.
 template <class Mode, verb V>
-struct moving_fn : refusals<> {
-    using refusals<>::operator();
+struct moving_fn : takes<call_form::movement> {
+    using takes<call_form::movement>::operator();
     static constexpr verb_row row = row_of(V);
 
     template <Communicates Comm, HostBuffer X>
@@ -132,8 +132,8 @@ struct moving_fn : refusals<> {
 
 // The same with a list of the parts' lengths, and one of places: all_gather_v, gather_v, scatter_v.
 template <class Mode, verb V>
-struct moving_v_fn : refusals<> {
-    using refusals<>::operator();
+struct moving_v_fn : takes<call_form::counted> {
+    using takes<call_form::counted>::operator();
     static constexpr verb_row row = row_of(V);
 
     template <Communicates Comm, Buffer In, DeviceBuffer Out, CountList Counts = count_list,
