@@ -473,12 +473,15 @@ TEST_CASE("started twice, or waited for without a start") {
 }
 
 TEST_CASE("dropped while under way: the communicator is aborted") {
+    std::atomic<int> made{0};
     std::atomic<bool> is_dropped{false};
     caught_stderr caught;
     on_ranks(2, [&](collx::communicator& w) {
         list x(100'000);
         std::optional<collx::persistent_call> sum(per::all_reduce(w, x));
+        ++made;
         if (w.rank() == 0) {
+            while (made != 2) std::this_thread::yield();
             sum->start();
             sum.reset();
             is_dropped = true;

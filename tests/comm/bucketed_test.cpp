@@ -232,7 +232,8 @@ TEST_CASE("a missing tensor is named where it is missing, and its bucket where i
             collx::bucketed<float> b(w, {.bytes = 100, .first_bytes = 100});
             std::vector<float> x(30, 1), y(20, 1), z(10, 1);
             (void)b.add("x", x), (void)b.add("y", y), (void)b.add("z", z);
-            b.ready("z"); // y and z share a bucket
+            b.ready("z");      // y and z share a bucket
+            collx::barrier(w); // all have agreed on the buckets before rank 1 ends them
             if (w.rank() == 1) {
                 refused(
                     w, [&] { b.finish(); }, errc::invalid_argument, "2 tensor(s) are not ready: 'x', 'y'");

@@ -32,15 +32,18 @@ private:
     std::string path_;
 };
 
-// System calls of sockets that do harm once, at the n-th sendmsg() of this process after plan().
+// System calls of sockets that do harm once, at the n-th sendmsg() of this process after plan(); cut_and_die: the
+// connection is cut then, and the process ends when it sends to another the second time after that.
 struct harm {
-    enum class kind { none, cut, die };
+    enum class kind { none, cut, die, cut_and_die };
     static inline kind planned = kind::none;
     static inline long left = 0;
     static void plan(kind k, long after) { planned = k, left = after; }
     static ssize_t sendmsg(int fd, const msghdr* m, int flags) {
         if (planned != kind::none && --left <= 0) {
-            if (std::exchange(planned, kind::none) == kind::die) ::kill(::getpid(), SIGKILL);
+            const kind now = std::exchange(planned, kind::none);
+            if (now == kind::die) ::kill(::getpid(), SIGKILL);
+            if (now == kind::cut_and_die) plan(kind::die, 2);
             cut(fd);
         }
         return ::sendmsg(fd, m, flags);

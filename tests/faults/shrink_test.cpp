@@ -164,6 +164,37 @@ TEST_CASE("a rank that dies at any moment of shrinking does not divide the other
     CHECK(died == 24);
 }
 
+// The coordinator tells ranks in order, and dies when some have gone on: of these, one above the next coordinator
+// alone.
+TEST_CASE("a coordinator hears what holds from a rank that has gone on") {
+    for (long at = 1; at <= 10; ++at) {
+        const cell c{.n = 5, .ranks_per_host = 1};
+        shared_page<seen_members> page;
+        store_directory dir;
+        processes all;
+        for (int me = 0; me < c.n; ++me)
+            all.start(me, [&, me] {
+                auto world = world_of(c, dir, me);
+                meet(world);
+                if (me == 4) ::kill(::getpid(), SIGKILL);
+                run_into_failure(world);
+                if (me == 0) harm::plan(harm::kind::cut_and_die, at);
+                world = world.shrink();
+                while (world.size() > 3) {
+                    run_into_failure(world);
+                    world = world.shrink();
+                }
+                page->bits[me] = bits_of(world, me);
+                return 0;
+            });
+        all.wait(40'000);
+        for (int me = 1; me < 4; ++me) {
+            INFO("rank " << me << ", rank 0 cut at its send " << at << ": " << all[me].what);
+            CHECK((all[me].is_ok() && page->bits[me] == 0xeu));
+        }
+    }
+}
+
 TEST_CASE("connections cut while ranks shrink are made again") {
     for (const int victim : {0, 2})
         for (long at = 1; at <= 6; ++at) {

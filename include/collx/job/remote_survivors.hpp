@@ -7,6 +7,9 @@
 //   rank → coordinator: here (what I accepted before), accept
 //   coordinator → rank: waits (for whom), propose, commit, late or out
 //
+// Who has heard that it holds goes on, and answers all who still ask: ranks that follow it, and a coordinator that
+// waits for it. The coordinator before may have died when it had told only some.
+//
 // A rank is gone when its host refuses connections for it, when the kernel of this host says so, or when its host does
 // not answer for half of the time limit. A network that falls apart makes two communicators of one. Ranks come at their
 // own times and so lose patience at their own times: each names whom the coordinator said that it waits for.
@@ -255,15 +258,15 @@ private:
                 const bool is_done = proposal.empty() ? p.has_come : !is_in(proposal, r) || p.has_accepted;
                 if (!is_done && !p.is_gone && missing < 0) missing = r;
             }
-            if (missing < 0 && !proposal.empty()) break;
+            if (is_decided_ || (missing < 0 && !proposal.empty())) break;
             if (missing < 0) propose(proposal);
             moved = core_->net.move() || moved || missing < 0;
             if (moved) wait.reset();
             else if (wait.pause()) look_for(missing, proposal);
         }
-        decided_ = proposal;
+        if (!is_decided_) decided_ = proposal;
         for (int r = 0; r < n_; ++r)
-            if (r != me_ && at(r).has_come) say(r, kind::commit, me_ + 1, decided_);
+            if (r != me_ && at(r).has_come) say(r, is_in(decided_, r) ? kind::commit : kind::out, me_ + 1, decided_);
     }
     // The connection that came last counts: an earlier one was cut or given up.
     [[gnu::cold]] bool take_guests() {
@@ -272,6 +275,7 @@ private:
             if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
                 h.depth != static_cast<std::uint32_t>(shape_.depth))
                 return;
+            at(h.from).proof = nullptr; // it comes by itself
             open(h.from, std::move(s), nullptr, session);
             came = true;
         });
@@ -280,8 +284,9 @@ private:
     }
     [[gnu::cold]] bool attend(int r, const members& proposal) {
         peer& p = at(r);
-        if (!p.connection) return false;
+        if (!p.connection && !p.proof) return false;
         bool moved = move(r);
+        if (!p.connection) return moved;
         for (heard h; hear(r, h); moved = true) {
             if (h.word.what == kind::here) {
                 p.has_come = p.came_once = true;
@@ -290,6 +295,10 @@ private:
                 p.accepted = std::move(h.bits);
             } else if (h.word.what == kind::accept && h.word.ballot == me_ + 1) {
                 p.has_accepted = true;
+            } else if (h.word.what == kind::commit || h.word.what == kind::out) { // it was asked, and has gone on
+                if (!is_in(h.bits, me_)) fail_left_out(me_);
+                decided_ = h.bits, is_decided_ = true;
+                return true;
             }
         }
         if (!p.connection->is_live()) return p.connection = nullptr, p.has_come = p.was_asked = false, true;
@@ -312,13 +321,20 @@ private:
         core_->accepted_ballot = me_ + 1;
         core_->accepted_members = proposal;
     }
+    // A rank that does not come may have gone on: it answers then. One that has not does not look, and comes by itself.
+    void ask(int r, std::int64_t now) {
+        peer& p = at(r);
+        const std::int64_t asked_ns = p.connected_ns != 0 ? p.connected_ns : begun_ns_;
+        if (!is_connected(r) && now - asked_ns > 64'000'000) p.is_gone = !connect(r);
+    }
     [[gnu::cold]] void look_for(int missing, const members& proposal) {
         const std::int64_t now = now_ns();
         for (int r = missing; r < n_; ++r) {
             peer& p = at(r);
-            if (r == me_ || p.is_gone || is_connected(r)) continue;
-            if (is_gone(r)) continue;
-            p.is_gone = p.listener.ask(*hub_, job_rank(r), now, patience_ns()) == listener_probe::answer::closed;
+            if (r == me_ || p.is_gone || p.has_come || is_gone(r)) continue;
+            if (r > me_) ask(r, now);
+            if (!p.is_gone)
+                p.is_gone = p.listener.ask(*hub_, job_rank(r), now, patience_ns()) == listener_probe::answer::closed;
         }
         // A rank that came once and left again has lost patience with another one.
         for (int r = n_ - 1; r >= 0 && proposal.empty(); --r)
