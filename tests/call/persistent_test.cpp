@@ -481,12 +481,12 @@ TEST_CASE("dropped while under way: the communicator is aborted") {
         std::optional<collx::persistent_call> sum(per::all_reduce(w, x));
         ++made;
         if (w.rank() == 0) {
-            while (made != 2) std::this_thread::yield();
+            collx_test::until([&] { return made == 2; });
             sum->start();
             sum.reset();
             is_dropped = true;
         } else {
-            while (!is_dropped) std::this_thread::yield();
+            collx_test::until([&] { return is_dropped.load(); });
             EXPECT(thrown<collx::aborted>(w, [&] { (*sum)(); }).peer() == 0);
         }
         EXPECT(thrown<collx::aborted>(w, [&] { collx::barrier(w); }).peer() == 0);

@@ -257,9 +257,10 @@ TEST_CASE("a call that throws leaves nothing under way that would touch its buff
         w.set_checked(false);                 // else each call waits for the other rank
         std::vector<int> x(10, 1), y(10, 1);
         const auto op = [&](int a, int b) { return w.rank() == 0 && started == 2 ? throw wrong("mine") : a + b; };
-        while (started != w.rank()) std::this_thread::yield(); // rank 0 must wait for the other one
+        collx_test::until([&] { return started == w.rank(); }); // rank 0 must wait for the other one
         const auto first = collx::async::all_reduce(w, x, op);
-        for (++started; started != 2;) std::this_thread::yield();
+        ++started;
+        collx_test::until([&] { return started == 2; });
         if (w.rank() == 0) (void)thrown<wrong>(w, [&] { (void)collx::async::all_reduce(w, y); });
         else
             (void)thrown<collx::aborted>(w, [&] {

@@ -294,9 +294,7 @@ TEST_CASE("a rank that does not come is named") {
         const node_map m({0, 0, 1, 1});
         std::vector<int> x(4), y(4);
         const std::array one{1, 1, 1, 1};
-        const auto wait_for_three = [](std::atomic<int>& n) {
-            while (n < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        };
+        const auto wait_for_three = [](std::atomic<int>& n) { collx_test::until([&] { return n >= 3; }); };
         if (w.rank() == 3) {
             wait_for_three(told);
             return EXPECT(true);

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <collx/algo/algorithms.hpp>
@@ -30,6 +32,25 @@ struct wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// A check has failed on some thread of this process: what others wait for may never come.
+inline std::atomic<bool> has_failed{false};
+[[noreturn]] inline void fail_check(const std::string& text) {
+    has_failed = true;
+    throw wrong(text);
+}
+
+// Sleeps until holds(). Gives up when a check has failed elsewhere, or nothing comes for a minute.
+template <class F>
+void until(F&& holds) {
+    const auto begun = std::chrono::steady_clock::now();
+    const auto patience = patient(std::chrono::seconds(60));
+    while (!holds()) {
+        if (has_failed) fail_check("not waited for any longer: a check has failed elsewhere");
+        if (std::chrono::steady_clock::now() - begun > patience) fail_check("what is waited for does not come");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
 // Where this rank is, for the message of a check that fails.
 inline thread_local char place_text[200] = "";
 [[gnu::format(printf, 1, 2)]] inline void at(const char* format, ...) {
@@ -47,7 +68,7 @@ inline void expect(bool holds, const char* file, int line, const char* text, int
     if (holds) return;
     char message[600];
     std::snprintf(message, sizeof message, "%s:%d: rank %d: %s (%s; %lld)", file, line, rank, text, place_text, detail);
-    throw wrong(message);
+    fail_check(message);
 }
 // In a rank's body, where `w` is its communicator.
 #define EXPECT(...) ::collx_test::expect(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__, w.rank())
@@ -64,7 +85,7 @@ void run_checked(collx::communicator& w, F&& f) {
     const long before = own_checks;
     const int rank = w.rank();
     f(w);
-    if (own_checks == before) throw wrong("rank " + std::to_string(rank) + " has checked nothing");
+    if (own_checks == before) fail_check("rank " + std::to_string(rank) + " has checked nothing");
 }
 
 // Runs f(world) on n threads. What a rank throws fails the test case; a body without a check on some rank fails it too.
@@ -165,9 +186,9 @@ E thrown(const collx::communicator& w, F&& f) {
         count_check();
         return e;
     } catch (const std::exception& e) {
-        throw wrong(std::string("another error than expected: ") + e.what() + " (" + place_text + ")");
+        fail_check(std::string("another error than expected: ") + e.what() + " (" + place_text + ")");
     }
-    throw wrong("rank " + std::to_string(w.rank()) + ": no error where one was expected (" + place_text + ")");
+    fail_check("rank " + std::to_string(w.rank()) + ": no error where one was expected (" + place_text + ")");
 }
 inline bool says(const std::exception& e, const char* text) {
     return std::string(e.what()).find(text) != std::string::npos;

@@ -154,10 +154,11 @@ TEST_CASE("an exception of the program's own operator is what wait_all throws") 
         w.set_checked(false);
         std::vector<int> x(10, 1), y(10, 1);
         const auto op = [&](int a, int b) { return w.rank() == 0 && started == 2 ? throw wrong("mine") : a + b; };
-        while (started != w.rank()) std::this_thread::yield(); // rank 0 must wait for the other one
+        collx_test::until([&] { return started == w.rank(); }); // rank 0 must wait for the other one
         works list;
         list.push_back(collx::async::all_reduce(w, x, op));
-        for (++started; started != 2;) std::this_thread::yield();
+        ++started;
+        collx_test::until([&] { return started == 2; });
         if (w.rank() == 0) {
             (void)thrown<wrong>(w, [&] { collx::wait_all(list); });
             EXPECT(w.internals().pending.empty());

@@ -23,22 +23,37 @@ namespace {
 
 double ms_since(std::int64_t begin_ns) { return static_cast<double>(collx::now_ns() - begin_ns) * 1e-6; }
 
+// When the first of several ranks began: its time is up first, and the others hear of it before theirs is.
+class first_begin {
+public:
+    std::int64_t now() {
+        std::int64_t none = 0;
+        first_ns_.compare_exchange_strong(none, collx::now_ns());
+        return first_ns_;
+    }
+
+private:
+    std::atomic<std::int64_t> first_ns_{0};
+};
+
 // Rank n - 1 stays away until the others have failed; all of them must name it.
 template <class F>
 void check_absent(int n, bool checked, F call) {
     std::atomic<int> failed{0}, come{0};
+    first_begin first;
     collx::run_threads(n, [&](collx::communicator& w) {
         w.set_timeout(collx_test::patient(50s));
         w.set_checked(checked);
         at("n=%d checked=%d", n, checked);
         if (w.rank() == n - 1) {
-            while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
+            collx_test::until([&] { return failed == n - 1; });
             // Late, and too late: the communicator is over for this rank too.
             EXPECT(thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 10s}); }).peer() == n - 1);
             return;
         }
-        for (++come; come < n - 1;) std::this_thread::sleep_for(1ms); // no other rank is late
-        const std::int64_t begin = collx::now_ns();
+        ++come;
+        collx_test::until([&] { return come == n - 1; }); // no other rank is late
+        const std::int64_t begin = first.now();
         const auto e = thrown<timed_out>(w, [&] { call(w, collx::call_options{.timeout = 2s}); });
         const double took = ms_since(begin);
         EXPECT_AT(took, took >= 2000 && took < 2000 + 2000 * collx_test::slowness()); // not the communicator's 50 s
@@ -85,7 +100,7 @@ static void check_absent_in_trees(int n, int absent) {
         at("n=%d absent=%d", n, absent);
         std::vector<int> x(20'000);
         if (w.rank() == absent) {
-            while (failed.load() < n - 1) std::this_thread::sleep_for(1ms);
+            collx_test::until([&] { return failed == n - 1; });
             return EXPECT(true);
         }
         const auto e = thrown<timed_out>(w, [&] {
@@ -109,7 +124,7 @@ TEST_CASE("a call does not give up before its time") {
     on_ranks(2, [&](collx::communicator& w) {
         int x = 0;
         if (w.rank() == 1) {
-            while (!over) std::this_thread::sleep_for(1ms);
+            collx_test::until([&] { return over.load(); });
             return EXPECT(true);
         }
         const std::int64_t begin = collx::now_ns();
@@ -135,7 +150,7 @@ TEST_CASE("set_timeout bounds every call") {
         on_ranks(2, [&](collx::communicator& w) {
             w.set_timeout(100ms);
             if (w.rank() == 1) {
-                while (!over) std::this_thread::sleep_for(1ms);
+                collx_test::until([&] { return over.load(); });
                 return EXPECT(true);
             }
             const std::int64_t begin = collx::now_ns();
@@ -152,7 +167,8 @@ TEST_CASE("set_timeout bounds every call") {
 }
 
 TEST_CASE("a communicator's time is for standing still, a call's own for the whole call") {
-    for (const bool own : {false, true})
+    for (const bool own : {false, true}) {
+        first_begin first;
         on_ranks(2, [&](collx::communicator& w) {
             w.set_checked(false);
             w.set_timeout(own ? collx_test::patient(30s) : collx_test::patient(2s));
@@ -166,7 +182,7 @@ TEST_CASE("a communicator's time is for standing still, a call's own for the who
                 if (w.rank() == 1) collx::reduce(w.with(collx::piece{4000}), slow, x, collx::plus{}, o);
                 else collx::reduce(w.with(collx::piece{4000}), std::vector<int>(n), x, collx::plus{}, o);
             };
-            const std::int64_t begin = collx::now_ns();
+            const std::int64_t begin = first.now();
             if (!own) {
                 call({});
                 EXPECT(w.rank() != 0 || (x[n - 1] == n - 1 && ms_since(begin) > 2500));
@@ -181,6 +197,7 @@ TEST_CASE("a communicator's time is for standing still, a call's own for the who
                 });
             }
         });
+    }
 }
 
 TEST_CASE("an exception on one rank reaches the others as peer_failed, and the caller as itself") {

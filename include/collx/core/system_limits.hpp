@@ -23,6 +23,10 @@ inline std::size_t limit_of(decltype(RLIMIT_AS) what) {
     return ::getrlimit(what, &l) != 0 || l.rlim_cur == RLIM_INFINITY ? SIZE_MAX : static_cast<std::size_t>(l.rlim_cur);
 }
 
+// Whether a call that would have made a descriptor found none, or no memory for one. The other end has no part in it.
+inline bool is_out_of_descriptors(int reason) {
+    return reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
+}
 // After a call that would have made a descriptor: socket, memfd_create, eventfd, open, dup.
 [[gnu::cold]] inline const char* remedy_for_descriptor(int reason) {
     switch (reason) {

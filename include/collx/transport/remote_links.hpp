@@ -201,7 +201,7 @@ private:
         const bool is_queue = hub_->is_unix() && error == EAGAIN;
         const bool is_refused = error == ECONNREFUSED && p > rank_ && ++q.refusals < 2;
         if (is_queue || is_refused) return q.try_at_ns = now_ns() + 1'000'000, peers_.wanted.push_back(p);
-        if (error == EMFILE || error == ENFILE || detail::would_block(error))
+        if (detail::is_out_of_descriptors(error) || detail::would_block(error))
             return report(failure(errc::resource, rank_));
         if (error == EKEYREJECTED) return report(failure(errc::security, p));
         peers_.lose(p);

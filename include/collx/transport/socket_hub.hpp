@@ -162,7 +162,7 @@ public:
             return descriptor(calls_->socket(a.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         };
         descriptor s = make();
-        if (!s.is_open() && is_out_of_files(errno) && drop_guest()) s = make();
+        if (!s.is_open() && detail::is_out_of_descriptors(errno) && drop_guest()) s = make();
         if (!s.is_open()) return s;
         detail::tune_socket(s.get(), a.is_loopback());
         if (calls_->connect(s.get(), a.get(), a.bytes) != 0 && errno != EINPROGRESS && errno != EINTR) s.close();
@@ -220,7 +220,6 @@ private:
         const std::size_t ranks = peers_.size(), share = detail::most_strangers(), most = 64 + ranks;
         return share >= most ? most : share > ranks ? share : ranks;
     }
-    static bool is_out_of_files(int reason) { return reason == EMFILE || reason == ENFILE; }
     // The oldest, which gives its descriptor to a connection of this rank's own. False if there is none, or another
     // communicator looks at them right now.
     [[gnu::cold]] bool drop_guest() {
@@ -235,7 +234,7 @@ private:
         for (int turn = 0; turn < 256; ++turn) {
             descriptor s(detail::without_eintr(
                 [&] { return calls_->accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
-            if (!s.is_open()) return !is_out_of_files(errno) || !guests_.empty();
+            if (!s.is_open()) return !detail::is_out_of_descriptors(errno) || !guests_.empty();
             if (is_unix_ && detail::peer_of(s.get()).uid != ::geteuid()) continue;
             // A rank says its hello at once, so the one that has been silent for longest is no rank.
             if (guests_.size() >= most_guests()) greet_guests();

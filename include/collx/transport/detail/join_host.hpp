@@ -121,8 +121,7 @@ private:
             g.socket = descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
             if (!g.socket.is_open()) {
                 if (errno == EINTR || errno == ECONNABORTED) continue;
-                const bool is_out_of_files = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
-                if (!is_out_of_files) return;
+                if (!is_out_of_descriptors(errno)) return;
                 if (!drop_oldest_stranger() && !has_failed_)
                     fail_all(errc::resource, 0, "rank 0 has no descriptor left for another rank: %s",
                              std::strerror(errno));

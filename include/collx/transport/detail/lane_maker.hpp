@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <collx/core/growing_array.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/failure.hpp>
 #include <collx/transport/socket_hub.hpp>
 #include <collx/transport/stream.hpp>
@@ -77,7 +78,7 @@ private:
         w.sealed = nullptr;
         w.socket = hub.connect_to(w.job_rank);
         if (!w.socket.is_open()) {
-            if (errno == EMFILE || errno == ENFILE) found = failure(errc::resource, rank);
+            if (is_out_of_descriptors(errno)) found = failure(errc::resource, rank);
             if (errno == EKEYREJECTED) found = failure(errc::security, w.peer);
             return found.word != 0; // else the leading lane knows better, or there is a queue
         }

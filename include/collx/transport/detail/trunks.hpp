@@ -12,6 +12,7 @@
 #include <collx/core/atomic.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/detail/greeting.hpp>
 #include <collx/transport/detail/mutual_help.hpp>
 #include <collx/transport/detail/poll_set.hpp>
@@ -181,7 +182,7 @@ private:
     void not_connected(way& w, Hub& hub, int me, int error) {
         if (hub.is_unix() && error == EAGAIN) return void(w.try_at_ns = now_ns() + soon_ns); // a long queue
         if (error == ECONNREFUSED) return come_again(w, me, true);
-        if (error == EMFILE || error == ENFILE || would_block(error)) return w.to->lose(EMFILE);
+        if (is_out_of_descriptors(error) || would_block(error)) return w.to->lose(EMFILE);
         w.to->lose(error == EKEYREJECTED ? EBADMSG : error);
     }
     template <class Hub>

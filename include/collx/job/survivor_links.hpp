@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The connections of a survivor to the others while they agree on who goes on (remote_survivors.hpp): new ones, one per
+// rank, for those of the old communicator may be cut in the middle of a word. Where the job has a key, they begin with
+// its proof.
+//
+// A rank is gone when its host refuses connections for it, when the kernel of this host says so, or when its host does
+// not answer for half of the time limit.
+#pragma once
+
+#include <cstring>
+#include <utility>
+
+#include <collx/bootstrap/rendezvous.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/system_limits.hpp>
+#include <collx/job/survival_word.hpp>
+#include <collx/job/survivors.hpp>
+#include <collx/transport/socket_connector.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+namespace detail {
+
+class survivor_links {
+public:
+    using members = detail::growing_array<std::uint64_t>; // a bit per rank
+    using kind = survival_word::kind;
+    struct heard {
+        survival_word word;
+        members bits;
+    };
+
+    // patience_ns: how long a host may not answer.
+    survivor_links(communicator_core& c, std::uint32_t round, std::int64_t patience_ns)
+        : core_(&c), hub_(hub_of(*c.home->connector, c.net.rank())), n_(c.net.size()), me_(c.net.rank()),
+          links_(static_cast<std::size_t>(n_)), shape_{.depth = 8, .slot_bytes = round_up(word_bytes(), page_bytes)},
+          patience_ns_(patience_ns) {
+        const std::uint64_t origin[] = {c.id, round};
+        id_ = far_members::id_of(hash_bytes(reinterpret_cast<const char*>(origin), sizeof origin, 13), false);
+    }
+    survivor_links(const survivor_links&) = delete;
+
+    socket_hub& hub() { return *hub_; }
+    members none() const { return members((static_cast<std::size_t>(n_) + 63) / 64); }
+    // The old communicator is not looked at any more: no connect(), is_gone() or ask() from here on.
+    void leave_core() { core_ = nullptr; }
+
+    // ------------------------------------------------------------------ connections
+    // False when no rank listens there any more.
+    [[gnu::cold]] bool connect(int r) {
+        link& l = at(r);
+        l.connected_ns = now_ns();
+        if (l.connection && listener_probe::is_closed_by(l.connection->error())) return false;
+        descriptor s = hub_->connect_to(job_rank(r));
+        if (!s.is_open() && is_out_of_descriptors(errno)) fail_full(errno); // that says nothing of the other rank
+        if (!s.is_open()) return !listener_probe::is_closed_by(errno);
+        stream_hello h = hub_->hello(id_, me_, r, shape_);
+        h.from_side = stream_hello::side::higher; // no rank waits for a welcome here
+        const job_protection& by = hub_->protected_by();
+        if (by.key) return l.proof = make_sole<greeting>(std::move(s), h, by.key, hub_->calls()), true;
+        return open(r, std::move(s), &h), l.is_new = true;
+    }
+    // Takes connections that came, and calls f(rank) for each. The one that came last counts: an earlier one was cut or
+    // given up.
+    template <class F>
+    [[gnu::cold]] bool accept(F&& f) {
+        return hub_->look(id_, [&](const stream_hello& h, descriptor s, const secret& session) {
+            if (h.from < 0 || h.from >= n_ || h.from == me_ || h.to != me_ || h.slot_bytes != shape_.slot_bytes ||
+                h.depth != static_cast<std::uint32_t>(shape_.depth))
+                return;
+            at(h.from).proof = nullptr; // it comes by itself
+            open(h.from, std::move(s), nullptr, session);
+            f(h.from);
+        });
+    }
+    // True once for each connection that this rank has made and that is open now.
+    bool take_new(int r) { return std::exchange(at(r).is_new, false); }
+    [[gnu::cold]] bool move(int r) {
+        link& l = at(r);
+        if (l.proof) return greet(r);
+        return l.connection && l.connection->is_live() && l.connection->move();
+    }
+    bool is_begun(int r) { return at(r).proof || at(r).connection; }
+    bool is_open(int r) { return static_cast<bool>(at(r).connection); } // it may have ended since
+    bool is_live(int r) { return at(r).connection && at(r).connection->is_live(); }
+    bool is_connected(int r) { return at(r).proof || is_live(r); }
+    void drop(int r) { at(r).connection = nullptr; }
+    void close(int r) { at(r).connection->close(); }
+    // Says goodbye. What the system has not taken yet goes on in the hub.
+    void part(int r) {
+        link& l = at(r);
+        if (!l.connection) return;
+        l.connection->say_bye();
+        (void)l.connection->move();
+        if (l.connection->is_live()) hub_->linger(std::move(l.connection));
+        l.connection = nullptr;
+    }
+    void part_all() {
+        for (int r = 0; r < n_; ++r) part(r);
+    }
+
+    // ------------------------------------------------------------------ words
+    [[gnu::cold]] void say(int r, kind what, int ballot, const members& bits, int about = -1) {
+        link& l = at(r);
+        if (!is_live(r)) return;
+        std::byte* slot = l.tx.try_acquire(word_bytes());
+        if (slot == nullptr) return l.connection->close(); // it asks again and again and reads nothing
+        const survival_word w{what, ballot, about};
+        std::memcpy(slot, &w, sizeof w);
+        std::memcpy(slot + sizeof w, bits.data(), bits_bytes());
+        l.tx.commit(word_bytes(), survival_word::tag);
+        (void)l.connection->move();
+    }
+    // True with the next word of a rank. What no survivor says ends its connection.
+    [[gnu::cold]] bool hear(int r, heard& h) {
+        link& l = at(r);
+        if (!l.connection || !l.rx.has_message()) return false;
+        if (!l.rx.is_expected(word_bytes(), survival_word::tag)) return l.connection->close(), false;
+        const std::byte* slot = l.rx.peek(word_bytes());
+        std::memcpy(&h.word, slot, sizeof h.word);
+        h.bits = none();
+        std::memcpy(h.bits.data(), slot + sizeof h.word, bits_bytes());
+        l.rx.release(word_bytes());
+        const survival_word& w = h.word;
+        if (w.ballot < 0 || w.ballot > n_ || w.rank < -1 || w.rank >= n_) return l.connection->close(), false;
+        return true;
+    }
+
+    // ------------------------------------------------------------------ who is gone
+    // What ranks of this host see at once; those of others are asked for at their listeners.
+    bool is_gone(int r) {
+        link& l = at(r);
+        if (!l.is_gone) l.is_gone = core_->home->is_gone(job_rank(r));
+        return l.is_gone;
+    }
+    bool is_known_gone(int r) { return at(r).is_gone; }
+    void set_gone(int r, bool is_gone = true) { at(r).is_gone = is_gone; }
+    // Neither the rank nor its host has answered for so long.
+    bool is_silent(int r, std::int64_t now) {
+        link& l = at(r);
+        if (is_established(r)) return l.silent_since_ns = 0, false;
+        if (l.silent_since_ns == 0) l.silent_since_ns = now;
+        return now - l.silent_since_ns > patience_ns_;
+    }
+    bool is_silent_for(int r, std::int64_t now, std::int64_t ns) {
+        return at(r).silent_since_ns != 0 && now - at(r).silent_since_ns > ns;
+    }
+    // Connects again, now and then, to a rank that is not followed yet: hosts may be lost together.
+    void knock(int r, std::int64_t now) {
+        link& l = at(r);
+        (void)move(r);
+        if (l.is_gone || is_connected(r) || now - l.connected_ns < retry_ns) return void(is_silent(r, now));
+        l.is_gone = is_gone(r) || !connect(r);
+    }
+    // Connects to a rank that has not come for a while since `begun_ns`.
+    void ask(int r, std::int64_t now, std::int64_t begun_ns) {
+        link& l = at(r);
+        const std::int64_t asked_ns = l.connected_ns != 0 ? l.connected_ns : begun_ns;
+        if (!is_connected(r) && now - asked_ns > retry_ns) l.is_gone = !connect(r);
+    }
+    void probe(int r, std::int64_t now) {
+        link& l = at(r);
+        if (!l.is_gone)
+            l.is_gone = l.listener.ask(*hub_, job_rank(r), now, patience_ns_) == listener_probe::answer::closed;
+    }
+    [[noreturn, gnu::cold]] void fail_full(int reason) const {
+        fail(errc::resource, me_, -1, remedy_for_descriptor(reason),
+             "no descriptor is left for a connection to another rank; shrink() may be called again");
+    }
+
+private:
+    static constexpr std::int64_t retry_ns = 64'000'000;
+    struct link {
+        sole_ptr<greeting> proof; // on its way to become the connection
+        sole_ptr<stream> connection;
+        sending_end tx;
+        receiving_end rx;
+        listener_probe listener;
+        std::int64_t connected_ns = 0, silent_since_ns = 0;
+        bool is_gone = false, is_new = false;
+    };
+
+    link& at(int r) { return links_[static_cast<std::size_t>(r)]; }
+    std::size_t bits_bytes() const { return (static_cast<std::size_t>(n_) + 63) / 64 * sizeof(std::uint64_t); }
+    std::size_t word_bytes() const { return sizeof(survival_word) + bits_bytes(); }
+    int job_rank(int r) const { return core_->members[static_cast<std::size_t>(r)]; }
+
+    [[gnu::cold]] void open(int r, descriptor socket, const stream_hello* hello, const secret& session = {}) {
+        link& l = at(r);
+        l.connection = make_sole<stream>(hub_->calls(), shape_, 1);
+        l.tx = l.connection->tx(0);
+        l.rx = l.connection->rx(0);
+        l.connection->open(std::move(socket), hello, false,
+                           seal_connection(hub_->protected_by().level, session, r < me_, hub_->calls()));
+        l.is_new = false;
+    }
+    [[gnu::cold]] bool greet(int r) {
+        link& l = at(r);
+        const greeted how = l.proof->move();
+        if (how == greeted::not_yet) return false;
+        const auto proof = std::move(l.proof);
+        if (how == greeted::insecure)
+            fail(errc::security, me_, r, security_remedy, "rank %d did not prove to have this job's key", r);
+        l.is_gone = how == greeted::gone && listener_probe::is_closed_by(proof->error());
+        if (how == greeted::done) open(r, proof->release_socket(), nullptr, proof->session()), l.is_new = true;
+        return true;
+    }
+    bool is_established(int r) {
+        if (!is_connected(r)) return false;
+        sockaddr_storage a;
+        socklen_t bytes = sizeof a;
+        const int fd = at(r).proof ? at(r).proof->fd() : at(r).connection->fd();
+        return ::getpeername(fd, reinterpret_cast<sockaddr*>(&a), &bytes) == 0;
+    }
+
+    communicator_core* core_; // until leave_core()
+    counted_ptr<socket_hub> hub_;
+    int n_, me_;
+    growing_array<link> links_;
+    channel_shape shape_;
+    std::int64_t patience_ns_;
+    std::uint64_t id_ = 0;
+};
+
+} // namespace detail
+
+COLLX_END_NAMESPACE
