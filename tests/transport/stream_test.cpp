@@ -1197,13 +1197,17 @@ namespace {
 // A process that has no memory, or no descriptor, for a connection that waits at its listener.
 struct narrow_listener {
     static inline int throws_after = 0;
-    static inline bool is_full = false;
+    static inline int refusal = 0; // errno of what would make a descriptor
     static int accept4(int fd, sockaddr* a, socklen_t* bytes, int flags) {
         if (throws_after > 0 && --throws_after == 0) throw std::bad_alloc();
-        return is_full ? (errno = EMFILE, -1) : ::accept4(fd, a, bytes, flags);
+        return refusal != 0 ? (errno = refusal, -1) : ::accept4(fd, a, bytes, flags);
+    }
+    static int socket(int domain, int type, int protocol) {
+        return refusal != 0 ? (errno = refusal, -1) : ::socket(domain, type, protocol);
     }
 };
-constexpr socket_calls narrow_calls{::socket, ::connect, narrow_listener::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
+constexpr socket_calls narrow_calls{
+    narrow_listener::socket, ::connect, narrow_listener::accept4, ::sendmsg, ::recvmsg, ::epoll_wait};
 
 } // namespace
 
@@ -1238,23 +1242,30 @@ TEST_CASE("an exception while connections are moved on keeps no rank out for eve
     CHECK(p[0].exit_code == 0);
 }
 
-TEST_CASE("a rank that may open no more files says so, and blames no rank that connects to it") {
-    socket_address mine = loopback(false);
-    descriptor listener = socket_hub::listen_on(mine);
-    // Where the other listens is not known yet, as when addresses are exchanged.
-    auto hub =
-        make_counted<socket_hub>(std::move(listener), a_token, std::vector{mine, socket_address()}, 0, narrow_calls);
-    collx::atomic<std::uint64_t> failed{0};
-    remote_links links(hub, {.id = 1, .rank = 0, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
-    links.begin(failed);
-    narrow_listener::is_full = true;
-    for (int i = 0; i < 1000; ++i) (void)links.move();
-    CHECK(failed.load() == 0); // it waits for no rank
-    (void)links.rx(0, 1);
-    (void)links.move();
-    narrow_listener::is_full = false;
-    CHECK(failed.load() == failure(errc::resource, 0).word);
-    links.say_bye();
+TEST_CASE(
+    "a rank that gets no more descriptors says so, and blames neither who connects to it nor to whom it connects") {
+    for (const int reason : {EMFILE, ENFILE, ENOMEM, ENOBUFS})
+        for (const bool accepts : {true, false}) {
+            CAPTURE(reason, accepts);
+            const int me = accepts ? 0 : 1;
+            socket_address at[2] = {loopback(false), loopback(false)};
+            descriptor listeners[2] = {socket_hub::listen_on(at[0]), socket_hub::listen_on(at[1])};
+            if (accepts) at[1] = socket_address(); // not known yet, as when addresses are exchanged
+            auto hub = make_counted<socket_hub>(std::move(listeners[me]), a_token, std::vector{at[0], at[1]}, me,
+                                                narrow_calls);
+            collx::atomic<std::uint64_t> failed{0};
+            remote_links links(hub, {.id = 1, .rank = me, .ranks = {0, 1}, .shape = small_shape, .ports = 1});
+            links.begin(failed);
+            narrow_listener::refusal = reason;
+            for (int i = 0; i < 1000; ++i) (void)links.move();
+            CHECK(failed.load() == 0); // it waits for no rank
+            if (accepts) (void)links.rx(0, 1);
+            else (void)links.tx(0, 0);
+            (void)links.move();
+            narrow_listener::refusal = 0;
+            CHECK(failed.load() == failure(errc::resource, me).word);
+            links.say_bye();
+        }
 }
 
 TEST_CASE("who has said goodbye is helped no more: its connections are the hub's, its word may be another's") {
