@@ -122,6 +122,25 @@ TEST_CASE("survivors of killed ranks and hosts go on, again and again") {
     }
 }
 
+namespace {
+
+// Of a rank that lives, when `victim` has died.
+collx::communicator failed_world(const cell& c, store_directory& dir, int me, int victim) {
+    auto world = world_of(c, dir, me);
+    meet(world);
+    if (me == victim) ::kill(::getpid(), SIGKILL);
+    run_into_failure(world);
+    return world;
+}
+void shrink_to(collx::communicator& world, int ranks) {
+    while (world.size() > ranks) {
+        run_into_failure(world);
+        world = world.shrink();
+    }
+}
+
+} // namespace
+
 TEST_CASE("a rank that dies at any moment of shrinking does not divide the others") {
     stopwatch watch{"shrink while another rank is killed in it"};
     int died = 0;
@@ -134,19 +153,13 @@ TEST_CASE("a rank that dies at any moment of shrinking does not divide the other
             processes all;
             for (int me = 0; me < c.n; ++me)
                 all.start(me, [&, me] {
-                    auto world = world_of(c, dir, me);
-                    meet(world);
-                    if (me == first) ::kill(::getpid(), SIGKILL);
-                    run_into_failure(world);
+                    auto world = failed_world(c, dir, me, first);
                     if (me == second) harm::plan(harm::kind::die, at);
                     const std::int64_t begun = collx::now_ns();
                     world = world.shrink();
                     page->took_ns[me] = collx::now_ns() - begun;
                     // Whether it counted for one that lives or not, all have it alike.
-                    while (world.size() > 3) {
-                        run_into_failure(world);
-                        world = world.shrink();
-                    }
+                    shrink_to(world, 3);
                     page->bits[me] = bits_of(world, me);
                     check_works(world, 100);
                     return 0;
@@ -174,16 +187,10 @@ TEST_CASE("a coordinator hears what holds from a rank that has gone on") {
         processes all;
         for (int me = 0; me < c.n; ++me)
             all.start(me, [&, me] {
-                auto world = world_of(c, dir, me);
-                meet(world);
-                if (me == 4) ::kill(::getpid(), SIGKILL);
-                run_into_failure(world);
+                auto world = failed_world(c, dir, me, 4);
                 if (me == 0) harm::plan(harm::kind::cut_and_die, at);
                 world = world.shrink();
-                while (world.size() > 3) {
-                    run_into_failure(world);
-                    world = world.shrink();
-                }
+                shrink_to(world, 3);
                 page->bits[me] = bits_of(world, me);
                 return 0;
             });
