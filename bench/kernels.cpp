@@ -62,7 +62,8 @@ void fold(benchmark::State& state) {
     T* const also = state.range(2) == 2 ? second.data() : nullptr;
     const instruction_count instructions;
     for (auto _ : state) {
-        collx::fold_arrays(collx::plus{}, first.data(), also, from, sources, n);
+        if (also == nullptr) collx::fold_arrays(collx::plus{}, first.data(), from, sources, n);
+        else collx::fold_for_others(collx::plus{}, first.data(), &also, 1, from, sources, n);
         benchmark::ClobberMemory();
     }
     instructions.report(state);

@@ -6,6 +6,7 @@
 
 #include <collx/call/short_calls.hpp>
 #include <collx/core/atomic.hpp>
+#include <collx/transport/write_for_others.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
@@ -36,7 +37,7 @@ namespace detail {
         (void)tx.has_room(); // sees it
     }
     std::byte* const to = tx.try_acquire(bytes);
-    if (bytes != 0) std::memcpy(to, from, bytes);
+    if (bytes != 0) write_for_others(to, from, bytes);
     tx.commit(bytes, tag);
 }
 [[gnu::noinline]] COLLX_ONCE void receive_short(communicator_core& c, void* to, std::size_t bytes, std::uint32_t tag,

@@ -46,7 +46,7 @@ constexpr bool combines() {
 template <class T, class Op>
 void combine_elements(const void* a, const void* b, void* out, std::size_t n) {
     const T* both[2] = {static_cast<const T*>(a), static_cast<const T*>(b)};
-    fold_fixed<2, second_is::none>(Op{}, static_cast<T*>(out), static_cast<T*>(nullptr), both, n);
+    fold_fixed<2>(Op{}, static_cast<T*>(out), both, n);
 }
 template <class T, class Op>
 constexpr any_loop loop_for() {

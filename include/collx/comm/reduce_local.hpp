@@ -26,7 +26,7 @@ void combine_views(const A& a, const B& b, const Out& out, const Op& op) {
                               std::is_same_v<type, element_of<Out>>;
     if constexpr (is_plain) {
         const type* both[2] = {a.data(), b.data()};
-        fold_arrays(op, out.data(), static_cast<type*>(nullptr), both, 2, out.size());
+        fold_arrays(op, out.data(), both, 2, out.size());
     } else {
         constexpr std::size_t block = 512 / sizeof(acc_type) != 0 ? 512 / sizeof(acc_type) : 1;
         alignas(64) std::byte room[2][block * sizeof(acc_type)];

@@ -30,8 +30,7 @@ const any_loop& any_loop_of(any_type t, any_op op);
 
 // float16 and bfloat16 are combined as float, and rounded once where several are combined at a time.
 template <class Half>
-void combine_as_float(const any_loop& loop, Half* first, Half* second, const Half* const* s, int sources,
-                      std::size_t n) {
+void combine_as_float(const any_loop& loop, Half* out, const Half* const* s, int sources, std::size_t n) {
     constexpr std::size_t block = 1024;
     alignas(64) float sum[block], next[block];
     for (std::size_t at = 0; at < n; at += block) {
@@ -41,8 +40,7 @@ void combine_as_float(const any_loop& loop, Half* first, Half* second, const Hal
             for (std::size_t i = 0; i < m; ++i) to[i] = static_cast<float>(s[k][at + i]);
             if (k != 0) loop.combine(sum, next, sum, m);
         }
-        for (std::size_t i = 0; i < m; ++i) first[at + i] = Half(sum[i]);
-        if (second != nullptr) std::memcpy(second + at, first + at, m * sizeof(Half));
+        for (std::size_t i = 0; i < m; ++i) out[at + i] = Half(sum[i]);
     }
 }
 
@@ -58,12 +56,12 @@ public:
 
     void operator()(const element* in, element* inout, std::size_t n) const {
         const element* both[2] = {in, inout};
-        fold(inout, nullptr, both, 2, n);
+        fold(inout, both, 2, n);
     }
     // See fold_arrays().
-    void fold(element* first, element* second, const element* const* s, int sources, std::size_t n) const {
+    void fold(element* out, const element* const* s, int sources, std::size_t n) const {
         if (is_half()) {
-            if constexpr (Bytes == sizeof(f16)) fold_halves(first, second, s, sources, n);
+            if constexpr (Bytes == sizeof(f16)) fold_halves(out, s, sources, n);
             return;
         }
         constexpr std::size_t block = 8192 / Bytes;
@@ -71,25 +69,23 @@ public:
         for (std::size_t at = 0; at < n; at += block) {
             const std::size_t m = n - at < block ? n - at : block;
             if (sources == 1) {
-                std::memmove(first + at, s[0] + at, m * Bytes);
+                std::memmove(out + at, s[0] + at, m * Bytes);
             } else { // the destination may be a source that is still to be read
                 for (int k = 1; k < sources; ++k)
-                    loop_->combine(k == 1 ? s[0] + at : room, s[k] + at, k + 1 == sources ? first + at : room, m);
+                    loop_->combine(k == 1 ? s[0] + at : room, s[k] + at, k + 1 == sources ? out + at : room, m);
             }
-            if (second != nullptr) std::memcpy(second + at, first + at, m * Bytes);
         }
     }
 
 private:
     bool is_half() const { return type_ == any_type::float16 || type_ == any_type::bfloat16; }
     template <class Half>
-    void fold_as(element* first, element* second, const element* const* s, int sources, std::size_t n) const {
-        combine_as_float(*loop_, reinterpret_cast<Half*>(first), reinterpret_cast<Half*>(second),
-                         reinterpret_cast<const Half* const*>(s), sources, n);
+    void fold_as(element* out, const element* const* s, int sources, std::size_t n) const {
+        combine_as_float(*loop_, reinterpret_cast<Half*>(out), reinterpret_cast<const Half* const*>(s), sources, n);
     }
-    void fold_halves(element* first, element* second, const element* const* s, int sources, std::size_t n) const {
-        if (type_ == any_type::float16) fold_as<f16>(first, second, s, sources, n);
-        else fold_as<bf16>(first, second, s, sources, n);
+    void fold_halves(element* out, const element* const* s, int sources, std::size_t n) const {
+        if (type_ == any_type::float16) fold_as<f16>(out, s, sources, n);
+        else fold_as<bf16>(out, s, sources, n);
     }
     any_type type_;
     const any_loop *says_, *loop_;

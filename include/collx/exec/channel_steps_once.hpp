@@ -87,7 +87,7 @@ COLLX_ONCE std::size_t channel_steps::touch(const sched::step& s, const strand_c
         return own.count;
     }
     if ((s.what & sched::copy) != 0) elements.store(s.dst.where, to.at, in, to.count);
-    if (out != nullptr && to.count != 0) std::memcpy(out, in, call_.bytes_of(to.count));
+    if (out != nullptr && to.count != 0) write_for_others(out, in, call_.bytes_of(to.count));
     return to.count;
 }
 

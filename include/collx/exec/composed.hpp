@@ -149,6 +149,7 @@ private:
             wire* outs[64]; // see task::max_zero_copy_ranks
             for (int r = s.peer_from; r < s.peer_to; ++r)
                 outs[r - s.peer_from] = const_cast<wire*>(at(sched::place::out, r, to));
+            std::swap(outs[0], outs[me_ - s.peer_from]);
             window_.bytes_written += static_cast<std::size_t>(count) * n * sizeof(wire);
             window_.bytes_read += static_cast<std::size_t>(count) * n * sizeof(wire);
             call_.mover.fold_everywhere(gather_sources(s, from, -1), outs, count, n);

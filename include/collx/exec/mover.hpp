@@ -17,6 +17,7 @@
 #include <collx/exec/loops.hpp>
 #include <collx/exec/streaming.hpp>
 #include <collx/sched/step.hpp>
+#include <collx/transport/write_for_others.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -65,7 +66,7 @@ public:
     // A local operand as wire elements: what send and put do.
     void load(Wire* to, sched::place from, std::size_t at, std::size_t n) const {
         if constexpr (plain) {
-            if (n != 0) std::memcpy(static_cast<void*>(to), local(from) + at, n * sizeof(Wire));
+            if (n != 0) write_for_others(to, local(from) + at, n * sizeof(Wire));
         } else {
             in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                 read(acc, from, at + i, m);
@@ -112,8 +113,7 @@ public:
                     Wire* const there = local(to) + to_at;
                     return fold_past_caches(op_, &there, 1, forward, both, 2, n);
                 }
-                Wire* first = to == sched::place::none ? forward : local(to) + to_at;
-                fold_arrays(op_, first, to == sched::place::none ? nullptr : forward, both, 2, n);
+                fold_plain(to, to_at, forward, both, 2, n);
             } else {
                 in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                     alignas(acc_type) std::byte more[block * sizeof(acc_type)];
@@ -138,12 +138,11 @@ public:
             if constexpr (plain) {
                 if (own_index >= 0 && own != sched::place::none && !sched::is_window(own))
                     sources[own_index] = local(own) + own_at;
-                if (streams_ && to == sched::place::out && count <= 64) {
+                if (streams_ && to == sched::place::out && count <= most_in_blocks) {
                     Wire* const there = local(to) + to_at;
                     return fold_past_caches(op_, &there, 1, also, sources, count, n);
                 }
-                fold_arrays(op_, to == sched::place::none ? also : local(to) + to_at,
-                            to == sched::place::none ? nullptr : also, sources, count, n);
+                fold_plain(to, to_at, also, sources, count, n);
             } else {
                 in_blocks(n, [&](acc_type* acc, std::size_t i, std::size_t m) {
                     alignas(acc_type) std::byte more[block * sizeof(acc_type)];
@@ -164,14 +163,14 @@ public:
 
     // `count` arrays into one that is read soon.
     void sum(Wire* to, const Wire* const* from, int count, std::size_t n) const requires plain {
-        if constexpr (reduces) fold_arrays(op_, to, static_cast<Wire*>(nullptr), from, count, n);
+        if constexpr (reduces) fold_arrays(op_, to, from, count, n);
     }
 
-    // Zero copy: the rank-ordered reduction of all ranks' buffers into those of all ranks.
+    // Zero copy: the rank-ordered reduction of all ranks' buffers into those of all ranks, this rank's own first.
     void fold_everywhere(const Wire* const* sources, Wire* const* to, int count, std::size_t n) const requires plain {
         if constexpr (reduces) {
             if (streams_) fold_past_caches(op_, to, count, static_cast<Wire*>(nullptr), sources, count, n);
-            else fold_to_arrays(op_, to, count, sources, count, n);
+            else fold_for_others(op_, to[0], to + 1, count - 1, sources, count, n);
         }
     }
 
@@ -192,6 +191,14 @@ private:
     static void copy(bool streams, in_type* out, const in_type* in, std::size_t n) requires plain {
         if (streams) copy_past_caches(out, in, n * sizeof(Wire));
         else std::memmove(static_cast<void*>(out), in, n * sizeof(Wire));
+    }
+
+    // Into a local operand, or none, and into memory that others read, or none.
+    void fold_plain(sched::place to, std::size_t to_at, Wire* others, const Wire* const* sources, int count,
+                    std::size_t n) const requires plain {
+        Wire* const kept = to == sched::place::none ? nullptr : local(to) + to_at;
+        if (others == nullptr) fold_arrays(op_, kept, sources, count, n);
+        else fold_for_others(op_, kept, &others, 1, sources, count, n);
     }
 
     template <class F>

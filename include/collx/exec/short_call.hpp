@@ -13,6 +13,7 @@
 #include <collx/exec/element_ops.hpp>
 #include <collx/exec/layout.hpp>
 #include <collx/transport/links.hpp>
+#include <collx/transport/write_for_others.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -59,6 +60,9 @@ void run_short_steps(int me, int ranks, bound_schedule& plan, const short_call& 
         return share.is_inline ? memory.line(rank, 0, now).payload + static_cast<std::size_t>(chunk) * stride_bytes
                                : memory.at(rank, 0, chunk, share.position);
     };
+    // Readers that copy have it sooner by a string copy from three lines on, those that add do not. (2 ranks,
+    // all_gather of 384 bytes: 0.59 us by memcpy and 0.40 with caches apart, 0.13 and 0.11 with a shared one.)
+    const std::size_t least_string_copy = c.elements.is.reduces ? 1024 : 192;
     const auto move = [](std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
     };
@@ -82,7 +86,8 @@ void run_short_steps(int me, int ranks, bound_schedule& plan, const short_call& 
                 const std::size_t bytes = c.bytes_of(c.in_layout.size(from));
                 const bool is_own = s.dst.where == sched::place::out;
                 plan.window->bytes_written += is_own ? 0 : bytes;
-                move(is_own ? c.output(to) : staged(me, to), c.input(from), bytes);
+                if (is_own) move(c.output(to), c.input(from), bytes);
+                else if (bytes != 0) write_for_others(staged(me, to), c.input(from), bytes, least_string_copy);
             } else if (s.what == (sched::get | sched::copy)) {
                 const std::size_t bytes = c.bytes_of(c.out_layout.size(to));
                 plan.window->bytes_read += bytes;

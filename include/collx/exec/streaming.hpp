@@ -62,22 +62,21 @@ inline void copy_past_caches(void* to, const void* from, std::size_t n) {
     detail::order_streaming_stores();
 }
 
-// to[0][i] = to[1][i] = … = s[0][i] op s[1][i] op …, all destinations past the caches, and `also` (if not null) as
-// usual.
+// As fold_for_others(), all destinations past the caches, and `also` (if not null), which others read soon, through
+// them.
 template <class Op, class T>
 [[gnu::noinline]] void fold_past_caches(const Op& op, T* const* to, int destinations, T* also, const T* const* s,
                                         int sources, std::size_t n) {
-    constexpr std::size_t block = 4096 / sizeof(T) != 0 ? 4096 / sizeof(T) : 1;
-    constexpr int most = 64;
-    alignas(64) std::byte room[block * sizeof(T)];
-    for (std::size_t at = 0; at < n; at += block) {
-        const std::size_t m = n - at < block ? n - at : block;
-        const T* part[most];
-        for (int k = 0; k < sources; ++k) part[k] = s[k] + at;
-        T* const result = also != nullptr ? also + at : reinterpret_cast<T*>(room);
-        fold_arrays(op, result, static_cast<T*>(nullptr), part, sources, m);
+    const auto send_past = [&](const T* result, std::size_t at, std::size_t m) {
         for (int d = 0; d < destinations; ++d) detail::copy_unordered(to[d] + at, result, m * sizeof(T));
-    }
+    };
+    const auto deliver = [&](const T* result, std::size_t at, std::size_t m) {
+        write_for_others(also + at, result, m * sizeof(T));
+        send_past(result, at, m);
+    };
+    T* const nothing_kept = nullptr;
+    if (also == nullptr) fold_in_blocks<4096>(op, nothing_kept, s, sources, n, send_past);
+    else fold_in_blocks<block_for_others>(op, nothing_kept, s, sources, n, deliver);
     detail::order_streaming_stores();
 }
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <collx/core/atomic.hpp>
 #include <collx/exec/window_steps.hpp>
@@ -146,6 +147,7 @@ COLLX_ONCE void window_steps::fold_into_all(const std::byte** sources, int count
                                             pieces::part to) {
     std::byte* outs[max_zero_copy_ranks];
     for (int k = 0; k < count; ++k) outs[k] = const_cast<std::byte*>(remote_at(sched::place::out, k, chunk, st));
+    std::swap(outs[0], outs[call_.net.rank()]);
     call_.elements.fold_everywhere(sources, outs, count, to.count);
 }
 
