@@ -7,6 +7,7 @@
 
 #include <collx/core/clock.hpp>
 #include <collx/exec/channel_steps.hpp>
+#include <collx/transport/write_for_others.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
