@@ -37,6 +37,8 @@ public:
         for (const auto& [name, kernel] : kernels)
             for (int n : s_.procs)
                 for (std::size_t bytes : sizes(8 << 10)) memory(name, kernel, bytes, n);
+        for (const auto& [name, write] : writers)
+            for (std::size_t bytes : {512, 1536, 4 << 10, 16 << 10, 128 << 10, 512 << 10}) written(name, write, bytes);
         for (bool both : {false, true})
             for (std::size_t bytes : sizes(8)) attached(bytes, both);
         for (std::size_t bytes : sizes(64)) all_reduce_shared(bytes);
@@ -68,6 +70,29 @@ private:
         std::memcpy(to, sums, sizeof sums);
     }
     static constexpr named_kernel kernels[] = {{"mem_memcpy", copy}, {"mem_add3", add_into}, {"mem_read", read}};
+
+    // How memory is written whose lines another core has.
+    using writer = void (*)(float*, const float*, std::size_t);
+    struct named_writer {
+        const char* name;
+        writer write;
+    };
+    [[gnu::noinline]] static void by_loop(float* to, const float* from, std::size_t n) {
+        for (std::size_t i = 0; i < n; ++i) to[i] = from[i] + 1; // a sum, which is no copy in disguise
+    }
+    [[gnu::noinline]] static void by_memcpy(float* to, const float* from, std::size_t n) {
+        std::memcpy(to, from, n * sizeof(float));
+    }
+    [[gnu::noinline]] static void by_string_copy(float* to, const float* from, std::size_t n) {
+#if defined(__x86_64__)
+        n *= sizeof(float);
+        asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
+#else
+        by_memcpy(to, from, n);
+#endif
+    }
+    static constexpr named_writer writers[] = {
+        {"write_loop", by_loop}, {"write_memcpy", by_memcpy}, {"write_string_copy", by_string_copy}};
 
     [[nodiscard]] std::vector<std::size_t> sizes(std::size_t first) const {
         static constexpr std::size_t all[] = {8,        64,        512,     4 << 10, 8 << 10,  16 << 10,
@@ -143,6 +168,35 @@ private:
         if (!is_wanted(name)) return;
         const std::size_t inner = std::max<std::size_t>(1, (std::size_t{s_.quick ? 4u : 32u} << 20) / bytes);
         print(name, bytes, procs, memory_rates(run, bytes, procs, rounds(11), inner), "GB/s");
+    }
+
+    // ------------------------------------------------------------------ memory that another core reads
+    // Two processes write a piece of a ring each, at once, and then read the other's piece. The time until what a
+    // process wrote is visible, and only that.
+    void written(const char* name, writer write, std::size_t bytes) {
+        if (!is_wanted(name)) return;
+        const std::size_t ring = std::size_t{2} << 20, n = bytes / sizeof(float);
+        auto* rings = pages<float>(2 * ring, true);
+        const bool own_core = forked_.cores() > 1;
+        const auto all = forked_.run(2, [&](shared_words& w, int me) {
+            float *own = pages<float>(bytes, false), *to = pages<float>(bytes, false);
+            numbers out;
+            const std::size_t places = ring / bytes, calls = 2 * places + static_cast<std::size_t>(rounds(400));
+            for (std::size_t call = 0; call < calls; ++call) {
+                const std::size_t at = call % places * n,
+                                  theirs = static_cast<std::size_t>(1 - me) * ring / sizeof(float);
+                w.barrier(me, 2, own_core);
+                const auto start = monotonic_ns();
+                write(rings + static_cast<std::size_t>(me) * ring / sizeof(float) + at, own, n);
+                std::atomic_thread_fence(std::memory_order_seq_cst);
+                if (call >= 2 * places) out.push_back(static_cast<double>(monotonic_ns() - start) / 1e3);
+                w.barrier(me, 2, own_core);
+                std::memcpy(to, rings + theirs + at, bytes);
+            }
+            return out;
+        });
+        ::munmap(rings, 2 * ring);
+        print(name, bytes, 2, all[0], "us");
     }
 
     // ------------------------------------------------------------------ another process's memory
