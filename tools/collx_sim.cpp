@@ -88,8 +88,10 @@ std::vector<std::vector<int>> ring_orders(const topo::graph& g, const std::vecto
 void write(const std::string& name, const std::string& text) {
     std::ofstream f(name, std::ios::binary);
     f << text;
-    if (!f.flush())
+    if (f.flush()) return;
+    tools::with_file([&] {
         fail(errc::invalid_argument, -1, -1, "name a file that can be written", "cannot write '%.200s'", name.c_str());
+    });
 }
 
 void print_links(const sim::fabric& f, const sim::result& r, int most) {
@@ -128,13 +130,14 @@ void run(choices c) {
 
 } // namespace
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
     CLI::App app{"Predicts a collective's time on a machine; runs and measures nothing"};
     choices c;
     app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...; else this machine");
     app.add_option("-f,--file", c.machine.file, "a topology file of NCCL (NCCL_TOPO_DUMP_FILE)");
     app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
-    app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail")->check(CLI::PositiveNumber);
+    app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail, if not that of its port")
+        ->check(CLI::PositiveNumber);
     app.add_flag("--nccl-rates", c.machine.nccl_rates, "the rates that NCCL counts on instead of the published ones");
     app.add_option("--ranks", c.ranks, "numbers of GPUs, or of CPUs where there is no GPU")->delimiter(',');
     app.add_option("-c,--collective", c.op, "all_reduce, broadcast, ...");
@@ -163,9 +166,5 @@ int main(int argc, char** argv) try {
         std::fprintf(stderr, "collx_sim: %s (collx_sim --help)\n", e.what());
         return 2;
     }
-    run(c);
-    return 0;
-} catch (const collx::error& e) {
-    std::fprintf(stderr, "collx_sim: %s\n", e.what());
-    return 1;
+    return tools::exit_code_of("collx_sim", [&] { run(c); });
 }

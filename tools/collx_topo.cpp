@@ -37,19 +37,21 @@ std::string svg_text(const topo::graph& g, const choices& c) {
 }
 std::string matrix_text(const topo::graph& g, const choices& c) {
     if (c.matrix.empty()) return topo::to_text(topo::smi_matrix_of(g));
-    return topo::to_text(topo::read_smi_matrix(tools::text_of_file(c.matrix), c.matrix));
+    return tools::with_file(
+        [&] { return topo::to_text(topo::read_smi_matrix(tools::text_of_file(c.matrix), c.matrix)); });
 }
 
 } // namespace
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
     CLI::App app{"Looks at a machine: this one, one that is sold (--machine), or a topology file of NCCL (--file)"};
     choices c;
     app.add_option("-m,--machine", c.machine.machine, "dgx-1v, dgx-h100, fat-tree, ...");
     app.add_option("-f,--file", c.machine.file, "a topology file of NCCL (NCCL_TOPO_DUMP_FILE)");
     app.add_option("--sysfs", c.machine.sysfs, "another root than /sys");
     app.add_option("--hosts", c.machine.hosts, "so many of them on rails")->check(CLI::Range(1, 1024));
-    app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail")->check(CLI::PositiveNumber);
+    app.add_option("--nic", c.machine.nic, "GB/s of a card on its rail, if not that of its port")
+        ->check(CLI::PositiveNumber);
     app.add_flag("--nccl-rates", c.machine.nccl_rates, "the rates that NCCL counts on instead of the published ones");
     app.require_subcommand(1);
     app.fallthrough();
@@ -77,18 +79,16 @@ int main(int argc, char** argv) try {
         return 2;
     }
 
-    const topo::graph g = tools::machine_of(c.machine);
-    std::string text;
-    if (*tree) text = tools::tree_text(g);
-    if (*matrix) text = matrix_text(g, c);
-    if (*path) text = topo::why(g, g.require(c.from), g.require(c.to)) + "\n";
-    if (*rings || *graph_file) text = rings_text(g, c, graph_file->parsed());
-    if (*topology_file) text = topo::write_nccl_topology(g, c.sm);
-    if (*dot) text = topo::to_dot(g);
-    if (*svg) text = svg_text(g, c);
-    std::fputs(text.c_str(), stdout);
-    return 0;
-} catch (const collx::error& e) {
-    std::fprintf(stderr, "collx_topo: %s\n", e.what());
-    return 1;
+    return tools::exit_code_of("collx_topo", [&] {
+        const topo::graph g = tools::machine_of(c.machine);
+        std::string text;
+        if (*tree) text = tools::tree_text(g);
+        if (*matrix) text = matrix_text(g, c);
+        if (*path) text = topo::why(g, g.require(c.from), g.require(c.to)) + "\n";
+        if (*rings || *graph_file) text = rings_text(g, c, graph_file->parsed());
+        if (*topology_file) text = topo::write_nccl_topology(g, c.sm);
+        if (*dot) text = topo::to_dot(g);
+        if (*svg) text = svg_text(g, c);
+        std::fputs(text.c_str(), stdout);
+    });
 }

@@ -46,6 +46,22 @@ TEST_CASE("collx_sim predicts times, and names the busiest links") {
                Contains("\n          1024 ") && Contains("\n       1048576 "));
 }
 
+TEST_CASE("collx_sim prints what docs/cost_model.md compares with published figures") {
+    const std::pair<const char*, const char*> rows[] = {
+        {"-m dgx-h100 --nccl-rates --costs nccl-ring-simple -b 8GB", " 370.2"},
+        {"-m dgx-h100 --costs nccl-ring-simple -b 8GB", " 449.2"},
+        {"-m dgx-h100 --nccl-rates --costs links -c all_gather -b 3GB", " 370.1"},
+        {"-m dgx-a100 --nccl-rates -c all_to_all -b 1GB", " 239.8"},
+        {"-m dgx-1v --nccl-rates --rings --costs nccl-ring-simple -b 1GB", " 119.5"},
+        {"-m dgx-h100 --hosts 2 -c all_to_all -b 1GB", " 14.7"}, // without PXN
+        {"-m dgx-a100 --ranks 0,1,2,3 --costs nccl-ring-ll -b 8", " 10.200"},
+        {"-m gb200-nvl72 --ranks 0,1,2,3,4,5,6,7 --nccl-rates --costs nccl-ring-ll -b 1MB", " 20.085"}};
+    for (const auto& [arguments, number] : rows) {
+        CAPTURE(arguments);
+        CHECK_THAT(sim(std::string(arguments) + " --links 0").text, Contains(number));
+    }
+}
+
 TEST_CASE("collx_sim writes traces and GOAL") {
     const std::string file = "/tmp/collx-sim-" + std::to_string(::getpid());
     CHECK(sim("-m dgx-h100 --ranks 0,1 -b 1000 --trace " + file + " --goal " + file + ".goal").code == 0);
@@ -69,11 +85,13 @@ TEST_CASE("collx_sim writes traces and GOAL") {
 }
 
 TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
-    const auto refused = [](const std::string& arguments) {
+    const auto ends = [](int code, const std::string& arguments) {
+        CAPTURE(arguments);
         const result r = sim(arguments);
-        CHECK(r.code == 1);
+        CHECK(r.code == code);
         return r.text;
     };
+    const auto refused = [&](const std::string& arguments) { return ends(2, arguments); };
     CHECK_THAT(refused("-m toaster"), Contains("no machine is called 'toaster'") && Contains("dgx-1v"));
     CHECK_THAT(refused("-m dgx-1v -c all_reduse"), Contains("'all_reduse'") && Contains(" all_to_all"));
     CHECK_THAT(refused("-m dgx-1v -a rign"), Contains("'rign'") && Contains(" halving_doubling"));
@@ -81,10 +99,12 @@ TEST_CASE("collx_sim refuses what is wrong, with the remedy") {
     CHECK_THAT(refused("-m dgx-1v --ranks 3"), Contains("1 ranks"));
     CHECK_THAT(refused("-m dgx-1v --lost GPU0,GPU7"), Contains("no link joins 'GPU0' and 'GPU7'"));
     CHECK_THAT(refused("-m dgx-1v --lost GPU0"), Contains("name both its ends"));
-    CHECK_THAT(refused("-m dgx-1v --dead 3"), Contains("rank 3 is dead") && Contains("shrink()"));
+    CHECK_THAT(ends(1, "-m dgx-1v --dead 3"), Contains("rank 3 is dead") && Contains("shrink()"));
     CHECK_THAT(refused("-m dgx-1v --slow 8 --slowdown 2"), Contains("slow rank 8"));
     CHECK_THAT(refused("-m dgx-1v -a one_shot --goal /dev/null"), Contains("GOAL has messages only"));
-    CHECK_THAT(refused("-m dgx-1v --trace /no/such/file"), Contains("cannot write"));
+    CHECK_THAT(ends(1, "-m dgx-1v --trace /no/such/file"), Contains("cannot write"));
+    CHECK_THAT(refused("-m dgx-1v --ranks 0,99"), Contains("rank 99 of a machine for 8 ranks"));
+    CHECK_THAT(ends(1, "-f /no/such/file"), Contains("no file '/no/such/file'"));
     CHECK(sim("--pieces 0").code == 2);
     CHECK(sim("--help").code == 0);
 }

@@ -38,6 +38,7 @@ TEST_CASE("collx_topo prints machines, paths with reasons, rings and pictures") 
     CHECK_THAT(topo("-m dgx-1v rings --ranks 0,2,4,6 --once").text, Contains("(GPU"));
     CHECK_THAT(topo("-m dgx-h100 --hosts 2 --nic 50 rings").text,
                Contains("8 rings of 50 GB/s: 400 GB/s of at most 400"));
+    CHECK_THAT(topo("-m dgx-h100 --hosts 2 rings").text, Contains("400 GB/s of at most 400")); // as its cards' ports
     CHECK_THAT(topo("-m dgx-1v dot").text,
                Contains("graph machine {") && Contains("\"GPU0\" -- \"GPU3\" [label=\"NVLink 50\"]"));
     CHECK_THAT(topo("-m dgx-1v svg").text, Contains("<svg ") && Contains("</svg>"));
@@ -55,11 +56,19 @@ TEST_CASE("what it writes it reads, and what is wrong it refuses") {
     CHECK(broken.code == 1);
     CHECK_THAT(broken.text, Contains(file + ":3:") && Contains("close them in order"));
     ::unlink(file.c_str());
-    CHECK_THAT(topo("-f " + file + " tree").text, Contains("no file"));
-    CHECK_THAT(topo("-m toaster tree").text, Contains("no machine is called 'toaster'") && Contains("dgx-1v"));
-    CHECK_THAT(topo("-m dgx-1v path GPU0 GPU9").text, Contains("no site 'GPU9'"));
-    CHECK_THAT(topo("-m dgx-1v rings --ranks 0,9").text, Contains("rank 9 of a machine for 8 ranks"));
-    CHECK_THAT(topo("-m dgx-1v rings --ranks 3,3").text, Contains("twice"));
+    const auto ends = [](int code, const std::string& arguments) {
+        CAPTURE(arguments);
+        const result r = topo(arguments);
+        CHECK(r.code == code);
+        return r.text;
+    };
+    CHECK_THAT(ends(1, "-f " + file + " tree"), Contains("no file"));
+    CHECK_THAT(ends(1, "matrix --read " + file), Contains("no file"));
+    CHECK_THAT(ends(2, "-m toaster tree"), Contains("no machine is called 'toaster'") && Contains("dgx-1v"));
+    CHECK_THAT(ends(2, "-m dgx-1v path GPU0 GPU9"), Contains("no site 'GPU9'"));
+    CHECK_THAT(ends(2, "-m dgx-1v rings --ranks 0,9"), Contains("rank 9 of a machine for 8 ranks"));
+    CHECK_THAT(ends(2, "-m dgx-1v svg --ranks 9"), Contains("rank 9 of a machine for 8 ranks"));
+    CHECK_THAT(ends(2, "-m dgx-1v rings --ranks 3,3"), Contains("twice"));
     for (const char* wrong : {"-m dgx-1v", "--no-such-option tree", "--hosts 0 tree", "tree too many"}) {
         CAPTURE(wrong);
         CHECK(topo(wrong).code == 2);

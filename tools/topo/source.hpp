@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The machine that collx_topo looks at: this one, one of those that are sold, or a file; and its tree and matrix as
-// text.
+// text. How a tool ends whose files or whose command line are wrong.
 #pragma once
 
 #include <collx/topo/clusters.hpp>
@@ -9,6 +9,7 @@
 #include <collx/topo/pci_discovery.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -42,10 +43,37 @@ inline const machine_table& known_machines() {
     return table;
 }
 
+/// A file is wrong, or cannot be read or written; all else that is invalid stands on the command line.
+struct wrong_file {
+    std::string text;
+};
+/// f reads or writes one.
+template <class F>
+auto with_file(F&& f) {
+    try {
+        return f();
+    } catch (const error& e) {
+        throw wrong_file{e.what()};
+    }
+}
 inline std::string text_of_file(const std::string& name) {
     std::ifstream f(name, std::ios::binary);
     if (!f) fail(errc::invalid_argument, -1, -1, "name a file that can be read", "no file '%.200s'", name.c_str());
     return {std::istreambuf_iterator<char>(f), {}};
+}
+/// The exit code of a tool that does `work`: 0, 1 for a wrong file or what a simulation finds, 2 for wrong use.
+template <class Work>
+int exit_code_of(const char* tool, Work&& work) {
+    try {
+        work();
+        return 0;
+    } catch (const wrong_file& e) {
+        std::fprintf(stderr, "%s: %s\n", tool, e.text.c_str());
+        return 1;
+    } catch (const error& e) {
+        std::fprintf(stderr, "%s: %s\n", tool, e.what());
+        return e.code() == errc::invalid_argument || e.code() == errc::unsupported ? 2 : 1;
+    }
 }
 
 /// What the options name: a machine, a topology file, or the tree under sysfs; as `hosts` of it on rails.
@@ -58,7 +86,7 @@ struct machine_choice {
 inline topo::graph machine_of(const machine_choice& c) {
     const auto basis = c.nccl_rates ? topo::rate_basis::nccl : topo::rate_basis::published;
     topo::graph g;
-    if (!c.file.empty()) g = topo::read_nccl_topology(text_of_file(c.file), c.file, basis);
+    if (!c.file.empty()) g = with_file([&] { return topo::read_nccl_topology(text_of_file(c.file), c.file, basis); });
     else if (!c.machine.empty()) {
         const auto it = known_machines().find(c.machine);
         std::string names;

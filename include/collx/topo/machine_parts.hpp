@@ -54,11 +54,13 @@ inline int add_switch(graph& g, const link_rates& r, int above) {
     g.link(above, s, link_type::pcie, pcie(r));
     return s;
 }
-// A GPU or a card below a CPU or a switch. Cards are on the rail of their number.
+// A GPU or a card below a CPU or a switch. Cards are on the rail of their number, and have a port of the rates' kind.
 inline int add_device(graph& g, const link_rates& r, site_type type, int above) {
     const int number = static_cast<int>(g.all(type).size());
     const bool is_nic = type == site_type::nic;
-    const int s = g.add({numbered(is_nic ? "NIC" : "GPU", number), type, 0, is_nic ? number : -1, 1, g.at(above).numa});
+    site device{numbered(is_nic ? "NIC" : "GPU", number), type, 0, is_nic ? number : -1, 1, g.at(above).numa};
+    if (is_nic) device.port_bytes_per_s = r.nic * 1e9;
+    const int s = g.add(std::move(device));
     g.link(above, s, link_type::pcie, pcie(r));
     return s;
 }
