@@ -47,6 +47,47 @@ TEST_CASE("small sums take one synchronisation, large ones split the work, share
         }
 }
 
+TEST_CASE("inside a host the choice is the one that docs/algorithms.md lists") {
+    for (const int n : {2, 3, 4, 5, 8}) {
+        CAPTURE(n);
+        rank me(0, n);
+        const auto bind = [&](const auto& a) { return &me.cache.bind(a, 0); };
+        collx::problem p{.bytes = 16 * 1024, .ranks = n, .oversubscribed = true};
+        const auto sum = [&] { return &collx::select<collective::all_reduce>(me.cache, p); };
+        const auto gather = [&] { return &collx::select<collective::all_gather>(me.cache, p); };
+        const auto reduce = [&] { return &collx::select<collective::reduce>(me.cache, p); };
+        CHECK(sum() == bind(algo::one_shot_all_reduce{}));
+        CHECK(gather() == bind(algo::one_shot_all_gather{}));
+        CHECK(reduce() == bind(algo::one_shot_reduce{}));
+        p.oversubscribed = false; // cores of their own
+        CHECK((sum() == bind(algo::one_shot_all_reduce{})) == (n == 2));
+        p.bytes = 8 * 1024;
+        CHECK((sum() == bind(algo::one_shot_all_reduce{})) == (n <= 4));
+        p.bytes = 4 * 1024;
+        CHECK(sum() == bind(algo::one_shot_all_reduce{}));
+        p.zero_copy = true;
+        CHECK(sum() == bind(algo::zero_copy_all_reduce{}));
+        CHECK(gather() == bind(algo::one_shot_all_gather{}));
+        p.bytes = 2 * 1024;
+        CHECK(sum() == bind(algo::one_shot_all_reduce{}));
+        p.bytes = 16 * 1024 + 1;
+        CHECK(gather() == bind(algo::zero_copy_all_gather{}));
+        p.zero_copy = false;
+        CHECK(sum() == bind(algo::two_shot_all_reduce{}));
+        if (n == 2) CHECK(gather() == bind(algo::pairwise_all_gather{}));
+        else CHECK(gather() == bind(algo::direct_all_gather{}));
+        if (n == 2) CHECK(reduce() == bind(algo::linear_reduce{}));
+        else CHECK(reduce() == bind(algo::direct_reduce{}));
+        for (const bool is_shared : {false, true}) { // scans have one form, whatever the size and the memory
+            p.zero_copy = is_shared;
+            CHECK(&collx::select<collective::scan>(me.cache, p) == bind(algo::one_shot_scan{}));
+            CHECK(&collx::select<collective::exclusive_scan>(me.cache, p) == bind(algo::one_shot_exclusive_scan{}));
+        }
+        CHECK(&collx::select<collective::gather>(me.cache, p) == bind(algo::linear_gather{}));
+        CHECK(&collx::select<collective::barrier>(me.cache, p) == bind(algo::flag_barrier{}));
+    }
+}
+
 TEST_CASE("the root and the port of the call are those of the schedule") {
     rank me(1, 4);
     collx::problem p{.bytes = 100, .ranks = 4, .root = 3, .at_port = 2};

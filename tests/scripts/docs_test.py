@@ -7,9 +7,12 @@
 #   - each relative link leads to a file, and each #heading to a heading.
 #   - the table after `<!-- variables -->` says what include/collx/bootstrap/variables.hpp says;
 #   - no code of collx stands in a page without such a line;
-#   - the options of collx's tools that pages show exist, as do the COLLX_ names, files and scripts;
+#   - the options of collx's tools that pages show exist, as do the COLLX_ names, files, scripts and all names in `code`;
+#   - the README leads to every page, bench/README.md names every program, CONTRIBUTING.md has the rooms, words and numbers
+#     of defects that the scripts have, and the tour's functions stand in the files that it names;
 #   - pages and comments name the rank, process or mechanism that acts, not "somebody".
 # `docs_test.py --fix` puts the present code and variables into the pages.
+import collections
 import pathlib
 import re
 import sys
@@ -191,6 +194,75 @@ class Docs(unittest.TestCase):
                         with self.subTest(f"{page.relative_to(root)}:{number}"):
                             self.assertTrue(any((root / p).exists() for p in places), f"there is no {path}")
         self.assertGreater(count, 100)
+
+    def test_names_in_code_exist(self):
+        """Files' stems count; names of other projects are listed here."""
+        known = set("""
+            EAGER CUDA_MODULE_LOADING CUDA_DEVICE_MAX_CONNECTIONS CUDA_LAUNCH_BLOCKING cudaMallocAsync cudaLaunchHostFunc
+            thrust_iterator cicc ptxas dryrun optimize DNDEBUG defaultMode secretKeyRef
+            basic_communicator VERB property_
+            """.split())  # in the third line: what a page says is not there, and words that stand for others
+        for room in ("include", "cmake", "tests", "tools", "scripts", "examples", "bench"):
+            for p in (root / room).rglob("*"):
+                known.add(p.stem)
+                if p.is_file() and p.suffix not in (".md", ".csv", ".svg", ".json", ".pyc"):
+                    known |= set(re.findall(r"\w+", p.read_text(errors="replace")))
+        for p in ("CMakeLists.txt", "CMakePresets.json"):
+            known |= set(re.findall(r"\w+", (root / p).read_text()))
+        count = 0
+        for page in (p for p in pages if "log" not in p.parts):
+            for number, line in plain_lines(page):
+                for name in (n for code in re.findall(r"`([^`]+)`", line) for n in re.findall(r"(?<!\w)[A-Za-z]\w{2,}", code)):
+                    count += 1
+                    with self.subTest(f"{page.relative_to(root)}:{number}"):
+                        self.assertTrue(name in known, f"nothing is called {name}")
+        self.assertGreater(count, 3000)
+
+    def test_the_readme_leads_to_every_page(self):
+        text = (root / "README.md").read_text()
+        for page in sorted((root / "docs").rglob("*.md")):
+            with self.subTest(page.name):
+                self.assertIn(f"({page.relative_to(root)}", text)
+
+    def test_every_program_of_bench_is_named(self):
+        text = (root / "bench/README.md").read_text()
+        files = [p for p in sorted((root / "bench").rglob("*")) if p.is_file() and "log" not in p.parts and
+                 "__pycache__" not in p.parts and "results" not in p.parts and p.name not in ("README.md", "CMakeLists.txt")]
+        self.assertGreater(len(files), 10)
+        for file in files:
+            with self.subTest(file.name):
+                self.assertIn(f"`{file.relative_to(root / 'bench')}`", text)
+
+    def test_contributing_has_the_rooms_words_and_defects_of_the_scripts(self):
+        text = (root / "CONTRIBUTING.md").read_text()
+        levels = re.search(r"LEVELS = \[\n(.*?)\n\]", (root / "scripts/check_layers").read_text(), flags=re.S)[1]
+        rooms = [(room, level) for level, line in enumerate(levels.splitlines(), 1) for room in re.findall(r'"(\w+)"', line)]
+        said = [(room, int(level)) for level, names in re.findall(r"^\| (\d+) \| (`.*?`) \|", text, flags=re.M)
+                for room in re.findall(r"`(\w+)`", names)]
+        self.assertEqual(said, rooms)
+        keys = re.search(r"foreach\(key ([\w ]+)\)", (root / "cmake/collx_programs.cmake").read_text())[1].split()
+        words = re.findall(r"^\| `(\w+)(?:=\S*)?` \|", text[text.index("| word | meaning |"):text.index("By night")], flags=re.M)
+        self.assertEqual(sorted(words), sorted(keys))
+        scope = {}
+        exec((root / "scripts/support/mutants.py").read_text(), scope)
+        planted = collections.Counter(m.room for m in scope["MUTANTS"])
+        rows = {room: (int(a), int(b)) for room, a, b in re.findall(r"^\| (\w+) \| (\d+) \| (\d+) \|$", text, flags=re.M)}
+        self.assertEqual(rows.pop("all")[0], planted.total())
+        self.assertEqual({room: n for room, (n, _) in rows.items()}, planted)
+        self.assertIn(f"lists {planted.total()} defects", text)
+
+    def test_the_tour_names_functions_where_they_stand(self):
+        count = 0
+        for line in (root / "docs/tour.md").read_text().splitlines():
+            row = re.fullmatch(r"\| [\d, ]+ \| (.*) \| (.*) \|", line)
+            if row is None:
+                continue
+            files = "".join((root / "include/collx" / f).read_text() for f in re.findall(r"`([\w/.]+)`", row[2]))
+            for name in (n for code in re.findall(r"`([^`]+)`", row[1]) for n in re.findall(r"(?<!\w)[a-z]\w{2,}", code)):
+                count += 1
+                with self.subTest(line):
+                    self.assertRegex(files, rf"\b{name}\b")
+        self.assertGreater(count, 25)
 
     def test_variables_of_tests_and_examples_are_known(self):
         """Another name that begins with COLLX_ makes the library print a warning."""
