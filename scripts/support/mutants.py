@@ -107,6 +107,8 @@ ROWS = [
      ["topo/formats"]),
     ("both ends of an NVLink count", "topo/nccl_topology.hpp", "listed_.count({other, gpu}) != 0)", "listed_.empty())",
      ["topo/formats"]),
+    ("cards of machines that are sold have no ports", "topo/machine_parts.hpp", "if (is_nic) device.port_bytes_per_s = r.nic * 1e9;", "",
+     ["topo/ring"]),
     ("the narrowest way of a class is taken", "topo/path.hpp", "std::sort(rates.begin(), rates.end());",
      "std::sort(rates.rbegin(), rates.rend());", ["topo/graph"]),
     # ---------------------------------------------------------------- transport
@@ -304,6 +306,8 @@ ROWS = [
      ["job/one_caller"]),
     ("an operator may split its own communicator", "comm/split.hpp", "const detail::one_caller::call here(c.caller, c.net.rank());", "",
      ["job/one_caller"]),
+    ("an async sendrecv receives from the rank that it sends to", "comm/send_recv.hpp", "algo::recv_message{.peer = from_rank}",
+     "algo::recv_message{.peer = to_rank}", ["comm/send_recv"]),
     ("a refused wait for several ends what it waits for", "comm/wait_several.hpp", "for (const call_under_way* w : all_) w->require_caller();", "",
      ["job/one_caller"]),
     ("a wait of an operator is not refused before it begins", "call/work.hpp",

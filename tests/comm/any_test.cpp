@@ -211,6 +211,9 @@ TEST_CASE("every verb does what its typed form does, in place and from one buffe
                         same(
                             part, part, [&](auto a, auto b) { any::sendrecv(w, a, to, b, from); },
                             [&](auto a, auto b) { collx::sendrecv(w, a, to, b, from); });
+                        same(
+                            part, part, [&](auto a, auto b) { any::async::sendrecv(w, a, to, b, from).wait(); },
+                            [&](auto a, auto b) { collx::sendrecv(w, a, to, b, from); });
                         if (n > 1)
                             same(
                                 part, part,

@@ -64,6 +64,48 @@ TEST_CASE("a ring of sendrecv does not lock, whatever the size") {
         });
 }
 
+TEST_CASE("an async sendrecv is one handle for both messages, beside others under way") {
+    for (const int n : {1, 2, 3, 8})
+        on_ranks(n, [n](collx::communicator& w) {
+            const int next = (w.rank() + 1) % n, before = (w.rank() + n - 1) % n;
+            for (const std::size_t size : {0u, 1u, 1000u, 400'000u}) {
+                at("n=%d size=%zu", n, size);
+                const auto mine = samples(w.rank(), size);
+                std::vector<int> x(size, -1), y(size, -1);
+                auto first = collx::async::sendrecv(w, mine, next, x, before);
+                auto second = collx::async::sendrecv(w, mine, before, y, next); // the other way round the ring
+                collx::wait_all(first, second);
+                EXPECT(x == samples(before, size));
+                EXPECT(y == samples(next, size));
+                // Buffers that are moved in: what was sent lives as long as the call, what was received comes back.
+                auto moved =
+                    collx::async::sendrecv(w, samples(w.rank(), size), next, std::vector<int>(size, -1), before);
+                EXPECT(moved.wait() == samples(before, size));
+            }
+            std::vector<int> a(2), b(2);
+            EXPECT(thrown<collx::invalid_argument>(w, [&] {
+                       (void)collx::async::sendrecv(w, a, n, b, before);
+                   }).peer() == n);
+            EXPECT(
+                says(thrown<collx::invalid_argument>(w, [&] { (void)collx::async::sendrecv(w, a, next, a, before); }),
+                     "overlap"));
+            collx::barrier(w); // neither has left anything behind
+        });
+}
+
+TEST_CASE("an async sendrecv that no rank answers names the rank it waits for") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<int> a(2), b(2);
+        if (w.rank() == 0) {
+            const auto e = thrown<collx::timed_out>(
+                w, [&] { collx::async::sendrecv(w, a, 1, b, 1, {.timeout = std::chrono::milliseconds(100)}).wait(); });
+            EXPECT(e.peer() == 1);
+        } else {
+            EXPECT(thrown<collx::error>(w, [&] { collx::barrier(w); }).code() == collx::errc::timeout);
+        }
+    });
+}
+
 TEST_CASE("a rank may send to itself while it receives") {
     on_ranks(2, [](collx::communicator& w) {
         for (const std::size_t size : {0u, 5u, 300'000u}) {

@@ -216,7 +216,7 @@ struct any_sendrecv : any_refusals {
 } // namespace detail
 
 // The verbs, as their typed forms take arguments, with an any_buffer for a tensor and an any_op for an operator; counts
-// are lists of std::size_t. sendrecv has no async form.
+// are lists of std::size_t.
 // Shape, Cost, Order: as the typed verbs. float16 and bfloat16 are combined as float and rounded once where several
 //     operands meet, and after each step between ranks.
 // Requires: all ranks make the call in this form. Any order of calls with typed ones.
@@ -243,16 +243,15 @@ namespace any {
     inline constexpr detail::any_movement<Mode, detail::verb::all_to_all, true, true> all_to_all{}; \
     inline constexpr detail::any_exchange_v<Mode> all_to_all_v{};                                   \
     inline constexpr detail::any_message<Mode, detail::verb::send> send{};                          \
-    inline constexpr detail::any_message<Mode, detail::verb::recv> recv{};
+    inline constexpr detail::any_message<Mode, detail::verb::recv> recv{};                          \
+    inline constexpr detail::any_sendrecv<Mode> sendrecv{};
 
 COLLX_ANY_VERBS(detail::blocking)
-inline constexpr detail::any_sendrecv<detail::blocking> sendrecv{};
 namespace async {
 COLLX_ANY_VERBS(detail::nonblocking)
 }
 namespace try_ {
 COLLX_ANY_VERBS(detail::tried)
-inline constexpr detail::any_sendrecv<detail::tried> sendrecv{};
 } // namespace try_
 #undef COLLX_ANY_VERBS
 

@@ -169,11 +169,11 @@ auto call_movement(communicator& c, const any_request& r) {
 template <class Mode, std::size_t Bytes>
 auto call_on_cells(communicator& c, const any_request& r) {
     if (row_of(r.what).reduces()) return call_reduction<Mode, Bytes>(c, r);
-    if constexpr (std::is_same_v<Mode, blocking>)
-        if (r.what == verb::sendrecv) {
-            using view = contiguous_view<cell<Bytes>>;
-            return sendrecv_fn<Mode>{}(c, cells<view>(r.in), r.peer, cells<view>(r.out), r.from_peer, r.options);
-        }
+    if (r.what == verb::sendrecv) {
+        using view = contiguous_view<cell<Bytes>>;
+        const view sent = cells<view>(r.in), received = cells<view>(r.out);
+        return sendrecv_fn<Mode>{}(c, sent, r.peer, received, r.from_peer, r.options);
+    }
     return call_movement<Mode, Bytes>(c, r);
 }
 template <class Mode>

@@ -37,30 +37,7 @@ auto part_of_view(const View& v, const graph_edge& e) {
     else return part_view<View>(v, e.at, e.count);
 }
 
-// Several messages as one operation. They move on by themselves, each in the queue of its peer.
-class message_set final : public operation {
-public:
-    ~message_set() override {
-        for (const auto& m : messages_) m->is_dropped = true; // with their buffers
-    }
-    void add(counted_ptr<operation> m) { messages_.push_back(std::move(m)); }
-    task_state advance() override {
-        for (; done_ < messages_.size(); ++done_) {
-            const operation& m = *messages_[done_];
-            if (m.state == task_state::done) continue;
-            waiting_for = m.waiting_for, at_port = m.at_port;
-            if (m.state == task_state::failed) error = m.error;
-            return m.state == task_state::failed ? task_state::failed : task_state::blocked;
-        }
-        return task_state::done;
-    }
-
-private:
-    growing_array<counted_ptr<operation>> messages_;
-    std::size_t done_ = 0;
-};
-
-// A persistent one.
+// A persistent call: its messages move on by themselves.
 template <class Kept>
 class ready_neighbors final : public ready_call {
 public:
@@ -105,6 +82,12 @@ template <class Comm>
     for (std::size_t k = 0; k < told.size(); ++k) require_edges_alike(c, static_cast<int>(k), told[k], expected[k]);
 }
 
+template <class In, class Out>
+constexpr void require_one_type() {
+    static_assert(std::is_same_v<element_of<buffer_t<In>>, element_of<buffer_t<Out>>>,
+                  "collx: both buffers of a neighbourhood collective have elements of one type.");
+}
+
 template <class Mode, verb V>
 class neighbor_call {
     static constexpr verb_row row = row_of(V);
@@ -114,8 +97,7 @@ public:
     static auto run(Comm& comm, const neighbors& g, const In& in, const Out& out, const call_options& o,
                     const Kept& kept, count_tables* tables) {
         using element = element_of<Out>;
-        static_assert(std::is_same_v<element_of<In>, element>,
-                      "collx: both buffers of a neighbourhood collective have elements of one type.");
+        require_one_type<In, Out>();
         auto& c = base_of(comm).internals();
         c.require_time_limit(o.timeout.count());
         const graph_edges edges = check_edges(c, row, g,
@@ -142,7 +124,7 @@ public:
                 set->add(start_message<false>(c, part_of_view(out, e), algo::recv_message{.peer = e.peer}));
             for (const graph_edge& e : edges.sent)
                 set->add(start_message<true>(c, part_of_view(in, e), algo::send_message{.peer = e.peer}));
-            c.start(set, set_queue);
+            c.start(set, message_set::queue);
             work<decltype(result_of(kept.held))> all(c, set, kept.held, o.timeout.count());
             if constexpr (std::is_same_v<Mode, nonblocking>) return all;
             else all.wait();
@@ -150,9 +132,6 @@ public:
     }
 
 private:
-    // Of sets alone, whose order does not matter: their messages move on by themselves.
-    static constexpr int set_queue = -1;
-
     template <bool Outgoing, class View, class Ready>
     static void add_ready(communicator_core& c, Ready& all, const View& v, int peer, const call_options& o) {
         using algorithm = std::conditional_t<Outgoing, algo::send_message, algo::recv_message>;

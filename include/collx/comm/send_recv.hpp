@@ -77,6 +77,31 @@ counted_ptr<operation> start_message(communicator_core& c, const View& v, const 
                         });
 }
 
+// Several messages as one operation. They move on by themselves, each in the queue of its peer.
+class message_set final : public operation {
+public:
+    static constexpr int queue = -1; // of sets alone, whose order does not matter
+
+    ~message_set() override {
+        for (const auto& m : messages_) m->is_dropped = true; // with their buffers
+    }
+    void add(counted_ptr<operation> m) { messages_.push_back(std::move(m)); }
+    task_state advance() override {
+        for (; done_ < messages_.size(); ++done_) {
+            const operation& m = *messages_[done_];
+            if (m.state == task_state::done) continue;
+            waiting_for = m.waiting_for, at_port = m.at_port;
+            if (m.state == task_state::failed) error = m.error;
+            return m.state == task_state::failed ? task_state::failed : task_state::blocked;
+        }
+        return task_state::done;
+    }
+
+private:
+    growing_array<counted_ptr<operation>> messages_;
+    std::size_t done_ = 0;
+};
+
 // A message to be sent or received any number of times.
 template <bool Outgoing, class View, class Kept>
 class ready_message final : public ready_operation {
@@ -210,6 +235,20 @@ struct sendrecv_fn : takes<call_form::exchange> {
                 both->add(send(comm, std::forward<Out>(outgoing), to_rank, o).release());
                 return persistent_call(c, std::move(both));
             });
+        } else if constexpr (std::is_same_v<Mode, nonblocking>) {
+            return in_mode<Mode>(comm, [&] {
+                const auto kept = keep<Mode, Out, In>(outgoing, incoming);
+                const auto sent = buffer(*kept.in);
+                const auto received = buffer(*kept.out);
+                auto& c = base_of(comm).internals();
+                check(c, sent, to_rank, received, from_rank, o);
+                c.messages += 2;
+                auto both = make_counted<message_set>();
+                both->add(start_message<false>(c, received, algo::recv_message{.peer = from_rank}));
+                both->add(start_message<true>(c, sent, algo::send_message{.peer = to_rank}));
+                c.start(both, message_set::queue);
+                return work<decltype(result_of(kept.held))>(c, both, kept.held, o.timeout.count());
+            });
         } else {
             const auto sent = buffer(outgoing);
             const auto received = buffer(incoming);
@@ -265,11 +304,13 @@ private:
 inline constexpr detail::message_fn<detail::blocking, true> send{};
 inline constexpr detail::message_fn<detail::blocking, false> recv{};
 // Sends to one rank while receiving from another (or the same): safe in rings, where all ranks sending first would wait
-// for ever. The two buffers may not overlap. There is no async form: start a recv and a send.
+// for ever. The two buffers may not overlap. Async: one handle for both messages; wait() returns what was received,
+// where that buffer was moved in.
 inline constexpr detail::sendrecv_fn<detail::blocking> sendrecv{};
 namespace async {
 inline constexpr detail::message_fn<detail::nonblocking, true> send{};
 inline constexpr detail::message_fn<detail::nonblocking, false> recv{};
+inline constexpr detail::sendrecv_fn<detail::nonblocking> sendrecv{};
 } // namespace async
 namespace try_ {
 inline constexpr detail::message_fn<detail::tried, true> send{};
