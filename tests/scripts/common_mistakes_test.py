@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # The mistakes that newcomers make most: the first error is the sentence that says what is wrong, and all that the
-# compiler prints fits a screen. g++ by day, clang too by night.
+# compiler prints fits a screen. g++ by day, clang too by night. What all programs include is compiled once.
 import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 root = pathlib.Path(__file__).resolve().parents[2]
@@ -52,13 +53,47 @@ MISTAKES = {  # statement: part of the first error
     "collx::all_reduce(world, pointer);": "a pointer does not say how many elements it points to",
     "collx::all_reduce(x, world);": "the first argument is the communicator",
     "collx::broadcast(world, device);": "this buffer lies in device memory. Make the call in a .cu file",
+    "group.all_reduce(x, {.rooot = 1});": "in a group. It takes one buffer and an operator (the sum if there is none)",
+    "group.all_reduce(x, shout{});": "this reduction operator cannot combine two elements",
+    "group.all_reduce(x, y);": "in a group. It takes one buffer and an operator (the sum if there is none)",
+    "group.all_reduce();": "Is an argument missing?",
+    "group.all_reduce(world, x);": "but no communicator, which the group has",
+    "group.all_reduce(texts);": "this type has a destructor",
+    "group.reduce(x, collx::max{});": "It takes one buffer, the root's rank and an operator",
+    "group.reduce(constant, 0);": "the result cannot be written into this buffer: it is const",
+    "group.broadcast(x, {.root = 1});": "It takes one buffer and the root's rank, but no communicator",
+    "group.broadcast(constant, 0);": "the result cannot be written into this buffer: it is const",
+    "group.all_gather(x);": "It takes an input and an output, but no communicator",
+    "group.all_gather(x, whole);": "the input has floating-point numbers and the output integers",
+    "group.all_gather(x, texts);": "this type has a destructor",
+    "group.all_gather(x, constant);": "the result cannot be written into this buffer: it is const",
+    "group.send(x);": "It takes a buffer and the peer's rank",
+    "group.recv(constant, 1);": "the result cannot be written into this buffer: it is const",
+    "group.neighbor_all_to_all(x, y);": "It takes the neighbours {sources, destinations}, an input and an output",
+    "group.neighbor_all_gather(edges, x, whole);": "both buffers of a neighbourhood collective have elements of one type",
+    "group.neighbor_all_gather(edges, x, constant);": "the result cannot be written into this buffer: it is const",
+    "devices.all_reduce(device, {.rooot = 1});": "in a group. It takes one buffer and an operator",
+    "devices.all_reduce(x);": "a device_group takes buffers in device memory",
+    "devices.reduce_scatter(device);": "It takes an input and an output",
+    "devices.all_reduce(fixed);": "the result cannot be written into this buffer: it is const",
+    "(void)collx::device_group(world).all_reduce(device, device);": "It takes one buffer and an operator",
+    "team.all_reduce(parts);": "no form of this call of a fused team takes these arguments",
+    "team.scan(parts, parts, collx::plus{}, {.strem = nullptr});": "no form of this call of a fused team",
+    "team.reduce(parts, parts, collx::max{});": "the root, an operator; and options by name",
+    "team.all_reduce(parts, parts, shout{});": "this reduction operator cannot combine two elements",
+    "team.all_gather(parts, fixeds);": "the result cannot be written into this buffer: it is const",
+    "team.reduce_scatter(parts, wholes);": "the input has floating-point numbers and the output integers",
 }
-PROGRAM = """#include <collx/collx.hpp>
+HEADERS = """#include <collx/collx.hpp>
 #include <collx/comm/any.hpp>
 #include <collx/comm/reduce_local.hpp>
+#include <collx/exec/device/twin.hpp>
+#include <collx/gpu/device_group.hpp>
+#include <collx/gpu/fused_team.hpp>
 #include <string>
 #include <vector>
-struct shout {
+"""
+PROGRAM = """struct shout {
     std::string operator()(float, float) const { return "no"; }
 };
 int main() {
@@ -70,16 +105,39 @@ int main() {
     const collx::neighbors edges{{0}, {0}};
     float* pointer = x.data();
     const collx::device_view<float> device(pointer, 8);
+    const collx::device_view<const float> fixed(pointer, 8);
+    const std::vector<collx::device_view<float>> parts(2, device);
+    const std::vector<collx::device_view<const float>> fixeds(2, fixed);
+    const std::vector<collx::device_view<int>> wholes(2, collx::device_view<int>(nullptr, 8));
+    collx::group group(world);
+    collx::device_group devices(world);
+    collx::fused_team<collx::device::twin_machine> team(2);
     STATEMENT
 }
 """
 
 
 class Mistakes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """A compiler that finds the header compiled beside it takes that; one that does not reads the header itself."""
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.headers = pathlib.Path(cls.folder.name) / "headers.hpp"
+        cls.headers.write_text(HEADERS)
+        for compiler in compilers:
+            ending = "pch" if "clang" in compiler else "gch"
+            subprocess.run([compiler, "-std=c++20", f"-I{root}/include", "-x", "c++-header", str(cls.headers), "-o",
+                            f"{cls.headers}.{ending}"], check=True, timeout=240)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
     def compiled(self, compiler, statement):
         text = PROGRAM.replace("STATEMENT", statement)
-        return subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{root}/include", "-x", "c++", "-"], input=text,
-                              capture_output=True, text=True, timeout=120, env={**os.environ, "LC_ALL": "C"})
+        return subprocess.run([compiler, "-std=c++20", "-fsyntax-only", f"-I{root}/include", "-include", str(self.headers),
+                               "-x", "c++", "-"], input=text, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "LC_ALL": "C"})
 
     def test_the_first_error_is_the_sentence(self):
         for compiler in compilers:
@@ -94,7 +152,7 @@ class Mistakes(unittest.TestCase):
 
     def test_the_program_without_a_mistake(self):
         for compiler in compilers:
-            r = self.compiled(compiler, "collx::all_reduce(world, x, y);")
+            r = self.compiled(compiler, "collx::all_reduce(world, x, y), group.all_reduce(x), team.all_reduce(parts, parts);")
             self.assertEqual(r.returncode, 0, r.stderr)
 
 

@@ -12,10 +12,10 @@
 #include <collx/core/pointers.hpp>
 
 #include <collx/algo/one_shot.hpp>
+#include <collx/comm/group_refusals.hpp>
 #include <collx/comm/grouped_calls.hpp>
 #include <collx/comm/neighbor.hpp>
 #include <collx/comm/ready_group.hpp>
-#include <collx/comm/refusals.hpp>
 #include <collx/comm/unmade_calls.hpp>
 #include <collx/core/growing_array.hpp>
 
@@ -32,50 +32,51 @@ COLLX_BEGIN_NAMESPACE
 // ends. Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts. Mode:
 // blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
 template <class Mode>
-class basic_group {
+class basic_group : detail::group_refusals<Mode> {
+    using refusals = detail::group_refusals<Mode>;
+
 public:
     explicit basic_group(communicator& c) : comm_(&c) {}
 
-    template <Buffer X, class Op = plus>
+    using refusals::all_gather, refusals::all_reduce, refusals::broadcast, refusals::reduce;
+    using refusals::neighbor_all_gather, refusals::neighbor_all_to_all;
+    using refusals::neighbor_all_gather_v, refusals::neighbor_all_to_all_v;
+    using refusals::recv, refusals::send;
+
+    template <Buffer X, detail::OpArgument Op = plus>
     void all_reduce(X&& x, Op op = {}) {
-        require_output<X>();
-        detail::require_staying<X>();
-        watch(x);
-        const auto v = buffer(x);
-        check(detail::verb::all_reduce, v);
-        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>("all_reduce", v, op, -1);
+        add_reduction(detail::verb::all_reduce, std::forward<X>(x), op, -1);
     }
-    template <Buffer X, class Op = plus>
+    template <Buffer X, detail::OpArgument Op = plus>
     void reduce(X&& x, int root, Op op = {}) {
-        require_output<X>();
-        detail::require_staying<X>();
-        watch(x);
-        const auto v = buffer(x);
-        check(detail::verb::reduce, v, root);
-        add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>("reduce", v, op, root);
+        add_reduction(detail::verb::reduce, std::forward<X>(x), op, root);
     }
     template <Buffer X>
     void broadcast(X&& x, int root) {
         require_output<X>();
         detail::require_staying<X>();
-        watch(x);
-        const auto v = buffer(x);
-        check(detail::verb::broadcast, v, root);
-        add<detail::grouped_broadcast<Mode, buffer_t<X>>>("broadcast", v, root);
+        if constexpr (buffer_t<X>::is_output) { // else refused, and no more errors than that one
+            watch(x);
+            const auto v = buffer(x);
+            check(detail::verb::broadcast, v, root);
+            add<detail::grouped_broadcast<Mode, buffer_t<X>>>("broadcast", v, root);
+        }
     }
     template <Buffer In, Buffer Out>
     void all_gather(In&& in, Out&& out) {
         require_output<Out>();
         detail::require_staying<In, Out>();
-        watch(in), watch(out);
-        const auto a = buffer(in);
-        const auto b = buffer(out);
-        (void)detail::check_call(
-            comm_->internals(), detail::row_of(detail::verb::all_gather),
-            {.in = detail::seen_on_host(a),
-             .out = detail::seen_on_host(b),
-             .is_same_type = std::is_same_v<detail::element_of<buffer_t<In>>, detail::element_of<buffer_t<Out>>>});
-        add<detail::grouped_all_gather<Mode, buffer_t<In>, buffer_t<Out>>>("all_gather", a, b);
+        if constexpr (buffer_t<Out>::is_output) {
+            watch(in), watch(out);
+            const auto a = buffer(in);
+            const auto b = buffer(out);
+            (void)detail::check_call(
+                comm_->internals(), detail::row_of(detail::verb::all_gather),
+                {.in = detail::seen_on_host(a),
+                 .out = detail::seen_on_host(b),
+                 .is_same_type = std::is_same_v<detail::element_of<buffer_t<In>>, detail::element_of<buffer_t<Out>>>});
+            add<detail::grouped_all_gather<Mode, buffer_t<In>, buffer_t<Out>>>("all_gather", a, b);
+        }
     }
     template <Buffer X>
     void send(X&& x, int peer) {
@@ -87,8 +88,10 @@ public:
     void recv(X&& x, int peer) {
         require_output<X>();
         detail::require_staying<X>();
-        watch(x);
-        add_transfer<false>(buffer(x), peer);
+        if constexpr (buffer_t<X>::is_output) {
+            watch(x);
+            add_transfer<false>(buffer(x), peer);
+        }
     }
     // Each edge is a transfer of the group.
     template <Buffer In, Buffer Out>
@@ -114,24 +117,9 @@ public:
         t.second.assign_neighbors(comm_->rank(), g.sources.size(), recv_counts, detail::count_list(), "receive");
         add_edges<detail::verb::neighbor_all_to_all_v, In, Out>(g, in, out, &t);
     }
-    // What is no buffer: collx::buffer says why.
-    template <class X, class... Rest>
-    requires(!Buffer<X>) void all_reduce(X&& x, const Rest&...) { (void)buffer(x); }
-    template <class X, class... Rest>
-    requires(!Buffer<X>) void reduce(X&& x, const Rest&...) { (void)buffer(x); }
-    template <class X>
-    requires(!Buffer<X>) void broadcast(X&& x, int) { (void)buffer(x); }
-    template <class X, class Y>
-    requires(!Buffer<X> || !Buffer<Y>) void all_gather(X&& x, Y&& y) { (void)buffer(x), (void)buffer(y); }
-    template <class X>
-    requires(!Buffer<X>) void send(X&& x, int) { (void)buffer(x); }
-    template <class X>
-    requires(!Buffer<X>) void recv(X&& x, int) { (void)buffer(x); }
     std::size_t size() const { return calls_.size() + transfers_.size(); }
 
-    // A template, so that programs without groups do not compile what groups need.
-    template <class Options = call_options>
-    auto launch(const Options& options = {}) {
+    auto launch(const call_options& options = {}) {
         return comm_->internals().or_abandon([&] {
             if constexpr (detail::is_repeated_v<Mode>) return make_ready(options);
             else return launch_all(options);
@@ -211,6 +199,19 @@ private:
         (void)detail::check_call(comm_->internals(), detail::row_of(what),
                                  {.out = detail::seen_on_host(v), .is_in_place = true, .root = root});
     }
+    template <class X, class Op>
+    void add_reduction(detail::verb what, X&& x, const Op& op, int root) {
+        require_output<X>();
+        detail::require_staying<X>();
+        using element = detail::element_of<buffer_t<X>>;
+        require_reduce_op<Op, element>();
+        if constexpr (ReduceOp<Op, element> && buffer_t<X>::is_output) {
+            watch(x);
+            const auto v = buffer(x);
+            check(what, v, root < 0 ? 0 : root);
+            add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>(name_of(what), v, op, root);
+        }
+    }
     template <class Call, class... Args>
     void add(const char* verb, Args&&... args) {
         calls_.push_back(make_sole<Call>(*comm_, std::forward<Args>(args)...));
@@ -221,14 +222,19 @@ private:
     void add_edges(const neighbors& g, In& in, Out& out, detail::count_tables* tables) {
         require_output<Out>();
         detail::require_staying<In, Out>();
-        watch(in), watch(out);
-        const auto a = buffer(in);
-        const auto b = buffer(out);
-        const auto edges = detail::check_edges(
-            comm_->internals(), detail::row_of(V), g,
-            {.in = detail::seen_on_host(a), .out = detail::seen_on_host(b), .is_same_type = true, .tables = tables});
-        for (const auto& e : edges.received) add_transfer<false>(detail::part_of_view(b, e), e.peer);
-        for (const auto& e : edges.sent) add_transfer<true>(detail::part_of_view(a, e), e.peer);
+        detail::require_one_type<In, Out>();
+        if constexpr (buffer_t<Out>::is_output) {
+            watch(in), watch(out);
+            const auto a = buffer(in);
+            const auto b = buffer(out);
+            const auto edges = detail::check_edges(comm_->internals(), detail::row_of(V), g,
+                                                   {.in = detail::seen_on_host(a),
+                                                    .out = detail::seen_on_host(b),
+                                                    .is_same_type = true,
+                                                    .tables = tables});
+            for (const auto& e : edges.received) add_transfer<false>(detail::part_of_view(b, e), e.peer);
+            for (const auto& e : edges.sent) add_transfer<true>(detail::part_of_view(a, e), e.peer);
+        }
     }
     template <bool Outgoing, class View>
     void add_transfer(View v, int peer) {

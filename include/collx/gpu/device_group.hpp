@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <collx/comm/group_refusals.hpp>
 #include <collx/comm/unmade_calls.hpp>
 #include <collx/gpu/group_calls.hpp>
 
@@ -36,13 +37,18 @@ COLLX_BEGIN_NAMESPACE
 // Errors: as of the calls by themselves, with the call's number in the group. Calls before it are made. A group that is
 //     destroyed with calls that were not launched says so on stderr; if the communicator is checked, it ends.
 template <class Comm, class... Kinds>
-class device_group {
+class device_group : detail::group_refusals<Comm, true> {
+    using refusals = detail::group_refusals<Comm, true>;
+
 public:
+    using refusals::all_gather, refusals::all_reduce, refusals::all_to_all, refusals::broadcast;
+    using refusals::recv, refusals::reduce, refusals::reduce_scatter, refusals::send;
+
     explicit device_group(Comm& c) requires std::is_same_v<Comm, communicator> : comm_(&c) {}
     template <class... P>
     explicit device_group(const bound_communicator<P...>& c) : comm_(c) {}
 
-    template <DeviceBuffer X, class Op = plus>
+    template <DeviceBuffer X, detail::OpArgument Op = plus>
     void all_reduce(X&& x, Op op = {}) & {
         add<collective::all_reduce>(x, x, op, true);
     }
@@ -50,7 +56,7 @@ public:
     void broadcast(X&& x, int root) & {
         add<collective::broadcast>(x, x, no_op{}, true, root);
     }
-    template <DeviceBuffer X, class Op = plus>
+    template <DeviceBuffer X, detail::OpArgument Op = plus>
     void reduce(X&& x, int root, Op op = {}) & {
         add<collective::reduce>(x, x, op, true, root);
     }
@@ -58,7 +64,7 @@ public:
     void all_gather(In&& in, Out&& out) & {
         add<collective::all_gather>(in, out, no_op{}, false);
     }
-    template <DeviceBuffer In, DeviceBuffer Out, class Op = plus>
+    template <DeviceBuffer In, DeviceBuffer Out, detail::OpArgument Op = plus>
     void reduce_scatter(In&& in, Out&& out, Op op = {}) & {
         add<collective::reduce_scatter>(in, out, op, false);
     }
@@ -81,7 +87,7 @@ public:
     }
 
     // The same in a chain.
-    template <DeviceBuffer X, class Op = plus>
+    template <DeviceBuffer X, detail::OpArgument Op = plus>
     [[nodiscard]] auto all_reduce(X&& x, Op op = {}) && {
         return chained<call_kind<collective::all_reduce, X, X, Op>>([&](auto& g) { g.all_reduce(x, op); });
     }
@@ -89,7 +95,7 @@ public:
     [[nodiscard]] auto broadcast(X&& x, int root) && {
         return chained<call_kind<collective::broadcast, X, X, no_op>>([&](auto& g) { g.broadcast(x, root); });
     }
-    template <DeviceBuffer X, class Op = plus>
+    template <DeviceBuffer X, detail::OpArgument Op = plus>
     [[nodiscard]] auto reduce(X&& x, int root, Op op = {}) && {
         return chained<call_kind<collective::reduce, X, X, Op>>([&](auto& g) { g.reduce(x, root, op); });
     }
@@ -97,7 +103,7 @@ public:
     [[nodiscard]] auto all_gather(In&& in, Out&& out) && {
         return chained<call_kind<collective::all_gather, In, Out, no_op>>([&](auto& g) { g.all_gather(in, out); });
     }
-    template <DeviceBuffer In, DeviceBuffer Out, class Op = plus>
+    template <DeviceBuffer In, DeviceBuffer Out, detail::OpArgument Op = plus>
     [[nodiscard]] auto reduce_scatter(In&& in, Out&& out, Op op = {}) && {
         return chained<call_kind<collective::reduce_scatter, In, Out, Op>>(
             [&](auto& g) { g.reduce_scatter(in, out, op); });
@@ -176,15 +182,17 @@ private:
     template <collective C, class In, class Out, class Op>
     void add(In& in, Out& out, const Op& op, bool is_in_place, int root = 0) {
         require_output<Out>();
-        constexpr bool is_mixed = has<call_kind<C, In, Out, Op>>;
-        calls_.push_back([a = buffer(in), b = buffer(out), op, is_in_place, root](Comm& c, device_call_options o,
-                                                                                  detail::kernel_batch& batch) {
-            if constexpr (C == collective::reduce || C == collective::broadcast) o.root = root;
-            detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
-                detail::device_group_calls<Runtime>::template collective_of<C, is_mixed>(c, a, b, op, o, is_in_place,
-                                                                                         batch);
+        if constexpr (buffer_t<Out>::is_output) { // else refused, and no more errors than that one
+            constexpr bool is_mixed = has<call_kind<C, In, Out, Op>>;
+            calls_.push_back([a = buffer(in), b = buffer(out), op, is_in_place, root](Comm& c, device_call_options o,
+                                                                                      detail::kernel_batch& batch) {
+                if constexpr (C == collective::reduce || C == collective::broadcast) o.root = root;
+                detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
+                    detail::device_group_calls<Runtime>::template collective_of<C, is_mixed>(c, a, b, op, o,
+                                                                                             is_in_place, batch);
+                });
             });
-        });
+        }
         note(name_of(C));
     }
     template <class View>

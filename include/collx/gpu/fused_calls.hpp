@@ -14,6 +14,7 @@
 #include <collx/algo/zero_copy.hpp>
 #include <collx/comm/rank_buffers.hpp>
 #include <collx/core/op.hpp>
+#include <collx/core/scalar.hpp>
 #include <collx/exec/device/team.hpp>
 #include <collx/sched/traits.hpp>
 
@@ -192,22 +193,32 @@ public:
         using in_view = buffer_t<decltype(in[0])>;
         using out_view = buffer_t<decltype(out[0])>;
         require_output<decltype(out[0])>();
-        if constexpr (!std::is_same_v<Op, device::move_only>) {
+        constexpr bool reduces = !std::is_same_v<Op, device::move_only>;
+        constexpr bool loses_fractions = detail::is_float_v<element<In>> && std::is_integral_v<element<Out>>;
+        static_assert(!loses_fractions,
+                      "collx: the input has floating-point numbers and the output integers, so every fraction would be "
+                      "lost without a word. Give both buffers one element type.");
+        if constexpr (reduces) {
             require_reduce_op<Op, element<In>>();
             if constexpr (sched::reorders_v<Algorithm>) require_commutative<Op, element<In>>();
         }
-        using wire = std::conditional_t<std::is_void_v<Wire>, element<Out>, Wire>;
-        using types = device::call_types<in_view, out_view, Op, wire, Cuts>;
-        return prepare<types, Protocol, Groups>(
-            a, t,
-            [&](int r) {
-                const auto k = static_cast<std::size_t>(r);
-                const device::rank_operands<types> x{buffer(in[k]), buffer(out[k]), op};
-                require_memory(r, x.in, "input");
-                require_memory(r, x.out, "output");
-                return x;
-            },
-            o);
+        // What is refused becomes a call that compiles, so that there is no other error.
+        if constexpr (out_view::is_output && !loses_fractions && (!reduces || ReduceOp<Op, element<In>>)) {
+            using wire = std::conditional_t<std::is_void_v<Wire>, element<Out>, Wire>;
+            using types = device::call_types<in_view, out_view, Op, wire, Cuts>;
+            return prepare<types, Protocol, Groups>(
+                a, t,
+                [&](int r) {
+                    const auto k = static_cast<std::size_t>(r);
+                    const device::rank_operands<types> x{buffer(in[k]), buffer(out[k]), op};
+                    require_memory(r, x.in, "input");
+                    require_memory(r, x.out, "output");
+                    return x;
+                },
+                o);
+        } else {
+            return barrier(o);
+        }
     }
 
     // ------------------------------------------------------------------------------------------ checks

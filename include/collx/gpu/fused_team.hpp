@@ -14,13 +14,20 @@
 
 #include <collx/algo/one_shot.hpp>
 #include <collx/gpu/fused_calls.hpp>
+#include <collx/gpu/team_refusals.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
 template <class Machine>
-class fused_team {
+class fused_team : detail::team_refusals<Machine> {
+    using refusals = detail::team_refusals<Machine>;
+
 public:
     using is_fused_team = void;
+    using refusals::all_gather, refusals::all_gather_v, refusals::all_reduce, refusals::all_to_all;
+    using refusals::all_to_all_v, refusals::broadcast, refusals::exclusive_scan, refusals::gather, refusals::gather_v;
+    using refusals::reduce, refusals::reduce_scatter, refusals::reduce_scatter_v, refusals::scan, refusals::scatter;
+    using refusals::scatter_v, refusals::send_recv;
     using options = device::fused_options;
 
     // Errors: unsupported without a device; resource without memory; invalid_argument for shapes that cannot be.

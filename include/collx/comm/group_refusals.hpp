@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a group and a device_group say to arguments that no form of a member takes: what is no tensor, too few or too
+// many, a misspelt option in braces, an output where the operator stands. The members here are the compiler's last
+// choice, which would else list all forms; refusals.hpp does the same for the verbs. They must not know what a group
+// does.
+#pragma once
+
+#include <type_traits>
+
+#include <collx/call/neighbor_edges.hpp>
+#include <collx/comm/refusals.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// What the forms of a member take.
+enum class member_form { reduction, rooted_reduction, movement, exchange, message, graph };
+
+#define COLLX_NO_MEMBER(TAKES)                                                      \
+    "collx: no form of this call takes these arguments in a group. It takes " TAKES \
+    ", but no communicator, which the group has, and no options, which launch() takes. Is an argument missing?"
+template <member_form F, class First>
+constexpr bool refuse_member() {
+    constexpr bool holds = sizeof(First*) == 0;
+    static_assert(holds || F != member_form::reduction,
+                  COLLX_NO_MEMBER("one buffer and an operator (the sum if there is none)"));
+    static_assert(holds || F != member_form::rooted_reduction,
+                  COLLX_NO_MEMBER("one buffer, the root's rank and an operator (the sum if there is none)"));
+    static_assert(holds || F != member_form::movement, COLLX_NO_MEMBER("one buffer and the root's rank"));
+    static_assert(holds || F != member_form::exchange, COLLX_NO_MEMBER("an input and an output"));
+    static_assert(holds || F != member_form::message, COLLX_NO_MEMBER("a buffer and the peer's rank"));
+    static_assert(holds || F != member_form::graph,
+                  COLLX_NO_MEMBER("the neighbours {sources, destinations}, an input and an output with their counts"));
+    return holds;
+}
+#undef COLLX_NO_MEMBER
+
+// Any first argument, or none, of a call that no form takes: see refused_call.
+template <member_form F, class Group, bool OnDevice>
+struct refused_member {
+    template <class First>
+    refused_member(First&&) noexcept(refuse<First>()) {}
+
+private:
+    template <class First>
+    static constexpr bool refuse() {
+        constexpr bool is_host_buffer = OnDevice && HostBuffer<First>;
+        static_assert(!is_host_buffer, "collx: a device_group takes buffers in device memory: a device_view, a "
+                                       "thrust::device_vector, on_device(x). Those of the host go to collx::group.");
+        if constexpr (is_host_buffer) return false;
+        else if constexpr (!Buffer<First> && !Communicates<First> && F != member_form::graph &&
+                           !std::is_same_v<First, nothing>)
+            return refuse_tensor<First>(), false;
+        else return refuse_member<F, std::remove_reference_t<First>>();
+    }
+};
+
+// A base of a group. A template, for only then a call without arguments is refused where it is made.
+template <class Group, bool OnDevice = false>
+struct group_refusals {
+    template <member_form F>
+    using refused = refused_member<F, Group, OnDevice>;
+
+    void all_reduce(refused<member_form::reduction> = nothing{}, ...) {}
+    void reduce(refused<member_form::rooted_reduction> = nothing{}, ...) {}
+    void broadcast(refused<member_form::movement> = nothing{}, ...) {}
+    void all_gather(refused<member_form::exchange> = nothing{}, ...) {}
+    void send(refused<member_form::message> = nothing{}, ...) {}
+    void recv(refused<member_form::message> = nothing{}, ...) {}
+    void reduce_scatter(refused<member_form::exchange> = nothing{}, ...) {} // of a device_group
+    void all_to_all(refused<member_form::exchange> = nothing{}, ...) {}
+    void neighbor_all_gather(refused<member_form::graph> = nothing{}, ...) {}
+    void neighbor_all_to_all(refused<member_form::graph> = nothing{}, ...) {}
+    void neighbor_all_gather_v(refused<member_form::graph> = nothing{}, ...) {}
+    void neighbor_all_to_all_v(refused<member_form::graph> = nothing{}, ...) {}
+    // The second buffer is none.
+    template <Buffer In, class Out>
+    requires(!Buffer<Out>) void all_gather(In&&, Out&&) { refuse_tensor<Out>(); }
+    template <class In, class Out, class... Rest>
+    requires(!Buffer<In> || !Buffer<Out>) void neighbor_all_gather(const neighbors&, In&&, Out&&, const Rest&...) {
+        refuse_arguments<In, Out>();
+    }
+    template <class In, class Out>
+    requires(!Buffer<In> || !Buffer<Out>) void neighbor_all_to_all(const neighbors&, In&&, Out&&) {
+        refuse_arguments<In, Out>();
+    }
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
