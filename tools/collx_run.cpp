@@ -139,6 +139,9 @@ int main(int argc, char** argv) {
         return collx::tools::run_ranks(options_from(given, app.remaining()));
     } catch (const CLI::Success& help) {
         return app.exit(help);
+    } catch (const collx::tools::launch::refused& why) {
+        std::fprintf(stderr, "collx_run: %s\n", why.what());
+        return collx::tools::launch::status_cannot_run;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "collx_run: %s\n", error.what());
         return status_usage;

@@ -7,6 +7,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -267,6 +268,42 @@ TEST_CASE("a program that cannot be run is one clear line") {
     r = run({"-n", "2", "/etc/passwd"});
     CHECK(r.status == 126);
     CHECK(r.err == "collx_run: cannot run '/etc/passwd': Permission denied\n");
+}
+
+TEST_CASE("where the system gives no more processes, one line says what to raise, and no rank is left") {
+    if (!have_binary()) return;
+    // A user of the test's own, since root may have any number; the programs are opened before.
+    const int self = open(std::getenv("RUN_BINARY"), O_RDONLY | O_CLOEXEC);
+    REQUIRE(self >= 0);
+    int err[2];
+    REQUIRE(pipe2(err, O_CLOEXEC) == 0);
+    constexpr int no_user = 99;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const uid_t user = getuid() == 0 ? 50'000 + static_cast<uid_t>(getpid()) % 10'000 : getuid();
+        if (user != getuid() && (setgid(user) != 0 || setuid(user) != 0)) _exit(no_user);
+        const rlimit few{3, 3}; // itself and two ranks; a user who is no root has more processes already
+        setrlimit(RLIMIT_NPROC, &few);
+        dup2(err[1], 2);
+        const char* argv[] = {"collx_run", "-n", "8", "sleep", "30", nullptr};
+        fexecve(self, const_cast<char**>(argv), environ);
+        _exit(98);
+    }
+    close(err[1]), close(self);
+    std::string text;
+    for (char part[512]; const ssize_t n = read(err[0], part, sizeof part);) {
+        if (n < 0) break;
+        text.append(part, static_cast<std::size_t>(n));
+    }
+    close(err[0]);
+    int status = 0;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == no_user) return collx_test::skip("this container has no other users");
+    CAPTURE(text);
+    CHECK(WEXITSTATUS(status) == 126);
+    CHECK(contains(text, "collx_run: cannot start rank "));
+    CHECK(contains(text, ": Resource temporarily unavailable (raise the limit of processes and threads (ulimit -u, "));
 }
 
 TEST_CASE("a wrong command line is one clear line and status 2") {

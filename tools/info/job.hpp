@@ -8,6 +8,7 @@
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/run_threads.hpp>
 #include <collx/core/clock.hpp>
+#include <collx/core/system_limits.hpp>
 #include <collx/transport/verbs_device.hpp>
 #if COLLX_HAS_VERBS
 #include <collx/interop/libibverbs.hpp>
@@ -169,6 +170,7 @@ inline std::string try_shm() {
         ::alarm(10);
         ::_exit(add_as_rank(job.c_str(), 1, report[1]));
     }
+    const int reason = errno;
     const int code = other < 0 ? -1 : in_child(10, [&] { return add_as_rank(job.c_str(), 0, report[1]); });
     int status = 1;
     if (other > 0) ::waitpid(other, &status, 0);
@@ -176,6 +178,9 @@ inline std::string try_shm() {
     char text[400] = "";
     const auto n = ::read(report[0], text, sizeof text - 1);
     ::close(report[0]);
+    if (other < 0)
+        return std::string("no second process: ") + std::strerror(reason) + " (" +
+               collx::detail::remedy_for_process(reason) + ")";
     if (code == 0 && status == 0) return {};
     return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "two processes could not exchange a number";
 }

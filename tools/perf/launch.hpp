@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include <collx/core/system_limits.hpp>
+
 namespace collx::tools::perf {
 
 namespace detail {
@@ -60,7 +62,9 @@ inline int run_ranks(int ranks, char** argv, int expected) {
         if (pid == 0) detail::become_rank(r, ranks, job, parent, argv);
         if (pid > 0) pids.push_back(pid);
         else {
-            std::fprintf(stderr, "collx_perf: cannot start rank %d: %s\n", r, std::strerror(errno));
+            const int reason = errno;
+            std::fprintf(stderr, "collx_perf: cannot start rank %d: %s (%s)\n", r, std::strerror(reason),
+                         collx::detail::remedy_for_process(reason));
             code = 1;
         }
     }

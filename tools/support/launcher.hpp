@@ -260,7 +260,9 @@ public:
         if (!is_needed) return;
         const char* tmp = std::getenv("TMPDIR");
         path_ = std::string(tmp != nullptr && *tmp == '/' ? tmp : "/tmp") + "/collx_run-XXXXXX";
-        if (::mkdtemp(path_.data()) == nullptr) fail_with_errno("cannot make a directory like " + path_);
+        if (::mkdtemp(path_.data()) == nullptr)
+            fail_with_errno("cannot make a directory like " + path_,
+                            [](int) { return "let TMPDIR name one in which this user may"; });
     }
     meeting_place(const meeting_place&) = delete;
     ~meeting_place() {

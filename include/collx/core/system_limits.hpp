@@ -53,6 +53,16 @@ inline bool is_out_of_descriptors(int reason) {
     }
 }
 
+// After fork().
+[[gnu::cold]] inline const char* remedy_for_process(int reason) {
+    switch (reason) {
+        case EAGAIN:
+            return "raise the limit of processes and threads (ulimit -u, pids.max, kernel.threads-max), or start fewer";
+        case ENOMEM: return "free memory, or raise the memory limit of this job";
+        default: return remedy_for_descriptor(reason);
+    }
+}
+
 // After pthread_create(), which says EAGAIN both where there may be no more threads and where there is no address space
 // for a stack.
 [[gnu::cold]] inline const char* remedy_for_thread() {

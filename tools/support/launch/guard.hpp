@@ -24,7 +24,8 @@ public:
     void start(const std::vector<pid_t>& groups) {
         auto ends = make_pipe();
         pid_ = ::fork();
-        if (pid_ < 0) fail_with_errno("cannot start the process that watches the launcher");
+        if (pid_ < 0)
+            fail_with_errno("cannot start the process that watches the launcher", collx::detail::remedy_for_process);
         if (pid_ == 0) watch(ends.read.get(), groups);
         control_ = std::move(ends.write);
     }

@@ -23,7 +23,7 @@ public:
     inherited_key(const inherited_key&) = delete;
     inherited_key& operator=(const inherited_key&) = delete;
 
-    /// Errors: std::system_error.
+    /// Errors: refused.
     void make() {
         unsigned char random[32];
         if (::getrandom(random, sizeof random, 0) != static_cast<ssize_t>(sizeof random))

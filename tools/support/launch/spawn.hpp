@@ -123,10 +123,10 @@ inline void set_variables(const rank_setup& s) {
 
 } // namespace detail
 
-/// Errors: std::system_error when there is no room for another process.
+/// Errors: refused when there is no room for another process.
 inline pid_t spawn_rank(const rank_setup& setup) {
     const pid_t pid = ::fork();
-    if (pid < 0) fail_with_errno("cannot start rank " + std::to_string(setup.rank));
+    if (pid < 0) fail_with_errno("cannot start rank " + std::to_string(setup.rank), collx::detail::remedy_for_process);
     if (pid == 0) detail::become_rank(setup);
     ::setpgid(pid, pid); // here too, so that the first signal finds the group; fails harmlessly after exec
     return pid;

@@ -14,15 +14,24 @@
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include <collx/core/system_limits.hpp>
+
 namespace collx::tools::launch {
 
-[[noreturn]] inline void fail_with_errno(const std::string& what) {
-    throw std::system_error(errno, std::generic_category(), what);
+/// The system refuses something, by no fault of the command line.
+struct refused : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+[[noreturn]] inline void fail_with_errno(const std::string& what,
+                                         const char* (*remedy)(int) = collx::detail::remedy_for_descriptor) {
+    const int reason = errno;
+    throw refused(what + ": " + std::generic_category().message(reason) + " (" + remedy(reason) + ")");
 }
 
 inline std::int64_t now_ns() {
