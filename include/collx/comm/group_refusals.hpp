@@ -73,15 +73,15 @@ struct group_refusals {
     void neighbor_all_to_all(refused<member_form::graph> = nothing{}, ...) {}
     void neighbor_all_gather_v(refused<member_form::graph> = nothing{}, ...) {}
     void neighbor_all_to_all_v(refused<member_form::graph> = nothing{}, ...) {}
-    // The second buffer is none.
-    template <Buffer In, class Out>
-    requires(!Buffer<Out>) void all_gather(In&&, Out&&) { refuse_tensor<Out>(); }
+    // The second buffer is none. (With a pack: to clang 14 a group's own members of these parameters would hide them.)
+    template <Buffer In, class Out, class... Rest>
+    requires(!Buffer<Out>) void all_gather(In&&, Out&&, const Rest&...) { refuse_tensor<Out>(); }
     template <class In, class Out, class... Rest>
     requires(!Buffer<In> || !Buffer<Out>) void neighbor_all_gather(const neighbors&, In&&, Out&&, const Rest&...) {
         refuse_arguments<In, Out>();
     }
-    template <class In, class Out>
-    requires(!Buffer<In> || !Buffer<Out>) void neighbor_all_to_all(const neighbors&, In&&, Out&&) {
+    template <class In, class Out, class... Rest>
+    requires(!Buffer<In> || !Buffer<Out>) void neighbor_all_to_all(const neighbors&, In&&, Out&&, const Rest&...) {
         refuse_arguments<In, Out>();
     }
 };
