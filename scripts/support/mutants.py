@@ -109,6 +109,8 @@ ROWS = [
      ["topo/formats"]),
     ("cards of machines that are sold have no ports", "topo/machine_parts.hpp", "if (is_nic) device.port_bytes_per_s = r.nic * 1e9;", "",
      ["topo/ring"]),
+    ("what a rank is short of is not said with its failure", "transport/failure.hpp",
+     "word |= static_cast<std::uint64_t>(s) << shortage_at;", "", ["transport/stream"]),
     ("the narrowest way of a class is taken", "topo/path.hpp", "std::sort(rates.begin(), rates.end());",
      "std::sort(rates.rbegin(), rates.rend());", ["topo/graph"]),
     # ---------------------------------------------------------------- transport

@@ -147,3 +147,34 @@ TEST_CASE("what others report of a rank does not read as if it accused itself") 
             else EXPECT(says(e, "rank 0") && !says(e, "this rank"));
         });
 }
+
+TEST_CASE("what a rank is short of travels with its failure, and the others say the remedy for that") {
+    using collx::detail::shortage;
+    const std::pair<shortage, const char*> rows[] = {
+        {shortage::open_files, "(raise its limit of open files (ulimit -n))"},
+        {shortage::system_files, "fs.file-max"},
+        {shortage::address_space, "(raise its address space limit (ulimit -v))"},
+        {shortage::file_size, "(raise its file size limit (ulimit -f))"},
+        {shortage::locked, "ulimit -l"},
+        {shortage::threads, "ulimit -u"},
+        {shortage::memory, "(free memory there, or raise the memory limit of its job)"},
+        {shortage::unknown, "see its output"}};
+    for (const auto& host_of : {spread_ranks{0, 0}, {0, 1}})
+        for (const auto& [what, remedy] : rows)
+            collx::run_threads(host_of, [&, what = what, remedy = remedy](collx::communicator& w) {
+                at("%s", remedy);
+                if (w.rank() == 1) w.internals().net.report(collx::failure(collx::errc::resource, 1, what));
+                const auto e = thrown<collx::error>(w, [&] {
+                    for (;;) collx::barrier(w);
+                });
+                EXPECT(e.code() == collx::errc::resource && e.peer() == 1);
+                EXPECT_AT(w.rank(), says(e, remedy));
+            });
+    // From a rank's own error, as remedies are written.
+    CHECK(collx::detail::shortage_in("no (raise the limit of open files (ulimit -n))") == shortage::open_files);
+    CHECK(collx::detail::shortage_in(collx::detail::remedy_for_descriptor(ENFILE)) == shortage::system_files);
+    CHECK(collx::detail::shortage_in(collx::detail::remedy_for_descriptor(ENOMEM)) == shortage::memory);
+    CHECK(collx::detail::shortage_in(collx::detail::remedy_for_mapping(EAGAIN)) == shortage::locked);
+    CHECK(collx::detail::shortage_in(collx::detail::remedy_for_process(EAGAIN)) == shortage::threads);
+    CHECK(collx::detail::shortage_in("raise COLLX_ARENA_BYTES") == shortage::unknown);
+}

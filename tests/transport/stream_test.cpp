@@ -1263,7 +1263,12 @@ TEST_CASE(
             else (void)links.tx(0, 0);
             (void)links.move();
             narrow_listener::refusal = 0;
-            CHECK(failed.load() == failure(errc::resource, me).word);
+            // Who accepts is not told by the system what was short at which connection.
+            const auto what =
+                accepts ? collx::detail::shortage::unknown : collx::detail::shortage_of_descriptor(reason);
+            CHECK(failed.load() == failure(errc::resource, me, what).word);
+            CHECK((failure(failed.load()).code() == errc::resource && failure(failed.load()).rank() == me));
+            CHECK(failure(failed.load()).short_of() == what);
             links.say_bye();
         }
 }

@@ -10,12 +10,56 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <collx/core/config.hpp>
 #include <collx/version.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace detail {
+
+// What a rank is short of. The others hear it with the rank's failure (transport/failure.hpp), as a number.
+enum class shortage : std::uint8_t {
+    unknown,
+    open_files,
+    system_files,
+    address_space,
+    file_size,
+    locked,
+    threads,
+    memory
+};
+inline constexpr shortage last_shortage = shortage::memory;
+
+// What they say to it.
+[[gnu::cold]] inline const char* remedy_there(shortage s) {
+    switch (s) {
+        case shortage::open_files: return "raise its limit of open files (ulimit -n)";
+        case shortage::system_files:
+            return "its system has no more open files: end programs there, or raise fs.file-max";
+        case shortage::address_space: return "raise its address space limit (ulimit -v)";
+        case shortage::file_size: return "raise its file size limit (ulimit -f)";
+        case shortage::locked: return "raise its limit of locked memory (ulimit -l)";
+        case shortage::threads: return "raise its limit of threads (ulimit -u, pids.max)";
+        case shortage::memory: return "free memory there, or raise the memory limit of its job";
+        default: return "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output";
+    }
+}
+// That a call which would have made a descriptor failed for.
+constexpr shortage shortage_of_descriptor(int reason) {
+    return reason == EMFILE                        ? shortage::open_files
+           : reason == ENFILE                      ? shortage::system_files
+           : reason == ENOMEM || reason == ENOBUFS ? shortage::memory
+                                                   : shortage::unknown;
+}
+// By the remedy that this rank's own error names.
+[[gnu::cold]] inline shortage shortage_in(const char* text) {
+    constexpr const char* signs[] = {nullptr,      "ulimit -n", "fs.file-max", "ulimit -v",
+                                     "ulimit -f)", "ulimit -l", "ulimit -u",   "memory limit of this job"};
+    for (int s = 1; s <= static_cast<int>(last_shortage); ++s)
+        if (std::strstr(text, signs[s]) != nullptr) return static_cast<shortage>(s);
+    return shortage::unknown;
+}
 
 // Of this process; SIZE_MAX: none.
 inline std::size_t limit_of(decltype(RLIMIT_AS) what) {

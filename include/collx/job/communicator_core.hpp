@@ -149,7 +149,8 @@ struct communicator_core {
     [[gnu::cold]] void check(std::int64_t& until, std::int64_t timeout_ns, awaited waiting_for) {
         if (const failure f = net.failed()) give_up(f, -1);
         for (const communicator_core* other = heeded; other != nullptr; other = other->heeded)
-            if (const failure f = other->net.failed()) give_up(failure(f.code(), rank_of(*other, f.rank())), -1);
+            if (const failure f = other->net.failed())
+                give_up(failure(f.code(), rank_of(*other, f.rank()), f.short_of()), -1);
         const std::int64_t now = now_ns(), limit = timeout_ns > 0 ? timeout_ns : settings.timeout_ns;
         if (until == 0) next_watch_ns = 0, suspect = -1;
         if (until <= 0) until = later(now, limit);
@@ -178,7 +179,7 @@ struct communicator_core {
     [[noreturn]] void give_up_on(const operation& op);
     [[noreturn]] void explain(failure f, int waiting_for) const;
     [[noreturn]] void explain_circle(int of_rank) const;
-    [[noreturn]] void explain_own(errc code) const; // of which the others say that this rank caused it
+    [[noreturn]] void explain_own(failure f) const; // of which the others say that this rank caused it
 
     // Work that the program began or collected and dropped. A destructor cannot throw, so these say it in one line on
     // stderr, unless an exception is on its way or the communicator has ended: then that is what the user learns.

@@ -159,7 +159,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
     const int me = net.rank(), who = f.rank();
     const auto call = static_cast<unsigned long long>(calls());
     if (f.is_circle()) explain_circle(who);
-    if (who == me) explain_own(f.code());
+    if (who == me) explain_own(f);
     switch (f.code()) {
         case errc::peer_failed:
             fail(errc::peer_failed, me, who, "see its output; shrink() makes a communicator of the survivors",
@@ -186,8 +186,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
                  "call %llu: the part of rank %d has another size than this call expects, or is of another call", call,
                  who < 0 ? waiting_for : who);
         case errc::resource:
-            fail(errc::resource, me, who,
-                 "raise its limits (ulimit -n for connections, ulimit -v, the job's memory); see its output",
+            fail(errc::resource, me, who, remedy_there(f.short_of()),
                  "call %llu: rank %d has no descriptor or no memory left", call, who);
         case errc::unsupported:
             fail(errc::unsupported, me, who,
@@ -202,7 +201,8 @@ COLLX_ONCE std::size_t communicator_core::progress() {
 }
 
 // What the others report of this rank, said as theirs.
-[[gnu::cold]] COLLX_ONCE void communicator_core::explain_own(errc code) const {
+[[gnu::cold]] COLLX_ONCE void communicator_core::explain_own(failure f) const {
+    const errc code = f.code();
     const char *what = "reported a failure of this rank",
                *remedy = "see what this rank printed before, and their output";
     switch (code) {
@@ -230,7 +230,7 @@ COLLX_ONCE std::size_t communicator_core::progress() {
                  "by abort(), a handle or group it dropped, an operator that threw or no memory",
                  "call %llu: this rank aborted the communicator", static_cast<unsigned long long>(calls()));
         case errc::resource:
-            fail(code, net.rank(), net.rank(), "raise its limits (ulimit -n for connections, ulimit -v, memory)",
+            fail(code, net.rank(), net.rank(), remedy_there(f.short_of()),
                  "call %llu: this rank has no descriptor or no memory left", static_cast<unsigned long long>(calls()));
         default: break;
     }

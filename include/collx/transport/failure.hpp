@@ -7,6 +7,7 @@
 
 #include <collx/core/atomic.hpp>
 #include <collx/core/error.hpp>
+#include <collx/core/system_limits.hpp>
 
 COLLX_BEGIN_NAMESPACE
 
@@ -17,19 +18,34 @@ struct failure {
     static constexpr std::uint64_t all_came_bit = std::uint64_t{1} << 63;
     // Of a timeout: ranks wait for each other in a circle, and `rank` is one of them (waiting_words say the others).
     static constexpr std::uint64_t circle_bit = std::uint64_t{1} << 62;
+    // Of errc::resource, in four bits above the code: what that rank is short of.
+    static constexpr int shortage_at = 56;
+    static constexpr std::uint64_t shortage_bits = std::uint64_t{15} << shortage_at;
+    static_assert(static_cast<int>(detail::last_shortage) < 16);
     std::uint64_t word = 0;
     constexpr failure() = default;
     constexpr explicit failure(std::uint64_t w) : word(w) {}
     constexpr failure(errc code, int rank)
         : word((static_cast<std::uint64_t>(code) + 1) << 32 |
                static_cast<std::uint64_t>(static_cast<std::uint32_t>(rank + 1))) {}
+    constexpr failure(errc code, int rank, detail::shortage s) : failure(code, rank) {
+        word |= static_cast<std::uint64_t>(s) << shortage_at;
+    }
     constexpr explicit operator bool() const { return (word & ~all_came_bit) != 0; }
     constexpr bool has_all_come() const { return (word & all_came_bit) != 0; }
     constexpr bool is_circle() const { return (word & circle_bit) != 0; }
     constexpr std::uint64_t code_word() const { // 0: nothing failed
-        return (word & ~(all_came_bit | circle_bit)) >> 32;
+        return (word & ~(all_came_bit | circle_bit | shortage_bits)) >> 32;
     }
     constexpr errc code() const { return static_cast<errc>(code_word() - 1); }
+    constexpr detail::shortage short_of() const { // of one that another library may know `unknown`
+        const auto s = (word & shortage_bits) >> shortage_at;
+        return s > static_cast<std::uint64_t>(detail::last_shortage) ? detail::shortage::unknown
+                                                                     : static_cast<detail::shortage>(s);
+    }
+    static constexpr failure no_descriptor(int rank, int reason) { // errno of the call that would have made one
+        return failure(errc::resource, rank, detail::shortage_of_descriptor(reason));
+    }
     static constexpr failure circle_of(int rank) { return failure(failure(errc::timeout, rank).word | circle_bit); }
     constexpr int rank() const { return static_cast<int>(word & 0xffff'ffff) - 1; }
 };

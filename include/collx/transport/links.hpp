@@ -307,7 +307,8 @@ private:
         try {
             return f();
         } catch (const error& e) {
-            report(failure(e.code(), rank_));
+            report(failure(e.code(), rank_,
+                           e.code() == errc::resource ? detail::shortage_in(e.what()) : detail::shortage::unknown));
             throw;
         }
     }

@@ -202,7 +202,7 @@ private:
         const bool is_refused = error == ECONNREFUSED && p > rank_ && ++q.refusals < 2;
         if (is_queue || is_refused) return q.try_at_ns = now_ns() + 1'000'000, peers_.wanted.push_back(p);
         if (detail::is_out_of_descriptors(error) || detail::would_block(error))
-            return report(failure(errc::resource, rank_));
+            return report(failure::no_descriptor(rank_, error));
         if (error == EKEYREJECTED) return report(failure(errc::security, p));
         peers_.lose(p);
     }
@@ -346,7 +346,7 @@ private:
             return true;
         }
         if (s.is_nonsense()) report(failure(s.is_insecure() ? errc::security : errc::protocol, p));
-        else if (s.is_shared() && s.error() == EMFILE) report(failure(errc::resource, rank_));
+        else if (s.is_shared() && s.error() == EMFILE) report(failure::no_descriptor(rank_, EMFILE));
         else peers_.lose(p);
         return true;
     }

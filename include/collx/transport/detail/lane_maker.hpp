@@ -78,7 +78,7 @@ private:
         w.sealed = nullptr;
         w.socket = hub.connect_to(w.job_rank);
         if (!w.socket.is_open()) {
-            if (is_out_of_descriptors(errno)) found = failure(errc::resource, rank);
+            if (is_out_of_descriptors(errno)) found = failure::no_descriptor(rank, errno);
             if (errno == EKEYREJECTED) found = failure(errc::security, w.peer);
             return found.word != 0; // else the leading lane knows better, or there is a queue
         }
