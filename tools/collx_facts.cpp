@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // collx_facts: what each algorithm costs, counted from its steps. `collx_facts` prints the tables of
-// docs/algorithms.md, `collx_facts 5` the same for 5 ranks, `collx_facts --verbs` the table of docs/verbs.md.
+// docs/algorithms.md, `collx_facts 5` the same for 5 ranks, `collx_facts --choices` which algorithm runs by default,
+// `collx_facts --verbs` the table of docs/verbs.md.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "support/choices_table.hpp"
 #include "support/facts_table.hpp"
 #include "support/verbs_table.hpp"
 
@@ -15,9 +17,14 @@ int main(int argc, char** argv) {
         std::fputs(collx::tools::verbs_table().c_str(), stdout);
         return 0;
     }
-    constexpr const char* usage = "usage: collx_facts [ranks, 1 to 64 | --verbs]\n"
+    if (argc == 2 && std::strcmp(argv[1], "--choices") == 0) {
+        std::fputs(collx::tools::choices_tables().c_str(), stdout);
+        return 0;
+    }
+    constexpr const char* usage = "usage: collx_facts [ranks, 1 to 64 | --choices | --verbs]\n"
                                   "Prints what each algorithm costs, counted from its steps: the tables of "
                                   "docs/algorithms.md, for so many ranks.\n"
+                                  "--choices: which algorithm runs by default, also of docs/algorithms.md.\n"
                                   "--verbs: the table of docs/verbs.md.\n";
     if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
         std::fputs(usage, stdout);

@@ -27,6 +27,7 @@
 #include <collx/job/start.hpp>
 #include <collx/plan/channel_selector.hpp>
 #include <collx/plan/instances.hpp>
+#include <collx/plan/private_selector.hpp>
 #include <collx/plan/schedules_once.hpp>
 #include <collx/plan/selector.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// docs/algorithms.md shows what collx_facts derives from the schedules, docs/verbs.md the table of verbs,
-// docs/design/hierarchy.md what the renderer draws of them, to the letter.
+// docs/algorithms.md shows what collx_facts derives from the schedules and the table of choices, docs/verbs.md the
+// table of verbs, docs/design/hierarchy.md what the renderer draws of them, to the letter.
 #include <catch2/catch.hpp>
 
 #include <fstream>
@@ -10,13 +10,11 @@
 
 #include <collx/sched/render.hpp>
 
+#include "support/choices_table.hpp"
 #include "support/facts_table.hpp"
 #include "support/verbs_table.hpp"
 
 namespace {
-
-constexpr const char* begin_mark = "<!-- collx_facts begin -->\n";
-constexpr const char* end_mark = "<!-- collx_facts end -->";
 
 std::string page(const char* name) {
     std::ifstream file(std::string(COLLX_SOURCE_DIR "/docs/") + name);
@@ -25,11 +23,12 @@ std::string page(const char* name) {
     return text.str();
 }
 
-std::string documented(const char* name) {
-    const std::string all = page(name);
+std::string documented(const char* name, const std::string& printed_by = "collx_facts") {
+    const std::string all = page(name), begin_mark = "<!-- " + printed_by + " begin -->\n",
+                      end_mark = "<!-- " + printed_by + " end -->";
     const auto from = all.find(begin_mark), to = all.find(end_mark);
     if (from == std::string::npos || to == std::string::npos) return {};
-    return all.substr(from + std::string(begin_mark).size(), to - from - std::string(begin_mark).size());
+    return all.substr(from + begin_mark.size(), to - from - begin_mark.size());
 }
 
 } // namespace
@@ -38,6 +37,11 @@ TEST_CASE("the documented costs are the derived ones") {
     REQUIRE(!documented("algorithms.md").empty());
     INFO("run collx_facts and put its output between the two marks of docs/algorithms.md");
     CHECK(documented("algorithms.md") == collx::tools::facts_tables());
+}
+
+TEST_CASE("the documented choices are the rows of their table") {
+    INFO("run collx_facts --choices and put its output between its two marks of docs/algorithms.md");
+    CHECK(documented("algorithms.md", "collx_facts --choices") == collx::tools::choices_tables());
 }
 
 TEST_CASE("the documented verbs are the rows of their table") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Collectives on device memory where kernels reach every peer: which algorithm's text the fused executor runs, and how
-// the buffers are cut.
+// Collectives on device memory where kernels reach every peer: the fused executor runs the algorithm of the rows
+// `device` of the table (plan/choices.hpp). Here are the protocols, and how the buffers are cut.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,8 @@
 #include <collx/exec/count_table.hpp>
 #include <collx/exec/device/call_mix.hpp>
 #include <collx/gpu/call.hpp>
+#include <collx/plan/algorithm_of.hpp>
+#include <collx/plan/choose.hpp>
 #include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -31,6 +33,11 @@ struct call_sign {
     static constexpr call_sign of_parts() { return {collective::send_recv, 0, 0, true, false}; }
 };
 
+// What the table of choices says of the protocol, as kernels name it.
+template <choices::protocol P>
+using protocol_of =
+    std::conditional_t<P == choices::protocol::packets, device::packet_protocol, device::simple_protocol>;
+
 struct by_kernel {
     // Parts of one size.
     template <collective C, class Call, class In, class Out, class Op>
@@ -40,8 +47,8 @@ struct by_kernel {
         const auto cuts = [&](int chunks) {
             return device::even_cuts(layout(s.count, chunks, C, s.in_packed), layout(s.count, chunks, C, s.out_packed));
         };
-        const bool is_short = s.count * sizeof(wire) <= short_bytes;
-        choose<C, Op, element_of<In>>(policies_of(call.comm), is_short, [&](auto protocol, auto algorithm) {
+        const choices::situation of{.bytes = s.count * sizeof(wire), .ranks = call.g.size()};
+        choose<C, Op, element_of<In>>(policies_of(call.comm), of, [&](auto protocol, auto algorithm) {
             launch<device::call_types<In, Out, Op, wire, device::even_cuts, true>>(
                 protocol, algorithm, call, in, out, op, cuts, {C, s.count, hash_for<Op, Out, wire>()});
         });
@@ -59,7 +66,8 @@ struct by_kernel {
                 u.sizes[k] = t.sizes()[k], (in_whole ? u.in_at : u.out_at)[k] = t.offsets()[k];
             return u;
         };
-        choose<C, Op, element_of<In>>(policies_of(call.comm), false, [&](auto protocol, auto algorithm) {
+        const choices::situation of{.bytes = choices::any_bytes, .ranks = call.g.size()};
+        choose<C, Op, element_of<In>>(policies_of(call.comm), of, [&](auto protocol, auto algorithm) {
             launch<types>(protocol, algorithm, call, in, out, op, cuts,
                           {C, t.total(), hash_for<Op, Out, wire>() ^ t.hash()});
         });
@@ -94,11 +102,7 @@ struct by_kernel {
         using types = device::call_types<In, Out, Op, wire_for<Policies, Op, Out>, device::even_cuts, true>;
         if constexpr (Policies::template has_algorithm<C>)
             return only<types, decltype(std::declval<const Policies&>().template algorithm<C>())>();
-        else if constexpr (C == collective::all_reduce)
-            return device::call_kinds<
-                device::fused_call<device::packet_protocol, 1, algo::one_shot_all_reduce, types>,
-                device::fused_call<device::simple_protocol, 1, algo::two_shot_all_reduce, types>>();
-        else return only<types, decltype(default_for<C>())>();
+        else return kinds_from<C, types, choices::next_row(choices::device, C), device::call_kinds<>>();
     }
     template <class Types, class A>
     static constexpr auto only() {
@@ -126,40 +130,32 @@ private:
     template <class Policies, class Op, class Out>
     using wire_for = std::conditional_t<std::is_same_v<Op, device::move_only>, element_of<Out>, wire_of<Policies, Out>>;
 
-    // f(protocol, algorithm): what the policies say, or the default.
+    // f(protocol, algorithm): what the policies say, or the table.
     template <collective C, class Op, class T, class Policies, class F>
-    static void choose(const Policies& p, bool is_short, F&& f) {
-        constexpr device::simple_protocol simple{};
+    static void choose(const Policies& p, const choices::situation& of, F&& f) {
         if constexpr (Policies::template has_algorithm<C>) {
             using A = decltype(p.template algorithm<C>());
             if constexpr (sched::reorders_v<A>) require_commutative<Op, T>();
             static_assert(!Policies::rank_order || !sched::reorders_v<A>,
                           "collx: deterministic keeps operands in rank order, and this algorithm changes it. Bind one "
                           "of the two.");
-            f(simple, p.template algorithm<C>());
-        } else if constexpr (C == collective::all_reduce) {
-            if (is_short) f(device::packet_protocol{}, algo::one_shot_all_reduce{});
-            else f(simple, algo::two_shot_all_reduce{});
+            f(device::simple_protocol(), p.template algorithm<C>());
         } else {
-            f(simple, default_for<C>());
+            choices::with_choice<choices::device, C>(
+                of, [&](auto chosen) { f(protocol_of<chosen.by>(), algorithm_of<chosen.use, C>()); });
         }
     }
-    // Where there is one for all lengths.
-    template <collective C>
-    static constexpr auto default_for() {
-        if constexpr (C == collective::all_gather) return algo::one_shot_all_gather{};
-        else if constexpr (C == collective::reduce_scatter) return algo::one_shot_reduce_scatter{};
-        else if constexpr (C == collective::all_to_all) return algo::direct_all_to_all{};
-        else if constexpr (C == collective::broadcast) return algo::one_shot_broadcast{};
-        else if constexpr (C == collective::scan) return algo::one_shot_scan{};
-        else if constexpr (C == collective::exclusive_scan) return algo::one_shot_exclusive_scan{};
-        else {
-            static_assert(C == collective::reduce);
-            return algo::one_shot_reduce{};
+    template <collective C, class Types, int I, class Kinds>
+    static constexpr auto kinds_from() {
+        if constexpr (I >= choices::row_count) {
+            return Kinds();
+        } else {
+            using call =
+                device::fused_call<protocol_of<choices::rows[I].by>, 1, algorithm_of<choices::rows[I].use, C>, Types>;
+            return kinds_from<C, Types, choices::next_row(choices::device, C, I + 1),
+                              decltype(Kinds::with(device::call_kinds<call>()))>();
         }
     }
-    // A first guess, as on a team: nothing has been measured.
-    static constexpr std::size_t short_bytes = 64 * 1024;
 
     static chunk_layout layout(std::size_t count, int chunks, collective what, bool packed) {
         const bool parts = what == collective::all_gather || what == collective::reduce_scatter ||

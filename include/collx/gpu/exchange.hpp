@@ -157,9 +157,12 @@ struct device_exchange {
     }
 
 private:
+    // The algorithm of messages moves all parts that have counts of their own: as an exchange in which some are empty.
+    using by_parts =
+        algorithm_of<choices::last_choice(choices::device, collective::send_recv).use, collective::all_to_all>;
     template <class View, class T = element_of<View>>
     using call_of =
-        device::fused_call<device::simple_protocol, 1, algo::pairwise_all_to_all,
+        device::fused_call<device::simple_protocol, 1, by_parts,
                            device::call_types<View, device_view<T>, device::move_only, T, device::own_cuts, true>>;
     template <class RankOf>
     static device::own_cuts cuts_of(const exchange_parts& x, int n, RankOf&& rank_of) {
@@ -212,8 +215,8 @@ private:
         // Of a length that does not depend on the counts.
         const std::size_t slot = call.g.settings().slot_bytes, wanted = policies_of(call.comm).piece_bytes;
         by_kernel::launch<types>(
-            device::simple_protocol{}, algo::pairwise_all_to_all{}, call, in, out, device::move_only{},
-            [&](int) { return cuts; }, sign, wanted != 0 && wanted < slot ? wanted : slot);
+            device::simple_protocol{}, by_parts{}, call, in, out, device::move_only{}, [&](int) { return cuts; }, sign,
+            wanted != 0 && wanted < slot ? wanted : slot);
     }
 
     // ------------------------------------------------------------------------------------------ by way of the host

@@ -16,6 +16,8 @@
 #include <collx/core/op.hpp>
 #include <collx/core/scalar.hpp>
 #include <collx/exec/device/team.hpp>
+#include <collx/plan/algorithm_of.hpp>
+#include <collx/plan/choose.hpp>
 #include <collx/sched/traits.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -42,35 +44,35 @@ public:
         const std::size_t n = same_size(in, "input");
         require_size(out, n, "output");
         const auto l = chunk_layout::even(n, size(), 16);
-        return call(algo::zero_copy_all_reduce{}, in, out, op, o, cuts(l, l));
+        return call(default_for<collective::all_reduce>(), in, out, op, o, cuts(l, l));
     }
     template <RankBuffers In, RankBuffers Out>
     auto all_gather(In&& in, Out&& out, const options& o = {}) const {
         const std::size_t n = same_size(in, "input");
         require_size(out, n * ranks(), "output");
         const auto l = chunk_layout::blocks(n, size());
-        return call(algo::multicast_all_gather{}, in, out, no_op, o, cuts(l.packed(), l));
+        return call(default_for<collective::all_gather>(), in, out, no_op, o, cuts(l.packed(), l));
     }
     template <RankBuffers In, RankBuffers Out>
     auto all_gather_v(In&& in, Out&& out, const options& o = {}) const {
         std::size_t all = 0;
         const auto t = parts_of(in, "input", false, all);
         require_size(out, all, "output");
-        return call(algo::multicast_all_gather{}, in, out, no_op, o, t);
+        return call(default_for<collective::all_gather>(), in, out, no_op, o, t);
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto reduce_scatter(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
         const std::size_t n = same_size(out, "output");
         require_size(in, n * ranks(), "input");
         const auto l = chunk_layout::blocks(n, size());
-        return call(algo::zero_copy_reduce_scatter{}, in, out, op, o, cuts(l, l.packed()));
+        return call(default_for<collective::reduce_scatter>(), in, out, op, o, cuts(l, l.packed()));
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto reduce_scatter_v(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
         std::size_t all = 0;
         const auto t = parts_of(out, "output", true, all);
         require_size(in, all, "input");
-        return call(algo::zero_copy_reduce_scatter{}, in, out, op, o, t);
+        return call(default_for<collective::reduce_scatter>(), in, out, op, o, t);
     }
     template <RankBuffers In, RankBuffers Out>
     auto gather(In&& in, Out&& out, int root, const options& o = {}) const {
@@ -78,7 +80,7 @@ public:
         const std::size_t n = same_size(in, "input");
         require_size_at(out, root, n * ranks(), "output");
         const auto l = chunk_layout::blocks(n, size());
-        return call(algo::zero_copy_gather{.root = root}, in, out, no_op, o, cuts(l.packed(), l));
+        return call(default_for<collective::gather>(root), in, out, no_op, o, cuts(l.packed(), l));
     }
     template <RankBuffers In, RankBuffers Out>
     auto gather_v(In&& in, Out&& out, int root, const options& o = {}) const {
@@ -86,7 +88,7 @@ public:
         std::size_t all = 0;
         const auto t = parts_of(in, "input", false, all);
         require_size_at(out, root, all, "output");
-        return call(algo::zero_copy_gather{.root = root}, in, out, no_op, o, t);
+        return call(default_for<collective::gather>(root), in, out, no_op, o, t);
     }
     template <RankBuffers In, RankBuffers Out>
     auto scatter(In&& in, Out&& out, int root, const options& o = {}) const {
@@ -94,7 +96,7 @@ public:
         const std::size_t n = same_size(out, "output");
         require_size_at(in, root, n * ranks(), "input");
         const auto l = chunk_layout::blocks(n, size());
-        return call(algo::zero_copy_scatter{.root = root}, in, out, no_op, o, cuts(l, l.packed()));
+        return call(default_for<collective::scatter>(root), in, out, no_op, o, cuts(l, l.packed()));
     }
     template <RankBuffers In, RankBuffers Out>
     auto scatter_v(In&& in, Out&& out, int root, const options& o = {}) const {
@@ -102,7 +104,7 @@ public:
         std::size_t all = 0;
         const auto t = parts_of(out, "output", true, all);
         require_size_at(in, root, all, "input");
-        return call(algo::zero_copy_scatter{.root = root}, in, out, no_op, o, t);
+        return call(default_for<collective::scatter>(root), in, out, no_op, o, t);
     }
     template <RankBuffers In, RankBuffers Out>
     auto all_to_all(In&& in, Out&& out, const options& o = {}) const {
@@ -112,7 +114,7 @@ public:
             fail(errc::invalid_argument, -1, -1, "pass one block of the same size for each rank",
                  "%zu elements are not %d equal blocks", n, size());
         const auto l = chunk_layout::blocks(each, size());
-        return call(algo::zero_copy_all_to_all{}, in, out, no_op, o, cuts(l, l));
+        return call(default_for<collective::all_to_all>(), in, out, no_op, o, cuts(l, l));
     }
     // Rank r sends counts[r][d] elements to rank d; parts lie one after the other, by receiver and by sender.
     template <RankBuffers In, RankBuffers Out, class Counts>
@@ -131,7 +133,7 @@ public:
             require_size_at(in, static_cast<int>(r), sent, "input");
         }
         for (std::size_t d = 0; d < ranks(); ++d) require_size_at(out, static_cast<int>(d), received[d], "output");
-        return call(algo::zero_copy_all_to_all{}, in, out, no_op, o, t);
+        return call(default_for<collective::all_to_all>(), in, out, no_op, o, t);
     }
     // Messages: a range of fused_message.
     template <RankBuffers In, RankBuffers Out, class Messages>
@@ -150,7 +152,7 @@ public:
             require_room(out, m.to, m.out_at, m.count, "output");
             n = m.count, t.in_at[m.from][m.to] = m.in_at, t.out_at[m.to][m.from] = m.out_at;
         }
-        return call(algo::zero_copy_all_to_all{}, in, out, no_op, o, t);
+        return call(default_for<collective::all_to_all>(), in, out, no_op, o, t);
     }
     template <RankBuffers In, RankBuffers Out>
     auto broadcast(In&& in, Out&& out, int root, const options& o = {}) const {
@@ -158,7 +160,7 @@ public:
         const std::size_t n = same_size(in, "input");
         require_size(out, n, "output");
         const auto l = chunk_layout::even(n, size(), 16);
-        return call(algo::multicast_broadcast{.root = root}, in, out, no_op, o, cuts(l, l));
+        return call(default_for<collective::broadcast>(root), in, out, no_op, o, cuts(l, l));
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto reduce(In&& in, Out&& out, int root, const Op& op = {}, const options& o = {}) const {
@@ -166,21 +168,21 @@ public:
         const std::size_t n = same_size(in, "input");
         require_size(out, n, "output");
         const auto l = chunk_layout::blocks(n, 1);
-        return call(algo::zero_copy_reduce{.root = root}, in, out, op, o, cuts(l, l));
+        return call(default_for<collective::reduce>(root), in, out, op, o, cuts(l, l));
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        return scan_by<algo::one_shot_scan>(in, out, op, o);
+        return scan_by<collective::scan>(in, out, op, o);
     }
     template <RankBuffers In, RankBuffers Out, class Op = plus>
     auto exclusive_scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        return scan_by<algo::one_shot_exclusive_scan>(in, out, op, o);
+        return scan_by<collective::exclusive_scan>(in, out, op, o);
     }
     auto barrier(const options& o = {}) const {
         using nothing = contiguous_view<char>;
         using types = device::call_types<nothing, nothing, device::move_only>;
         return prepare<types, device::simple_protocol, 1>(
-            algo::flag_barrier{}, cuts(),
+            default_for<collective::barrier>(), cuts(),
             [](int) {
                 return device::rank_operands<types>{{}, {}, {}};
             },
@@ -241,6 +243,14 @@ public:
 private:
     static constexpr device::move_only no_op{};
 
+    // The algorithm of the table's rows `team` for any length.
+    template <collective C>
+    static constexpr auto default_for(int root = 0) {
+        detail::algorithm_of<choices::last_choice(choices::team, C).use, C> a{};
+        sched::set_root(a, root);
+        return a;
+    }
+
     template <class Types, class Protocol, int Groups, class Algorithm, class Cuts, class Operands>
     auto prepare(const Algorithm& a, const Cuts& t, const Operands& operands, const options& o) const {
         return device::fused_call<Protocol, Groups, Algorithm, Types>{
@@ -250,14 +260,14 @@ private:
     auto call(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, const Cuts& t) const {
         return make<device::simple_protocol, 1, void>(a, in, out, op, o, t);
     }
-    template <class Algorithm, class In, class Out, class Op>
+    template <collective C, class In, class Out, class Op>
     auto scan_by(In& in, Out& out, const Op& op, const options& o) const {
         static_assert(!has_post_v<Op, accumulator_t<element<In>>>,
                       "collx: a result of a scan is an operand of the next rank, so that no post hook applies to it");
         const std::size_t n = same_size(in, "input");
         require_size(out, n, "output");
         const auto l = chunk_layout::blocks(n, 1);
-        return call(Algorithm{}, in, out, op, o, cuts(l, l));
+        return call(default_for<C>(), in, out, op, o, cuts(l, l));
     }
 
     std::size_t ranks() const { return static_cast<std::size_t>(size()); }

@@ -66,9 +66,9 @@ public:
         c.require_size(out, n, "output");
         if (n * sizeof(element<Out>) > short_bytes) return team_.run(c.all_reduce(in, out, op, o), o);
         const auto l = chunk_layout::blocks(n, 1);
-        team_.run(c.template make<device::packet_protocol, 1, void>(algo::one_shot_all_reduce{}, in, out, op, o,
-                                                                    device::even_cuts(l, l)),
-                  o);
+        using algorithm = detail::algorithm_of<short_sums.use, collective::all_reduce>;
+        team_.run(
+            c.template make<device::packet_protocol, 1, void>(algorithm(), in, out, op, o, device::even_cuts(l, l)), o);
     }
     // out[r] holds all parts in rank order; all_gather_v: of any sizes.
     template <RankBuffers In, RankBuffers Out>
@@ -152,9 +152,10 @@ public:
                   o);
     }
 
-    // Messages up to here are exchanged as LL words: they cost one synchronisation, but each rank reads them
-    // all. A first guess: nothing has been measured yet.
-    static constexpr std::size_t short_bytes = 64 * 1024;
+    // Sums up to here are exchanged as LL words.
+    static constexpr choices::row short_sums = choices::rows[choices::next_row(choices::team, collective::all_reduce)];
+    static_assert(short_sums.by == choices::protocol::packets);
+    static constexpr std::size_t short_bytes = short_sums.up_to;
 
     // Lanes for every multiprocessor, rings of a few tens of MiB in all.
     static device::exchange_shape shape_for(int ranks) {

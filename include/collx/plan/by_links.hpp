@@ -3,8 +3,6 @@
 // hosts each rank's traffic by its own card. What it leaves alone goes as without a machine, over hosts in their order.
 #pragma once
 
-#include <cstddef>
-
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/chain.hpp>
 #include <collx/algo/in_order.hpp>
@@ -16,21 +14,17 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-// Above this many bytes a call is a matter of the links. (As a ring without a machine, see channel_selector.hpp.)
-inline constexpr std::size_t least_ring_bytes = 512 * 1024;
-
 [[gnu::cold]] inline bound_schedule* select_by_links(const links_choice& l, collective c, schedule_cache& cache,
                                                      const problem& p) {
     if (p.hosts != nullptr) {
-        if (c == collective::all_to_all && l.has_rails && !p.windows) {
-            const std::size_t part_bytes = p.bytes / static_cast<std::size_t>(p.ranks);
-            if (part_bytes > static_cast<std::size_t>(most_led_bytes(*p.hosts, true)))
-                return &cache.bind(algo::aggregated_all_to_all{.nodes = *p.hosts}, p.at_port);
-        }
-        return nullptr;
+        choices::situation s = situation_on(*p.hosts, p);
+        s.by_rail = l.has_rails && !p.windows;
+        if (find_choice(choices::rails, c, s) == nullptr) return nullptr;
+        return &cache.bind(algo::aggregated_all_to_all{.nodes = *p.hosts}, p.at_port);
     }
-    if (l.ring_count == 0 || p.ordered || p.zero_copy || p.bytes <= least_ring_bytes) return nullptr;
-    if (p.windows && !l.beats_windows) return nullptr;
+    choices::situation s = situation_of(p);
+    s.rings_pay = l.ring_count != 0 && (!p.windows || l.beats_windows);
+    if (find_choice(choices::links, c, s) == nullptr) return nullptr;
     switch (c) {
         case collective::all_reduce:
             return &cache.bind(algo::on_rings<algo::ring_all_reduce>{l.rings, l.ring_count}, p.at_port);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the default choice of an algorithm depends on, and the size of pieces. Numbers carry their evidence;
-// docs/performance.md has the measurements.
+// What the default choice of an algorithm (plan/choices.hpp) depends on, and the size of pieces. Numbers carry their
+// evidence; docs/performance.md has the measurements.
 #pragma once
 
 #include <cstddef>
 
+#include <collx/plan/choose.hpp>
 #include <collx/plan/schedules.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -39,18 +40,28 @@ struct links_choice {
 };
 
 namespace detail {
-// All-to-all across hosts: bytes of one part up to which going through leaders is faster. What counts is the message
-// from host to host; it beats one for each rank up to 128 KiB and, where sizes are not known (all_to_all_v), one for
-// each pair of ranks up to 256.
-constexpr int most_led_bytes(const node_view& hosts, bool sizes_are_known) {
-    const int all = (sizes_are_known ? 128 : 256) * 1024, part = all / hosts.largest() / hosts.largest();
-    return part > 0 ? part : 1;
+// What the rows of the table are compared with (plan/choose.hpp). Hosts and links are for those who look at them.
+[[gnu::always_inline]] constexpr choices::situation situation_of(const problem& p) {
+    return {.bytes = p.bytes,
+            .ranks = p.ranks,
+            .zero_copy = p.zero_copy,
+            .oversubscribed = p.oversubscribed,
+            .ordered = p.ordered,
+            .serial = p.serial};
+}
+constexpr choices::situation situation_on(const node_view& hosts, const problem& p) {
+    choices::situation s = situation_of(p);
+    s.hosts = hosts.nodes(), s.largest_host = hosts.largest();
+    return s;
 }
 } // namespace detail
 
 // Binds what selector.hpp chooses.
 template <collective C>
 bound_schedule& select(schedule_cache& cache, const problem& p);
+// Binds what private_selector.hpp chooses.
+template <collective C>
+bound_schedule& select_for_private_counts(schedule_cache& cache, const problem& p);
 
 // The choice where ranks do not all share memory, by collective. Programs whose ranks share memory need not compile it.
 using selection = bound_schedule& (*)(schedule_cache&, const problem&);

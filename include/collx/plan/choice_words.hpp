@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The table of choices in words: for docs/algorithms.md and for explanations. For pages and tools; calls need none of
+// it.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include <collx/plan/choices.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace choices {
+
+// As the algorithm calls itself; hierarchical ones by what they are made of.
+constexpr const char* name_of(name n) {
+    constexpr const char* names[] = {
+        "aggregated",   "binomial",           "bruck",  "chain",   "direct",           "dissemination",
+        "double_tree",  "doubling",           "flags",  "halving", "halving_doubling", "hierarchical",
+        "hierarchical", "hierarchical",       "leader", "linear",  "multicast",        "one_shot",
+        "pairwise",     "recursive_doubling", "ring",   "rings",   "two_shot",         "zero_copy",
+        "none"};
+    static_assert(sizeof names / sizeof names[0] == none + 1);
+    return names[n];
+}
+constexpr const char* variant_of(name n) {
+    return n == hierarchical_rings      ? " rings"
+           : n == hierarchical_trees    ? " trees"
+           : n == hierarchical_one_rail ? " trees, one rail"
+                                        : "";
+}
+constexpr const char* name_of(place p) {
+    switch (p) {
+        case memory: return "Ranks that share memory";
+        case channels: return "Ranks that do not";
+        case hosts: return "Several hosts of which some have several ranks";
+        case links: return "Links that are known, ranks of one host or one on each";
+        case rails: return "Links that are known, several hosts of which some have several ranks";
+        case own_counts: return "Counts that each rank knows of its own only";
+        case device: return "Devices whose kernels reach every peer";
+        case team: return "Teams on one device";
+    }
+    return "";
+}
+
+} // namespace choices
+
+namespace detail {
+
+inline std::string bytes_in_words(std::size_t n) {
+    if (n >= 1024 && n % 1024 == 0) return std::to_string(n / 1024) + " KiB";
+    return std::to_string(n) + " B";
+}
+inline std::string collectives_in_words(unsigned set) {
+    std::string text;
+    for (int c = 0; c < collective_count; ++c)
+        if ((set & 1u << c) != 0) text += (text.empty() ? "" : ", ") + std::string(name_of(static_cast<collective>(c)));
+    return text;
+}
+inline std::string ranks_in_words(const choices::range& r) {
+    const std::string least = std::to_string(r.least), most = std::to_string(r.most);
+    if (r.most == choices::any_ranks) return r.least <= 1 ? "" : least + " ranks or more";
+    if (r.least <= 1) return "up to " + most + " ranks";
+    return r.least == r.most ? most + " ranks" : least + " to " + most + " ranks";
+}
+// "up to 16 KiB, 3 to 4 ranks"; "all others" where a row has no condition.
+inline std::string conditions_in_words(const choices::row& r) {
+    constexpr struct {
+        unsigned fact;
+        const char* says;
+    } facts[] = {{choices::in_windows, "shared buffers"},
+                 {choices::private_buffers, "private buffers"},
+                 {choices::shared_cores, "more ranks than cores"},
+                 {choices::own_cores, "a core for each rank"},
+                 {choices::any_order, "an operator that commutes"},
+                 {choices::rank_order, "an operator that does not commute"},
+                 {choices::one_by_one, "`deterministic`"},
+                 {choices::power_of_two, "2ᵏ ranks"},
+                 {choices::rings_pay, "rings that load the links less"},
+                 {choices::by_rail, "each rank with a card of its own"},
+                 {choices::crowded_hosts, "several hosts of which some have several ranks"}};
+    std::string text;
+    const auto add = [&](const std::string& s) {
+        if (!s.empty()) text += (text.empty() ? "" : "; ") + s;
+    };
+    const char* of = r.of == choices::measure::part            ? " for each rank"
+                     : r.of == choices::measure::between_hosts ? " from host to host"
+                                                               : "";
+    if (r.above != 0) add("above " + bytes_in_words(r.above) + of);
+    if (r.up_to != choices::any_bytes) add("up to " + bytes_in_words(r.up_to) + of);
+    add(ranks_in_words(r.ranks));
+    if (r.most_hosts != choices::any_ranks) add("up to " + std::to_string(r.most_hosts) + " hosts");
+    for (const auto& f : facts)
+        if ((r.needs & f.fact) != 0) add(f.says);
+    return text.empty() ? "all others" : text;
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE

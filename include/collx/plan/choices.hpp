@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The table of choices: which algorithm runs by default, for calls on the host, on devices and on teams. Of the rows
+// for the place and the collective of a call the first that applies is taken. The selectors in plan/,
+// gpu/by_kernel.hpp, gpu/fused_team.hpp, docs/algorithms.md and collx::explain read it; no threshold stands anywhere
+// else. Knows no algorithm but its name (plan/algorithm_of.hpp has the types), so that a program compiles those it may
+// run and no others. Numbers carry their evidence; docs/performance.md and docs/design/sockets.md have the
+// measurements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/sched/collective.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace choices {
+
+// Where a call runs. A row may be for several places.
+enum place : unsigned {
+    memory = 1,      // ranks that share memory
+    channels = 2,    // others; and where the three below have no row that applies
+    hosts = 4,       // several hosts of which some have several ranks
+    links = 8,       // the links between the ranks of one host, or of hosts with one rank each, are known
+    rails = 16,      // the same, of several hosts of which some have several ranks
+    own_counts = 32, // each rank knows its own counts only: nothing may depend on a size
+    device = 64,     // kernels that reach every peer
+    team = 128       // ranks of one device
+};
+constexpr unsigned bit(collective c) { return 1u << static_cast<unsigned>(c); }
+enum collectives : unsigned {
+    all_reduce = bit(collective::all_reduce),
+    reduce = bit(collective::reduce),
+    broadcast = bit(collective::broadcast),
+    all_gather = bit(collective::all_gather),
+    reduce_scatter = bit(collective::reduce_scatter),
+    gather = bit(collective::gather),
+    scatter = bit(collective::scatter),
+    all_to_all = bit(collective::all_to_all),
+    scan = bit(collective::scan),
+    exclusive_scan = bit(collective::exclusive_scan),
+    barrier = bit(collective::barrier),
+    send_recv = bit(collective::send_recv),
+    scans = scan | exclusive_scan,
+    rooted_or_parted = reduce | broadcast | all_gather | reduce_scatter
+};
+enum name : std::uint8_t {
+    aggregated,
+    binomial,
+    bruck,
+    chain,
+    direct,
+    dissemination,
+    double_tree,
+    doubling,
+    flag,
+    halving,
+    halving_doubling,
+    hierarchical_rings,
+    hierarchical_trees,
+    hierarchical_one_rail,
+    leader,
+    linear,
+    multicast,
+    one_shot,
+    pairwise,
+    recursive_doubling,
+    ring,
+    rings,
+    two_shot,
+    zero_copy,
+    none
+};
+// What must hold for a row beside its ranks, hosts and bytes.
+enum fact : unsigned {
+    in_windows = 1,      // all ranks' buffers lie in memory that the others can read
+    private_buffers = 2, // they do not
+    shared_cores = 4,    // more ranks than cores
+    own_cores = 8,       //
+    any_order = 16,      // operands may change places
+    rank_order = 32,     // they may not
+    one_by_one = 64,     // and are combined one after the other (deterministic)
+    power_of_two = 128,  // ranks
+    rings_pay = 256,     // there are rings that load the links less than exchanges between all pairs do
+    by_rail = 512,       // no windows, and what leaves a host by another rank's card goes by way of that rank
+    crowded_hosts = 1024 // several hosts of which some have several ranks
+};
+// What is compared with a row's bytes.
+enum class measure : std::uint8_t {
+    buffer,       // the whole buffer, on the wire
+    part,         // what one rank has for one other
+    between_hosts // the message from a host to another, where a leader sends it
+};
+enum class protocol : std::uint8_t { simple, packets }; // of kernels (exec/device/args.hpp)
+
+inline constexpr std::size_t any_bytes = SIZE_MAX;
+inline constexpr int any_ranks = INT32_MAX;
+constexpr std::size_t kib(std::size_t n) { return n * 1024; }
+
+struct range {
+    int least = 1, most = any_ranks;
+};
+
+struct row {
+    unsigned where, what; // places, collectives
+    name use;
+    unsigned needs = 0; // facts, all of them
+    range ranks{};
+    int most_hosts = any_ranks;
+    measure of = measure::buffer;
+    std::size_t above = 0, up_to = any_bytes; // bytes: more than `above`, at most `up_to`
+    protocol by = protocol::simple;
+    const char* why;
+
+    constexpr bool is_for(unsigned p, collective c) const { return (where & p) != 0 && (what & bit(c)) != 0; }
+};
+
+// Three bounds that several rows have in common.
+// Above this many bytes a call over channels is a matter of bandwidth: a message costs about as much as moving so many.
+inline constexpr std::size_t long_message = kib(32);
+// Up to here a sum among 2^k ranks halves and doubles: as few bytes as a ring in fewer steps, each of which must wait
+// for a message (and, where ranks share cores, for its turn). Above, a ring's single neighbour is worth more. Likewise
+// a broadcast down one tree, before the overlap of two pays, and rings of a machine, as those without one.
+inline constexpr std::size_t few_steps = kib(512);
+// Above this many bytes a call inside and between hosts is a matter of bandwidth.
+inline constexpr std::size_t long_among_hosts = kib(64);
+
+// clang-format off
+inline constexpr row rows[] = {
+    // ---------------------------------------------------------------------------------------------------- memory
+    // One-shot beats two-shot while a second synchronisation costs more than reading everything n times. (2 ranks,
+    // near: 4 KiB 0.33 us against 0.57, 16 KiB 1.09 against 1.21, 32 KiB 2.25 against 1.98. 4 ranks on 2 cores: 8 KiB
+    // 5.1 against 7.7.)
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = shared_cores, .up_to = kib(16),
+     .why = "one synchronisation; another would cost a context switch"},
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = in_windows | own_cores, .up_to = kib(2),
+     .why = "one synchronisation, and few bytes to copy"},
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {1, 2}, .up_to = kib(16),
+     .why = "one synchronisation costs less than the second half of the sum"},
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {3, 4}, .up_to = kib(8),
+     .why = "one synchronisation; each rank reads everything of 2 or 3 others"},
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {5}, .up_to = kib(4),
+     .why = "one synchronisation; each rank reads everything of all others"},
+    {.where = memory, .what = all_reduce, .use = zero_copy, .needs = in_windows,
+     .why = "each rank sums its part in place, nothing is staged"},
+    {.where = memory, .what = all_reduce, .use = two_shot,
+     .why = "each rank sums its part and reads the others' sums: the least bytes"},
+    // Up to here the others are one-shot too: one strand and one signal a call, where the forms of direct.hpp put one
+    // piece while they take another. (2 ranks, 8 bytes: 0.31 us against 0.53 for all_gather with far cores; 4 ranks:
+    // 1.7 against 2.9 for reduce. Level from 16 KiB.)
+    {.where = memory, .what = rooted_or_parted | all_to_all, .use = one_shot, .up_to = kib(16),
+     .why = "one strand and one signal a call"},
+    {.where = memory, .what = rooted_or_parted | all_to_all, .use = zero_copy, .needs = in_windows,
+     .why = "peers read each other's buffers, nothing is staged"},
+    // Two ranks put and take as much through a channel as through windows, and a channel may copy once.
+    {.where = memory, .what = reduce | broadcast, .use = linear, .ranks = {2, 2},
+     .why = "between two ranks a channel moves as much, and may copy once"},
+    {.where = memory, .what = all_gather | reduce_scatter, .use = pairwise, .ranks = {2, 2},
+     .why = "between two ranks a channel moves as much, and may copy once"},
+    {.where = memory, .what = rooted_or_parted, .use = direct, .why = "one piece is put while another is taken"},
+    {.where = memory, .what = all_to_all, .use = pairwise, .why = "each pair by a channel, in pieces"},
+    {.where = memory, .what = scans, .use = one_shot, .why = "each rank reads what precedes it, in one round"},
+    {.where = memory, .what = barrier, .use = flag, .why = "one flag for each rank, in one round"},
+    {.where = memory | channels, .what = gather | scatter, .use = linear, .why = "the root takes or gives each part once"},
+
+    // -------------------------------------------------------------------------------------------------- channels
+    // Two operands group in one way only.
+    {.where = channels, .what = all_reduce | reduce | reduce_scatter, .use = linear, .needs = one_by_one, .ranks = {3},
+     .why = "operands one after the other, as deterministic says"},
+    {.where = channels, .what = scans, .use = chain, .needs = one_by_one, .ranks = {3},
+     .why = "operands one after the other, as deterministic says"},
+
+    {.where = channels, .what = all_reduce, .use = recursive_doubling, .up_to = long_message,
+     .why = "fewest rounds; messages cost more than bytes"},
+    // Two ranks move the same bytes either way; exchanging everything at once waits once instead of twice, which is
+    // worth more than the half of the sum that it repeats.
+    {.where = channels, .what = all_reduce, .use = recursive_doubling, .ranks = {2, 2}, .up_to = few_steps,
+     .why = "two ranks exchange everything at once and wait once"},
+    {.where = channels, .what = all_reduce, .use = halving_doubling, .needs = rank_order,
+     .why = "few bytes, and operands in rank order"},
+    {.where = channels, .what = all_reduce, .use = halving_doubling, .needs = power_of_two, .up_to = few_steps,
+     .why = "as few bytes as a ring, in fewer steps"},
+    {.where = channels, .what = all_reduce, .use = ring, .why = "fewest bytes, one neighbour"},
+
+    {.where = channels, .what = reduce, .use = binomial, .up_to = long_message, .why = "fewest rounds"},
+    {.where = channels, .what = reduce, .use = binomial, .ranks = {1, 2}, .why = "one message"},
+    {.where = channels, .what = reduce, .use = chain, .why = "each rank passes each byte on once"},
+
+    // Up to so many ranks the root of a short broadcast sends to each, and in an all-gather of a few steps' bytes each
+    // rank does: nothing is passed on.
+    {.where = channels, .what = broadcast, .use = linear, .ranks = {1, 4}, .up_to = long_message,
+     .why = "few ranks: nothing is passed on"},
+    {.where = channels, .what = broadcast, .use = binomial, .up_to = few_steps, .why = "fewest rounds"},
+    {.where = channels, .what = broadcast, .use = binomial, .ranks = {1, 2}, .why = "one message"},
+    {.where = channels, .what = broadcast, .use = double_tree, .why = "two trees, each with half: all ranks send"},
+
+    {.where = channels, .what = all_gather, .use = bruck, .up_to = 4 * long_message, .why = "fewest rounds"},
+    {.where = channels, .what = all_gather, .use = pairwise, .ranks = {3, 4}, .up_to = few_steps,
+     .why = "few ranks: nothing is passed on"},
+    {.where = channels, .what = all_gather, .use = ring, .why = "one neighbour"},
+
+    {.where = channels, .what = reduce_scatter, .use = pairwise, .needs = rank_order,
+     .why = "operands in rank order, fewest bytes"},
+    {.where = channels, .what = reduce_scatter, .use = halving, .up_to = long_message, .why = "fewest rounds"},
+    {.where = channels, .what = reduce_scatter, .use = halving, .needs = power_of_two, .up_to = few_steps,
+     .why = "as few bytes as a ring, in fewer steps"},
+    {.where = channels, .what = reduce_scatter, .use = ring, .why = "one neighbour"},
+
+    {.where = channels, .what = all_to_all, .use = pairwise, .why = "each part goes straight to its rank"},
+    {.where = channels, .what = scans, .use = doubling, .up_to = long_message, .why = "fewest rounds"},
+    {.where = channels, .what = scans, .use = chain, .why = "each rank passes each byte on once"},
+    {.where = channels, .what = barrier, .use = dissemination, .why = "fewest rounds"},
+
+    // ----------------------------------------------------------------------------------------------------- hosts
+    // What is slow to cross is crossed as little as can be. docs/design/hierarchy.md has the measurements. The message
+    // from host to host counts: through leaders it beats one for each rank up to 128 KiB; one for each rank beats one
+    // for each pair of ranks while a part is short.
+    {.where = hosts, .what = all_to_all, .use = leader, .of = measure::between_hosts, .up_to = kib(128),
+     .why = "one message from host to host"},
+    {.where = hosts, .what = all_to_all, .use = aggregated, .of = measure::part, .up_to = kib(32),
+     .why = "one message from host to rank"},
+    {.where = hosts, .what = barrier, .use = leader, .most_hosts = 8, .why = "few hosts: leaders exchange directly"},
+    {.where = hosts, .what = barrier, .use = hierarchical_trees, .why = "one rank of each host meets the others"},
+    // Among few hosts their leaders may exchange directly.
+    {.where = hosts, .what = all_gather, .use = leader, .most_hosts = 8, .up_to = long_among_hosts,
+     .why = "few hosts: leaders exchange directly"},
+    // Up to here a sum between hosts is one message of one rank each, not one of every rank.
+    {.where = hosts, .what = all_reduce, .use = hierarchical_one_rail, .needs = any_order, .up_to = kib(16),
+     .why = "one message between hosts, of one rank each"},
+    {.where = hosts, .what = all_reduce | reduce | reduce_scatter, .use = hierarchical_trees, .needs = any_order,
+     .up_to = long_among_hosts, .why = "trees inside and between hosts: few rounds"},
+    {.where = hosts, .what = all_reduce | reduce | reduce_scatter, .use = hierarchical_rings, .needs = any_order,
+     .why = "rings inside and between hosts: few bytes cross"},
+    {.where = hosts, .what = broadcast | all_gather, .use = hierarchical_trees, .up_to = long_among_hosts,
+     .why = "trees inside and between hosts: few rounds"},
+    {.where = hosts, .what = broadcast | all_gather, .use = hierarchical_rings,
+     .why = "rings inside and between hosts: few bytes cross"},
+
+    // --------------------------------------------------------------------------------------------- links and rails
+    // Above this many bytes a call is a matter of the links.
+    {.where = links, .what = all_reduce, .use = rings, .needs = rings_pay | any_order | private_buffers, .above = few_steps,
+     .why = "along the machine's rings, a part on each"},
+    {.where = links, .what = all_gather | reduce_scatter, .use = ring, .needs = rings_pay | any_order | private_buffers, .above = few_steps,
+     .why = "along the machine's ring"},
+    {.where = links, .what = broadcast | reduce, .use = chain, .needs = rings_pay | any_order | private_buffers, .above = few_steps,
+     .why = "along the machine's ring"},
+    // Each rank's traffic by its own card, where leaders (see hosts) do not take all.
+    {.where = rails, .what = all_to_all, .use = aggregated, .needs = by_rail, .of = measure::between_hosts, .above = kib(128),
+     .why = "to each rank by its own card"},
+
+    // ------------------------------------------------------------------------------------------------- own counts
+    // Where sizes are not known, leaders take parts up to this; it beats one message for each pair of ranks up to
+    // 256 KiB from host to host. Longer parts go from rank to rank.
+    {.where = own_counts, .what = all_to_all, .use = leader, .needs = crowded_hosts, .of = measure::between_hosts, .up_to = kib(256),
+     .why = "short parts by leaders, longer ones from rank to rank"},
+    {.where = own_counts, .what = all_to_all, .use = pairwise, .why = "each part goes straight to its rank"},
+    {.where = own_counts, .what = gather | scatter, .use = linear, .why = "the root takes or gives each part once"},
+
+    // -------------------------------------------------------------------------------------------- devices and teams
+    // LL words cost one synchronisation, but each rank reads them all. A first guess: nothing has been measured yet.
+    {.where = device | team, .what = all_reduce, .use = one_shot, .up_to = kib(64), .by = protocol::packets,
+     .why = "one exchange of LL words (not measured)"},
+    {.where = device, .what = all_reduce, .use = two_shot, .why = "each rank sums its part and reads the others' sums"},
+    {.where = device, .what = rooted_or_parted | scans, .use = one_shot, .why = "one signal a call"},
+    {.where = device, .what = all_to_all, .use = direct, .why = "one piece is put while another is taken"},
+    // What moves parts whose counts each rank knows of its own only is one exchange: gather, scatter, and the v-forms too.
+    {.where = device, .what = send_recv, .use = pairwise, .why = "each part goes straight to its rank; also gather, scatter, v-forms"},
+    {.where = team, .what = all_reduce | reduce_scatter | reduce | gather | scatter | all_to_all | send_recv, .use = zero_copy,
+     .why = "every input is read once and every output written once"},
+    {.where = team, .what = all_gather | broadcast, .use = multicast, .why = "every output is written once, by its owner"},
+    {.where = team, .what = scans, .use = one_shot, .why = "each rank reads what precedes it, in one round"},
+    {.where = device | team, .what = barrier, .use = flag, .why = "one flag for each rank, in one round"},
+};
+// clang-format on
+inline constexpr int row_count = static_cast<int>(sizeof rows / sizeof rows[0]);
+
+} // namespace choices
+COLLX_END_NAMESPACE
