@@ -2,8 +2,11 @@
 //
 // What a machine looks like, and what follows for a ring: this machine as /sys shows it, and a DGX-1V of which a job
 // has the GPUs 0, 2, 4 and 6 only. By themselves these four have rings of 50 GB/s in all; through their neighbours,
-// 150. At last a job of these four that is given the machine as a file: its calls follow the links unasked.
+// 150. Then a job of these four that is given the machine as a file: its calls follow the links unasked. At last, which
+// algorithm a call takes and by which rule, and how long it and the others would take, where COLLX_MACHINE says what
+// calls cost here.
 #include <collx/collx.hpp>
+#include <collx/comm/explain.hpp>
 #include <collx/topo/explain_rings.hpp>
 #include <collx/topo/machines.hpp>
 #include <collx/topo/nccl_topology_writer.hpp>
@@ -43,6 +46,19 @@ void run_on(const graph& machine) {
     ::unlink(file);
 }
 
+void explain_calls() {
+    // [doc:explain]
+    collx::run_threads(4, [](collx::communicator& world) {
+        if (world.rank() != 0) return; // nothing is run, so one rank may ask alone
+        const collx::explanation sum = collx::explain(world, collx::all_reduce, 1 << 20);
+        std::printf("\n%s", to_text(sum).c_str());
+        const collx::explanation ordered = collx::explain(world, collx::all_reduce, 1 << 20, {.commutes = false});
+        example::expect(sum.chosen().name == "two_shot", "long sums in shared memory are split among the ranks");
+        example::expect(ordered.chosen().name == "two_shot", "in rank order, so any operator takes the same");
+    });
+    // [doc:end]
+}
+
 } // namespace
 
 int main() {
@@ -71,5 +87,7 @@ int main() {
     example::expect(rails.total() == 50e9, "a ring on each rail");
 
     run_on(g);
+    ::unsetenv("COLLX_TOPOLOGY");
+    explain_calls();
     return example::result();
 }

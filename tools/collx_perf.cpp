@@ -26,6 +26,7 @@
 #include <collx/interop/libibverbs.hpp>
 #endif
 
+#include "perf/fit_run.hpp"
 #include "perf/launch.hpp"
 #include "perf/measure.hpp"
 #include "perf/options.hpp"
@@ -226,6 +227,10 @@ int run(options o, char** argv) {
     if (o.threads && is_rank)
         throw std::invalid_argument("Ranks are processes here, because a launcher started this one: leave --threads "
                                     "and --transport memory out.");
+    if (!o.fit.empty()) {
+        if (is_rank) throw std::invalid_argument("--fit starts its ranks itself: run it without a launcher.");
+        return run_fit(o, CPU_COUNT(&allowed));
+    }
     if (o.threads) return ::run_threads(o, allowed);
     if (is_rank) return run_process(o, allowed);
     if (o.ranks == 0) o.ranks = std::max(2, CPU_COUNT(&allowed));

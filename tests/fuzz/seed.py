@@ -80,6 +80,8 @@ seeds = {
         bytes([0]) + b'<?xml version="1.0"?>\n<a b="&lt;&amp;&quot;&apos;&gt;" c=\'1\'><d/></a>\n',
         bytes([1]) + b'<graphs version="1"><graph id="0" pattern="4" nchannels="1" speedintra="20" speedinter="12.5" typeintra="NVL" '
         b'typeinter="PIX" samechannels="1"><channel><net dev="0"/><gpu dev="1"/><gpu dev="0"/><net dev="1"/></channel></graph></graphs>',
+        bytes([3]) + b"collx-machine 1\ncpu X\n# c\ncores 2\nl2_bytes 1024\nlast_bytes 4096\nwindows own points 3 residual 0.1 call_ns 5\n"
+        b"channels shared byte_ns 0.5 l2_byte_ns 1e-3\n",
         bytes([2]) + b"\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tNV12\tPXB\t0-3\t0\nGPU1\tNV12\t X \tSOC\nNIC0\tPXB\tSYS\t X \nLegend:\n",
     ],
 }

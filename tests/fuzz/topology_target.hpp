@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Descriptions of machines as text: the first byte says which of NCCL's topology file, its graph file, the matrix of
-// nvidia-smi the rest is.
+// nvidia-smi, collx's file of costs the rest is.
 #pragma once
 
+#include <collx/sim/machine_file.hpp>
 #include <collx/topo/nccl_graph.hpp>
 #include <collx/topo/nccl_topology.hpp>
 #include <collx/topo/smi_matrix.hpp>
@@ -13,7 +14,7 @@
 namespace collx_fuzz {
 
 inline void topology(input in) {
-    const unsigned form = in.take() % 3;
+    const unsigned form = in.take() % 4;
     const std::string text = in.rest();
     try {
         if (form == 0) {
@@ -25,6 +26,9 @@ inline void topology(input in) {
         } else if (form == 1) {
             const std::string written = topo::write_nccl_graphs(topo::read_nccl_graphs(text));
             require(topo::write_nccl_graphs(topo::read_nccl_graphs(written)) == written, "graphs are read otherwise");
+        } else if (form == 3) {
+            const std::string written = to_text(sim::read_machine_costs(text));
+            require(to_text(sim::read_machine_costs(written)) == written, "costs are read otherwise");
         } else {
             const topo::smi_matrix m = topo::read_smi_matrix(text);
             require(topo::read_smi_matrix(topo::to_text(m)).cells == m.cells, "a matrix is read otherwise");

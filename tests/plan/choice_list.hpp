@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A list of what is chosen, for each collective, place, kind of call and number of ranks: the names and up to which
+// A list of what is chosen, for each collective, venue, kind of call and number of ranks: the names and up to which
 // size each is taken, on a grid of sizes on and off the powers of two.
 #pragma once
 
@@ -32,7 +32,7 @@ std::string by_size(const NameAt& name_at) {
     return text;
 }
 
-inline std::string in_words(collx::choices::place p, const collx::choices::situation& s) {
+inline std::string in_words(collx::choices::venue p, const collx::choices::situation& s) {
     namespace choices = collx::choices;
     std::string text = p == choices::memory ? "memory" : p == choices::channels ? "channels" : "hosts";
     if (p == choices::memory) text += s.zero_copy ? " zero_copy" : "";
@@ -42,7 +42,7 @@ inline std::string in_words(collx::choices::place p, const collx::choices::situa
     return text;
 }
 
-// f(place, situation but for its bytes)
+// f(venue, situation but for its bytes)
 template <class F>
 void for_each_situation(collx::collective c, F&& f) {
     namespace choices = collx::choices;
@@ -79,7 +79,7 @@ std::string list_choices(collx::collective c, const NameAt& name_at) {
         text += line.substr(0, bar) + ", " + std::to_string(from) +
                 (to > from ? " to " + std::to_string(to) : std::string()) + " ranks: " + line.substr(bar + 1) + "\n";
     };
-    for_each_situation(c, [&](collx::choices::place p, collx::choices::situation s) {
+    for_each_situation(c, [&](collx::choices::venue p, collx::choices::situation s) {
         const std::string now = std::string(name_of(c)) + " " + in_words(p, s) + "|" + by_size([&](std::size_t bytes) {
                                     s.bytes = bytes;
                                     return name_at(p, s);

@@ -38,13 +38,13 @@ std::string full_name(choices::name n) {
     return n == choices::none ? "-" : std::string(choices::name_of(n)) + choices::variant_of(n);
 }
 
-// As the selectors put it, for a place whose name is known when compiling.
-template <choices::place P, collective C>
+// As the selectors put it, for a venue that is known when compiling.
+template <choices::venue P, collective C>
 choices::name chosen_at(const choices::situation& s) {
     return choices::with_choice<P, C>(s, [](auto chosen) { return chosen.use; });
 }
 template <collective C>
-choices::name chosen_at(choices::place p, const choices::situation& s) {
+choices::name chosen_at(choices::venue p, const choices::situation& s) {
     switch (p) {
         case choices::memory: return chosen_at<choices::memory, C>(s);
         case choices::channels: return chosen_at<choices::channels, C>(s);
@@ -57,7 +57,7 @@ choices::name chosen_at(choices::place p, const choices::situation& s) {
 TEST_CASE("the table chooses as the functions did that it replaces") {
     std::string found;
     for_each_collective([&](auto c) {
-        found += collx_test::list_choices(c.value, [&](choices::place p, const choices::situation& s) {
+        found += collx_test::list_choices(c.value, [&](choices::venue p, const choices::situation& s) {
             return full_name(chosen_at<c.value>(p, s));
         });
     });
@@ -70,7 +70,7 @@ TEST_CASE("the table chooses as the functions did that it replaces") {
 TEST_CASE("what is read when compiling and when running is the same") {
     int compared = 0;
     for_each_collective([&](auto c) {
-        collx_test::for_each_situation(c.value, [&](choices::place p, choices::situation s) {
+        collx_test::for_each_situation(c.value, [&](choices::venue p, choices::situation s) {
             for (s.bytes = 1; s.bytes < (std::size_t{1} << 27); s.bytes = s.bytes * 5 / 4 + 1) {
                 const choices::row* found = choices::find_choice(p, c.value, s);
                 const choices::name use = found == nullptr ? choices::none : found->use;
@@ -111,7 +111,7 @@ TEST_CASE("a name of the table is the name of its algorithm") {
 
 TEST_CASE("each call has a row that takes what no other takes, where nothing else would choose") {
     for (int c = 0; c <= static_cast<int>(collective::barrier); ++c)
-        for (const choices::place p : {choices::memory, choices::channels, choices::device, choices::team}) {
+        for (const choices::venue p : {choices::memory, choices::channels, choices::device, choices::team}) {
             const auto what = static_cast<collective>(c);
             if (p == choices::device && (what == collective::gather || what == collective::scatter)) continue;
             CHECK(choices::applies_always(choices::last_choice(p, what)));

@@ -7,6 +7,7 @@
 
 #include <collx/plan/by_links.hpp>
 #include <collx/plan/channel_selector.hpp>
+#include <collx/plan/row_of_call.hpp>
 #include <collx/transport/memory.hpp>
 
 namespace {
@@ -201,6 +202,42 @@ TEST_CASE("ranks that share hosts go host by host, each alone on its host do not
     const collx::problem alone{.bytes = 8, .ranks = 8, .windows = false};
     CHECK(&collx::select<collective::all_reduce>(me.cache, alone) ==
           &me.cache.bind(algo::recursive_doubling_all_reduce{}, 0));
+}
+
+TEST_CASE("the row that is explained is the one that is bound, with hosts and known links too") {
+    rank me(1, 8);
+    const collx::node_map hosts = collx::node_map::blocks(8, 4);
+    const collx::rank_order order{0, 1, 3, 2, 4, 5, 7, 6};
+    const collx::order_view rings[] = {order, order};
+    const auto exchange_of = [](collx::choices::name use) -> const void* {
+        return use == collx::choices::leader       ? &collx::detail::algorithm_id<algo::leader_all_to_all>
+               : use == collx::choices::aggregated ? &collx::detail::algorithm_id<algo::aggregated_all_to_all>
+                                                   : &collx::detail::algorithm_id<algo::pairwise_all_to_all>;
+    };
+    const auto sum_of = [](collx::choices::name use) -> const void* {
+        return use == collx::choices::rings      ? &collx::detail::algorithm_id<algo::on_rings<algo::ring_all_reduce>>
+               : use == collx::choices::two_shot ? &collx::detail::algorithm_id<algo::two_shot_all_reduce>
+               : use == collx::choices::one_shot ? &collx::detail::algorithm_id<algo::one_shot_all_reduce>
+               : use == collx::choices::hierarchical_rings
+                   ? &collx::detail::algorithm_id<algo::hierarchical_all_reduce<algo::rings>>
+               : use == collx::choices::ring ? &collx::detail::algorithm_id<algo::ring_all_reduce>
+                                             : &collx::detail::algorithm_id<algo::hierarchical_all_reduce<algo::trees>>;
+    };
+    for (const bool has_rails : {false, true})
+        for (const bool windows : {false, true})
+            for (const collx::node_map* at : {static_cast<const collx::node_map*>(nullptr), &hosts})
+                for (const std::size_t bytes : {8u, 40'000u, 100'000u, 300'000u, 4'000'000u}) {
+                    if (windows && at != nullptr) continue;
+                    collx::links_choice l{collx::detail::select_by_links, rings, 2, true, has_rails, nullptr};
+                    collx::problem p{.bytes = bytes, .ranks = 8, .windows = windows, .hosts = at, .links = &l};
+                    const auto exchange = collx::detail::row_of_call(collective::all_to_all, p);
+                    if (!windows)
+                        CHECK(collx::select<collective::all_to_all>(me.cache, p).algorithm ==
+                              exchange_of(exchange.row->use));
+                    if (at == nullptr && !windows && bytes < 600'000) continue; // recursive doubling, halving: above
+                    CHECK(collx::select<collective::all_reduce>(me.cache, p).algorithm ==
+                          sum_of(collx::detail::row_of_call(collective::all_reduce, p).row->use));
+                }
 }
 
 TEST_CASE("two ranks on two hosts exchange everything up to half a MiB, more of them halve and double") {

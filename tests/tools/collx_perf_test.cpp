@@ -16,6 +16,9 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include <collx/sim/machine_file.hpp>
+
+#include "perf/fit.hpp"
 #include "perf/harness.hpp"
 #include "perf/operation.hpp"
 #include "perf/pattern.hpp"
@@ -420,4 +423,56 @@ TEST_CASE("--list names operations and algorithms") {
     CHECK(f.status == 0);
     CHECK(f.prints("all_reduce      ring "));
     CHECK(f.prints("\nall_to_all_v"));
+}
+
+// ---------------------------------------------------------------------------------------------- what calls cost
+
+TEST_CASE("a fit finds the costs that times were made of, and a few wild times do not bend it") {
+    namespace sim = collx::sim;
+    sim::costs truth;
+    truth.of[sim::call] = 300, truth.of[sim::step] = 80, truth.of[sim::byte] = 0.25;
+    std::vector<fitted_point> points;
+    for (int i = 0; i < 40; ++i) {
+        fitted_point p;
+        p.is.of[sim::call] = 1 + i % 2, p.is.of[sim::step] = 3 + i % 7, p.is.of[sim::byte] = 8 << i % 18;
+        p.is.of[sim::reduced_byte] = i % 3 * 100;
+        p.measured_ns = sim::predicted_ns(p.is, truth) * (i % 13 == 5 ? 4 : 1);
+        points.push_back(p);
+    }
+    const sim::costs found = fit(points);
+    CHECK(found.points == 40);
+    CHECK(found.residual < 0.01);
+    CHECK(found.of[sim::call] == Approx(300).epsilon(0.05));
+    CHECK(found.of[sim::step] == Approx(80).epsilon(0.05));
+    CHECK(found.of[sim::byte] == Approx(0.25).epsilon(0.01));
+    CHECK(found.of[sim::reduced_byte] < 0.01);
+    for (const double ns : found.of) CHECK(ns >= 0);
+}
+
+TEST_CASE("--fit measures this machine and writes a file that can be read") {
+    std::string perf;
+    if (!collx_test::find_program("collx_perf", perf)) return;
+    const std::string file = "/tmp/collx_perf_fit-" + std::to_string(::getpid());
+    const auto run = run_program(perf, "--fit " + file + " --transport shm --budget-ms 0.2");
+    INFO(run.out << run.err);
+    REQUIRE(run.status == 0);
+    CHECK(run.prints("windows, "));
+    CHECK(run.prints("all                  97 "));
+    const auto m = collx::sim::read_machine_file(file);
+    ::unlink(file.c_str());
+    CHECK(m.cpu == collx::sim::name_of_this_cpu());
+    CHECK((m.find(collx::sim::medium::windows, false) != nullptr ||
+           m.find(collx::sim::medium::windows, true) != nullptr));
+    CHECK(m.find(collx::sim::medium::sockets, true) == nullptr);
+    const auto refused = [&](const std::string& arguments, const std::string& said) {
+        const auto r = run_program(perf, arguments);
+        INFO(arguments << ": " << r.err);
+        CHECK(r.status != 0);
+        CHECK(r.complains(said));
+    };
+    refused("--fit x --ranks 2", "--fit measures points of its own: leave --ranks out.");
+    refused("--fit x all_reduce", "leave collective out.");
+    refused("--fit x --transport verbs", "--fit measures shm and sockets, or one of them.");
+    refused("all_reduce --fit-grid", "--fit-grid says how --fit FILE measures: add it.");
+    refused("--fit /no/such/folder/x", "cannot write '/no/such/folder/x': No such file or directory");
 }

@@ -51,7 +51,7 @@ void read_operations(const words& w, options& o) {
         else
             for (int k = 0; k < compared_operations; ++k) o.operations.push_back(operation(k));
     }
-    if (o.operations.empty() && !o.list)
+    if (o.operations.empty() && !o.list && o.fit.empty())
         throw std::invalid_argument("Name an operation, for example: collx_perf all_reduce. --list names all of them.");
 }
 
@@ -176,6 +176,22 @@ void read_rest(const words& w, options& o) {
                                     std::to_string(o.ranks) + ".");
 }
 
+// --fit measures points of its own.
+void read_fit(const CLI::App& app, const words& w, options& o) {
+    if (o.fit_grid && o.fit.empty()) throw std::invalid_argument("--fit-grid says how --fit FILE measures: add it.");
+    if (o.fit.empty()) return;
+    for (const CLI::Option* given : app.get_options()) {
+        const std::string name = given->get_name();
+        const bool is_known = name == "--fit" || name == "--fit-grid" || name == "--budget-ms" || name == "--transport";
+        if (given->count() != 0 && !is_known)
+            throw std::invalid_argument("--fit measures points of its own: leave " + name + " out.");
+    }
+    if (!w.transport.empty() && w.transport != "shm" && w.transport != "sockets")
+        throw std::invalid_argument("--fit measures shm and sockets, or one of them.");
+    o.fit_transport = w.transport;
+    if (app.count("--budget-ms") == 0) o.budget_ms = 12;
+}
+
 void add_flags(CLI::App& app, words& w, options& o) {
     app.add_option("collective", w.collective, "all_reduce, reduce_scatter, all_gather, broadcast, ... (--list)");
     app.add_option("-b,--minbytes", w.first, "smallest size (8)")->group("Sizes");
@@ -220,6 +236,11 @@ void add_flags(CLI::App& app, words& w, options& o) {
     app.add_option("--html", o.html, "write a page with plots")->group("Output");
     app.add_flag("!--no-header", o.header, "CSV without the line of names")->group("Output");
     app.add_flag("-q,--quiet", o.quiet, "no progress line")->group("Output");
+    app.add_option("--fit", o.fit, "measure what calls cost on this machine and write it for COLLX_MACHINE")
+        ->group("Output");
+    app.add_flag("--fit-grid", o.fit_grid,
+                 "with --fit: measure ten times the points, and show the errors on the others")
+        ->group("Output");
     app.add_flag("--list", o.list, "print the operations and their algorithms")->group("Output");
 }
 
@@ -238,6 +259,7 @@ parsed parse_options(int argc, char** argv) {
     add_flags(app, w, p.run);
     try {
         app.parse(argc, argv);
+        read_fit(app, w, p.run);
         read_operations(w, p.run);
         read_sizes(w, p.run);
         read_ranks(w, p.run);

@@ -40,6 +40,9 @@ struct options {
     bool attach = false;
     pin_choice pin = pin_choice::automatic;
 
+    std::string fit;             // write this machine's costs to this file instead
+    bool fit_grid = false;       // and measure ten times as many points, to see how far they are off elsewhere
+    std::string fit_transport;   // only this one; empty: shm and sockets
     std::string csv, json, html; // files; "-" is standard output, empty: none
     bool header = true;
     bool quiet = false;

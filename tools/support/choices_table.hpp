@@ -9,7 +9,7 @@
 
 namespace collx::tools {
 
-inline std::string choices_of(choices::place where) {
+inline std::string choices_of(choices::venue where) {
     std::string text = "| collective | algorithm | when | because |\n|---|---|---|---|\n";
     for (const choices::row& r : choices::rows) {
         if ((r.where & where) == 0) continue;
@@ -24,7 +24,7 @@ inline std::string choices_of(choices::place where) {
 inline std::string choices_tables() {
     std::string text;
     for (unsigned p = 1; p <= choices::team; p *= 2) {
-        const auto where = static_cast<choices::place>(p);
+        const auto where = static_cast<choices::venue>(p);
         text += std::string("\n### ") + name_of(where) + "\n\n" + choices_of(where);
     }
     return text;

@@ -69,6 +69,8 @@ inline constexpr variable variables[] = {
      "NCCL topology file of this host, whose links the ranks' order follows; set on all ranks or on none"},
     {"COLLX_GPU", variable::kind::number, "by its place among the ranks of its host",
      "this rank's GPU in COLLX_TOPOLOGY, by its number there", 0, 4095},
+    {"COLLX_MACHINE", variable::kind::path, "",
+     "what calls cost on this machine, as collx_perf --fit wrote it; collx::explain predicts times with it"},
     {"COLLX_DEBUG", variable::kind::choice, "WARN", "what to print", 0, 0, "WARN|INFO|TRACE"},
     {"COLLX_BOOTSTRAP", variable::kind::choice, "the first that applies", "who says which rank this is", 0, 0,
      "env|torch|pmi|pmix|slurm|kubernetes|single"},

@@ -10,6 +10,7 @@ namespace detail {
 
 template <class Mode>
 struct barrier_fn {
+    static constexpr verb_row row = row_of(verb::barrier);
     void operator()(refused_call<call_form::signal>, ...) const;
     // Of streams: what follows in each begins when all have come here. The options' type is written out, for braces
     // alone mean call_options.

@@ -28,7 +28,7 @@ constexpr const char* variant_of(name n) {
            : n == hierarchical_one_rail ? " trees, one rail"
                                         : "";
 }
-constexpr const char* name_of(place p) {
+constexpr const char* name_of(venue p) {
     switch (p) {
         case memory: return "Ranks that share memory";
         case channels: return "Ranks that do not";
@@ -47,6 +47,7 @@ constexpr const char* name_of(place p) {
 namespace detail {
 
 inline std::string bytes_in_words(std::size_t n) {
+    if (n >= 1 << 20 && n % (1 << 20) == 0) return std::to_string(n >> 20) + " MiB";
     if (n >= 1024 && n % 1024 == 0) return std::to_string(n / 1024) + " KiB";
     return std::to_string(n) + " B";
 }
@@ -65,19 +66,19 @@ inline std::string ranks_in_words(const choices::range& r) {
 // "up to 16 KiB, 3 to 4 ranks"; "all others" where a row has no condition.
 inline std::string conditions_in_words(const choices::row& r) {
     constexpr struct {
-        unsigned fact;
+        unsigned bit;
         const char* says;
-    } facts[] = {{choices::in_windows, "shared buffers"},
-                 {choices::private_buffers, "private buffers"},
-                 {choices::shared_cores, "more ranks than cores"},
-                 {choices::own_cores, "a core for each rank"},
-                 {choices::any_order, "an operator that commutes"},
-                 {choices::rank_order, "an operator that does not commute"},
-                 {choices::one_by_one, "`deterministic`"},
-                 {choices::power_of_two, "2ᵏ ranks"},
-                 {choices::rings_pay, "rings that load the links less"},
-                 {choices::by_rail, "each rank with a card of its own"},
-                 {choices::crowded_hosts, "several hosts of which some have several ranks"}};
+    } conditions[] = {{choices::in_windows, "shared buffers"},
+                      {choices::private_buffers, "private buffers"},
+                      {choices::shared_cores, "more ranks than cores"},
+                      {choices::own_cores, "a core for each rank"},
+                      {choices::any_order, "an operator that commutes"},
+                      {choices::rank_order, "an operator that does not commute"},
+                      {choices::one_by_one, "`deterministic`"},
+                      {choices::power_of_two, "2ᵏ ranks"},
+                      {choices::rings_pay, "rings that load the links less"},
+                      {choices::by_rail, "each rank with a card of its own"},
+                      {choices::crowded_hosts, "several hosts of which some have several ranks"}};
     std::string text;
     const auto add = [&](const std::string& s) {
         if (!s.empty()) text += (text.empty() ? "" : "; ") + s;
@@ -89,8 +90,8 @@ inline std::string conditions_in_words(const choices::row& r) {
     if (r.up_to != choices::any_bytes) add("up to " + bytes_in_words(r.up_to) + of);
     add(ranks_in_words(r.ranks));
     if (r.most_hosts != choices::any_ranks) add("up to " + std::to_string(r.most_hosts) + " hosts");
-    for (const auto& f : facts)
-        if ((r.needs & f.fact) != 0) add(f.says);
+    for (const auto& f : conditions)
+        if ((r.needs & f.bit) != 0) add(f.says);
     return text.empty() ? "all others" : text;
 }
 

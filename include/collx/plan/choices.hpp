@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The table of choices: which algorithm runs by default, for calls on the host, on devices and on teams. Of the rows
-// for the place and the collective of a call the first that applies is taken. The selectors in plan/,
+// for the venue and the collective of a call the first that applies is taken. The selectors in plan/,
 // gpu/by_kernel.hpp, gpu/fused_team.hpp, docs/algorithms.md and collx::explain read it; no threshold stands anywhere
 // else. Knows no algorithm but its name (plan/algorithm_of.hpp has the types), so that a program compiles those it may
 // run and no others. Numbers carry their evidence; docs/performance.md and docs/design/sockets.md have the
@@ -15,8 +15,8 @@
 COLLX_BEGIN_NAMESPACE
 namespace choices {
 
-// Where a call runs. A row may be for several places.
-enum place : unsigned {
+// Where a call runs. A row may be for several venues.
+enum venue : unsigned {
     memory = 1,      // ranks that share memory
     channels = 2,    // others; and where the three below have no row that applies
     hosts = 4,       // several hosts of which some have several ranks
@@ -71,7 +71,7 @@ enum name : std::uint8_t {
     none
 };
 // What must hold for a row beside its ranks, hosts and bytes.
-enum fact : unsigned {
+enum condition : unsigned {
     in_windows = 1,      // all ranks' buffers lie in memory that the others can read
     private_buffers = 2, // they do not
     shared_cores = 4,    // more ranks than cores
@@ -101,7 +101,7 @@ struct range {
 };
 
 struct row {
-    unsigned where, what; // places, collectives
+    unsigned where, what; // venues, collectives
     name use;
     unsigned needs = 0; // facts, all of them
     range ranks{};

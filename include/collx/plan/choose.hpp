@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads the table of choices. with_choice() knows place and collective when it is compiled: it becomes the comparisons
+// Reads the table of choices. with_choice() knows venue and collective when it is compiled: it becomes the comparisons
 // of the rows that are for them, and calls its function with the name of each algorithm that may be taken, so that no
 // other is compiled. find_choice() is the same at run time, for pages and explanations.
 #pragma once
@@ -50,7 +50,7 @@ constexpr bool holds(unsigned needs, const situation& s) {
     if ((needs & by_rail) != 0 && !s.by_rail) return false;
     return (needs & crowded_hosts) == 0 || s.hosts != 0;
 }
-// Apart from the place and the collective.
+// Apart from the venue and the collective.
 [[gnu::always_inline]] constexpr bool applies(const row& r, const situation& s) {
     if (!holds(r.needs, s)) return false;
     if (r.ranks.least > 1 && s.ranks < r.ranks.least) return false;
@@ -66,19 +66,19 @@ constexpr int next_row(unsigned p, collective c, int from = 0) {
     return from;
 }
 // The row for s, null where none applies.
-constexpr const row* find_choice(place p, collective c, const situation& s) {
+constexpr const row* find_choice(venue p, collective c, const situation& s) {
     for (int i = next_row(p, c); i < row_count; i = next_row(p, c, i + 1))
         if (applies(rows[i], s)) return &rows[i];
     return nullptr;
 }
 // The row for all that no other row takes.
-constexpr const row& last_choice(place p, collective c) {
+constexpr const row& last_choice(venue p, collective c) {
     int last = next_row(p, c);
     for (int i = last; i < row_count; i = next_row(p, c, i + 1)) last = i;
     return rows[last];
 }
 // The first row for p and c that names n.
-constexpr const row& row_naming(place p, collective c, name n) {
+constexpr const row& row_naming(venue p, collective c, name n) {
     int i = next_row(p, c);
     while (rows[i].use != n) i = next_row(p, c, i + 1);
     return rows[i];
@@ -108,7 +108,7 @@ struct chosen {
     static constexpr protocol by = P;
 };
 
-template <place P, collective C, int From, int End>
+template <venue P, collective C, int From, int End>
 [[gnu::always_inline]] constexpr bool any_applies(const situation& s) {
     if constexpr (From >= End) return false;
     else {
@@ -117,7 +117,7 @@ template <place P, collective C, int From, int End>
     }
 }
 // f(chosen<...>) with the row for s; with chosen<none> where no row takes all that is left, and none applies.
-template <place P, collective C, int I = next_row(P, C), class F>
+template <venue P, collective C, int I = next_row(P, C), class F>
 [[gnu::always_inline]] constexpr decltype(auto) with_choice(const situation& s, F&& f) {
     if constexpr (I >= row_count) {
         return f(chosen<none>());

@@ -75,23 +75,25 @@ inline const selection* selections_over_channels = nullptr;
 
 // How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
 // cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
-inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, bool oversubscribed,
-                               bool one_host = true) {
-    if (b.zero_copy) return chunk_bytes;
-    const std::size_t most = b.most_bytes;
+constexpr std::size_t piece_bytes_of(bool is_window, std::size_t most, std::size_t chunk_bytes, bool oversubscribed,
+                                     bool one_host) {
     if (!one_host) return chunk_bytes < most ? chunk_bytes : most; // the system cuts it into segments by itself
     std::size_t want = 64 * 1024;
     if (chunk_bytes <= most_short_bytes) {
         want = chunk_bytes;
     } else if (!oversubscribed) {
-        const bool is_window =
-            b.window != nullptr; // a slot waits for one peer, a stage for all: smaller pieces, sooner
+        // A slot waits for one peer, a stage for all: smaller pieces, sooner.
         if (chunk_bytes <= 32 * 1024 && !is_window) want = chunk_bytes;
         else if (chunk_bytes <= 128 * 1024) want = 16 * 1024;
         else if (chunk_bytes <= 256 * 1024) want = 32 * 1024;
         else want = 128 * 1024;
     }
     return want < most ? want : most;
+}
+inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, bool oversubscribed,
+                               bool one_host = true) {
+    if (b.zero_copy) return chunk_bytes;
+    return piece_bytes_of(b.window != nullptr, b.most_bytes, chunk_bytes, oversubscribed, one_host);
 }
 
 COLLX_END_NAMESPACE

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Which algorithm a call would take on this communicator, by which row of the table of choices, and how long it and the
+// others would take here. Nothing runs and no other rank is asked: one may do it alone. A header of its own, because
+// it records every algorithm of the collective that it is asked about.
+//
+//   std::puts(collx::to_text(collx::explain(world, collx::all_reduce, 1 << 20)).c_str());
+//
+// Times need the machine's costs: COLLX_MACHINE names a file that collx_perf --fit wrote (sim/machine_file.hpp).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <collx/algo/algorithms.hpp>
+#include <collx/bootstrap/environment.hpp>
+#include <collx/comm/bound_communicator.hpp>
+#include <collx/plan/call_shape.hpp>
+#include <collx/plan/choice_words.hpp>
+#include <collx/plan/row_of_call.hpp>
+#include <collx/sim/machine_file.hpp>
+
+COLLX_BEGIN_NAMESPACE
+
+// What of a call the number of its bytes does not say.
+struct explain_options {
+    bool commutes = true;          // the operator
+    bool deterministic = false;    // as the policy
+    bool shared_buffers = false;   // all of them are collx's shared memory, on every rank
+    const char* machine = nullptr; // a file; null: as COLLX_MACHINE says
+};
+
+struct explanation {
+    struct candidate {
+        std::string name;
+        double predicted_ns = std::numeric_limits<double>::quiet_NaN(); // not a number: not known
+        bool is_chosen = false;
+    };
+    collective what;
+    std::size_t bytes = 0;
+    int ranks = 0;
+    std::string venue;                 // where the call runs, and
+    std::string row;                   // what the row there says of calls that take it
+    std::string because;               // its reason
+    std::vector<candidate> candidates; // the chosen one first, the others by time
+    double residual = 0;               // median error of the costs on the points that they were fitted to
+    std::string no_times;              // why times are not known; empty: they are
+
+    const candidate& chosen() const { return candidates.front(); }
+};
+
+namespace detail {
+
+// Where a row's algorithm is not one of algo::algorithms, it is made of others.
+inline bool is_that_of(const choices::row& r, const char* name) { return std::string(choices::name_of(r.use)) == name; }
+
+inline problem problem_of(communicator_core& c, collective what, std::size_t bytes, const explain_options& o) {
+    const bool reduces = collx::reduces(what), serial = reduces && o.deterministic;
+    return {.bytes = bytes,
+            .ranks = c.net.size(),
+            .zero_copy = o.shared_buffers && c.net.size() > 1 && c.net.is_one_host(),
+            .oversubscribed = c.is_oversubscribed(),
+            .windows = c.net.is_one_host(),
+            .ordered = serial || (reduces && !o.commutes),
+            .serial = serial,
+            .hosts = c.net.crowded_hosts(),
+            .links = c.known_links()};
+}
+
+// Cores that the ranks of this host may use together, as they said when they joined.
+inline int cores_of(const communicator_core& c) {
+    int cores = 0;
+    if (c.home && c.home->memory)
+        for (const auto& word : c.home->memory->header().cores)
+            cores += std::popcount(word.load(memory_order::acquire));
+    return cores > 0 ? cores : usable_cores();
+}
+
+// Costs of this machine; where there are none, `why` says so. Errors of the file are not this call's.
+inline bool costs_here(const communicator_core& c, const explain_options& o, sim::machine_costs& m, std::string& why) {
+    const char* const file = o.machine != nullptr ? o.machine : environment().get("COLLX_MACHINE");
+    if (file == nullptr) {
+        why = "COLLX_MACHINE is not set (collx_perf --fit FILE writes a machine's costs)";
+        return false;
+    }
+    try {
+        m = sim::read_machine_file(file);
+        sim::require_this_machine(m, sim::name_of_this_cpu(), cores_of(c), file);
+        return true;
+    } catch (const error& e) {
+        why = e.what();
+        return false;
+    }
+}
+
+inline constexpr int most_predicted_ranks = 256; // schedules of more take long to record
+
+// Adds the algorithms of C that may run here, with the times that are known.
+template <collective C>
+void add_candidates(explanation& e, const communicator_core& c, const problem& p, const choice_made& made,
+                    const sim::machine_costs* m) {
+    algo::algorithms<C>::for_each([&](auto a) {
+        using A = decltype(a);
+        const bool uses_windows = sched::signals_v<A> != 0;
+        const bool is_chosen = is_that_of(*made.row, A::name) && made.where != choices::links;
+        if ((uses_windows && !p.windows) || (p.ordered && sched::reorders_v<A>)) return;
+        if (std::string(A::name) == "zero_copy" && !p.zero_copy) return;
+        explanation::candidate k{.name = A::name, .is_chosen = is_chosen};
+        if (m != nullptr && p.hosts == nullptr && p.ranks <= most_predicted_ranks) {
+            const predicted_call call = predict_call(a, p, c.net.slot_bytes(), m->on);
+            if (const sim::costs* const costs = m->find(call.by, p.ranks > m->on.count)) {
+                k.predicted_ns = sim::predicted_ns(call.is, *costs);
+                if (is_chosen) e.residual = costs->residual;
+            }
+        }
+        e.candidates.push_back(k);
+    });
+}
+
+inline void sort_candidates(explanation& e, const choice_made& made) {
+    using candidate = explanation::candidate;
+    const bool is_listed =
+        std::any_of(e.candidates.begin(), e.candidates.end(), [](const candidate& k) { return k.is_chosen; });
+    if (!is_listed)
+        e.candidates.push_back(
+            {.name = std::string(choices::name_of(made.row->use)) + choices::variant_of(made.row->use),
+             .is_chosen = true});
+    const auto key = [](const candidate& k) {
+        return k.is_chosen                  ? -1.0
+               : std::isnan(k.predicted_ns) ? std::numeric_limits<double>::infinity()
+                                            : k.predicted_ns;
+    };
+    std::stable_sort(e.candidates.begin(), e.candidates.end(),
+                     [&](const candidate& a, const candidate& b) { return key(a) < key(b); });
+}
+
+} // namespace detail
+
+// what: a verb, as collx::all_reduce. bytes: of the whole buffer, on the wire: what all_reduce, broadcast and reduce
+// have on each rank, and all parts together of the others. Cost: records the schedules of all ranks for each algorithm
+// of the collective: 1 ms for 8 ranks, a second for 256. Errors: none for files that cannot be taken: no_times then
+// says what is wrong, with file, line and remedy.
+template <class Verb>
+explanation explain(communicator& world, const Verb&, std::size_t bytes, const explain_options& o = {}) {
+    static_assert(
+        requires { Verb::row.does; }, "collx: explain() takes a collective: collx::all_reduce, "
+                                      "collx::broadcast, collx::all_gather, ...");
+    constexpr detail::verb_row row = Verb::row;
+    static_assert(
+        row.does != collective::send_recv && row.counts == detail::part_counts_of::none,
+        "collx: a message, or a call with counts per rank, has one algorithm: nothing is chosen by its size.");
+    communicator_core& c = world.internals();
+    const problem p = detail::problem_of(c, row.does, bytes, o);
+    const detail::choice_made made = detail::row_of_call(row.does, p);
+    explanation e{.what = row.does,
+                  .bytes = bytes,
+                  .ranks = p.ranks,
+                  .venue = choices::name_of(made.where),
+                  .row = detail::conditions_in_words(*made.row),
+                  .because = made.row->why,
+                  .candidates = {},
+                  .no_times = {}};
+    sim::machine_costs m;
+    const bool has_costs = detail::costs_here(c, o, m, e.no_times);
+    detail::add_candidates<row.does>(e, c, p, made, has_costs ? &m : nullptr);
+    detail::sort_candidates(e, made);
+    if (has_costs && std::isnan(e.chosen().predicted_ns))
+        e.no_times = p.hosts != nullptr || made.where == choices::links
+                         ? "calls host by host or along a machine's rings are not predicted"
+                         : "the machine file has no costs for this medium and so many ranks (collx_perf --fit FILE)";
+    return e;
+}
+
+inline std::string to_text(const explanation& e) {
+    char line[256];
+    std::string text = std::string(name_of(e.what)) + " of " + detail::bytes_in_words(e.bytes) + ", " +
+                       std::to_string(e.ranks) + " ranks: " + e.chosen().name + "\n  because: " + e.because +
+                       "\n  by the row: " + e.venue + " | " + e.row + "\n";
+    for (const explanation::candidate& k : e.candidates) {
+        if (std::isnan(k.predicted_ns)) std::snprintf(line, sizeof line, "  %-20s        ?", k.name.c_str());
+        else std::snprintf(line, sizeof line, "  %-20s %9.1f us", k.name.c_str(), k.predicted_ns / 1e3);
+        text += std::string(line) + (k.is_chosen ? "  <- runs\n" : "\n");
+    }
+    if (!e.no_times.empty()) return text + "  no times: " + e.no_times + "\n";
+    std::snprintf(line, sizeof line, "  times are predicted; half of the fitted ones were within %.0f %%\n",
+                  100 * e.residual);
+    return text + line;
+}
+
+COLLX_END_NAMESPACE

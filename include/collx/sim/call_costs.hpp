@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How long one call takes on the cores of one host: counts of what its ranks do, times what each of these costs. Where
+// ranks share cores, memory is not the narrow part but the cores are, and simulate() has none; so the work of all ranks
+// is divided among them here. The costs are alpha (call, task, round, step), beta (bytes, by where they come from) and
+// gamma (bytes that are reduced), one set for each medium; collx_perf --fit measures them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include <collx/sched/facts.hpp>
+#include <collx/sched/schedule.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace sim {
+
+// How bytes go from rank to rank: windows or channels in shared memory, or sockets.
+enum class medium : unsigned char { windows, channels, sockets };
+inline constexpr int medium_count = 3;
+constexpr const char* name_of(medium w) {
+    constexpr const char* names[] = {"windows", "channels", "sockets"};
+    return names[static_cast<int>(w)];
+}
+
+// What a call is made of. A count is that of the rank that has most, or where ranks share cores that of all ranks
+// divided by the cores.
+enum term : unsigned char {
+    call,     // one
+    task,     // one, where the steps are not run straight through (a short call over windows)
+    round,    // messages or signals that must follow one another
+    step,     // sends, receives, signals, and looks at another rank's signal
+    byte,     // moved
+    l2_byte,  // of these, the share that does not fit the second-level caches
+    far_byte, // likewise, the last-level cache
+    reduced_byte
+};
+inline constexpr int term_count = 8;
+constexpr const char* name_of(term t) {
+    constexpr const char* names[] = {"call_ns", "task_ns",    "round_ns",    "step_ns",
+                                     "byte_ns", "l2_byte_ns", "far_byte_ns", "reduced_byte_ns"};
+    return names[t];
+}
+struct work {
+    double of[term_count] = {};
+};
+
+// The cores of one host and their caches.
+struct cores {
+    int count = 1;
+    std::size_t l2_bytes = 1 << 20, last_bytes = 32 << 20; // of one core's second level, of the last level
+};
+
+// The share of what is touched that a cache does not hold.
+constexpr double missing(double touched, std::size_t cache_bytes) {
+    const auto holds = static_cast<double>(cache_bytes);
+    return touched > holds ? 1 - holds / touched : 0;
+}
+
+struct call_shape {
+    double bytes = 0;      // of the whole buffer
+    double pieces = 1;     // the steps are repeated for each
+    bool is_short = false; // no task
+};
+
+// Of a schedule that all ranks run on one host.
+inline work work_of(const sched::schedule& s, const call_shape& c, const cores& on) {
+    const double chunk = s.chunks > 0 ? c.bytes / s.chunks : 0;
+    double most[term_count] = {}, all[term_count] = {};
+    for (const sched::program& p : s.programs) {
+        double mine[term_count] = {};
+        for (const auto& strand : p.strands)
+            for (const sched::step& st : strand) {
+                const bool waits_for_all = (st.what & sched::wait) != 0 && st.peer_from == sched::all_ranks;
+                if ((st.what & (sched::signal | sched::wait)) != 0) {
+                    mine[step] += c.pieces * (waits_for_all ? s.ranks - 1 : 1);
+                    continue;
+                }
+                const auto& chunks = (st.what == sched::send ? st.src : st.dst).chunks;
+                const double bytes = chunk * chunks.count;
+                const bool receives = (st.what & sched::recv) != 0, sends = (st.what & sched::send) != 0;
+                const bool folds = (st.what & sched::fold) != 0;
+                const double operands = folds ? st.peer_to - st.peer_from : 1;
+                mine[step] += c.pieces * (receives + sends);
+                mine[byte] += bytes * (folds                ? operands
+                                       : receives || !sends ? 1
+                                                            : 0) +
+                              bytes * sends + ((st.what & sched::to_all) != 0 ? bytes * (s.ranks - 1) : 0);
+                if ((st.what & (sched::reduce | sched::reduce_after | sched::fold)) != 0)
+                    mine[reduced_byte] += bytes * (folds ? operands - 1 : 1);
+            }
+        for (int t = 0; t < term_count; ++t) most[t] = std::max(most[t], mine[t]), all[t] += mine[t];
+    }
+    const double by_core = static_cast<double>(s.ranks) / on.count, sharing = std::max(1.0, by_core);
+    work w;
+    for (int t = 0; t < term_count; ++t) w.of[t] = std::max(most[t], all[t] / on.count);
+    w.of[call] = sharing, w.of[task] = c.is_short ? 0 : sharing;
+    w.of[round] = std::max(0, sched::rounds(s)) * sharing;
+    w.of[l2_byte] = w.of[byte] * missing(2 * c.bytes * sharing, on.l2_bytes);
+    w.of[far_byte] = w.of[byte] * missing(2 * c.bytes * s.ranks, on.last_bytes);
+    return w;
+}
+
+// ns of each term.
+struct costs {
+    double of[term_count] = {};
+    double residual = 0; // median of |predicted / measured - 1| over the points that it was fitted to
+    int points = 0;
+};
+inline double predicted_ns(const work& w, const costs& c) {
+    double ns = 0;
+    for (int t = 0; t < term_count; ++t) ns += w.of[t] * c.of[t];
+    return ns;
+}
+
+} // namespace sim
+COLLX_END_NAMESPACE

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The points of --fit, their measurement by copies of this program, and what is said of the fit.
+#include "fit_run.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include <collx/algo/algorithms.hpp>
+#include <collx/plan/call_shape.hpp>
+#include <collx/plan/choice_words.hpp>
+
+#include "launch.hpp"
+#include "support/html_report.hpp"
+
+namespace collx::tools::perf {
+
+namespace {
+
+constexpr std::array fitted_operations{
+    operation::all_reduce, operation::reduce_scatter, operation::all_gather, operation::broadcast, operation::reduce,
+    operation::all_to_all, operation::gather,         operation::scatter,    operation::scan,      operation::barrier};
+// On and off the powers of two.
+constexpr std::array<std::size_t, 21> grid_sizes{8,       100,     1024,    3000,    8192,    12'000,  16'384,
+                                                 20'000,  32'768,  50'000,  65'536,  100'000, 200'000, 262'144,
+                                                 393'216, 640'000, 1048576, 1500000, 3145728, 4194304, 8388608};
+constexpr std::array design_ranks{2, 3, 4, 8};
+constexpr std::array grid_ranks{2, 3, 4, 6, 8};
+
+// f with the collective of op as a constant.
+template <class F>
+bool with_collective(operation op, F&& f) {
+    switch (op) {
+        case operation::all_reduce: return f.template operator()<collective::all_reduce>(), true;
+        case operation::reduce_scatter: return f.template operator()<collective::reduce_scatter>(), true;
+        case operation::all_gather: return f.template operator()<collective::all_gather>(), true;
+        case operation::broadcast: return f.template operator()<collective::broadcast>(), true;
+        case operation::reduce: return f.template operator()<collective::reduce>(), true;
+        case operation::all_to_all: return f.template operator()<collective::all_to_all>(), true;
+        case operation::gather: return f.template operator()<collective::gather>(), true;
+        case operation::scatter: return f.template operator()<collective::scatter>(), true;
+        case operation::scan: return f.template operator()<collective::scan>(), true;
+        case operation::barrier: return f.template operator()<collective::barrier>(), true;
+        default: return false;
+    }
+}
+
+// What the library would run there.
+bool describe(fit_sample& s, const sim::cores& on) {
+    const problem p{.bytes = s.bytes,
+                    .ranks = s.ranks,
+                    .oversubscribed = !s.by_sockets && s.ranks > on.count,
+                    .windows = !s.by_sockets};
+    const auto layout = s.by_sockets ? links_layout::across_hosts(1, s.ranks, false) : links_layout::for_ranks(s.ranks);
+    return with_collective(s.op, [&]<collective C>() {
+        const choices::venue where = s.by_sockets ? choices::channels : choices::memory;
+        const choices::row* const row = find_choice(where, C, collx::detail::situation_of(p));
+        algo::algorithms<C>::for_each([&](auto a) {
+            if (std::string(a.name) != choices::name_of(row->use)) return;
+            const auto call = collx::detail::predict_call(a, p, layout.channel.slot_bytes, on);
+            s.by = call.by, s.at.is = call.is;
+        });
+    });
+}
+
+std::string joined(const std::vector<std::string>& words) {
+    std::string text;
+    for (const auto& w : words) text += (text.empty() ? "" : ",") + w;
+    return text;
+}
+
+// Measures operations at sizes with so many ranks; the samples as CSV.
+std::string measure(const options& o, const std::vector<std::string>& operations, const std::vector<std::string>& sizes,
+                    int ranks, bool by_sockets) {
+    char file[] = "/tmp/collx_fit-XXXXXX";
+    const int fd = ::mkstemp(file);
+    if (fd < 0) throw std::runtime_error("No file can be made in /tmp: " + std::string(std::strerror(errno)));
+    ::close(fd);
+    std::vector<std::string> words{"collx_perf",
+                                   "--ops",
+                                   joined(operations),
+                                   "--sizes",
+                                   joined(sizes),
+                                   "--transport",
+                                   by_sockets ? "sockets" : "shm",
+                                   "--ranks",
+                                   std::to_string(ranks),
+                                   "--budget-ms",
+                                   std::to_string(o.budget_ms),
+                                   "--min-samples",
+                                   "5",
+                                   "--max-samples",
+                                   "60",
+                                   "-c",
+                                   "0",
+                                   "-q",
+                                   "--csv",
+                                   file};
+    std::vector<char*> argv;
+    for (auto& w : words) argv.push_back(w.data());
+    argv.push_back(nullptr);
+    const int code = run_ranks(ranks, argv.data(), exit_wrong);
+    std::ifstream in(file);
+    std::stringstream text;
+    text << in.rdbuf();
+    ::unlink(file);
+    if (code != 0)
+        throw std::runtime_error("Measuring " + std::to_string(ranks) + " ranks over " +
+                                 (by_sockets ? "sockets" : "shared memory") + " failed; nothing was written.");
+    return text.str();
+}
+
+// The points of one number of ranks: three runs, in which each third of the operations has sizes of its own; or all of
+// them in one.
+void add_points(std::vector<fit_sample>& all, const options& o, int ranks, bool by_sockets, const sim::cores& on) {
+    const bool in_design = std::find(design_ranks.begin(), design_ranks.end(), ranks) != design_ranks.end();
+    for (std::size_t third = 0; third < (o.fit_grid ? 1 : 3); ++third) {
+        std::vector<std::string> operations, sizes;
+        for (std::size_t k = third; k < fitted_operations.size(); k += o.fit_grid ? 1 : 3)
+            operations.emplace_back(short_name(fitted_operations[k]));
+        const operation first = fitted_operations[third];
+        for (std::size_t k = 0; k < grid_sizes.size(); ++k)
+            if (o.fit_grid || is_in_design(first, static_cast<int>(k), ranks))
+                sizes.push_back(std::to_string(grid_sizes[k]));
+        for (fit_sample& s : read_samples(measure(o, operations, sizes, ranks, by_sockets), by_sockets, on)) {
+            for (std::size_t k = 0; k < grid_sizes.size(); ++k) { // a size that was rounded down is still that size
+                const std::size_t next = k + 1 < grid_sizes.size() ? grid_sizes[k + 1] : SIZE_MAX;
+                if (s.bytes + 64 >= grid_sizes[k] && s.bytes + 64 < next)
+                    s.is_fitted = in_design && is_in_design(s.op, static_cast<int>(k), ranks);
+            }
+            if (s.op == operation::barrier) s.is_fitted = in_design;
+            all.push_back(s);
+        }
+    }
+}
+
+// Before a minute of measuring. Leaves nothing behind.
+void require_writable(const std::string& file) {
+    const bool was_there = ::access(file.c_str(), F_OK) == 0;
+    if (!std::ofstream(file, std::ios::app))
+        throw std::runtime_error("cannot write '" + file + "': " + std::strerror(errno));
+    if (!was_there) ::unlink(file.c_str());
+}
+
+std::string line_of(const std::string& name, const std::vector<double>& fitted, const std::vector<double>& held_out) {
+    const auto part = [](std::vector<double> errors) {
+        char text[64] = "                          ";
+        if (errors.empty()) return std::string(text);
+        std::sort(errors.begin(), errors.end());
+        std::snprintf(text, sizeof text, "%6zu %8.1f %% %7.1f %%", errors.size(), 100 * errors[errors.size() / 2],
+                      100 * errors[errors.size() * 9 / 10]);
+        return std::string(text);
+    };
+    char text[160];
+    std::snprintf(text, sizeof text, "%-16s %s   %s\n", name.c_str(), part(fitted).c_str(), part(held_out).c_str());
+    return text;
+}
+
+} // namespace
+
+bool is_in_design(operation op, int size_at, int ranks) {
+    const auto at =
+        static_cast<int>(std::find(fitted_operations.begin(), fitted_operations.end(), op) - fitted_operations.begin());
+    const int place = (size_at + 7 * (at % 3) + 3 * ranks) % 10;
+    return place == 0 || (ranks == 2 && place == 5);
+}
+
+std::vector<fit_sample> read_samples(const std::string& csv, bool by_sockets, const sim::cores& on) {
+    std::vector<fit_sample> all;
+    std::stringstream lines(csv);
+    for (std::string line; std::getline(lines, line);) {
+        std::vector<std::string> words;
+        std::stringstream rest(line);
+        for (std::string word; std::getline(rest, word, ',');) words.push_back(word);
+        if (words.size() < 7) throw std::runtime_error("'" + line + "' is no line of collx_perf --csv.");
+        const auto op = parse_operation(words[0]);
+        if (!op) continue; // the line of names
+        fit_sample s;
+        s.op = *op, s.by_sockets = by_sockets;
+        s.bytes = std::strtoull(words[1].c_str(), nullptr, 10);
+        s.ranks = std::atoi(words[2].c_str());
+        s.at.measured_ns = std::strtod(words[6].c_str(), nullptr) * 1e3;
+        if (s.ranks < 1 || !(s.at.measured_ns > 0))
+            throw std::runtime_error("'" + line + "' has no number of ranks or no time.");
+        if (describe(s, on)) all.push_back(s);
+    }
+    return all;
+}
+
+sim::machine_costs fit_machine(const std::vector<fit_sample>& samples, const sim::cores& on, const std::string& cpu) {
+    sim::machine_costs m;
+    m.cpu = cpu, m.on = on;
+    for (int by = 0; by < sim::medium_count; ++by)
+        for (const bool shared : {false, true}) {
+            std::vector<fitted_point> points;
+            for (const fit_sample& s : samples)
+                if (s.is_fitted && static_cast<int>(s.by) == by && (s.ranks > on.count) == shared)
+                    points.push_back(s.at);
+            if (points.size() < sim::term_count) continue; // fewer points than costs
+            m.of[by][shared] = fit(points), m.has[by][shared] = true;
+        }
+    return m;
+}
+
+std::string residuals_text(const std::vector<fit_sample>& samples, const sim::machine_costs& m) {
+    std::string text = "error of              fitted points                   held out\n"
+                       "predictions      points   median    90 %     points   median    90 %\n";
+    std::vector<double> all[2];
+    for (int by = 0; by < sim::medium_count; ++by)
+        for (const bool shared : {false, true}) {
+            const sim::costs* const c = m.find(static_cast<sim::medium>(by), shared);
+            std::vector<double> errors[2];
+            for (const fit_sample& s : samples)
+                if (c != nullptr && static_cast<int>(s.by) == by && (s.ranks > m.on.count) == shared)
+                    errors[!s.is_fitted].push_back(error_of(s.at, *c));
+            for (int k = 0; k < 2; ++k) all[k].insert(all[k].end(), errors[k].begin(), errors[k].end());
+            if (c != nullptr)
+                text += line_of(std::string(name_of(static_cast<sim::medium>(by))) + (shared ? ", shared" : ", own"),
+                                errors[0], errors[1]);
+        }
+    return text + line_of("all", all[0], all[1]);
+}
+
+int run_fit(const options& o, int cores) {
+    require_writable(o.fit);
+    const sim::cores on = sim::these_cores(cores);
+    std::vector<fit_sample> all;
+    for (const bool by_sockets : {false, true}) {
+        if (!o.fit_transport.empty() && (o.fit_transport == "sockets") != by_sockets) continue;
+        if (o.fit_grid)
+            for (const int n : grid_ranks) add_points(all, o, n, by_sockets, on);
+        else
+            for (const int n : design_ranks) add_points(all, o, n, by_sockets, on);
+    }
+    const sim::machine_costs m = fit_machine(all, on, sim::name_of_this_cpu());
+    std::fputs(residuals_text(all, m).c_str(), stdout);
+    write_text_file(o.fit, to_text(m));
+    std::printf("%s: written; COLLX_MACHINE=%s lets collx::explain predict times\n", o.fit.c_str(), o.fit.c_str());
+    return 0;
+}
+
+} // namespace collx::tools::perf
