@@ -64,7 +64,8 @@ private:
     char name_[40] = "/tmp/collx-explain-XXXXXX";
 };
 std::string costs_of(const std::string& cpu) {
-    std::string text = "collx-machine 1\ncpu " + cpu + "\ncores " + std::to_string(collx::usable_cores()) + "\n";
+    std::string text =
+        "collx-machine 1\ncpu " + cpu + "\ncores " + std::to_string(collx::usable_cores()) + "\nline_ns 77\n";
     for (const char* by : {"windows", "channels", "sockets"})
         for (const char* whose : {"own", "shared"})
             text += std::string(by) + " " + whose + " residual 0.125 call_ns 1000 step_ns 100 byte_ns 1\n";
@@ -112,7 +113,7 @@ TEST_CASE("times come from the machine's file, the choice first and the others b
         if (!(twice.chosen().predicted_ns > 1.8 * e.chosen().predicted_ns)) fail_check(to_text(twice));
         const std::string text = to_text(e);
         if (!says(text, "all_reduce of 1000000 B, 3 ranks: two_shot\n") || !says(text, "<- runs") ||
-            !says(text, "within 12 %") || !says(text, "because: each rank sums its part"))
+            !says(text, "within 12 %") || !says(text, "took 77 ns") || !says(text, "because: each rank sums its part"))
             fail_check(text);
     });
 }

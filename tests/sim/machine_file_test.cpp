@@ -19,9 +19,10 @@ namespace sim = collx::sim;
 using collx::errc;
 using collx::sched::record_all;
 
-const std::string good = "collx-machine 1\n# measured in the laboratory\ncpu Abacus 3000 \ncores 4\nl2_bytes 1000\n\n"
-                         "windows own points 12 residual 0.05 call_ns 100 round_ns 30 byte_ns 0.5\n"
-                         "sockets shared call_ns 4000 step_ns 1.5e3\n";
+const std::string good =
+    "collx-machine 1\n# measured in the laboratory\ncpu Abacus 3000 \ncores 4\nl2_bytes 1000\nline_ns 38.5\n\n"
+    "windows own points 12 residual 0.05 call_ns 100 round_ns 30 byte_ns 0.5\n"
+    "sockets shared call_ns 4000 step_ns 1.5e3\n";
 
 // Reads a file that must be refused; what was said.
 std::string refused(const std::string& text, errc code = errc::invalid_argument) {
@@ -80,6 +81,7 @@ TEST_CASE("what is written is read again") {
     CHECK(m.cpu == "Abacus 3000");
     CHECK(m.on.count == 4);
     CHECK(m.on.l2_bytes == 1000);
+    CHECK(m.line_ns == 38.5);
     REQUIRE(m.find(sim::medium::windows, false) != nullptr);
     CHECK(m.find(sim::medium::windows, false)->of[sim::round] == 30);
     CHECK(m.find(sim::medium::windows, false)->points == 12);
@@ -102,6 +104,8 @@ TEST_CASE("what is wrong with a machine file is said with its line and a remedy"
     CHECK(says(refused("collx-machine 1\ncpu X\ncores 0\n"), "here.machine:3: cores is 0 (give more than 0)"));
     CHECK(says(refused("collx-machine 1\ncpu X\ncores 2.5\n"), "cores is no such number"));
     CHECK(says(refused("collx-machine 1\ncpu X\ncores 2 3\n"), "cores has more than a number"));
+    CHECK(says(refused(head + "line_ns -1\n"), "here.machine:4: line_ns is -1 (give 0 or more)"));
+    CHECK(says(refused(head + "line_ns 1 2\n"), "line_ns has more than a number"));
     CHECK(says(refused(head + "windows mine call_ns 1\n"), "here.machine:4: windows mine (say own or shared"));
     CHECK(says(refused(head + "pigeons own call_ns 1\n"), "unknown word 'pigeons'"));
     CHECK(says(refused(head + "windows own flight_ns 1\n"), "unknown cost 'flight_ns'"));

@@ -147,6 +147,16 @@ void require_writable(const std::string& file) {
     if (!was_there) ::unlink(file.c_str());
 }
 
+// What a cache line took from core to core, over the samples: least, median, most; zeros where there were no answers.
+std::array<double, 3> line_times(const std::vector<fit_sample>& samples) {
+    std::vector<double> ns;
+    for (const fit_sample& s : samples)
+        if (s.line_ns > 0) ns.push_back(s.line_ns);
+    std::sort(ns.begin(), ns.end());
+    if (ns.empty()) return {};
+    return {ns[ns.size() / 20], ns[ns.size() / 2], ns[ns.size() * 19 / 20]};
+}
+
 std::string line_of(const std::string& name, const std::vector<double>& fitted, const std::vector<double>& held_out) {
     const auto part = [](std::vector<double> errors) {
         char text[64] = "                          ";
@@ -187,6 +197,8 @@ std::vector<fit_sample> read_samples(const std::string& csv, bool by_sockets, co
         s.at.measured_ns = std::strtod(words[6].c_str(), nullptr) * 1e3;
         if (s.ranks < 1 || !(s.at.measured_ns > 0))
             throw std::runtime_error("'" + line + "' has no number of ranks or no time.");
+        for (std::size_t k = 15; k < std::min<std::size_t>(words.size(), 17); ++k)
+            s.line_ns = std::max(s.line_ns, std::strtod(words[k].c_str(), nullptr));
         if (describe(s, on)) all.push_back(s);
     }
     return all;
@@ -194,7 +206,7 @@ std::vector<fit_sample> read_samples(const std::string& csv, bool by_sockets, co
 
 sim::machine_costs fit_machine(const std::vector<fit_sample>& samples, const sim::cores& on, const std::string& cpu) {
     sim::machine_costs m;
-    m.cpu = cpu, m.on = on;
+    m.cpu = cpu, m.on = on, m.line_ns = std::round(line_times(samples)[1]);
     for (int by = 0; by < sim::medium_count; ++by)
         for (const bool shared : {false, true}) {
             std::vector<fitted_point> points;
@@ -239,6 +251,9 @@ int run_fit(const options& o, int cores) {
     }
     const sim::machine_costs m = fit_machine(all, on, sim::name_of_this_cpu());
     std::fputs(residuals_text(all, m).c_str(), stdout);
+    const auto [least, usual, most] = line_times(all);
+    std::printf("a cache line took %.0f to %.0f ns from core to core, half of the time up to %.0f%s\n", least, most,
+                usual, most > 2 * least ? ": the machine changed meanwhile, so better fit again" : "");
     write_text_file(o.fit, to_text(m));
     std::printf("%s: written; COLLX_MACHINE=%s lets collx::explain predict times\n", o.fit.c_str(), o.fit.c_str());
     return 0;

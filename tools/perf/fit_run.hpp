@@ -21,6 +21,7 @@ struct fit_sample {
     bool by_sockets = false;
     sim::medium by{};
     fitted_point at;
+    double line_ns = 0;    // a cache line between two cores before and after; 0: no answer
     bool is_fitted = true; // else held out: measured to see how far the fit is off elsewhere
 };
 

@@ -48,6 +48,7 @@ struct explanation {
     std::string row;                   // what the row there says of calls that take it
     std::string because;               // its reason
     std::vector<candidate> candidates; // the chosen one first, the others by time
+    double line_ns = 0;                // of a cache line between cores when the costs were measured; 0: not known
     double residual = 0;               // median error of the costs on the points that they were fitted to
     std::string no_times;              // why times are not known; empty: they are
 
@@ -167,6 +168,7 @@ explanation explain(communicator& world, const Verb&, std::size_t bytes, const e
                   .no_times = {}};
     sim::machine_costs m;
     const bool has_costs = detail::costs_here(c, o, m, e.no_times);
+    e.line_ns = has_costs ? m.line_ns : 0;
     detail::add_candidates<row.does>(e, c, p, made, has_costs ? &m : nullptr);
     detail::sort_candidates(e, made);
     if (has_costs && std::isnan(e.chosen().predicted_ns))
@@ -189,7 +191,9 @@ inline std::string to_text(const explanation& e) {
     if (!e.no_times.empty()) return text + "  no times: " + e.no_times + "\n";
     std::snprintf(line, sizeof line, "  times are predicted; half of the fitted ones were within %.0f %%\n",
                   100 * e.residual);
-    return text + line;
+    text += line;
+    std::snprintf(line, sizeof line, "  measured while a cache line took %.0f ns from core to core\n", e.line_ns);
+    return e.line_ns > 0 ? text + line : text;
 }
 
 COLLX_END_NAMESPACE

@@ -6,10 +6,12 @@
 //   cores 2
 //   l2_bytes 1048576
 //   last_bytes 33554432
+//   line_ns 38
 //   windows own points 37 residual 0.09 call_ns 120 round_ns 60 ...
 //
-// One line for each medium and for ranks with cores of their own or shared ones; a cost that is not named is 0. Empty
-// lines and lines that begin with # say nothing.
+// line_ns: what a cache line took from core to core meanwhile, since virtual machines move their cores about. One line
+// for each medium and for ranks with cores of their own or shared ones; a cost that is not named is 0. Empty lines and
+// lines that begin with # say nothing.
 #pragma once
 
 #include <unistd.h>
@@ -33,6 +35,7 @@ struct machine_costs {
     cores on;
     costs of[medium_count][2]; // by medium; 1: where ranks share cores
     bool has[medium_count][2] = {};
+    double line_ns = 0;               // of a cache line between two cores while it was measured; 0: not said
     int cpu_line = 0, cores_line = 0; // of the file
 
     const costs* find(medium by, bool shares_cores) const {
@@ -96,6 +99,9 @@ private:
             m_.on.count = static_cast<int>(alone(key, rest, 1, 1 << 20)), m_.cores_line = line_;
         } else if (key == "l2_bytes") {
             m_.on.l2_bytes = static_cast<std::size_t>(alone(key, rest, 1, 1e15));
+        } else if (key == "line_ns") {
+            m_.line_ns = number(key, word(rest), 0);
+            if (!word(rest).empty()) wrong(key + " has more than a number", "write one number");
         } else if (key == "last_bytes") {
             m_.on.last_bytes = static_cast<std::size_t>(alone(key, rest, 1, 1e15));
         } else {
@@ -148,6 +154,9 @@ inline machine_costs read_machine_costs(const std::string& text, const std::stri
 inline std::string to_text(const machine_costs& m) {
     std::string text = "collx-machine 1\ncpu " + m.cpu + "\ncores " + std::to_string(m.on.count) + "\nl2_bytes " +
                        std::to_string(m.on.l2_bytes) + "\nlast_bytes " + std::to_string(m.on.last_bytes) + "\n";
+    char said[64];
+    std::snprintf(said, sizeof said, "line_ns %.6g\n", m.line_ns);
+    if (m.line_ns > 0) text += said;
     for (int by = 0; by < medium_count; ++by)
         for (const bool shared : {false, true}) {
             const costs* const c = m.find(static_cast<medium>(by), shared);
