@@ -13,42 +13,50 @@
 COLLX_BEGIN_NAMESPACE
 namespace detail {
 
-// Of a communicator whose ranks are all on one host, or each alone on its own; ranks of the latter may still share the
-// cores of one machine.
+// Of a communicator whose ranks are all on one host, or each alone on its own; the latter may still share the cores of
+// one machine.
 struct predicted_call {
     sim::medium by;
     sim::work is;
 };
 
-template <class A>
-predicted_call predict_call(const A& algorithm, const problem& p, std::size_t slot_bytes, const sim::cores& on) {
-    const sched::schedule s = sched::record_all(algorithm, p.ranks);
-    const bool has_window = s.signals != 0;
-    const std::size_t chunk =
-        s.chunks > 0 ? (p.bytes + static_cast<std::size_t>(s.chunks) - 1) / static_cast<std::size_t>(s.chunks) : 0;
+// Most chunks of one message, and whether peers read each other's buffers.
+struct schedule_shape {
+    int message_chunks = 1;
     bool is_zero_copy = false;
-    int most_chunks = 1;
+};
+inline schedule_shape shape_of(const sched::schedule& s) {
+    schedule_shape shape;
     for (const auto& program : s.programs)
         for (const auto& strand : program.strands)
             for (const sched::step& st : strand) {
-                if ((st.what & sched::get) != 0 && st.src.where == sched::place::in) is_zero_copy = true;
-                if ((st.what & sched::fold) != 0 && st.src.where == sched::place::in) is_zero_copy = true;
-                if ((st.what & sched::send) != 0)
-                    most_chunks = std::max(most_chunks, (st.what == sched::send ? st.src : st.dst).chunks.count);
+                const bool reads = (st.what & (sched::get | sched::fold)) != 0;
+                if (reads && st.src.where == sched::place::in) shape.is_zero_copy = true;
+                const int count = (st.what == sched::send ? st.src : st.dst).chunks.count;
+                if ((st.what & sched::send) != 0 && count > shape.message_chunks) shape.message_chunks = count;
             }
-    const std::size_t stage = s.chunks > 0 ? schedule_cache::ring_bytes / 2 / static_cast<std::size_t>(s.chunks) : 0;
-    const std::size_t most = is_zero_copy ? SIZE_MAX
-                             : has_window ? stage
-                                          : slot_bytes / static_cast<std::size_t>(most_chunks);
+    return shape;
+}
+
+// slot_bytes: of the communicator's channels.
+template <class A>
+predicted_call predict_call(const A& algorithm, const problem& p, std::size_t slot_bytes, const sim::cores& on) {
+    const sched::schedule s = sched::record_all(algorithm, p.ranks);
+    const schedule_shape of = shape_of(s);
+    const bool has_window = s.signals != 0;
+    const auto chunks = static_cast<std::size_t>(s.chunks > 0 ? s.chunks : 1);
+    const std::size_t chunk = (p.bytes + chunks - 1) / chunks;
+    const std::size_t most =
+        has_window ? schedule_cache::ring_bytes / 2 / chunks : slot_bytes / static_cast<std::size_t>(of.message_chunks);
     const std::size_t piece =
-        is_zero_copy ? chunk : piece_bytes_of(has_window, most, chunk, p.oversubscribed, p.windows);
-    sim::call_shape shape{.bytes = static_cast<double>(p.bytes)};
-    shape.pieces = piece != 0 && chunk > piece ? static_cast<double>((chunk + piece - 1) / piece) : 1;
-    shape.is_short = has_window && !is_zero_copy && chunk <= most_short_bytes && is_short_form(s.programs[0]);
+        of.is_zero_copy ? chunk : piece_bytes_of(has_window, most, chunk, p.oversubscribed, p.windows);
+    sim::call_shape call{.bytes = static_cast<double>(p.bytes)};
+    call.pieces = piece != 0 && chunk > piece ? static_cast<double>((chunk + piece - 1) / piece) : 1;
+    call.is_short = has_window && !of.is_zero_copy && chunk <= most_short_bytes && is_short_form(s.programs[0]);
     return {!p.windows   ? sim::medium::sockets
             : has_window ? sim::medium::windows
                          : sim::medium::channels,
-            sim::work_of(s, shape, on)};
+            sim::work_of(s, call, on)};
 }
 
 } // namespace detail
