@@ -87,7 +87,7 @@ int main(int arguments, char** argument) {
         return run_or_check(world);
     }
     // [doc:list]
-    collx::communicator world(collx::per_peer{collx::shm{}, datagrams{}});
+    collx::basic_communicator<collx::shm, datagrams> world;
     // [doc:end]
     return run_or_check(world);
 }

@@ -13,6 +13,7 @@
 #include <collx/comm/all_reduce.hpp>
 #include <collx/comm/all_to_all.hpp>
 #include <collx/comm/barrier.hpp>
+#include <collx/comm/basic_communicator.hpp>
 #include <collx/comm/broadcast.hpp>
 #include <collx/comm/communicator.hpp>
 #include <collx/comm/gather.hpp>

@@ -85,7 +85,13 @@ void expect(bool right) {
     communicator rdma(per_peer{shm{}, verbs{}});             // to other hosts, or an error that says what is missing
     communicator apart(per_peer{sockets{}});                 // sockets also inside a host
     communicator one_host(per_peer{shm{}});                  // or `unsupported`
+
+    using wires = basic_communicator<shm, sockets>; // the same list as a type
+    wires world;
+    wires row = world.split(world.rank() % 2); // stays of that type; so do dup() and shrink()
+    communicator& any_list = world;            // what every call takes
     // [doc:end]
+    barrier(any_list);
 }
 
 void calls_on_nodes(collx::communicator& world) {

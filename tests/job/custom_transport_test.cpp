@@ -5,6 +5,7 @@
 // different transports.
 //
 // collx-test: timeout=240 serial
+#include <collx/algo/ring.hpp>
 #include <collx/job/custom_transport.hpp>
 #include <collx/job/join.hpp>
 #include <collx/testing/endpoint_contract.hpp>
@@ -192,14 +193,56 @@ TEST_CASE("processes come together, and each hears whose endpoint cannot start o
     }
 }
 
+static_assert(!std::is_convertible_v<communicator&, basic_communicator<datagrams>&> &&
+                  std::is_convertible_v<basic_communicator<datagrams>&, communicator&>,
+              "a function may ask for a list, and calls ask for none");
+
+TEST_CASE("a communicator's type carries its list, through split, dup and shrink, and into calls") {
+    using wires = basic_communicator<shm, datagrams>;
+    static_assert(wires::over() == transports(per_peer{shm{}, datagrams{}}));
+    run_threads(per_peer{shm{}, datagrams{}}, 3, [] {
+        wires w;
+        run_checked(w, run_some);
+        wires row = w.split(w.rank() == 2), again = w.dup();
+        int one = 1;
+        collx::all_reduce(row, collx::value(one));
+        EXPECT(one == row.size());
+        one = 1;
+        collx::all_reduce(again.with(algo::ring_all_reduce{}), collx::value(one));
+        EXPECT(one == 3);
+        if (w.rank() == 0) again.abort();
+        try {
+            for (;;) collx::barrier(again);
+        } catch (const aborted&) {
+        }
+        wires left = again.shrink();
+        one = 1;
+        collx::all_reduce(left, collx::value(one));
+        EXPECT(one == 3);
+    });
+    bool refused = false; // by a job over another list
+    run_threads(per_peer{datagrams{}}, 2, [&](communicator& w) {
+        try {
+            const wires other;
+        } catch (const error& e) {
+            const std::string what = e.what();
+            if (w.rank() == 0)
+                refused = e.code() == errc::invalid_argument && what.find("per_peer{datagrams}") != what.npos &&
+                          what.find("per_peer{shm,datagrams}") != what.npos;
+        }
+    });
+    CHECK(refused);
+}
+
 TEST_CASE("ranks that name different transports hear of both lists") {
     processes p;
     const std::string job = fresh_job();
     p.start(0, [&] { return as_process(job, 0, 2, per_peer{datagrams{}}, run_some); });
-    p.start(1, [&] { return as_process(job, 1, 2, per_peer{fails_to_start{}}, run_some); });
+    p.start(1, [&] { return as_process(job, 1, 2, basic_communicator<fails_to_start>::over(), run_some); });
     p.wait();
     for (const int r : {0, 1}) {
         INFO(p[r].what);
+        CHECK((p[r].peer == 1 && p[r].says("the same list of transports")));
         CHECK((p[r].code == errc::mismatch && p[r].says("datagrams") && p[r].says("fails_to_start")));
     }
 }

@@ -16,11 +16,10 @@ struct barrier_fn {
     // alone mean call_options.
     template <Communicates Comm, std::same_as<device_call_options> O>
     auto operator()(Comm&& comm, const O& o) const {
-        using plain = std::remove_reference_t<Comm>;
         if constexpr (std::is_same_v<Mode, repeated>)
-            return with_device_calls<Mode>(comm, [c = communicator_of_call<plain>{kept_communicator(comm)},
-                                                  o](auto&& calls) mutable { calls.barrier(c.comm, o); });
-        else return with_device_calls<Mode>(comm, [&](auto calls) { calls.barrier(comm, o); });
+            return with_device_calls<Mode>(
+                comm, [c = kept_communicator(comm), o](auto&& calls) mutable { calls.barrier(c.comm, o); });
+        else return with_device_calls<Mode>(comm, [&](auto calls) { calls.barrier(without_list(comm), o); });
     }
     template <Communicates Comm>
     auto operator()(Comm&& comm, const call_options& o = {}) const {

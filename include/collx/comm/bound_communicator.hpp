@@ -70,6 +70,12 @@ template <class... P>
 communicator& base_of(const bound_communicator<P...>& c) {
     return c.base();
 }
+// What a call is compiled for: one type for communicators over all lists of transports (basic_communicator).
+template <class Comm>
+auto& without_list(Comm& c) {
+    if constexpr (std::is_base_of_v<communicator, Comm>) return base_of(c);
+    else return c;
+}
 inline policy_set<> policies_of(communicator&) { return {}; }
 template <class... P>
 const policy_set<P...>& policies_of(const bound_communicator<P...>& c) {

@@ -73,15 +73,15 @@ auto with_device_calls(Comm& comm, F&& f) {
 }
 
 // A communicator as a call keeps it: with its policies, which may be a temporary's.
-inline communicator& kept_communicator(communicator& c) { return c; }
-template <class... P>
-bound_communicator<P...> kept_communicator(const bound_communicator<P...>& c) {
-    return c;
-}
-template <class Comm>
+template <class Kept>
 struct communicator_of_call {
-    decltype(kept_communicator(std::declval<Comm&>())) comm;
+    Kept comm;
 };
+inline communicator_of_call<communicator&> kept_communicator(communicator& c) { return {c}; }
+template <class... P>
+communicator_of_call<bound_communicator<P...>> kept_communicator(const bound_communicator<P...>& c) {
+    return {c};
+}
 
 template <class X>
 constexpr void refuse_device_in_place() {
@@ -134,14 +134,14 @@ auto call_on_device(Comm& comm, In& in, Out& out, const Op& op, const device_cal
         "collx::on_device(x) where the type does not tell.");
     require_output<Out>();
     if constexpr (std::is_same_v<Mode, repeated>)
-        return with_device_calls<Mode>(comm,
-                                       [c = communicator_of_call<Comm>{kept_communicator(comm)}, a = buffer(in),
-                                        b = buffer(out), op, o, ... r = kept_argument(rest)](auto&& calls) mutable {
-                                           calls.template run<C>(c.comm, a, b, op, o, r.shown()...);
-                                       });
+        return with_device_calls<Mode>(comm, [c = kept_communicator(comm), a = buffer(in), b = buffer(out), op, o,
+                                              ... r = kept_argument(rest)](auto&& calls) mutable {
+            calls.template run<C>(c.comm, a, b, op, o, r.shown()...);
+        });
     else
-        return with_device_calls<Mode>(
-            comm, [&](auto calls) { calls.template run<C>(comm, buffer(in), buffer(out), op, o, rest...); });
+        return with_device_calls<Mode>(comm, [&](auto calls) {
+            calls.template run<C>(without_list(comm), buffer(in), buffer(out), op, o, rest...);
+        });
 }
 // One message each way, or one alone: the other peer is no_peer. Both are views.
 inline constexpr int no_peer = -0x7fff'ffff;
@@ -151,9 +151,12 @@ auto message_on_device(Comm& comm, const Sent& sent, int to, const Received& rec
                        const device_call_options& o) {
     if constexpr (std::is_same_v<Mode, repeated>)
         return with_device_calls<Mode>(
-            comm, [c = communicator_of_call<Comm>{kept_communicator(comm)}, sent, to, received, from,
-                   o](auto&& calls) mutable { calls.message(c.comm, sent, to, received, from, o); });
-    else return with_device_calls<Mode>(comm, [&](auto calls) { calls.message(comm, sent, to, received, from, o); });
+            comm, [c = kept_communicator(comm), sent, to, received, from, o](auto&& calls) mutable {
+                calls.message(c.comm, sent, to, received, from, o);
+            });
+    else
+        return with_device_calls<Mode>(
+            comm, [&](auto calls) { calls.message(without_list(comm), sent, to, received, from, o); });
 }
 
 } // namespace detail

@@ -154,14 +154,14 @@ auto neighbors_on_device(Comm& comm, const neighbors& g, In& in, Out& out, const
                          const part_counts<S, SO>& sent, const part_counts<R, RO>& received) {
     require_output<Out>();
     if constexpr (std::is_same_v<Mode, repeated>)
-        return with_device_calls<Mode>(comm, [c = communicator_of_call<Comm>{kept_communicator(comm)}, g,
-                                              a = buffer(in), b = buffer(out), o, s = kept_part_counts(sent),
+        return with_device_calls<Mode>(comm, [c = kept_communicator(comm), g, a = buffer(in), b = buffer(out), o,
+                                              s = kept_part_counts(sent),
                                               r = kept_part_counts(received)](auto&& calls) mutable {
             calls.template neighbors<V>(c.comm, g, a, b, o, s.shown(), r.shown());
         });
     else
         return with_device_calls<Mode>(comm, [&](auto calls) {
-            calls.template neighbors<V>(comm, g, buffer(in), buffer(out), o, sent, received);
+            calls.template neighbors<V>(without_list(comm), g, buffer(in), buffer(out), o, sent, received);
         });
 }
 

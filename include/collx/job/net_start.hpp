@@ -152,6 +152,9 @@ inline constexpr net_component net_of_sockets{join_far, join_with, join_with_id,
 #if !defined(COLLX_COMPILED)
 inline const bool has_net = (net = &net_of_sockets, true);
 #endif
+// Says to a basic_communicator that the program has this.
+template <class T>
+struct net_of {};
 
 } // namespace detail
 

@@ -45,7 +45,9 @@ struct join_packet {
 constexpr const char* remedy_of_join(errc code) {
     switch (code) {
         case errc::timeout: return "start the missing ranks, see their output, or raise COLLX_TIMEOUT";
-        case errc::mismatch: return "give all ranks the same COLLX_ variables, and each its own COLLX_RANK";
+        case errc::mismatch:
+            return "give all ranks the same COLLX_ variables and the same list of transports, and each its own "
+                   "COLLX_RANK";
         case errc::security:
             return "give all ranks the same COLLX_KEY_FD, COLLX_KEY_FILE or COLLX_KEY, and COLLX_SECURITY";
         case errc::peer_failed: return "see the output of that rank";
