@@ -156,10 +156,20 @@ TEST_CASE("the other verbs on a fused team") {
     all_gather(team, part, gathered);
     all_to_all(team, whole, exchanged);
     reduce_scatter(team, whole, scattered, plus{});
+    auto upto_me = part, before_me = part, taken = part, at_root = gathered, sum_at_root = part;
+    for (unsigned r = 0; r < 4; ++r)
+        if (r != 1) at_root[r].clear(), sum_at_root[r].clear();
     broadcast(team, part, copied, 2);
     reduce(team, part, summed, 3);
+    reduce(team, part, sum_at_root, 1);
+    gather(team, part, at_root, 1);
+    scatter(team, whole, taken, 2);
+    scan(team, part, upto_me);
+    exclusive_scan(team, part, before_me);
     team.synchronize();
+    CHECK(at_root[1] == gathered[1]);
     int wrong = 0;
+    for (std::size_t i = 0; i < n; ++i) wrong += sum_at_root[1][i] != 60'000 + 4 * static_cast<int>(i);
     for (int r = 0; r < 4; ++r)
         for (std::size_t i = 0; i < n; ++i) {
             const auto me = static_cast<unsigned>(r);
@@ -169,6 +179,9 @@ TEST_CASE("the other verbs on a fused team") {
             }
             wrong += scattered[me][i] != 60'000 + 4 * static_cast<int>(static_cast<unsigned>(r) * n + i);
             wrong += copied[me][i] != value(2, i);
+            wrong += taken[me][i] != value(2, me * n + i);
+            wrong += upto_me[me][i] != r * (r + 1) / 2 * 10'000 + (r + 1) * static_cast<int>(i);
+            wrong += before_me[me][i] != (r == 0 ? value(0, i) : r * (r - 1) / 2 * 10'000 + r * static_cast<int>(i));
             wrong += summed[me][i] != (r == 3 ? 60'000 + 4 * static_cast<int>(i) : value(r, i));
         }
     CHECK(wrong == 0);
@@ -183,6 +196,10 @@ TEST_CASE("a fused team says what is wrong with its buffers") {
                       Catch::Contains("rank 1: the input buffer has 9 elements, expected 10"));
     CHECK_THROWS_AS(all_gather(team, two, two), mismatch);
     CHECK_THROWS_AS(team.broadcast(two, two, 2), invalid_argument);
+    CHECK_THROWS_AS(scatter(team, two, two, -1), invalid_argument);
+    CHECK_THROWS_WITH(gather(team, two, uneven, 0), Catch::Contains("output buffer has 10 elements, expected 20"));
+    CHECK_THROWS_WITH(all_to_all(team, three = per_rank<float>(2, std::vector<float>(3)), three),
+                      Catch::Contains("3 elements are not 2 equal blocks"));
     const std::vector<contiguous_view<float>> nulls(2, contiguous_view<float>(nullptr, 10));
     CHECK_THROWS_WITH(all_reduce(team, nulls), Catch::Contains("the input buffer is null"));
 }

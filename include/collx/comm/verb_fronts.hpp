@@ -72,20 +72,6 @@ auto run_apart(Comm& comm, const In& in, const Out& out, const Op& op, const cal
     return run_call<Mode, V>(base_of(comm).internals(), policies_of(comm), in, out, op, f, kept);
 }
 
-// The member of a fused team that a verb is.
-template <verb V, class Team, class... Args>
-void run_on_team(Team& team, Args&&... args) {
-    if constexpr (V == verb::all_reduce) team.all_reduce(args...);
-    else if constexpr (V == verb::reduce) team.reduce(args...);
-    else if constexpr (V == verb::reduce_scatter) team.reduce_scatter(args...);
-    else if constexpr (V == verb::broadcast) team.broadcast(args...);
-    else if constexpr (V == verb::all_gather) team.all_gather(args...);
-    else team.all_to_all(args...);
-}
-template <verb V>
-inline constexpr bool is_on_teams_v =
-    V == verb::all_reduce || V == verb::reduce_scatter || V == verb::all_gather || V == verb::all_to_all;
-
 // Verbs that move elements as they are, parts of one length.
 template <class Mode, verb V>
 struct moving_fn : takes<call_form::movement> {
@@ -119,14 +105,14 @@ struct moving_fn : takes<call_form::movement> {
     }
     // All ranks of a fused team at once.
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
-    requires(std::is_same_v<Mode, blocking>&& is_on_teams_v<V>) void
+    requires(std::is_same_v<Mode, blocking> && !row.is_rooted()) void
     operator()(Team&& team, In&& in, Out&& out, const team_options<Team>& o = {}) const {
-        run_on_team<V>(team, in, out, o);
+        team.template on<V>(o, in, out);
     }
     template <FusedTeam Team, RankBuffers In, RankBuffers Out>
-    requires(std::is_same_v<Mode, blocking>&& V == verb::broadcast) void
+    requires(std::is_same_v<Mode, blocking>&& row.is_rooted()) void
     operator()(Team&& team, In&& in, Out&& out, int root, const team_options<Team>& o = {}) const {
-        run_on_team<V>(team, in, out, root, o);
+        team.template on<V>(o, in, out, root);
     }
 };
 
@@ -199,17 +185,17 @@ struct reducing_fn : sums_by_default<reducing_fn<Mode, V>> {
     template <FusedTeam Team, RankBuffers X, class Op = plus>
     requires(std::is_same_v<Mode, blocking>&& V == verb::all_reduce && !RankBuffers<Op>) void
     operator()(Team&& team, X&& x, const Op& op = {}, const team_options<Team>& o = {}) const {
-        run_on_team<V>(team, x, x, op, o);
+        team.template on<V>(o, x, x, 0, op);
     }
     template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
-    requires(std::is_same_v<Mode, blocking>&& is_on_teams_v<V>) void
+    requires(std::is_same_v<Mode, blocking> && !row.is_rooted()) void
     operator()(Team&& team, In&& in, Out&& out, const Op& op = {}, const team_options<Team>& o = {}) const {
-        run_on_team<V>(team, in, out, op, o);
+        team.template on<V>(o, in, out, 0, op);
     }
     template <FusedTeam Team, RankBuffers In, RankBuffers Out, class Op = plus>
-    requires(std::is_same_v<Mode, blocking>&& V == verb::reduce) void
+    requires(std::is_same_v<Mode, blocking>&& row.is_rooted()) void
     operator()(Team&& team, In&& in, Out&& out, int root, const Op& op = {}, const team_options<Team>& o = {}) const {
-        run_on_team<V>(team, in, out, root, op, o);
+        team.template on<V>(o, in, out, root, op);
     }
 };
 

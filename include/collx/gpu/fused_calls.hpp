@@ -11,11 +11,10 @@
 #include <collx/algo/direct.hpp>
 #include <collx/algo/dissemination.hpp>
 #include <collx/algo/multicast.hpp>
+#include <collx/algo/one_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
-#include <collx/comm/rank_buffers.hpp>
-#include <collx/core/op.hpp>
 #include <collx/core/scalar.hpp>
-#include <collx/exec/device/team.hpp>
+#include <collx/gpu/team_verbs.hpp>
 #include <collx/plan/algorithm_of.hpp>
 #include <collx/plan/choose.hpp>
 #include <collx/sched/traits.hpp>
@@ -29,8 +28,16 @@ struct fused_message {
     std::size_t in_at = 0, out_at = 0; // where it begins in the sender's input and the receiver's output
 };
 
+namespace detail {
+
+// The algorithm of the table's rows `team` for any length.
+template <collective C>
+using team_algorithm = algorithm_of<choices::last_choice(choices::team, C).use, C>;
+
+} // namespace detail
+
 template <class Machine>
-class fused_calls {
+class fused_calls : public detail::team_verbs<fused_calls<Machine>> {
 public:
     using options = device::fused_options;
     using cuts = device::even_cuts;
@@ -39,86 +46,67 @@ public:
 
     int size() const { return team_.size(); }
 
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    auto all_reduce(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n, "output");
-        const auto l = chunk_layout::even(n, size(), 16);
-        return call(default_for<collective::all_reduce>(), in, out, op, o, cuts(l, l));
+    // Each pair of ranks has a count of its own.
+    template <detail::verb V>
+    static constexpr bool is_of_pairs = detail::row_of(V).counts == detail::part_counts_of::own
+                                        || detail::row_of(V).is_message();
+
+    // A call of parts of one length, or of the lengths that the buffers have.
+    template <detail::verb V, class In, class Out, class Op = device::move_only>
+    requires(!is_of_pairs<V>) auto on(const options& o, In& in, Out& out, int root = 0, const Op& op = {}) const {
+        constexpr detail::verb_row row = detail::row_of(V);
+        if constexpr (algo::window_moves<row.does>::is_scan)
+            static_assert(
+                !has_post_v<Op, accumulator_t<element<In>>>,
+                "collx: a result of a scan is an operand of the next rank, so that no post hook applies to it");
+        detail::team_algorithm<row.does> a;
+        if constexpr (row.is_rooted()) {
+            require_root(root);
+            a.root = root;
+        }
+        if constexpr (row.counts != detail::part_counts_of::none) {
+            return call(a, in, out, op, o, check<V>(in, out, root));
+        } else {
+            const std::size_t n = check<V>(in, out, root);
+            const int chunks = a.chunks(size());
+            const auto l = row.has_parts() ? chunk_layout::blocks(n, chunks) : chunk_layout::even(n, chunks, 16);
+            return call(a, in, out, op, o,
+                        cuts(row.in == detail::extent::part ? l.packed() : l,
+                             row.out == detail::extent::part ? l.packed() : l));
+        }
     }
-    template <RankBuffers In, RankBuffers Out>
-    auto all_gather(In&& in, Out&& out, const options& o = {}) const {
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n * ranks(), "output");
-        const auto l = chunk_layout::blocks(n, size());
-        return call(default_for<collective::all_gather>(), in, out, no_op, o, cuts(l.packed(), l));
+    // The sizes of such a call's buffers. Returns its count, or how its parts lie.
+    template <detail::verb V, class In, class Out>
+    auto check(In& in, Out& out, int root) const {
+        using detail::at_root, detail::extent;
+        constexpr detail::verb_row row = detail::row_of(V);
+        // All ranks have the buffer that the count is taken from.
+        constexpr bool by_output = row.out == extent::part, has_part = by_output || row.in == extent::part;
+        const auto other_has = [&](std::size_t n) {
+            const auto require = [&](auto& x, const char* which, bool is_root_s) {
+                if (is_root_s) require_size_at(x, root, n, which);
+                else require_size(x, n, which);
+            };
+            if constexpr (by_output) require(in, "input", row.only == at_root::input);
+            else require(out, "output", row.only == at_root::output);
+        };
+        if constexpr (row.counts != detail::part_counts_of::none) {
+            std::size_t all = 0;
+            const auto t = by_output ? parts_of(out, "output", true, all) : parts_of(in, "input", false, all);
+            other_has(all);
+            return t;
+        } else {
+            const std::size_t n = by_output ? same_size(out, "output") : same_size(in, "input");
+            other_has(has_part ? n * ranks() : n);
+            if (has_part || !row.has_parts()) return n;
+            if (n % ranks() != 0)
+                fail(errc::invalid_argument, -1, -1, "pass one block of the same size for each rank",
+                     "%zu elements are not %d equal blocks", n, size());
+            return n / ranks();
+        }
     }
-    template <RankBuffers In, RankBuffers Out>
-    auto all_gather_v(In&& in, Out&& out, const options& o = {}) const {
-        std::size_t all = 0;
-        const auto t = parts_of(in, "input", false, all);
-        require_size(out, all, "output");
-        return call(default_for<collective::all_gather>(), in, out, no_op, o, t);
-    }
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    auto reduce_scatter(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        const std::size_t n = same_size(out, "output");
-        require_size(in, n * ranks(), "input");
-        const auto l = chunk_layout::blocks(n, size());
-        return call(default_for<collective::reduce_scatter>(), in, out, op, o, cuts(l, l.packed()));
-    }
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    auto reduce_scatter_v(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        std::size_t all = 0;
-        const auto t = parts_of(out, "output", true, all);
-        require_size(in, all, "input");
-        return call(default_for<collective::reduce_scatter>(), in, out, op, o, t);
-    }
-    template <RankBuffers In, RankBuffers Out>
-    auto gather(In&& in, Out&& out, int root, const options& o = {}) const {
-        require_root(root);
-        const std::size_t n = same_size(in, "input");
-        require_size_at(out, root, n * ranks(), "output");
-        const auto l = chunk_layout::blocks(n, size());
-        return call(default_for<collective::gather>(root), in, out, no_op, o, cuts(l.packed(), l));
-    }
-    template <RankBuffers In, RankBuffers Out>
-    auto gather_v(In&& in, Out&& out, int root, const options& o = {}) const {
-        require_root(root);
-        std::size_t all = 0;
-        const auto t = parts_of(in, "input", false, all);
-        require_size_at(out, root, all, "output");
-        return call(default_for<collective::gather>(root), in, out, no_op, o, t);
-    }
-    template <RankBuffers In, RankBuffers Out>
-    auto scatter(In&& in, Out&& out, int root, const options& o = {}) const {
-        require_root(root);
-        const std::size_t n = same_size(out, "output");
-        require_size_at(in, root, n * ranks(), "input");
-        const auto l = chunk_layout::blocks(n, size());
-        return call(default_for<collective::scatter>(root), in, out, no_op, o, cuts(l, l.packed()));
-    }
-    template <RankBuffers In, RankBuffers Out>
-    auto scatter_v(In&& in, Out&& out, int root, const options& o = {}) const {
-        require_root(root);
-        std::size_t all = 0;
-        const auto t = parts_of(out, "output", true, all);
-        require_size_at(in, root, all, "input");
-        return call(default_for<collective::scatter>(root), in, out, no_op, o, t);
-    }
-    template <RankBuffers In, RankBuffers Out>
-    auto all_to_all(In&& in, Out&& out, const options& o = {}) const {
-        const std::size_t n = same_size(in, "input"), each = n / ranks();
-        require_size(out, n, "output");
-        if (each * ranks() != n)
-            fail(errc::invalid_argument, -1, -1, "pass one block of the same size for each rank",
-                 "%zu elements are not %d equal blocks", n, size());
-        const auto l = chunk_layout::blocks(each, size());
-        return call(default_for<collective::all_to_all>(), in, out, no_op, o, cuts(l, l));
-    }
-    // Rank r sends counts[r][d] elements to rank d; parts lie one after the other, by receiver and by sender.
-    template <RankBuffers In, RankBuffers Out, class Counts>
-    auto all_to_all_v(In&& in, Out&& out, const Counts& counts, const options& o = {}) const {
+    template <detail::verb V, class In, class Out, class Counts>
+    requires(V == detail::verb::all_to_all_v) auto on(const options& o, In& in, Out& out, const Counts& counts) const {
         device::pair_cuts t;
         std::size_t received[device::max_ranks] = {};
         if (counts.size() != ranks()) count_mismatch(static_cast<std::size_t>(counts.size()));
@@ -133,11 +121,10 @@ public:
             require_size_at(in, static_cast<int>(r), sent, "input");
         }
         for (std::size_t d = 0; d < ranks(); ++d) require_size_at(out, static_cast<int>(d), received[d], "output");
-        return call(default_for<collective::all_to_all>(), in, out, no_op, o, t);
+        return call(detail::team_algorithm<collective::all_to_all>{}, in, out, device::move_only{}, o, t);
     }
-    // Messages: a range of fused_message.
-    template <RankBuffers In, RankBuffers Out, class Messages>
-    auto send_recv(In&& in, Out&& out, const Messages& messages, const options& o = {}) const {
+    template <detail::verb V, class In, class Out, class Messages>
+    requires(V == detail::verb::sendrecv) auto on(const options& o, In& in, Out& out, const Messages& messages) const {
         device::pair_cuts t;
         require_count(in, "input");
         require_count(out, "output");
@@ -152,37 +139,14 @@ public:
             require_room(out, m.to, m.out_at, m.count, "output");
             n = m.count, t.in_at[m.from][m.to] = m.in_at, t.out_at[m.to][m.from] = m.out_at;
         }
-        return call(default_for<collective::all_to_all>(), in, out, no_op, o, t);
+        return call(detail::team_algorithm<collective::all_to_all>{}, in, out, device::move_only{}, o, t);
     }
-    template <RankBuffers In, RankBuffers Out>
-    auto broadcast(In&& in, Out&& out, int root, const options& o = {}) const {
-        require_root(root);
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n, "output");
-        const auto l = chunk_layout::even(n, size(), 16);
-        return call(default_for<collective::broadcast>(root), in, out, no_op, o, cuts(l, l));
-    }
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    auto reduce(In&& in, Out&& out, int root, const Op& op = {}, const options& o = {}) const {
-        require_root(root);
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n, "output");
-        const auto l = chunk_layout::blocks(n, 1);
-        return call(default_for<collective::reduce>(root), in, out, op, o, cuts(l, l));
-    }
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    auto scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        return scan_by<collective::scan>(in, out, op, o);
-    }
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    auto exclusive_scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) const {
-        return scan_by<collective::exclusive_scan>(in, out, op, o);
-    }
-    auto barrier(const options& o = {}) const {
+    template <detail::verb V>
+    auto on(const options& o) const {
         using nothing = contiguous_view<char>;
         using types = device::call_types<nothing, nothing, device::move_only>;
         return prepare<types, device::simple_protocol, 1>(
-            default_for<collective::barrier>(), cuts(),
+            detail::team_algorithm<collective::barrier>{}, cuts(),
             [](int) {
                 return device::rank_operands<types>{{}, {}, {}};
             },
@@ -219,7 +183,7 @@ public:
                 },
                 o);
         } else {
-            return barrier(o);
+            return on<detail::verb::barrier>(o);
         }
     }
 
@@ -241,16 +205,6 @@ public:
     }
 
 private:
-    static constexpr device::move_only no_op{};
-
-    // The algorithm of the table's rows `team` for any length.
-    template <collective C>
-    static constexpr auto default_for(int root = 0) {
-        detail::algorithm_of<choices::last_choice(choices::team, C).use, C> a{};
-        sched::set_root(a, root);
-        return a;
-    }
-
     template <class Types, class Protocol, int Groups, class Algorithm, class Cuts, class Operands>
     auto prepare(const Algorithm& a, const Cuts& t, const Operands& operands, const options& o) const {
         return device::fused_call<Protocol, Groups, Algorithm, Types>{
@@ -259,15 +213,6 @@ private:
     template <class Algorithm, class In, class Out, class Op, class Cuts>
     auto call(const Algorithm& a, In& in, Out& out, const Op& op, const options& o, const Cuts& t) const {
         return make<device::simple_protocol, 1, void>(a, in, out, op, o, t);
-    }
-    template <collective C, class In, class Out, class Op>
-    auto scan_by(In& in, Out& out, const Op& op, const options& o) const {
-        static_assert(!has_post_v<Op, accumulator_t<element<In>>>,
-                      "collx: a result of a scan is an operand of the next rank, so that no post hook applies to it");
-        const std::size_t n = same_size(in, "input");
-        require_size(out, n, "output");
-        const auto l = chunk_layout::blocks(n, 1);
-        return call(default_for<C>(), in, out, op, o, cuts(l, l));
     }
 
     std::size_t ranks() const { return static_cast<std::size_t>(size()); }

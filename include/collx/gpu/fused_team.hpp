@@ -19,15 +19,20 @@
 COLLX_BEGIN_NAMESPACE
 
 template <class Machine>
-class fused_team : detail::team_refusals<Machine> {
+class fused_team : public detail::team_verbs<fused_team<Machine>>, detail::team_refusals<Machine> {
+    using verbs = detail::team_verbs<fused_team<Machine>>;
     using refusals = detail::team_refusals<Machine>;
 
 public:
+    // Both say what a member takes: the one by its forms, the other by a sentence.
+    using refusals::all_gather, refusals::all_gather_v, refusals::all_reduce, refusals::all_to_all,
+        refusals::all_to_all_v, refusals::broadcast, refusals::exclusive_scan, refusals::gather, refusals::gather_v,
+        refusals::reduce, refusals::reduce_scatter, refusals::reduce_scatter_v, refusals::scan, refusals::scatter,
+        refusals::scatter_v, refusals::send_recv;
+    using verbs::all_gather, verbs::all_gather_v, verbs::all_reduce, verbs::all_to_all, verbs::all_to_all_v,
+        verbs::broadcast, verbs::exclusive_scan, verbs::gather, verbs::gather_v, verbs::reduce, verbs::reduce_scatter,
+        verbs::reduce_scatter_v, verbs::scan, verbs::scatter, verbs::scatter_v, verbs::send_recv;
     using is_fused_team = void;
-    using refusals::all_gather, refusals::all_gather_v, refusals::all_reduce, refusals::all_to_all;
-    using refusals::all_to_all_v, refusals::broadcast, refusals::exclusive_scan, refusals::gather, refusals::gather_v;
-    using refusals::reduce, refusals::reduce_scatter, refusals::reduce_scatter_v, refusals::scan, refusals::scatter;
-    using refusals::scatter_v, refusals::send_recv;
     using options = device::fused_options;
 
     // Errors: unsupported without a device; resource without memory; invalid_argument for shapes that cannot be.
@@ -55,91 +60,13 @@ public:
         team_.run_group(o, prepared...);
     }
 
-    // Shape: the same number of elements on every rank. in and out may be the same buffers.
-    // Cost: up to `short_bytes` one exchange of LL words; above, every input read once and every output written
-    // once, which is the least there can be.
-    // Order: rank order; any associative operator; all ranks hold the same bits.
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    void all_reduce(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
-        const auto c = calls();
-        const std::size_t n = c.same_size(in, "input");
-        c.require_size(out, n, "output");
-        if (n * sizeof(element<Out>) > short_bytes) return team_.run(c.all_reduce(in, out, op, o), o);
-        const auto l = chunk_layout::blocks(n, 1);
-        using algorithm = detail::algorithm_of<short_sums.use, collective::all_reduce>;
-        team_.run(
-            c.template make<device::packet_protocol, 1, void>(algorithm(), in, out, op, o, device::even_cuts(l, l)), o);
+    // A call of a verb, launched. arguments: as fused_calls::on() takes them.
+    template <detail::verb V, class... Arguments>
+    void on(const options& o, Arguments&&... arguments) {
+        if constexpr (V == detail::verb::all_reduce)
+            if (run_short(o, arguments...)) return;
+        team_.run(calls().template on<V>(o, arguments...), o);
     }
-    // out[r] holds all parts in rank order; all_gather_v: of any sizes.
-    template <RankBuffers In, RankBuffers Out>
-    void all_gather(In&& in, Out&& out, const options& o = {}) {
-        team_.run(calls().all_gather(in, out, o), o);
-    }
-    template <RankBuffers In, RankBuffers Out>
-    void all_gather_v(In&& in, Out&& out, const options& o = {}) {
-        team_.run(calls().all_gather_v(in, out, o), o);
-    }
-    // Rank r receives part r of the reduction; reduce_scatter_v: as many elements as out[r] has.
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    void reduce_scatter(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
-        team_.run(calls().reduce_scatter(in, out, op, o), o);
-    }
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    void reduce_scatter_v(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
-        team_.run(calls().reduce_scatter_v(in, out, op, o), o);
-    }
-    // out[root] holds all parts in rank order; the other outputs may be empty.
-    template <RankBuffers In, RankBuffers Out>
-    void gather(In&& in, Out&& out, int root, const options& o = {}) {
-        team_.run(calls().gather(in, out, root, o), o);
-    }
-    template <RankBuffers In, RankBuffers Out>
-    void gather_v(In&& in, Out&& out, int root, const options& o = {}) {
-        team_.run(calls().gather_v(in, out, root, o), o);
-    }
-    // Rank r receives part r of in[root]; the other inputs may be empty. scatter_v: as many elements as out[r] has.
-    template <RankBuffers In, RankBuffers Out>
-    void scatter(In&& in, Out&& out, int root, const options& o = {}) {
-        team_.run(calls().scatter(in, out, root, o), o);
-    }
-    template <RankBuffers In, RankBuffers Out>
-    void scatter_v(In&& in, Out&& out, int root, const options& o = {}) {
-        team_.run(calls().scatter_v(in, out, root, o), o);
-    }
-    // Part d of rank r's input becomes part r of rank d's output; all_to_all_v: counts[r][d] elements. Not in place.
-    template <RankBuffers In, RankBuffers Out>
-    void all_to_all(In&& in, Out&& out, const options& o = {}) {
-        team_.run(calls().all_to_all(in, out, o), o);
-    }
-    template <RankBuffers In, RankBuffers Out, class Counts>
-    void all_to_all_v(In&& in, Out&& out, const Counts& counts, const options& o = {}) {
-        team_.run(calls().all_to_all_v(in, out, counts, o), o);
-    }
-    // Messages between ranks, all in one kernel: a range of fused_message.
-    template <RankBuffers In, RankBuffers Out, class Messages>
-    void send_recv(In&& in, Out&& out, const Messages& messages, const options& o = {}) {
-        team_.run(calls().send_recv(in, out, messages, o), o);
-    }
-    template <RankBuffers In, RankBuffers Out>
-    void broadcast(In&& in, Out&& out, int root, const options& o = {}) {
-        team_.run(calls().broadcast(in, out, root, o), o);
-    }
-    // Only the root's output is written.
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    void reduce(In&& in, Out&& out, int root, const Op& op = {}, const options& o = {}) {
-        team_.run(calls().reduce(in, out, root, op, o), o);
-    }
-    // Rank r receives the reduction of the ranks up to itself; exclusive_scan: before it, and rank 0 receives nothing.
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    void scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
-        team_.run(calls().scan(in, out, op, o), o);
-    }
-    template <RankBuffers In, RankBuffers Out, class Op = plus>
-    void exclusive_scan(In&& in, Out&& out, const Op& op = {}, const options& o = {}) {
-        team_.run(calls().exclusive_scan(in, out, op, o), o);
-    }
-    // What follows in the stream begins when all ranks have come; one launch does so by itself.
-    void barrier(const options& o = {}) { team_.run(calls().barrier(o), o); }
 
     // Any text of algo/ instead of the default choice; cut(chunks) says how buffers fall into chunks.
     // Example: team.run<device::simple_protocol>(algo::ring_all_reduce{}, x, x, plus{}, {}, cut, cut);
@@ -166,8 +93,17 @@ public:
     }
 
 private:
-    template <class X>
-    using element = typename fused_calls<Machine>::template element<X>;
+    template <class In, class Out, class Op>
+    bool run_short(const options& o, In& in, Out& out, int, const Op& op) {
+        const auto c = calls();
+        const std::size_t n = c.template check<detail::verb::all_reduce>(in, out, 0);
+        if (n * sizeof(typename fused_calls<Machine>::template element<Out>) > short_bytes) return false;
+        const auto l = chunk_layout::blocks(n, 1);
+        using algorithm = detail::algorithm_of<short_sums.use, collective::all_reduce>;
+        team_.run(
+            c.template make<device::packet_protocol, 1, void>(algorithm(), in, out, op, o, device::even_cuts(l, l)), o);
+        return true;
+    }
 
     Machine machine_;
     device::team<Machine> team_;
