@@ -33,7 +33,15 @@ void check_group(collx::communicator& w) {
         g.all_gather(part, parts);
         g.all_reduce(collx::value(largest), collx::max{});
         g.reduce(collx::value(at_root), n / 2);
-        EXPECT(g.size() == 25);
+        // Each with as many elements as make the operands of the next one lie anywhere.
+        const std::size_t m = 2 * static_cast<std::size_t>(round) + 1, all = m * static_cast<std::size_t>(n);
+        const std::vector<int> whole = samples(w.rank(), all);
+        std::vector<int> my_part(m), exchanged(all), upto_me = samples(w.rank(), m), before_me = upto_me;
+        g.reduce_scatter(whole, my_part);
+        g.all_to_all(whole, exchanged);
+        g.scan(upto_me);
+        g.exclusive_scan(before_me);
+        EXPECT(g.size() == 29);
         g.launch();
         EXPECT(g.size() == 0);
         for (auto& s : sums)
@@ -41,6 +49,15 @@ void check_group(collx::communicator& w) {
         EXPECT(mean.back() == static_cast<float>(n * (n - 1) / 2));
         EXPECT(letters.back() == 'a' + n - 1 && largest == n - 1 && at_root == (w.rank() == n / 2 ? n : 1));
         for (std::size_t i = 0; i < parts.size(); ++i) EXPECT_AT(i, parts[i] == static_cast<short>(i / 3));
+        const std::size_t mine = m * static_cast<std::size_t>(w.rank());
+        for (std::size_t i = 0; i < m; ++i) {
+            EXPECT_AT(i, my_part[i] == folded(mine + i, 0, n));
+            EXPECT_AT(i, upto_me[i] == folded(i, 0, w.rank() + 1));
+            EXPECT_AT(i, before_me[i] == (w.rank() == 0 ? samples(0, m)[i] : folded(i, 0, w.rank())));
+        }
+        for (std::size_t k = 0; k < static_cast<std::size_t>(n); ++k)
+            for (std::size_t i = 0; i < m; ++i)
+                EXPECT_AT(i, exchanged[k * m + i] == samples(static_cast<int>(k), all)[mine + i]);
     }
 }
 
@@ -63,6 +80,40 @@ TEST_CASE("a group does what its calls would do one by one") {
     for (const int n : rank_counts) on_ranks(n, check_group);
     for (const spread& s : {spread{1}, spread{2}, spread{1, true}, spread{3, false, false, true}})
         for (const int n : {2, 3, 5, 8}) on_hosts(n, s, check_group);
+}
+
+TEST_CASE("a group may be written as one chain, and launched or made ready with it") {
+    on_ranks(3, [](collx::communicator& w) {
+        std::vector<int> x(4, 1), whole(6, w.rank()), part(2), theirs(1), mine(1, w.rank());
+        const int n = w.size(), next = (w.rank() + 1) % n, last = (w.rank() + n - 1) % n;
+        collx::group(w).send(mine, next).recv(theirs, last).all_reduce(x).reduce_scatter(whole, part).launch();
+        EXPECT(x[3] == 3 && part[1] == 3 && theirs[0] == last);
+        auto again = collx::persistent::group(w).scan(x).broadcast(whole, 2).launch();
+        again();
+        EXPECT(x[3] == 3 * (w.rank() + 1) && whole[5] == 2);
+        again();
+        EXPECT(x[3] == (w.rank() == 0 ? 3 : w.rank() == 1 ? 9 : 18));
+    });
+}
+
+TEST_CASE("the sizes of a group's calls are checked when they are added") {
+    on_ranks(2, [](collx::communicator& w) {
+        std::vector<int> three(3), four(4);
+        collx::group g(w);
+        const auto refused = [&](auto&& f, const char* text) {
+            try {
+                f();
+            } catch (const collx::error& e) {
+                EXPECT(std::string(e.what()).find(text) != std::string::npos);
+                return;
+            }
+            fail_check(text);
+        };
+        refused([&] { g.reduce_scatter(four, three); }, "the output buffer has 3 elements and needs 2");
+        refused([&] { g.all_to_all(three, three); }, "3 elements do not divide among 2 ranks");
+        refused([&] { g.reduce(four, 2); }, "root 2");
+        EXPECT(g.size() == 0);
+    });
 }
 
 TEST_CASE("small collectives of a group cross hosts together") {

@@ -185,7 +185,11 @@ void check_group(communicator& w, Comm c, fake_gpus& g, void* s) {
     group.reduce(root_sum, ranks - 1);
     group.all_gather(sent, all);
     group.broadcast(sent, 0);
-    EXPECT(group.size() == 10);
+    memory upto_me(g, me, 30), before_me(g, me, 30);
+    for (std::size_t i = 0; i < 30; ++i) upto_me[i] = before_me[i] = part(me, 0, i);
+    group.scan(upto_me, collx::max{});
+    group.exclusive_scan(before_me, collx::max{});
+    EXPECT(group.size() == 12);
     group.launch({.stream = s});
     EXPECT(group.size() == 0);
     synchronize(c, {.stream = s});
@@ -196,6 +200,10 @@ void check_group(communicator& w, Comm c, fake_gpus& g, void* s) {
     for (std::size_t i = 0; i < all.collx_buffer().size(); ++i) EXPECT_AT(i, all[i] == static_cast<int>(i / 40));
     for (std::size_t i = 0; i < 4000; ++i) EXPECT_AT(i, even[i] == static_cast<char>(last + static_cast<int>(i)));
     EXPECT(sent[39] == 0);
+    for (std::size_t i = 0; i < 30; ++i) {
+        EXPECT_AT(i, upto_me[i] == part(me, 0, i));
+        EXPECT_AT(i, before_me[i] == part(me == 0 ? 0 : me - 1, 0, i));
+    }
 }
 
 template <class Comm>

@@ -7,12 +7,14 @@
 //   collx::group g(world);
 //   for (auto& layer : gradients) g.all_reduce(layer);
 //   g.launch();
+//   collx::group(world).all_reduce(norm).broadcast(seed, 0).launch();
 #pragma once
 
 #include <collx/core/pointers.hpp>
 
 #include <collx/algo/one_shot.hpp>
-#include <collx/comm/group_refusals.hpp>
+#include <collx/comm/all_gather.hpp>
+#include <collx/comm/group_verbs.hpp>
 #include <collx/comm/grouped_calls.hpp>
 #include <collx/comm/neighbor.hpp>
 #include <collx/comm/ready_group.hpp>
@@ -32,67 +34,14 @@ COLLX_BEGIN_NAMESPACE
 // ends. Errors: as all_reduce; mismatch naming the peer whose group has other transfers, types or counts. Mode:
 // blocking, or repeated: then launch() runs nothing and returns a persistent_call of the whole group.
 template <class Mode>
-class basic_group : detail::group_refusals<Mode> {
-    using refusals = detail::group_refusals<Mode>;
+class basic_group : public detail::group_verbs<basic_group<Mode>> {
+    using verbs = detail::group_verbs<basic_group<Mode>>;
 
 public:
     explicit basic_group(communicator& c) : comm_(&c) {}
 
-    using refusals::all_gather, refusals::all_reduce, refusals::broadcast, refusals::reduce;
-    using refusals::neighbor_all_gather, refusals::neighbor_all_to_all;
-    using refusals::neighbor_all_gather_v, refusals::neighbor_all_to_all_v;
-    using refusals::recv, refusals::send;
-
-    template <Buffer X, detail::OpArgument Op = plus>
-    void all_reduce(X&& x, Op op = {}) {
-        add_reduction(detail::verb::all_reduce, std::forward<X>(x), op, -1);
-    }
-    template <Buffer X, detail::OpArgument Op = plus>
-    void reduce(X&& x, int root, Op op = {}) {
-        add_reduction(detail::verb::reduce, std::forward<X>(x), op, root);
-    }
-    template <Buffer X>
-    void broadcast(X&& x, int root) {
-        require_output<X>();
-        detail::require_staying<X>();
-        if constexpr (buffer_t<X>::is_output) { // else refused, and no more errors than that one
-            watch(x);
-            const auto v = buffer(x);
-            check(detail::verb::broadcast, v, root);
-            add<detail::grouped_broadcast<Mode, buffer_t<X>>>("broadcast", v, root);
-        }
-    }
-    template <Buffer In, Buffer Out>
-    void all_gather(In&& in, Out&& out) {
-        require_output<Out>();
-        detail::require_staying<In, Out>();
-        if constexpr (buffer_t<Out>::is_output) {
-            watch(in), watch(out);
-            const auto a = buffer(in);
-            const auto b = buffer(out);
-            (void)detail::check_call(
-                comm_->internals(), detail::row_of(detail::verb::all_gather),
-                {.in = detail::seen_on_host(a),
-                 .out = detail::seen_on_host(b),
-                 .is_same_type = std::is_same_v<detail::element_of<buffer_t<In>>, detail::element_of<buffer_t<Out>>>});
-            add<detail::grouped_all_gather<Mode, buffer_t<In>, buffer_t<Out>>>("all_gather", a, b);
-        }
-    }
-    template <Buffer X>
-    void send(X&& x, int peer) {
-        detail::require_staying<X>();
-        watch(x);
-        add_transfer<true>(buffer(x), peer);
-    }
-    template <Buffer X>
-    void recv(X&& x, int peer) {
-        require_output<X>();
-        detail::require_staying<X>();
-        if constexpr (buffer_t<X>::is_output) {
-            watch(x);
-            add_transfer<false>(buffer(x), peer);
-        }
-    }
+    using verbs::neighbor_all_gather, verbs::neighbor_all_to_all; // what no form takes
+    using verbs::neighbor_all_gather_v, verbs::neighbor_all_to_all_v;
     // Each edge is a transfer of the group.
     template <Buffer In, Buffer Out>
     void neighbor_all_gather(const neighbors& g, In&& in, Out&& out) {
@@ -127,6 +76,7 @@ public:
     }
 
 private:
+    friend verbs;
     template <class Options>
     void launch_all(const Options& o) {
         comm_->internals().require_time_limit(o.timeout.count());
@@ -194,28 +144,43 @@ private:
     void watch(X& x) {
         if constexpr (detail::is_repeated_v<Mode>) buffers_.push_back(make_sole<detail::typed_watch<X>>(&x));
     }
-    template <class View>
-    void check(detail::verb what, const View& v, int root = 0) const {
-        (void)detail::check_call(comm_->internals(), detail::row_of(what),
-                                 {.out = detail::seen_on_host(v), .is_in_place = true, .root = root});
-    }
-    template <class X, class Op>
-    void add_reduction(detail::verb what, X&& x, const Op& op, int root) {
-        require_output<X>();
-        detail::require_staying<X>();
-        using element = detail::element_of<buffer_t<X>>;
-        require_reduce_op<Op, element>();
-        if constexpr (ReduceOp<Op, element> && buffer_t<X>::is_output) {
-            watch(x);
-            const auto v = buffer(x);
-            check(what, v, root < 0 ? 0 : root);
-            add<detail::grouped_all_reduce<Mode, buffer_t<X>, Op>>(name_of(what), v, op, root);
+    template <detail::verb V, bool IsInPlace, class In, class Out, class Op>
+    void add(std::remove_reference_t<In>& in, std::remove_reference_t<Out>& out, Op op, int root = 0) {
+        require_output<Out>();
+        detail::require_staying<In, Out>();
+        using element = detail::element_of<buffer_t<In>>;
+        constexpr bool reduces = !std::is_same_v<Op, no_op>;
+        if constexpr (reduces) require_reduce_op<Op, element>();
+        if constexpr (buffer_t<Out>::is_output && (!reduces || ReduceOp<Op, element>)) { // else refused
+            watch(in);
+            if (!IsInPlace) watch(out);
+            const auto a = buffer(in);
+            const auto b = buffer(out);
+            detail::call_arguments with{.out = detail::seen_on_host(b),
+                                        .is_in_place = IsInPlace,
+                                        .is_same_type = std::is_same_v<element, detail::element_of<buffer_t<Out>>>,
+                                        .root = root};
+            if (!IsInPlace) with.in = detail::seen_on_host(a);
+            auto& c = comm_->internals();
+            const std::size_t count = detail::check_call(c, detail::row_of(V), with).cuts.elems;
+            calls_.push_back(make_sole<detail::grouped_collective<Mode, V, IsInPlace, buffer_t<In>, buffer_t<Out>, Op>>(
+                *comm_, a, b, op, root, count));
+            unmade_.add(c, detail::name_of(V));
         }
     }
-    template <class Call, class... Args>
-    void add(const char* verb, Args&&... args) {
-        calls_.push_back(make_sole<Call>(*comm_, std::forward<Args>(args)...));
-        unmade_.add(comm_->internals(), verb);
+    template <bool Outgoing, class X>
+    void add_message(std::remove_reference_t<X>& x, int peer) {
+        if constexpr (!Outgoing) require_output<X>();
+        detail::require_staying<X>();
+        if constexpr (Outgoing || buffer_t<X>::is_output) {
+            watch(x);
+            add_transfer<Outgoing>(buffer(x), peer);
+        }
+    }
+    template <detail::verb, class In, class Out, class Op, class F>
+    basic_group chain(F&& f) {
+        f(*this);
+        return std::move(*this);
     }
 
     template <detail::verb V, class In, class Out>

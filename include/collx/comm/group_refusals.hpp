@@ -55,7 +55,7 @@ private:
     }
 };
 
-// A base of a group. A template, for only then a call without arguments is refused where it is made.
+// A base of group_verbs. A template, for only then a call without arguments is refused where it is made.
 template <class Group, bool OnDevice = false>
 struct group_refusals {
     template <member_form F>
@@ -67,8 +67,10 @@ struct group_refusals {
     void all_gather(refused<member_form::exchange> = nothing{}, ...) {}
     void send(refused<member_form::message> = nothing{}, ...) {}
     void recv(refused<member_form::message> = nothing{}, ...) {}
-    void reduce_scatter(refused<member_form::exchange> = nothing{}, ...) {} // of a device_group
     void all_to_all(refused<member_form::exchange> = nothing{}, ...) {}
+    void reduce_scatter(refused<member_form::exchange> = nothing{}, ...) {}
+    void scan(refused<member_form::reduction> = nothing{}, ...) {}
+    void exclusive_scan(refused<member_form::reduction> = nothing{}, ...) {}
     void neighbor_all_gather(refused<member_form::graph> = nothing{}, ...) {}
     void neighbor_all_to_all(refused<member_form::graph> = nothing{}, ...) {}
     void neighbor_all_gather_v(refused<member_form::graph> = nothing{}, ...) {}
@@ -76,6 +78,10 @@ struct group_refusals {
     // The second buffer is none. (With a pack: to clang 14 a group's own members of these parameters would hide them.)
     template <Buffer In, class Out, class... Rest>
     requires(!Buffer<Out>) void all_gather(In&&, Out&&, const Rest&...) { refuse_tensor<Out>(); }
+    template <Buffer In, class Out, class... Rest>
+    requires(!Buffer<Out>) void all_to_all(In&&, Out&&, const Rest&...) { refuse_tensor<Out>(); }
+    template <Buffer In, class Out, class... Rest>
+    requires(!Buffer<Out>) void reduce_scatter(In&&, Out&&, const Rest&...) { refuse_tensor<Out>(); }
     template <class In, class Out, class... Rest>
     requires(!Buffer<In> || !Buffer<Out>) void neighbor_all_gather(const neighbors&, In&&, Out&&, const Rest&...) {
         refuse_arguments<In, Out>();

@@ -7,12 +7,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <collx/algo/window_moves.hpp>
 #include <collx/call/signature.hpp>
-#include <collx/comm/all_gather.hpp>
-#include <collx/comm/all_reduce.hpp>
-#include <collx/comm/broadcast.hpp>
 #include <collx/comm/grouped_messages.hpp>
-#include <collx/comm/reduce.hpp>
+#include <collx/comm/verb_fronts.hpp>
 #include <collx/core/growing_array.hpp>
 #include <collx/core/pointers.hpp>
 
@@ -96,78 +94,62 @@ private:
     std::size_t first_, last_;
 };
 
-template <class Mode, class View, class Op>
-struct grouped_all_reduce final : grouped_call_in<Mode> {
-    using element = element_of<View>;
-    using mover_type = mover<View, View, Op, element>;
-    grouped_all_reduce(communicator& c, View v, Op op, int root)
-        : comm(&c), view(v), op(op), root(root), move(v, v, op, c.size()) {}
-    std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
+// A collective of a group. What is published and what is taken is the table of window_moves.hpp, but that a rank's own
+// part is published, too.
+template <class Mode, verb V, bool IsInPlace, class In, class Out, class Op>
+struct grouped_collective final : grouped_call_in<Mode> {
+    static constexpr verb_row row = row_of(V);
+    using moves = algo::window_moves<row.does>;
+    using element = element_of<Out>;
+
+    // count: as call_facts have it.
+    grouped_collective(communicator& c, In i, Out o, Op op, int root, std::size_t count)
+        : comm(&c), in(i), out(o), op(op), root(root), count(count), move(i, o, op, c.size()) {}
+    std::size_t published() const {
+        return row.in == extent::parts ? count * static_cast<std::size_t>(comm->size()) : count;
+    }
+    std::size_t bytes() const override { return grouped_bytes<element>(published()); }
     void publish(std::byte* to) override {
-        move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size());
+        if (!moves::from_root || comm->rank() == root)
+            move.load(reinterpret_cast<element*>(to), sched::place::in, 0, published());
     }
     void finish(const std::byte* const* ranks, std::size_t at, int n, int me) override {
-        if (root >= 0 && root != me) return;
-        detail::growing_array<const element*> sources;
-        for (int k = 0; k < n; ++k) sources.push_back(reinterpret_cast<const element*>(ranks[k] + at));
-        move.fold_ranks(sources.data(), n, me, sched::place::in, 0, sched::place::out, 0, nullptr, view.size());
+        if (moves::to_root && me != root) return;
+        // Where what is for this rank lies among what each has published.
+        const std::size_t mine = moves::puts_parts ? static_cast<std::size_t>(me) * count : 0;
+        const auto from = [&](int k) { return reinterpret_cast<const element*>(ranks[k] + at) + mine; };
+        if constexpr (row.reduces()) {
+            const int last = V == verb::exclusive_scan ? me : moves::is_scan ? me + 1 : n;
+            if (last == 0) return;
+            growing_array<const element*> sources;
+            for (int k = 0; k < last; ++k) sources.push_back(from(k));
+            move.fold_ranks(sources.data(), last, me < last ? me : -1, sched::place::in, mine, sched::place::out, 0,
+                            nullptr, count);
+        } else if constexpr (moves::from_root) {
+            if (!IsInPlace || me != root) move.store(sched::place::out, 0, from(root), count);
+        } else {
+            for (int k = 0; k < n; ++k)
+                move.store(sched::place::out, static_cast<std::size_t>(k) * count, from(k), count);
+        }
     }
     made_alone<Mode> run_alone(const call_options& o) override {
-        if (root >= 0) return detail::reduce_fn<Mode>{}(*comm, view, op, {.timeout = o.timeout, .root = root});
-        return detail::all_reduce_fn<Mode>{}(*comm, view, op, o);
+        using front = std::conditional_t<row.reduces(), reducing_fn<Mode, V>, moving_fn<Mode, V>>;
+        const call_options mine{.timeout = o.timeout, .root = root};
+        if constexpr (row.reduces() && IsInPlace) return front{}(*comm, out, op, mine);
+        else if constexpr (row.reduces()) return front{}(*comm, in, out, op, mine);
+        else if constexpr (IsInPlace) return front{}(*comm, out, mine);
+        else return front{}(*comm, in, out, mine);
     }
     void sign(group_signature& s) const override {
-        sign_call<element, Op>(s, root >= 0 ? collective::reduce : collective::all_reduce, bytes(), root);
+        sign_call<element, Op>(s, row.does, bytes(), row.is_rooted() ? root : -1);
     }
-    communicator* comm;
-    View view;
-    Op op;
-    int root; // -1: all receive
-    mover_type move;
-};
-
-template <class Mode, class View>
-struct grouped_broadcast final : grouped_call_in<Mode> {
-    using element = element_of<View>;
-    grouped_broadcast(communicator& c, View v, int root)
-        : comm(&c), view(v), root(root), move(v, v, no_op{}, c.size()) {}
-    std::size_t bytes() const override { return grouped_bytes<element>(view.size()); }
-    void publish(std::byte* to) override {
-        if (comm->rank() == root) move.load(reinterpret_cast<element*>(to), sched::place::in, 0, view.size());
-    }
-    void finish(const std::byte* const* ranks, std::size_t at, int, int me) override {
-        if (me != root)
-            move.store(sched::place::out, 0, reinterpret_cast<const element*>(ranks[root] + at), view.size());
-    }
-    made_alone<Mode> run_alone(const call_options& o) override {
-        return detail::broadcast_fn<Mode>{}(*comm, view, {.timeout = o.timeout, .root = root});
-    }
-    void sign(group_signature& s) const override { sign_call<element, no_op>(s, collective::broadcast, bytes(), root); }
-    communicator* comm;
-    View view;
-    int root;
-    mover<View, View, no_op, element> move;
-};
-
-template <class Mode, class In, class Out>
-struct grouped_all_gather final : grouped_call_in<Mode> {
-    using element = element_of<Out>;
-    grouped_all_gather(communicator& c, In i, Out o) : comm(&c), in(i), out(o), move(i, o, no_op{}, c.size()) {}
-    std::size_t bytes() const override { return grouped_bytes<element>(in.size()); }
-    void publish(std::byte* to) override { move.load(reinterpret_cast<element*>(to), sched::place::in, 0, in.size()); }
-    void finish(const std::byte* const* ranks, std::size_t at, int n, int) override {
-        for (int k = 0; k < n; ++k)
-            move.store(sched::place::out, static_cast<std::size_t>(k) * in.size(),
-                       reinterpret_cast<const element*>(ranks[k] + at), in.size());
-    }
-    made_alone<Mode> run_alone(const call_options& o) override {
-        return detail::all_gather_fn<Mode>{}(*comm, in, out, o);
-    }
-    void sign(group_signature& s) const override { sign_call<element, no_op>(s, collective::all_gather, bytes()); }
     communicator* comm;
     In in;
     Out out;
-    mover<In, Out, no_op, element> move;
+    Op op;
+    int root;
+    std::size_t count;
+    mover<In, Out, Op, element> move;
 };
 
 } // namespace detail

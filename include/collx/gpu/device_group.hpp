@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <collx/comm/group_refusals.hpp>
+#include <collx/comm/group_verbs.hpp>
 #include <collx/comm/unmade_calls.hpp>
 #include <collx/gpu/group_calls.hpp>
 
@@ -37,89 +37,12 @@ COLLX_BEGIN_NAMESPACE
 // Errors: as of the calls by themselves, with the call's number in the group. Calls before it are made. A group that is
 //     destroyed with calls that were not launched says so on stderr; if the communicator is checked, it ends.
 template <class Comm, class... Kinds>
-class device_group : detail::group_refusals<Comm, true> {
-    using refusals = detail::group_refusals<Comm, true>;
-
+class device_group : public detail::group_verbs<device_group<Comm, Kinds...>, true> {
 public:
-    using refusals::all_gather, refusals::all_reduce, refusals::all_to_all, refusals::broadcast;
-    using refusals::recv, refusals::reduce, refusals::reduce_scatter, refusals::send;
-
     explicit device_group(Comm& c) requires std::is_same_v<Comm, communicator> : comm_(&c) {}
     template <class... P>
     explicit device_group(const bound_communicator<P...>& c) : comm_(c) {}
 
-    template <DeviceBuffer X, detail::OpArgument Op = plus>
-    void all_reduce(X&& x, Op op = {}) & {
-        add<collective::all_reduce>(x, x, op, true);
-    }
-    template <DeviceBuffer X>
-    void broadcast(X&& x, int root) & {
-        add<collective::broadcast>(x, x, no_op{}, true, root);
-    }
-    template <DeviceBuffer X, detail::OpArgument Op = plus>
-    void reduce(X&& x, int root, Op op = {}) & {
-        add<collective::reduce>(x, x, op, true, root);
-    }
-    template <DeviceBuffer In, DeviceBuffer Out>
-    void all_gather(In&& in, Out&& out) & {
-        add<collective::all_gather>(in, out, no_op{}, false);
-    }
-    template <DeviceBuffer In, DeviceBuffer Out, detail::OpArgument Op = plus>
-    void reduce_scatter(In&& in, Out&& out, Op op = {}) & {
-        add<collective::reduce_scatter>(in, out, op, false);
-    }
-    template <DeviceBuffer In, DeviceBuffer Out>
-    void all_to_all(In&& in, Out&& out) & {
-        add<collective::all_to_all>(in, out, no_op{}, false);
-    }
-    template <DeviceBuffer X>
-    void send(X&& x, int peer) & {
-        require_kind<X>();
-        messages_.push_back(message(buffer(x), peer, true));
-        note("send");
-    }
-    template <DeviceBuffer X>
-    void recv(X&& x, int peer) & {
-        require_output<X>();
-        require_kind<X>();
-        messages_.push_back(message(buffer(x), peer, false));
-        note("recv");
-    }
-
-    // The same in a chain.
-    template <DeviceBuffer X, detail::OpArgument Op = plus>
-    [[nodiscard]] auto all_reduce(X&& x, Op op = {}) && {
-        return chained<call_kind<collective::all_reduce, X, X, Op>>([&](auto& g) { g.all_reduce(x, op); });
-    }
-    template <DeviceBuffer X>
-    [[nodiscard]] auto broadcast(X&& x, int root) && {
-        return chained<call_kind<collective::broadcast, X, X, no_op>>([&](auto& g) { g.broadcast(x, root); });
-    }
-    template <DeviceBuffer X, detail::OpArgument Op = plus>
-    [[nodiscard]] auto reduce(X&& x, int root, Op op = {}) && {
-        return chained<call_kind<collective::reduce, X, X, Op>>([&](auto& g) { g.reduce(x, root, op); });
-    }
-    template <DeviceBuffer In, DeviceBuffer Out>
-    [[nodiscard]] auto all_gather(In&& in, Out&& out) && {
-        return chained<call_kind<collective::all_gather, In, Out, no_op>>([&](auto& g) { g.all_gather(in, out); });
-    }
-    template <DeviceBuffer In, DeviceBuffer Out, detail::OpArgument Op = plus>
-    [[nodiscard]] auto reduce_scatter(In&& in, Out&& out, Op op = {}) && {
-        return chained<call_kind<collective::reduce_scatter, In, Out, Op>>(
-            [&](auto& g) { g.reduce_scatter(in, out, op); });
-    }
-    template <DeviceBuffer In, DeviceBuffer Out>
-    [[nodiscard]] auto all_to_all(In&& in, Out&& out) && {
-        return chained<call_kind<collective::all_to_all, In, Out, no_op>>([&](auto& g) { g.all_to_all(in, out); });
-    }
-    template <DeviceBuffer X>
-    [[nodiscard]] auto send(X&& x, int peer) && {
-        return chained<message_kind<X>>([&](auto& g) { g.send(x, peer); });
-    }
-    template <DeviceBuffer X>
-    [[nodiscard]] auto recv(X&& x, int peer) && {
-        return chained<message_kind<X>>([&](auto& g) { g.recv(x, peer); });
-    }
     std::size_t size() const { return calls_.size() + messages_.size(); }
 
     // The group is empty afterwards.
@@ -148,14 +71,21 @@ public:
 private:
     template <class C, class... K>
     friend class device_group;
+    friend detail::group_verbs<device_group, true>;
     static constexpr bool is_bound = !std::is_same_v<Comm, communicator>;
     using policies = std::remove_cvref_t<decltype(detail::policies_of(std::declval<Comm&>()))>;
     template <class Kind>
     static constexpr bool has = (std::is_same_v<Kind, Kinds> || ...);
-    template <collective C, class In, class Out, class Op>
-    using call_kind = detail::grouped_kind<C, buffer_t<In>, buffer_t<Out>, Op>;
     template <class X, class T = detail::element_of<buffer_t<X>>>
     using message_kind = detail::grouped_messages_kind<sizeof(T) % 4 == 0 && alignof(T) % 4 == 0>;
+    template <detail::verb V, class In, class Out, class Op>
+    struct kind_of {
+        using type = detail::grouped_kind<detail::row_of(V).does, buffer_t<In>, buffer_t<Out>, Op>;
+    };
+    template <detail::verb V, class In, class Out, class Op>
+    requires(detail::row_of(V).is_message()) struct kind_of<V, In, Out, Op> {
+        using type = message_kind<In>;
+    };
     static constexpr bool mixes_messages =
         has<detail::grouped_messages_kind<true>> || has<detail::grouped_messages_kind<false>>;
 
@@ -171,29 +101,46 @@ private:
         else return *comm_;
     }
     // This group, with one kind more and with what f adds.
-    template <class Kind, class F>
-    auto chained(F&& f) {
-        using next = std::conditional_t<has<Kind>, device_group, device_group<Comm, Kinds..., Kind>>;
+    template <detail::verb V, class In, class Out, class Op, class F>
+    auto chain(F&& f) {
+        using kind = typename kind_of<V, In, Out, Op>::type;
+        using next = std::conditional_t<has<kind>, device_group, device_group<Comm, Kinds..., kind>>;
         next g(comm(), std::move(calls_), std::move(messages_));
         g.unmade_ = std::move(unmade_);
         f(g);
         return g;
     }
-    template <collective C, class In, class Out, class Op>
-    void add(In& in, Out& out, const Op& op, bool is_in_place, int root = 0) {
+    template <detail::verb V, bool IsInPlace, class In, class Out, class Op>
+    void add(In& in, Out& out, const Op& op, int root = 0) {
+        require_on_device<In>();
+        require_on_device<Out>();
         require_output<Out>();
-        if constexpr (buffer_t<Out>::is_output) { // else refused, and no more errors than that one
-            constexpr bool is_mixed = has<call_kind<C, In, Out, Op>>;
-            calls_.push_back([a = buffer(in), b = buffer(out), op, is_in_place, root](Comm& c, device_call_options o,
-                                                                                      detail::kernel_batch& batch) {
-                if constexpr (C == collective::reduce || C == collective::broadcast) o.root = root;
+        if constexpr (buffer_t<Out>::is_output && DeviceBuffer<In> && DeviceBuffer<Out>) { // else refused
+            constexpr bool is_mixed = has<typename kind_of<V, In, Out, Op>::type>;
+            calls_.push_back([a = buffer(in), b = buffer(out), op, root](Comm& c, device_call_options o,
+                                                                         detail::kernel_batch& batch) {
+                if constexpr (detail::row_of(V).is_rooted()) o.root = root;
                 detail::with_device_calls<detail::blocking>(c, [&]<class Runtime>(detail::device_calls<Runtime>) {
-                    detail::device_group_calls<Runtime>::template collective_of<C, is_mixed>(c, a, b, op, o,
-                                                                                             is_in_place, batch);
+                    detail::device_group_calls<Runtime>::template collective_of<detail::row_of(V).does, is_mixed>(
+                        c, a, b, op, o, IsInPlace, batch);
                 });
             });
         }
-        note(name_of(C));
+        note(detail::name_of(V));
+    }
+    template <bool Outgoing, class X>
+    void add_message(X& x, int peer) {
+        require_on_device<X>();
+        if constexpr (!Outgoing) require_output<X>();
+        require_kind<X>();
+        messages_.push_back(message(buffer(x), peer, Outgoing));
+        note(Outgoing ? "send" : "recv");
+    }
+    template <class X>
+    static void require_on_device() {
+        static_assert(!Buffer<X> || DeviceBuffer<X>,
+                      "collx: a device_group takes buffers in device memory: a device_view, a "
+                      "thrust::device_vector, on_device(x). Those of the host go to collx::group.");
     }
     template <class View>
     static detail::device_message message(const View& v, int peer, bool outgoing) {
