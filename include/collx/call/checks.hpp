@@ -31,6 +31,7 @@ struct seen_buffer {
     std::uint32_t elem_bytes = 1;
     bool has_address = false; // else elements are computed, or lie apart
     bool is_window = false, is_on_device = false;
+    bool is_of_device_call = false; // which looks at the memory itself
 };
 template <class View>
 seen_buffer seen(const View& v) {
@@ -41,6 +42,13 @@ seen_buffer seen(const View& v) {
     if constexpr (View::is_contiguous) b.data = v.data(), b.has_address = true;
     if constexpr (requires { View::is_window; }) b.is_window = View::is_window;
     if constexpr (requires { v.is_on_device(); }) b.is_on_device = v.is_on_device();
+    return b;
+}
+// The same in a call on device memory.
+template <class View>
+seen_buffer seen_on_device(const View& v) {
+    seen_buffer b = seen(v);
+    b.is_window = b.is_on_device = false, b.is_of_device_call = true;
     return b;
 }
 // The same of what must be memory of the host.

@@ -151,6 +151,9 @@ constexpr verb verb_of(collective c) {
         if (r.does == c) return r.what;
     return verb::barrier;
 }
+// The verb of a collective with parts of any lengths, whose row follows the other's.
+constexpr verb counted_verb_of(collective c) { return static_cast<verb>(static_cast<int>(verb_of(c)) + 1); }
+static_assert(counted_verb_of(collective::scatter) == verb::scatter_v);
 
 } // namespace detail
 COLLX_END_NAMESPACE

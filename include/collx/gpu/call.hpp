@@ -74,11 +74,27 @@ struct device_shape {
     bool in_packed = false, out_packed = false;
 };
 
-inline device_shape device_shape_of(communicator_core& c, verb v, std::size_t in, std::size_t out, bool is_in_place,
-                                    int root) {
-    const verb_row& row = row_of(v);
-    const std::size_t count = check_sizes(c, row, in, out, is_in_place, root);
-    const std::size_t at = is_in_place ? own_place(row, count, c.net.rank()) : 0;
+// What check_call() asks of a call, and of device memory beside that: kernels of this rank can use it.
+template <verb V, class Call, class In, class Out>
+call_facts check_on_device(const Call& call, const In& in, const Out& out, bool is_in_place = false,
+                           count_tables* tables = nullptr) {
+    constexpr verb_row row = row_of(V);
+    const int me = call.g.rank(), root = call.o.root;
+    const call_facts f = check_call(call.core(), row,
+                                    {.in = seen_on_device(in),
+                                     .out = seen_on_device(out),
+                                     .is_in_place = is_in_place,
+                                     .is_same_type = std::is_same_v<element_of<In>, element_of<Out>>,
+                                     .root = root,
+                                     .tables = tables});
+    if (is_in_place || has_input(row, me, root)) call.g.require_memory(in, "input");
+    if (!is_in_place && has_output(row, me, root)) call.g.require_memory(out, "output");
+    return f;
+}
+
+inline device_shape device_shape_of(const call_facts& f, std::size_t in, std::size_t out, bool is_in_place, int rank) {
+    const verb_row& row = row_of(f.what);
+    const std::size_t count = f.cuts.elems, at = is_in_place ? own_place(row, count, rank) : 0;
     return {.in = in,
             .out = out,
             .count = count,
@@ -86,8 +102,8 @@ inline device_shape device_shape_of(communicator_core& c, verb v, std::size_t in
             .out_parts = row.out == extent::parts,
             .in_at = row.in == extent::part ? at : 0,
             .out_at = row.out == extent::part ? at : 0,
-            .in_packed = row.in == extent::part && !is_in_place,
-            .out_packed = row.out == extent::part && !is_in_place};
+            .in_packed = f.cuts.in_packed,
+            .out_packed = f.cuts.out_packed};
 }
 
 } // namespace detail

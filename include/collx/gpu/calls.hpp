@@ -42,19 +42,19 @@ struct device_calls {
     template <collective C, class Comm, class In, class Out, class Op, class Counts, class Offsets>
     static void run(Comm& comm, In in, Out out, const Op& op, const device_call_options& o,
                     const part_counts<Counts, Offsets>& parts) {
-        if constexpr (C == collective::reduce_scatter) reduce_parts(comm, in, out, op, o, parts.counts);
-        else if constexpr (C == collective::all_gather) gather_to_all(comm, in, out, o, parts);
-        else {
-            const started<Comm> call(comm, o);
-            count_tables& t = call.core().tables;
-            require_root(call.core(), o.root);
-            if (o.root == call.g.rank())
-                (C == collective::gather ? t.second : t.first)
-                    .assign(o.root, call.g.size(), parts.counts, parts.offsets,
-                            C == collective::gather ? "gather_v" : "scatter_v");
-            if (C == collective::gather && o.root == call.g.rank()) t.second.require_disjoint(o.root, "gather_v");
-            rooted<C>(call, in, out, true);
-        }
+        constexpr verb V = counted_verb_of(C);
+        constexpr verb_row row = row_of(V);
+        if constexpr (row.reduces()) require_reduce_op<Op, element_of<In>>();
+        const started<Comm> call(comm, o);
+        const int me = call.g.rank(), n = call.g.size();
+        count_table& t = call.core().tables.first;
+        if (row.counts == part_counts_of::root && me != o.root)
+            t.assign_one(me, n, row.out == extent::part ? out.size() : in.size());
+        else t.assign(me, n, parts.counts, parts.offsets, row.name);
+        (void)check_on_device<V>(call, in, out, false, &call.core().tables);
+        if constexpr (C == collective::reduce_scatter) reduce_parts(call, in, out, op, t);
+        else if constexpr (C == collective::all_gather) gather_to_all(call, in, out, t);
+        else rooted<C>(call, in, out);
     }
     // all_to_all_v.
     template <collective C, class Comm, class In, class Out, class Op, class S, class SO, class R, class RO>
@@ -66,12 +66,7 @@ struct device_calls {
         const int me = call.g.rank(), n = call.g.size();
         t.first.assign(me, n, send.counts, send.offsets, "send");
         t.second.assign(me, n, receive.counts, receive.offsets, "receive");
-        t.second.require_disjoint(me, "receive");
-        require_parts(call, in, out);
-        require_apart(call.core(), in, out, SIZE_MAX);
-        if (t.first.sizes()[me] != t.second.sizes()[me])
-            fail(errc::invalid_argument, me, me, "what a rank sends itself it also receives",
-                 "the counts of a rank for itself differ: %zu and %zu", t.first.sizes()[me], t.second.sizes()[me]);
+        (void)check_on_device<verb::all_to_all_v>(call, in, out, false, &t);
         exchange<C>(call, in, out);
     }
     // Along the edges of a graph: as all_to_all_v, in which most parts are empty.
@@ -98,6 +93,8 @@ struct device_calls {
         if (t.first.sizes()[me] != t.second.sizes()[me])
             fail(errc::invalid_argument, me, me, "a rank that is its own destination is its own source, too",
                  "the counts of a rank for itself differ: %zu and %zu", t.first.sizes()[me], t.second.sizes()[me]);
+        call.g.require_memory(in, "input");
+        call.g.require_memory(out, "output");
         exchange<collective::all_to_all>(call, in, out);
     }
     template <class Comm, class Sent, class Received>
@@ -114,6 +111,8 @@ struct device_calls {
                  "a message of a rank to itself alone would wait for ever");
         const started<Comm> call(comm, o, false);
         require_apart(c.internals(), sent, received, SIZE_MAX);
+        call.g.require_memory(sent, "input");
+        call.g.require_memory(received, "output");
         one_part(c.internals().tables.first, me, n, sends ? to : -1, sent.size());
         one_part(c.internals().tables.second, me, n, receives ? from : -1, received.size());
         exchange<collective::send_recv>(call, sent, received);
@@ -153,22 +152,14 @@ private:
     // What all have that is no exchange of parts. Started: a call by itself, or one of a group.
     template <collective C, class Started, class In, class Out, class Op>
     static void call(const Started& call, const In& in, const Out& out, const Op& op, bool is_in_place) {
-        const device_call_options& o = call.o;
         if constexpr (!std::is_same_v<Op, device::move_only>) require_reduce_op<Op, element_of<In>>();
         if constexpr (C == collective::scan || C == collective::exclusive_scan)
             static_assert(
                 !has_post_v<Op, accumulator_t<element_of<In>>>,
                 "collx: a result of a scan is an operand of the next rank, so that no post hook applies to it");
         auto& g = call.g;
-        communicator_core& core = call.core();
-        require_root(core, o.root);
-        constexpr verb_row row = row_of(verb_of(C));
-        const device_shape s = device_shape_of(core, row.what, in.size(), out.size(), is_in_place, o.root);
-        g.require_memory(in, "input");
-        if (has_output(row, g.rank(), o.root)) {
-            g.require_memory(out, "output");
-            if (!is_in_place) require_apart(core, in, out, own_place(row, s.count, g.rank()));
-        }
+        const device_shape s = device_shape_of(check_on_device<verb_of(C)>(call, in, out, is_in_place), in.size(),
+                                               out.size(), is_in_place, g.rank());
         const typename Started::alone& alone = call; // so that a group adds no code to what is staged
         if (g.is_direct()) by_kernel::run<C>(call, in, out, op, s);
         else if (!two_level::try_run<C>(alone, in, out, op, s)) staged_call::run<C>(alone, in, out, op, s);
@@ -200,79 +191,50 @@ private:
     static void equal_parts(Comm& comm, const In& in, const Out& out, const device_call_options& o) {
         using policies = typename started<Comm>::policies;
         const started<Comm> call(comm, o);
-        communicator_core& core = call.core();
-        require_root(core, o.root);
-        constexpr bool gathers = C == collective::gather;
-        const auto n = static_cast<std::size_t>(call.g.size());
-        const std::size_t part = check_sizes(core, row_of(verb_of(C)), in.size(), out.size(), false, o.root);
+        const call_facts f = check_on_device<verb_of(C)>(call, in, out);
+        const int me = call.g.rank(), n = call.g.size();
         if constexpr (policies::template has_algorithm<C>)
             if (call.g.is_direct()) {
-                call.g.require_memory(in, "input");
-                call.g.require_memory(out, "output");
-                const device_shape s{.count = part, .in_packed = gathers, .out_packed = !gathers};
-                by_kernel::run<C>(call, in, out, device::move_only{}, s);
+                by_kernel::run<C>(call, in, out, device::move_only{},
+                                  device_shape_of(f, in.size(), out.size(), false, me));
                 return call.end();
             }
-        const std::vector<std::size_t> counts(n, part);
-        if (o.root == call.g.rank())
-            (gathers ? core.tables.second : core.tables.first).assign(o.root, call.g.size(), counts, name_of(C));
-        rooted<C>(call, in, out, false);
+        call.core().tables.first.assign(me, n, std::vector<std::size_t>(static_cast<std::size_t>(n), f.cuts.elems),
+                                        name_of(C));
+        rooted<C, false>(call, in, out);
     }
-    // The root has its table already; the other side of it, and the tables of all others, have one part.
-    template <collective C, class Comm, class In, class Out>
-    static void rooted(const started<Comm>& call, const In& in, const Out& out, bool is_private) {
-        communicator_core& core = call.core();
+    // The first table is the root's; it becomes the one of what its side of an exchange has, and the other side, like
+    // all other ranks, has one part.
+    template <collective C, bool Private = true, class Call, class In, class Out>
+    static void rooted(const Call& call, const In& in, const Out& out) {
         constexpr bool gathers = C == collective::gather;
+        count_tables& t = call.core().tables;
+        if (gathers) std::swap(t.first, t.second);
         const int me = call.g.rank(), n = call.g.size(), root = call.o.root;
-        count_table &all = gathers ? core.tables.second : core.tables.first,
-                    &mine = gathers ? core.tables.first : core.tables.second;
-        const std::size_t part = gathers ? in.size() : out.size();
-        one_part(mine, me, n, root, part);
-        if (me == root) {
-            const auto at_root = static_cast<std::size_t>(root);
-            require_size(core, gathers ? "input" : "output", part, all.sizes()[at_root]);
-            require_apart(core, in, out, all.offsets()[at_root]);
-        } else {
-            one_part(all, me, n, -1, 0);
-        }
-        if (is_private) exchange<C>(call, in, out);
-        else exchange<C, false>(call, in, out);
+        one_part(gathers ? t.first : t.second, me, n, root, gathers ? in.size() : out.size());
+        if (me != root) one_part(gathers ? t.second : t.first, me, n, -1, 0);
+        exchange<C, Private>(call, in, out);
     }
-    template <class Comm, class In, class Out, class Counts, class Offsets>
-    static void gather_to_all(Comm& comm, const In& in, const Out& out, const device_call_options& o,
-                              const part_counts<Counts, Offsets>& parts) {
-        using policies = typename started<Comm>::policies;
-        const started<Comm> call(comm, o);
-        communicator_core& core = call.core();
-        count_table& t = core.tables.second;
+    template <class Call, class In, class Out>
+    static void gather_to_all(const Call& call, const In& in, const Out& out, const count_table& t) {
+        count_tables& tables = call.core().tables;
         const int n = call.g.size();
-        const auto me = static_cast<std::size_t>(call.g.rank());
-        t.assign(call.g.rank(), n, parts.counts, parts.offsets, "all_gather_v");
-        t.require_disjoint(call.g.rank(), "all_gather_v");
-        require_size(core, "input", in.size(), t.sizes()[me]);
-        require_apart(core, in, out, t.offsets()[me]);
-        if constexpr (policies::template has_algorithm<collective::all_gather>)
+        if constexpr (Call::policies::template has_algorithm<collective::all_gather>)
             if (call.g.is_direct() && n <= device::max_ranks) {
-                require_parts(call, in, out);
                 by_kernel::run_parts<collective::all_gather>(call, in, out, device::move_only{}, t, false);
                 return call.end();
             }
-        const std::vector<std::size_t> equal_counts(static_cast<std::size_t>(n), in.size()),
+        const std::vector<std::size_t> mine_to_all(static_cast<std::size_t>(n), in.size()),
             same_place(static_cast<std::size_t>(n), 0);
-        core.tables.first.assign(call.g.rank(), n, equal_counts, same_place, "all_gather_v");
+        std::swap(tables.first, tables.second);
+        tables.first.assign(call.g.rank(), n, mine_to_all, same_place, "all_gather_v");
         exchange<collective::all_gather, false>(call, in, out);
     }
-    template <class Comm, class In, class Out>
-    static void require_parts(const started<Comm>& call, const In& in, const Out& out) {
-        communicator_core& core = call.core();
-        if (core.tables.first.total() != 0 || core.tables.first.end() > in.size()) {
-            require_at_least(core, "input", in.size(), core.tables.first.end());
-            call.g.require_memory(in, "input");
-        }
-        if (core.tables.second.total() != 0 || core.tables.second.end() > out.size()) {
-            require_at_least(core, "output", out.size(), core.tables.second.end());
-            call.g.require_memory(out, "output");
-        }
+    template <class Call, class In, class Out, class Op>
+    static void reduce_parts(const Call& call, const In& in, const Out& out, const Op& op, const count_table& t) {
+        if (call.g.is_direct()) by_kernel::run_parts<collective::reduce_scatter>(call, in, out, op, t, true);
+        else if (!two_level::try_parts(call, in, out, op, t)) staged_call::reduce_parts(call, in, out, op, t);
+        call.end();
     }
     // Private: ranks know their own counts only, so no algorithm may pass parts on.
     // parts: see exchange_parts; 0: one for each rank, or one alone of a message.
@@ -282,7 +244,6 @@ private:
         if (parts == 0) parts = C == collective::send_recv ? 1 : static_cast<std::size_t>(call.g.size());
         [[maybe_unused]] const auto& p = policies_of(call.comm);
         communicator_core& core = call.core();
-        require_parts(call, in, out);
         if constexpr (Private && policies::template has_algorithm<C>) {
             using A = decltype(p.template algorithm<C>());
             if (!std::is_same_v<A, typename direct_algorithm<C>::type>)
@@ -317,25 +278,6 @@ private:
             compare_signatures(core, {.type_hash = type, .root = call.o.root, .what = verb_of(C)}, o.timeout.count());
             compare_counts(call.c, core.tables, o);
         }
-    }
-
-    template <class Comm, class In, class Out, class Op, class Counts>
-    static void reduce_parts(Comm& comm, const In& in, const Out& out, const Op& op, const device_call_options& o,
-                             const Counts& counts) {
-        require_reduce_op<Op, element_of<In>>();
-        const started<Comm> call(comm, o);
-        communicator_core& core = call.core();
-        const auto me = static_cast<std::size_t>(call.g.rank());
-        count_table& t = core.tables.first;
-        t.assign(call.g.rank(), call.g.size(), counts, "reduce_scatter_v");
-        require_at_least(core, "input", in.size(), t.end());
-        require_size(core, "output", out.size(), t.sizes()[me]);
-        require_apart(core, in, out, t.offsets()[me]);
-        call.g.require_memory(in, "input");
-        call.g.require_memory(out, "output");
-        if (call.g.is_direct()) by_kernel::run_parts<collective::reduce_scatter>(call, in, out, op, t, true);
-        else if (!two_level::try_parts(call, in, out, op, t)) staged_call::reduce_parts(call, in, out, op, t);
-        call.end();
     }
 };
 
