@@ -32,189 +32,200 @@ namespace detail {
 
 // One call. The methods put it into the stream.
 template <class Call, class In, class Out, class Op>
-class two_level_call : two_level_pieces<Call, In, Out, Op> {
-    using base = two_level_pieces<Call, In, Out, Op>;
-    using base::in_, base::out_, base::s_, base::call_, base::d_, base::map_, base::before_, base::after_,
-        base::pieces_;
-    using base::local, base::share_of, base::send, base::receive, base::move, base::gone, base::range, base::alone,
-        base::put_share, base::reduce_inside, base::launch_reduction, base::spread, base::completing;
-    using typename base::in_type, typename base::out_type, typename base::piece;
+class two_level_call {
+    using pieces = two_level_pieces<Call, In, Out, Op>;
+    using in_type = typename pieces::in_type;
+    using out_type = typename pieces::out_type;
+    using piece = typename pieces::piece;
 
 public:
-    using base::base;
+    // As two_level_pieces.
+    two_level_call(collective what, const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s,
+                   std::uint64_t hash = 0)
+        : call_(what, call, in, out, op, s, hash) {}
 
     void all_reduce() {
-        this->each_piece(
-            s_.count, this->shared_room(),
+        call_.each_piece(
+            call_.shape.count, call_.shared_room(),
             [&](piece p) {
-                reduce_inside(p);
-                put_share(p, [op = completing(alone(share_of(p, local())))](auto& c, auto x, auto y, auto& with) {
-                    collx::all_reduce(c, x, y, op, with);
-                });
+                call_.reduce_inside(p);
+                call_.put_share(p, [op = call_.completing(pieces::alone(call_.share_of(p, call_.local())))](
+                                       auto& c, auto x, auto y, auto& with) { collx::all_reduce(c, x, y, op, with); });
             },
             [&](piece p) {
-                if (const piece mine = share_of(p, local()); mine.count != 0) pieces_.take(out_, range(mine));
-                spread(p);
+                if (const piece mine = call_.share_of(p, call_.local()); mine.count != 0)
+                    call_.staging.take(call_.out, pieces::range(mine));
+                call_.spread(p);
             });
     }
     void reduce() {
-        const int there = map_.node_of(call_.o.root), at = map_.local_of(call_.o.root);
-        const bool is_there = there == d_.node();
-        const device_view<out_type> come(d_.template incoming<out_type>(), d_.room_bytes() / sizeof(out_type));
-        this->each_piece(
-            s_.count, this->shared_room(),
+        const int there = call_.map.node_of(call_.started.o.root), at = call_.map.local_of(call_.started.o.root);
+        const bool is_there = there == call_.domains.node();
+        const device_view<out_type> come(call_.domains.template incoming<out_type>(),
+                                         call_.domains.room_bytes() / sizeof(out_type));
+        call_.each_piece(
+            call_.shape.count, call_.shared_room(),
             [&](piece p) {
-                reduce_inside(p);
-                put_share(p, [there, op = completing(alone(share_of(p, local())))](auto& c, auto x, auto y, auto with) {
+                call_.reduce_inside(p);
+                call_.put_share(p, [there, op = call_.completing(pieces::alone(call_.share_of(p, call_.local())))](
+                                       auto& c, auto x, auto y, auto with) {
                     with.root = there;
                     collx::reduce(c, x, y, op, with);
                 });
             },
             [&](piece p) {
-                const piece mine = share_of(p, local());
-                if (mine.count != 0) pieces_.take(come, range({0, is_there ? mine.count : 0}));
+                const piece mine = call_.share_of(p, call_.local());
+                if (mine.count != 0) call_.staging.take(come, pieces::range({0, is_there ? mine.count : 0}));
                 if (!is_there) return;
                 device::own_cuts cuts;
                 cuts.sizes[0][at] = mine.count;
-                for (int k = 0; local() == at && k < d_.size(); ++k) receive(cuts, k, share_of(p, k));
-                move(come, out_, cuts, after_);
+                for (int k = 0; call_.local() == at && k < call_.domains.size(); ++k)
+                    pieces::receive(cuts, k, call_.share_of(p, k));
+                pieces::move(come, call_.out, cuts, call_.after);
             });
     }
     void broadcast() {
-        const int there = map_.node_of(call_.o.root), at = map_.local_of(call_.o.root);
-        const bool is_there = there == d_.node();
-        this->each_piece(
-            s_.count, this->shared_room(),
+        const int there = call_.map.node_of(call_.started.o.root), at = call_.map.local_of(call_.started.o.root);
+        const bool is_there = there == call_.domains.node();
+        call_.each_piece(
+            call_.shape.count, call_.shared_room(),
             [&](piece p) {
-                if (is_there && d_.size() > 1) { // from the root to the rails
+                if (is_there && call_.domains.size() > 1) { // from the root to the rails
                     device::own_cuts cuts;
-                    for (int k = 0; k < d_.size(); ++k)
-                        if (local() == at && k != at) send(cuts, k, share_of(p, k));
-                    if (local() != at) receive(cuts, at, share_of(p, local()));
-                    move(out_, out_, cuts, before_);
+                    for (int k = 0; k < call_.domains.size(); ++k)
+                        if (call_.local() == at && k != at) pieces::send(cuts, k, call_.share_of(p, k));
+                    if (call_.local() != at) pieces::receive(cuts, at, call_.share_of(p, call_.local()));
+                    pieces::move(call_.out, call_.out, cuts, call_.before);
                 }
-                const piece mine = share_of(p, local());
+                const piece mine = call_.share_of(p, call_.local());
                 if (mine.count == 0) return;
-                pieces_.template put<out_type>(out_, range({mine.at, is_there ? mine.count : 0}),
-                                               this->template on_rail<out_type>(
-                                                   mine.count, mine.count, [there](auto& c, auto x, auto y, auto with) {
-                                                       with.root = there;
-                                                       if (c.rank() == there)
-                                                           std::memcpy(y.data(), x.data(), x.size() * sizeof(out_type));
-                                                       collx::broadcast(c, y, with);
-                                                   }));
+                call_.staging.template put<out_type>(
+                    call_.out, pieces::range({mine.at, is_there ? mine.count : 0}),
+                    call_.template on_rail<out_type>(
+                        mine.count, mine.count, [there](auto& c, auto x, auto y, auto with) {
+                            with.root = there;
+                            if (c.rank() == there) std::memcpy(y.data(), x.data(), x.size() * sizeof(out_type));
+                            collx::broadcast(c, y, with);
+                        }));
             },
             [&](piece p) {
-                const piece mine = share_of(p, local());
-                if (mine.count != 0) pieces_.take(out_, range({mine.at, is_there ? 0 : mine.count}));
-                spread(p, is_there ? at : -1);
+                const piece mine = call_.share_of(p, call_.local());
+                if (mine.count != 0) call_.staging.take(call_.out, pieces::range({mine.at, is_there ? 0 : mine.count}));
+                call_.spread(p, is_there ? at : -1);
             });
     }
     // The parts of this domain to all of it; then each rail carries its blocks to the other domains.
     void all_gather() {
-        const auto mine = static_cast<std::size_t>(d_.blocks(d_.node(), local())); // of no meaning off the rails
-        const std::size_t room = pieces_.room(static_cast<std::size_t>(d_.most_blocks()) * sizeof(out_type));
-        this->each_piece(
-            s_.count, [=](std::size_t) { return room; },
+        const auto mine = static_cast<std::size_t>(
+            call_.domains.blocks(call_.domains.node(), call_.local())); // of no meaning off the rails
+        const std::size_t room =
+            call_.staging.room(static_cast<std::size_t>(call_.domains.most_blocks()) * sizeof(out_type));
+        call_.each_piece(
+            call_.shape.count, [=](std::size_t) { return room; },
             [&](piece p) {
                 device::own_cuts cuts;
-                for (int k = 0; k < d_.size(); ++k)
-                    send(cuts, k, {s_.in_at + p.at, p.count}), receive(cuts, k, block(d_.node(), k, p));
-                move(in_, out_, cuts, before_);
-                if (!d_.is_on_rail()) return;
+                for (int k = 0; k < call_.domains.size(); ++k)
+                    pieces::send(cuts, k, {call_.shape.in_at + p.at, p.count}),
+                        pieces::receive(cuts, k, block(call_.domains.node(), k, p));
+                pieces::move(call_.in, call_.out, cuts, call_.before);
+                if (!call_.domains.is_on_rail()) return;
                 // This domain's own come last in the staging buffer: they need not be copied in.
                 std::vector<std::size_t> counts, at;
                 std::size_t others = 0;
-                for (int d = 0; d < map_.nodes(); ++d) {
-                    counts.push_back(static_cast<std::size_t>(d_.blocks(d, local())) * p.count);
+                for (int d = 0; d < call_.map.nodes(); ++d) {
+                    counts.push_back(static_cast<std::size_t>(call_.domains.blocks(d, call_.local())) * p.count);
                     at.push_back(others);
-                    if (d != d_.node()) others += counts.back();
+                    if (d != call_.domains.node()) others += counts.back();
                 }
-                at[static_cast<std::size_t>(d_.node())] = others;
+                at[static_cast<std::size_t>(call_.domains.node())] = others;
                 const std::size_t sent = mine * p.count;
-                pieces_.template put<out_type>(
-                    out_, blocks_of(p, true),
-                    this->template on_rail<out_type>(sent, sent + others,
+                call_.staging.template put<out_type>(
+                    call_.out, blocks_of(p, true),
+                    call_.template on_rail<out_type>(sent, sent + others,
                                                      [counts, at](auto& c, auto x, auto y, auto& with) {
                                                          collx::all_gather_v(c, x, y, counts, at, with);
                                                      }));
             },
             [&](piece p) {
-                if (d_.is_on_rail()) pieces_.take(out_, blocks_of(p, false));
-                for (int d = 0; d < map_.nodes(); ++d)
-                    for (int first = 0; d != d_.node() && d_.size() > 1 && first < map_.size(d); first += d_.rails())
+                if (call_.domains.is_on_rail()) call_.staging.take(call_.out, blocks_of(p, false));
+                for (int d = 0; d < call_.map.nodes(); ++d)
+                    for (int first = 0;
+                         d != call_.domains.node() && call_.domains.size() > 1 && first < call_.map.size(d);
+                         first += call_.domains.rails())
                         spread_blocks(d, first, p);
             });
     }
     // For each domain the parts of its ranks, reduced here, to the rail that carries them; each rail reduces its own.
     // Parts of any sizes: a piece is made of a piece of each that is not over yet.
     void reduce_scatter(const count_table& parts) {
-        const device_view<out_type> come(d_.template incoming<out_type>(), d_.room_bytes() / sizeof(out_type));
-        const std::size_t out_at = s_.out_packed ? 0 : parts.offsets()[call_.g.rank()];
+        const device_view<out_type> come(call_.domains.template incoming<out_type>(),
+                                         call_.domains.room_bytes() / sizeof(out_type));
+        const std::size_t out_at = call_.shape.out_packed ? 0 : parts.offsets()[call_.started.g.rank()];
         std::size_t longest = 0;
-        for (int r = 0; r < map_.ranks(); ++r) longest = parts.sizes()[r] > longest ? parts.sizes()[r] : longest;
-        this->each_piece(
+        for (int r = 0; r < call_.map.ranks(); ++r) longest = parts.sizes()[r] > longest ? parts.sizes()[r] : longest;
+        call_.each_piece(
             longest, [&](std::size_t at) { return part_room(parts, at); },
             [&](piece p) {
                 std::size_t filled[device::max_ranks] = {}; // of what goes along each rail
-                for (int d = 0; d < map_.nodes(); ++d)
-                    for (int first = 0; first < map_.size(d); first += d_.rails()) {
+                for (int d = 0; d < call_.map.nodes(); ++d)
+                    for (int first = 0; first < call_.map.size(d); first += call_.domains.rails()) {
                         device::table_cuts cuts;
-                        for (int k = 0; k < d_.rails() && first + k < map_.size(d); ++k) {
+                        for (int k = 0; k < call_.domains.rails() && first + k < call_.map.size(d); ++k) {
                             const piece own = part_of(parts, d, first + k, p);
                             cuts.sizes[k] = own.count, cuts.in_at[k] = own.at, cuts.out_at[k] = filled[k];
                             filled[k] += own.count;
                         }
-                        if (cuts.largest(0, d_.rails()) != 0) launch_reduction(cuts);
+                        if (cuts.largest(0, call_.domains.rails()) != 0) call_.launch_reduction(cuts);
                     }
-                if (filled[local()] == 0) return; // always so off the rails
+                if (filled[call_.local()] == 0) return; // always so off the rails
                 std::vector<std::size_t> counts;
-                for (int d = 0; d < map_.nodes(); ++d) counts.push_back(carried(parts, d, p));
-                const std::size_t mine = counts[static_cast<std::size_t>(d_.node())];
-                pieces_.template put<in_type>(
-                    gone(), range({0, filled[local()]}),
-                    this->template on_rail<in_type>(
-                        filled[local()], mine,
-                        [counts, op = completing(own_numbers(parts, p))](auto& c, auto x, auto y, auto& with) {
+                for (int d = 0; d < call_.map.nodes(); ++d) counts.push_back(carried(parts, d, p));
+                const std::size_t mine = counts[static_cast<std::size_t>(call_.domains.node())];
+                call_.staging.template put<in_type>(
+                    call_.gone(), pieces::range({0, filled[call_.local()]}),
+                    call_.template on_rail<in_type>(
+                        filled[call_.local()], mine,
+                        [counts, op = call_.completing(own_numbers(parts, p))](auto& c, auto x, auto y, auto& with) {
                             collx::reduce_scatter_v(c, x, y, counts, op, with);
                         }));
             },
             [&](piece p) {
-                const piece own{out_at + p.at, part_of(parts, d_.node(), local(), p).count};
+                const piece own{out_at + p.at, part_of(parts, call_.domains.node(), call_.local(), p).count};
                 std::size_t all = 0; // along this rail
-                for (int d = 0; d < map_.nodes(); ++d) all += carried(parts, d, p);
-                if (d_.size() == d_.rails()) {
-                    if (all != 0) pieces_.take(out_, range(own));
+                for (int d = 0; d < call_.map.nodes(); ++d) all += carried(parts, d, p);
+                if (call_.domains.size() == call_.domains.rails()) {
+                    if (all != 0) call_.staging.take(call_.out, pieces::range(own));
                     return;
                 }
-                if (all != 0) pieces_.take(come, range({0, carried(parts, d_.node(), p)}));
+                if (all != 0) call_.staging.take(come, pieces::range({0, carried(parts, call_.domains.node(), p)}));
                 device::own_cuts cuts;
                 std::size_t at = 0;
-                for (int k = local(); d_.is_on_rail() && k < d_.size(); k += d_.rails()) {
-                    const std::size_t count = part_of(parts, d_.node(), k, p).count;
-                    send(cuts, k, {at, count});
+                for (int k = call_.local(); call_.domains.is_on_rail() && k < call_.domains.size();
+                     k += call_.domains.rails()) {
+                    const std::size_t count = part_of(parts, call_.domains.node(), k, p).count;
+                    pieces::send(cuts, k, {at, count});
                     at += count;
                 }
-                receive(cuts, local() % d_.rails(), own);
-                move(come, out_, cuts, after_);
+                pieces::receive(cuts, call_.local() % call_.domains.rails(), own);
+                pieces::move(come, call_.out, cuts, call_.after);
             });
     }
     void barrier() {
         const auto wait_inside = [&](const inside_call<Call>& inside) {
-            if (d_.size() > 1)
+            if (call_.domains.size() > 1)
                 by_kernel::launch<device::call_types<In, Out, device::move_only, char, device::even_cuts, true>>(
-                    device::simple_protocol{}, algo::flag_barrier{}, inside, in_, out_, device::move_only{},
+                    device::simple_protocol{}, algo::flag_barrier{}, inside, call_.in, call_.out, device::move_only{},
                     [](int) { return device::even_cuts(); }, {collective::barrier});
         };
-        wait_inside(before_);
-        if (local() == 0) {
-            pieces_.template put<char>(
-                in_, device::staging_range(),
-                this->template on_rail<char>(0, 0, [](auto& c, auto, auto, auto& with) { collx::barrier(c, with); }));
-            pieces_.take(out_, device::staging_range());
+        wait_inside(call_.before);
+        if (call_.local() == 0) {
+            call_.staging.template put<char>(
+                call_.in, device::staging_range(),
+                call_.template on_rail<char>(0, 0, [](auto& c, auto, auto, auto& with) { collx::barrier(c, with); }));
+            call_.staging.take(call_.out, device::staging_range());
         }
-        wait_inside(after_);
-        pieces_.check_peers();
+        wait_inside(call_.after);
+        call_.staging.check_peers();
     }
 
 private:
@@ -222,58 +233,64 @@ private:
     // Elements of each part in a piece that begins here: parts that are over leave their room to the others.
     std::size_t part_room(const count_table& parts, std::size_t at) const {
         std::size_t most = 1; // that go along one rail
-        for (int k = 0; k < d_.rails(); ++k) {
+        for (int k = 0; k < call_.domains.rails(); ++k) {
             std::size_t open = 0;
-            for (int d = 0; d < map_.nodes(); ++d)
-                for (int j = k; j < map_.size(d); j += d_.rails()) open += parts.sizes()[map_.rank_of(d, j)] > at;
+            for (int d = 0; d < call_.map.nodes(); ++d)
+                for (int j = k; j < call_.map.size(d); j += call_.domains.rails())
+                    open += parts.sizes()[call_.map.rank_of(d, j)] > at;
             most = open > most ? open : most;
         }
-        return pieces_.room(most * base::larger_bytes);
+        return call_.staging.room(most * pieces::larger_bytes);
     }
     piece part_of(const count_table& parts, int node, int k, piece p) const {
-        const int r = map_.rank_of(node, k);
+        const int r = call_.map.rank_of(node, k);
         const std::size_t size = parts.sizes()[r], begin = p.at < size ? p.at : size, left = size - begin;
         return {parts.offsets()[r] + begin, left < p.count ? left : p.count};
     }
     // What this rank's rail has for a domain.
     std::size_t carried(const count_table& parts, int node, piece p) const {
         std::size_t sum = 0;
-        for (int k = local(); d_.is_on_rail() && k < map_.size(node); k += d_.rails())
+        for (int k = call_.local(); call_.domains.is_on_rail() && k < call_.map.size(node); k += call_.domains.rails())
             sum += part_of(parts, node, k, p).count;
         return sum;
     }
     // Where the results of this rank's rail lie in their owners' buffers.
     device::staging_runs own_numbers(const count_table& parts, piece p) const {
         device::staging_runs runs;
-        for (int k = local(); k < d_.size(); k += d_.rails()) {
-            const piece own = part_of(parts, d_.node(), k, p);
-            runs.add(s_.out_packed ? p.at : own.at, own.count);
+        for (int k = call_.local(); k < call_.domains.size(); k += call_.domains.rails()) {
+            const piece own = part_of(parts, call_.domains.node(), k, p);
+            runs.add(call_.shape.out_packed ? p.at : own.at, own.count);
         }
         return runs;
     }
 
     // ------------------------------------------------------------------------------------------ blocks of ranks
     piece block(int node, int k, piece p) const {
-        return {static_cast<std::size_t>(map_.rank_of(node, k)) * s_.count + p.at, p.count};
+        return {static_cast<std::size_t>(call_.map.rank_of(node, k)) * call_.shape.count + p.at, p.count};
     }
     // That this rank's rail carries: of this domain, or of all others.
     staging_blocks blocks_of(piece p, bool own) const {
-        staging_blocks b{.count = p.count, .pitch = s_.count, .at = p.at};
-        for (int d = 0; d < map_.nodes(); ++d)
-            for (int k = local(); (d == d_.node()) == own && k < map_.size(d); k += d_.rails())
-                b.add(map_.rank_of(d, k));
+        staging_blocks b{.count = p.count, .pitch = call_.shape.count, .at = p.at};
+        for (int d = 0; d < call_.map.nodes(); ++d)
+            for (int k = call_.local(); (d == call_.domains.node()) == own && k < call_.map.size(d);
+                 k += call_.domains.rails())
+                b.add(call_.map.rank_of(d, k));
         return b;
     }
     // Blocks of another domain, one from each rail, to all of this one.
     void spread_blocks(int node, int first, piece p) {
         device::own_cuts cuts;
-        for (int k = 0; k < d_.size(); ++k) {
-            if (k == local()) continue;
-            if (d_.is_on_rail() && first + local() < map_.size(node)) send(cuts, k, block(node, first + local(), p));
-            if (k < d_.rails() && first + k < map_.size(node)) receive(cuts, k, block(node, first + k, p));
+        for (int k = 0; k < call_.domains.size(); ++k) {
+            if (k == call_.local()) continue;
+            if (call_.domains.is_on_rail() && first + call_.local() < call_.map.size(node))
+                pieces::send(cuts, k, block(node, first + call_.local(), p));
+            if (k < call_.domains.rails() && first + k < call_.map.size(node))
+                pieces::receive(cuts, k, block(node, first + k, p));
         }
-        move(out_, out_, cuts, after_);
+        pieces::move(call_.out, call_.out, cuts, call_.after);
     }
+
+    pieces call_;
 };
 
 } // namespace detail

@@ -15,38 +15,43 @@ COLLX_BEGIN_NAMESPACE
 namespace detail {
 
 template <class Call, class In, class Out, class Op>
-class two_level_scan : two_level_pieces<Call, In, Out, Op> {
-    using base = two_level_pieces<Call, In, Out, Op>;
-    using base::in_, base::out_, base::op_, base::s_, base::d_, base::map_, base::pieces_, base::local, base::share_of;
-    using typename base::in_type, typename base::out_type, typename base::piece, typename base::policies;
+class two_level_scan {
+    using pieces = two_level_pieces<Call, In, Out, Op>;
+    using in_type = typename pieces::in_type;
+    using out_type = typename pieces::out_type;
+    using piece = typename pieces::piece;
     static_assert(std::is_same_v<in_type, out_type>);
 
 public:
-    using base::base;
+    // As two_level_pieces.
+    two_level_scan(collective what, const Call& call, const In& in, const Out& out, const Op& op, const device_shape& s,
+                   std::uint64_t hash = 0)
+        : call_(what, call, in, out, op, s, hash) {}
 
     template <bool Exclusive>
     void run() {
-        const bool is_first = d_.node() == 0, is_last = d_.node() == map_.nodes() - 1;
-        const device_view<in_type> come(d_.template incoming<in_type>(), d_.room_bytes() / sizeof(in_type));
-        this->each_piece(
-            s_.count, this->shared_room(),
+        const bool is_first = call_.domains.node() == 0, is_last = call_.domains.node() == call_.map.nodes() - 1;
+        const device_view<in_type> come(call_.domains.template incoming<in_type>(),
+                                        call_.domains.room_bytes() / sizeof(in_type));
+        call_.each_piece(
+            call_.shape.count, call_.shared_room(),
             [&](piece p) {
-                if (!is_last) this->reduce_inside(p);
-                const piece mine = share_of(p, local());
+                if (!is_last) call_.reduce_inside(p);
+                const piece mine = call_.share_of(p, call_.local());
                 // What the last one has is not read.
                 if (mine.count != 0)
-                    pieces_.template put<in_type>(
-                        this->gone(), base::range({0, is_last ? 0 : mine.count}),
-                        this->template on_rail<in_type>(
+                    call_.staging.template put<in_type>(
+                        call_.gone(), pieces::range({0, is_last ? 0 : mine.count}),
+                        call_.template on_rail<in_type>(
                             mine.count, mine.count,
-                            [op = without_hooks<in_type>(op_)](auto& c, auto x, auto y, auto& with) {
+                            [op = without_hooks<in_type>(call_.operation)](auto& c, auto x, auto y, auto& with) {
                                 collx::exclusive_scan(c, x, y, op, with);
                             }));
                 scan_inside<Exclusive>(p);
             },
             [&](piece p) {
-                const piece mine = share_of(p, local());
-                if (mine.count != 0) pieces_.take(come, base::range({0, is_first ? 0 : mine.count}));
+                const piece mine = call_.share_of(p, call_.local());
+                if (mine.count != 0) call_.staging.take(come, pieces::range({0, is_first ? 0 : mine.count}));
                 if (!is_first) put_before<Exclusive>(p, come);
             });
     }
@@ -55,23 +60,26 @@ private:
     template <class From, class O, class A>
     void launch(const From& from, const O& op, A algorithm, const device::table_cuts& cuts,
                 const inside_call<Call>& inside) const {
-        using types = device::call_types<From, Out, O, wire_of<policies, Out>, device::table_cuts, true>;
+        using types = device::call_types<From, Out, O, wire_of<typename Call::policies, Out>, device::table_cuts, true>;
         by_kernel::launch<types>(
-            device::simple_protocol{}, algorithm, inside, from, out_, op, [&](int) { return cuts; }, this->sign());
+            device::simple_protocol{}, algorithm, inside, from, call_.out, op, [&](int) { return cuts; }, call_.sign());
     }
     template <bool Exclusive>
     void scan_inside(piece p) const {
         using text = std::conditional_t<Exclusive, algo::one_shot_exclusive_scan, algo::one_shot_scan>;
         device::table_cuts cuts;
         cuts.sizes[0] = p.count, cuts.in_at[0] = cuts.out_at[0] = p.at;
-        launch(in_, beginning_of<in_type>(op_, map_.ranks()), text{}, cuts, this->before_);
+        launch(call_.in, beginning_of<in_type>(call_.operation, call_.map.ranks()), text{}, cuts, call_.before);
     }
     template <bool Exclusive>
     void put_before(piece p, const device_view<in_type>& come) const {
         device::table_cuts cuts;
-        for (int k = 0; k < d_.size(); ++k) cuts.sizes[k] = share_of(p, k).count, cuts.out_at[k] = share_of(p, k).at;
-        launch(come, without_hooks<in_type>(op_), algo::preceding<Exclusive>{}, cuts, this->after_);
+        for (int k = 0; k < call_.domains.size(); ++k)
+            cuts.sizes[k] = call_.share_of(p, k).count, cuts.out_at[k] = call_.share_of(p, k).at;
+        launch(come, without_hooks<in_type>(call_.operation), algo::preceding<Exclusive>{}, cuts, call_.after);
     }
+
+    pieces call_;
 };
 
 } // namespace detail
