@@ -225,16 +225,22 @@ struct wide_scratch : late_scratch {
     static constexpr int tmp_chunks(int) { return 3; }
 };
 
-// A copy that is no put for five ranks only.
+// A copy that is no put for five ranks only, and where a member is set.
 struct late_copy {
     static constexpr const char* name = "late copy";
     static constexpr collective op = collective::all_reduce;
     static constexpr int signals = 1, window_depth = 2;
     static constexpr int chunks(int) { return 1; }
+    int ranks = 5;
     template <class Ex>
     COLLX_HD constexpr void operator()(Ex& ex, int, int n) const {
-        ex.step(sched::copy, sched::in(0), n == 5 ? sched::out(0) : sched::window(0, 0));
+        ex.step(sched::copy, sched::in(0), n == ranks ? sched::out(0) : sched::window(0, 0));
     }
+};
+
+struct set_copy : late_copy {
+    constexpr set_copy() : late_copy{.ranks = 0} {}
+    constexpr explicit set_copy(int n) : late_copy{.ranks = n} {}
 };
 
 // What a team says of a text before it launches anything.
@@ -268,8 +274,12 @@ TEST_CASE("texts that a kernel has no memory for are refused") {
                Contains("unsupported: ") && Contains("scratch has 3 chunks, its buffers 1"));
     CHECK(refusal<device::packet_protocol>(late_copy{}, 2) == "");
     CHECK(refusal(late_copy{}, 5) == "");
-    CHECK_THAT(refusal<device::packet_protocol>(late_copy{}, 5),
-               Contains("unsupported: ") && Contains("compiled without copies, which it makes for 5 ranks"));
+    // Any number of ranks that a team may have is looked at, other members are not.
+    static_assert(device::may_copy_v<late_copy> && !device::may_copy_v<set_copy> &&
+                  !device::may_copy_v<algo::one_shot_scan>);
+    CHECK(refusal<device::packet_protocol>(late_copy{}, 5) == "");
+    CHECK_THAT(refusal<device::packet_protocol>(set_copy(5), 5),
+               Contains("unsupported: ") && Contains("compiled without copies, which it makes for 5 ranks as its"));
     const node_map two({0, 0, 1, 1}), one({7, 7, 7, 7}), alone({0, 1, 2, 3});
     algo::hierarchical_all_reduce<> a;
     for (const node_view& v : {node_view(), node_view(one), node_view(alone)}) { // which the kernel does not look up

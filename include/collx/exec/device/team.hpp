@@ -144,9 +144,10 @@ public:
                  shape_.ranks);
         if constexpr (Protocol::flags_words && sched::signals_v<Algorithm> != 0)
             if (u.copies && !may_copy_v<Algorithm>)
-                fail(errc::unsupported, -1, -1,
-                     "copy for 2, 3 or 4 ranks too, or give the algorithm a constructor with arguments",
-                     "this algorithm's kernel was compiled without copies, which it makes for %d ranks", shape_.ranks);
+                fail(errc::unsupported, -1, -1, "give the algorithm a constructor with arguments",
+                     "this algorithm's kernel was compiled without copies, which it makes for %d ranks as its members "
+                     "are set",
+                     shape_.ranks);
         a.is_one_launch = machine_.is_one_launch();
         a.skips_signals = a.is_one_launch && u.peers_buffers && !u.windows && !u.channels;
         cut_pieces<Types, Protocol>(a, u, cuts.largest(shape_.ranks, a.chunks), o);

@@ -3,9 +3,9 @@
 // should not pay for <vector>. Looks at all ranks' programs, for all must cut their messages alike.
 #pragma once
 
-#include <initializer_list>
 #include <type_traits>
 
+#include <collx/exec/device/control.hpp>
 #include <collx/sched/executor.hpp>
 #include <collx/sched/traits.hpp>
 
@@ -46,19 +46,24 @@ constexpr usage usage_of(const Algorithm& algorithm, int ranks) {
     return u;
 }
 
-// Whether a kernel needs code for copies from place to place. Only algorithms that the compiler can run are looked at,
-// for some numbers of ranks; a team checks the answer for its own (team.hpp). (Braces: to nvcc `Algorithm()` is no
-// constant here where a member has an initialiser.)
-template <class Algorithm>
-inline constexpr bool may_copy_v = [] {
-    if constexpr (requires { typename std::bool_constant<(usage_of(Algorithm{}, 3), true)>; }) {
-        for (const int ranks : {1, 2, 3, 4, 8})
-            if (usage_of(Algorithm{}, ranks).copies) return true;
+// Whether a kernel needs code for copies from place to place: whether the algorithm makes one for any number of ranks
+// that a team may have. One that the compiler cannot run may. A member of the algorithm, such as its root, may change
+// the answer, so that a team checks it for its own (team.hpp). One number of ranks at a time, because compilers limit
+// how long a constant may take. (Braces: to nvcc `Algorithm()` is no constant here where a member has an initialiser.)
+template <class Algorithm, int Ranks = 1>
+constexpr bool may_copy() {
+    if constexpr (Ranks > max_ranks) {
         return false;
+    } else if constexpr (requires { typename std::bool_constant<(usage_of(Algorithm{}, Ranks), true)>; }) {
+        constexpr bool copies = usage_of(Algorithm{}, Ranks).copies;
+        if constexpr (copies) return true;
+        else return may_copy<Algorithm, Ranks + 1>();
     } else {
         return true;
     }
-}();
+}
+template <class Algorithm>
+inline constexpr bool may_copy_v = may_copy<Algorithm>();
 
 } // namespace device
 COLLX_END_NAMESPACE
