@@ -5,6 +5,7 @@
 // learn the others. Against what every rank should receive, and by counting messages while threads run.
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/leader.hpp>
+#include <collx/plan/long_parts.hpp>
 
 #include <array>
 #include <chrono>
@@ -120,7 +121,7 @@ TEST_CASE("all_to_all_v through leaders: any counts, on all maps, in pieces of a
     check_on_all_maps([](const node_map& m) { return leader_all_to_all{m}; });
 }
 TEST_CASE("all_to_all_v whose longer parts go directly: any counts, on all maps, in pieces of any size") {
-    check_on_all_maps([](const node_map& m) { return leader_all_to_all{m, 500}; });
+    check_on_all_maps([](const node_map& m) { return collx::long_parts_directly(leader_all_to_all{m}, 500); });
 }
 
 TEST_CASE("across hosts short parts go through leaders by themselves, each long one directly") {
@@ -197,7 +198,9 @@ TEST_CASE("random counts on random nodes arrive") {
                 };
                 if (algorithm == 0) check_call(w, w.with(aggregated_all_to_all{m}, collx::piece{piece}), count);
                 else if (algorithm == 1) check_call(w, w.with(leader_all_to_all{m}, collx::piece{piece}), count);
-                else if (algorithm == 2) check_call(w, w.with(leader_all_to_all{m, 90}, collx::piece{piece}), count);
+                else if (algorithm == 2)
+                    check_call(w, w.with(collx::long_parts_directly(leader_all_to_all{m}, 90), collx::piece{piece}),
+                               count);
                 else check_call(w, w.with(collx::piece{piece}), count);
             }
         });
@@ -270,7 +273,7 @@ TEST_CASE("a part that one end takes for short and the other for long is found b
             if (w.rank() == 1) send[4] = sent;
             if (w.rank() == 4) receive[1] = expected;
             const auto e = thrown<collx::mismatch>(w, [&] {
-                collx::all_to_all_v(w.with(leader_all_to_all{m, 100}), x, send, y, receive);
+                collx::all_to_all_v(w.with(collx::long_parts_directly(leader_all_to_all{m}, 100)), x, send, y, receive);
                 collx::barrier(w);
             });
             EXPECT_AT(e.peer(), e.peer() == 0); // its leader, whose message it was

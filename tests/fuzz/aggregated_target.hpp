@@ -8,6 +8,7 @@
 #include <collx/algo/aggregated.hpp>
 #include <collx/algo/leader.hpp>
 #include <collx/exec/relayed_task.hpp>
+#include <collx/plan/long_parts.hpp>
 #include <collx/plan/schedules.hpp>
 #include <collx/transport/memory.hpp>
 
@@ -116,7 +117,9 @@ inline void aggregated(input in) {
     std::vector<std::size_t> counts;
     for (int i = 0; i < 16; ++i) counts.push_back(in.take());
     if ((how & 2) != 0) return run_aggregated(algo::aggregated_all_to_all{nodes}, piece, counts, in);
-    run_aggregated(algo::leader_all_to_all{nodes, (how & 4) != 0 ? 100 : 0}, piece, counts, in);
+    const algo::leader_all_to_all led{nodes};
+    if ((how & 4) != 0) return run_aggregated(long_parts_directly(led, 100), piece, counts, in);
+    run_aggregated(led, piece, counts, in);
 }
 
 } // namespace collx_fuzz

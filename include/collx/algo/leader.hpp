@@ -10,7 +10,6 @@
 // aggregated.hpp shares the way out among the ranks of a node instead.
 #pragma once
 
-#include <collx/algo/pairwise.hpp>
 #include <collx/sched/collective.hpp>
 #include <collx/sched/executor.hpp>
 #include <collx/sched/node_map.hpp>
@@ -119,16 +118,11 @@ struct leader_all_to_all {
     static constexpr const char* name = "leader";
     COLLX_HD static constexpr int chunks(int n) { return n; }
     node_view nodes{};
-    // Parts of an all_to_all_v that are longer go from rank to rank afterwards; both ends know which. 0: none do.
-    int most_bytes = 0;
 
     constexpr bool fits(int n) const { return nodes.fits(n); }
-    constexpr std::uint64_t parameter_bits() const {
-        return nodes.hash() ^ static_cast<std::uint64_t>(most_bytes) * 0x9e37'79b9'7f4a'7c15;
-    }
+    constexpr std::uint64_t parameter_bits() const { return nodes.hash(); }
     constexpr leader_counts counts() const { return {nodes}; }
     constexpr leader_counts expected_counts() const { return {nodes, true}; }
-    constexpr pairwise_all_to_all directly() const { return {}; }
     constexpr int messages_between(int n) const {
         const int all = nodes.over(n).nodes();
         return all * (all - 1);

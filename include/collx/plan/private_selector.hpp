@@ -6,6 +6,7 @@
 #include <collx/algo/leader.hpp>
 #include <collx/algo/linear.hpp>
 #include <collx/algo/pairwise.hpp>
+#include <collx/plan/long_parts.hpp>
 #include <collx/plan/private_counts.hpp>
 #include <collx/plan/problem.hpp>
 #include <collx/plan/schedules.hpp>
@@ -20,8 +21,8 @@ bound_schedule& select_for_private_counts(schedule_cache& cache, const problem& 
         if (p.hosts != nullptr) {
             const node_view at = *p.hosts;
             constexpr choices::row led = row_naming(choices::own_counts, C, choices::leader);
-            return cache.bind_for_private_counts(algo::leader_all_to_all{at, most_part_bytes(led, at.largest())},
-                                                 p.at_port);
+            return cache.bind_for_private_counts(
+                long_parts_directly(algo::leader_all_to_all{at}, most_part_bytes(led, at.largest())), p.at_port);
         }
     typename detail::direct_algorithm<C>::type direct{};
     sched::set_root(direct, p.root);

@@ -108,7 +108,7 @@ public:
         if constexpr (requires { algorithm.expected_counts(); })
             if (b.expected_counts == nullptr) b.expected_counts = &bind(algorithm.expected_counts(), at_port, inspect);
         if constexpr (requires { algorithm.directly(); })
-            if (algorithm.most_bytes > 0 && b.directly == nullptr) {
+            if (b.directly == nullptr) {
                 b.directly = &bind(algorithm.directly(), at_port, inspect);
                 b.most_relayed_bytes = static_cast<std::size_t>(algorithm.most_bytes);
             }
