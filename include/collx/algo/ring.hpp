@@ -33,12 +33,9 @@ struct ring_all_reduce {
         const int next = (r + 1) % n, prev = (r + n - 1) % n;
         const auto chunk = [&](int c) { return ((c % n) + n) % n; };
         ex.step(send, to(next), in(r));
-        // Left to itself nvcc repeats a step four times.
-        COLLX_ROLLED
-        for (int i = 1; i < n - 1; ++i) ex.step(recv | reduce | send, from(prev), to(next), in(chunk(r - i)));
+        in_turn(1, n - 1, [&](int i) { ex.step(recv | reduce | send, from(prev), to(next), in(chunk(r - i))); });
         ex.step(recv | reduce | copy | send, from(prev), to(next), in(chunk(r + 1)), out(chunk(r + 1)));
-        COLLX_ROLLED
-        for (int i = 0; i < n - 2; ++i) ex.step(recv | copy | send, from(prev), to(next), out(chunk(r - i)));
+        in_turn(0, n - 2, [&](int i) { ex.step(recv | copy | send, from(prev), to(next), out(chunk(r - i))); });
         ex.step(recv | copy, from(prev), out(chunk(r + 2)));
     }
 };

@@ -40,8 +40,7 @@ struct unstaged {
 COLLX_EXEC_CHECK_DISABLE
 template <class Ex>
 COLLX_HD constexpr void put_others(Ex& ex, int r, int n) {
-    COLLX_ROLLED // left to itself nvcc repeats a step four times
-        for (int i = 1; i < n; ++i) ex.step(copy, in((r + i) % n), window(0, (r + i) % n));
+    in_turn(1, n, [&](int i) { ex.step(copy, in((r + i) % n), window(0, (r + i) % n)); });
 }
 
 // Takes one chunk of each other rank, the next rank's first, each as soon as its owner has given the signal: chunk k of
@@ -49,12 +48,11 @@ COLLX_HD constexpr void put_others(Ex& ex, int r, int n) {
 COLLX_EXEC_CHECK_DISABLE
 template <collective C, class Source, class Ex>
 COLLX_HD constexpr void take_others(Ex& ex, int r, int n, int signal = 0) {
-    COLLX_ROLLED
-    for (int i = 1; i < n; ++i) {
+    in_turn(1, n, [&](int i) {
         const int k = (r + i) % n;
         ex.wait(signal, k);
         ex.step(get | copy, at(k, Source::chunk(C == collective::all_to_all ? r : k)), out(k));
-    }
+    });
 }
 
 struct no_root {}; // the member `root` of an algorithm whose verb has none

@@ -128,6 +128,15 @@ struct step {
     constexpr bool operator==(const step&) const = default;
 };
 
+// Steps that follow one another: f(first), ..., f(end - 1). A text may as well have a loop, which nvcc then repeats
+// four times in a kernel, and gains nothing by it.
+COLLX_EXEC_CHECK_DISABLE
+template <class F>
+COLLX_HD constexpr void in_turn(int first, int end, const F& f) {
+    COLLX_ROLLED
+    for (int i = first; i < end; ++i) f(i);
+}
+
 } // namespace sched
 
 // Algorithms live in collx::algo and speak with these words; their own namespace may say `using namespace
@@ -143,6 +152,7 @@ using sched::fold;
 using sched::from;
 using sched::get;
 using sched::in;
+using sched::in_turn;
 using sched::out;
 using sched::passing;
 using sched::place;
