@@ -2,7 +2,7 @@
 // The kernel's code on host threads: the program for machines without a GPU, and for sanitizers.
 #include <cstdio>
 
-#include <collx/exec/device/twin.hpp>
+#include <collx/testing/twin.hpp>
 
 #include "ring.hpp"
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <collx/exec/device/twin.hpp>
+#include <collx/testing/twin.hpp>
 
 #include "../check.hpp"
 #include "crossover.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The same layer on host threads.
-#include <collx/exec/device/twin.hpp>
+#include <collx/testing/twin.hpp>
 
 #include "layer.hpp"
 

@@ -2,7 +2,7 @@
 // collx-test: timeout=300 sanitize=thread,nightly
 // The device executor on its host twin: the code of the kernels with a host thread per block (or several), against sums
 // that are known. What can only be seen with real threads and a sanitizer is seen here.
-#include <collx/exec/device/twin.hpp>
+#include <collx/testing/twin.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=no
 // How many bytes the kernels load and store, counted on their host twin, against the table of docs/design/device.md.
-#include <collx/exec/device/twin.hpp>
+#include <collx/testing/twin.hpp>
 
 #include <atomic>
 #include <ostream>

@@ -5,8 +5,8 @@
 
 #include "comm/support.hpp"
 
-#include <collx/exec/device/fake_runtime.hpp>
 #include <collx/gpu/calls.hpp>
+#include <collx/testing/fake_runtime.hpp>
 
 namespace collx_test {
 

@@ -15,7 +15,7 @@
 #include <collx/algo/leader.hpp>
 #include <collx/algo/multicast.hpp>
 #include <collx/algo/ring.hpp>
-#include <collx/exec/device/twin.hpp>
+#include <collx/testing/twin.hpp>
 
 using namespace collx;
 using twin_team = fused_team<device::twin_machine>;

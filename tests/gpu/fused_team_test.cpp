@@ -13,7 +13,7 @@
 #include <catch2/catch.hpp>
 
 #include <collx/collx.hpp>
-#include <collx/exec/device/twin.hpp>
+#include <collx/testing/twin.hpp>
 
 using namespace collx;
 using twin_team = fused_team<device::twin_machine>;

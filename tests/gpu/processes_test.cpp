@@ -24,8 +24,8 @@
 
 #include <collx/bootstrap/file_store.hpp>
 #include <collx/collx.hpp>
-#include <collx/exec/device/fake_runtime.hpp>
 #include <collx/gpu/calls.hpp>
+#include <collx/testing/fake_runtime.hpp>
 
 #include "bootstrap/store_support.hpp"
 #include "support/processes.hpp"

@@ -2,7 +2,7 @@
 // Fused kernels: one launch does a whole collective for all ranks of a team on one device, with each rank's data read,
 // reduced, exchanged and stored in one pass. And the machine that launches them: memory by cudaMalloc, reports in
 // mapped host memory, one cooperative launch, for blocks that wait for each other must all be resident. Needs nvcc; the
-// executor itself is exec/device/executor.hpp, and the host's twin of this file exec/device/twin.hpp.
+// executor itself is exec/device/executor.hpp, and the host's twin of this file testing/twin.hpp.
 #pragma once
 
 #include <cuda_runtime_api.h>

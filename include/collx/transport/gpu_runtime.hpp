@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What collx asks of a GPU runtime, as a concept: devices, memory and handles to it, streams, events. Two models exist:
-// CUDA's (exec/device/cuda_runtime.cuh) and a fake on host memory and threads (exec/device/fake_runtime.hpp), so that
+// CUDA's (exec/device/cuda_runtime.cuh) and a fake on host memory and threads (testing/fake_runtime.hpp), so that
 // everything above this line is tested where there is no GPU. Knows no kernel and no CUDA.
 #pragma once
 

@@ -4,7 +4,8 @@
 // known by its type, so what is left after inlining is the algorithm with its waits, loads and stores: no table, no
 // dispatch. docs/design/device.md weighs that against a table of steps.
 //
-// It knows no CUDA: an environment supplies threads, barriers and words (cuda_env.cuh; twin_env.hpp on the host).
+// It knows no CUDA: an environment supplies threads, barriers and words (cuda_env.cuh; testing/twin_env.hpp on the
+// host).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The host's side of fused calls: the exchange memories of the ranks that share a machine, and the arguments of a
 // launch. A machine says how memory is had and how blocks are started: cuda_machine (exec/fused.cuh) or the twin on
-// host threads (twin.hpp), so that all of this is tested without a GPU.
+// host threads (testing/twin.hpp), so that all of this is tested without a GPU.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <collx/exec/device/team.hpp>
-#include <collx/exec/device/twin_env.hpp>
+#include <collx/testing/twin_env.hpp>
 
 COLLX_BEGIN_NAMESPACE
 namespace device {

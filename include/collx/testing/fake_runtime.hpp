@@ -20,9 +20,9 @@
 #include <vector>
 
 #include <collx/core/error.hpp>
-#include <collx/exec/device/fake_stream.hpp>
 #include <collx/exec/device/group.hpp>
-#include <collx/exec/device/twin_env.hpp>
+#include <collx/testing/fake_stream.hpp>
+#include <collx/testing/twin_env.hpp>
 #include <collx/transport/gpu_runtime.hpp>
 #include <collx/transport/peer_file.hpp>
 
