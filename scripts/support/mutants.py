@@ -71,7 +71,7 @@ ROWS = [
     # ---------------------------------------------------------------- algo
     ("the ring keeps another chunk", "algo/ring.hpp", "in(chunk(r + 1)), out(chunk(r + 1)));", "in(chunk(r + 1)), out(chunk(r)));",
      ["algo/ring"]),
-    ("the ring's last step is left out", "algo/ring.hpp", "for (int i = 0; i < n - 2; ++i)", "for (int i = 0; i < n - 3; ++i)",
+    ("the ring's last step is left out", "algo/ring.hpp", "in_turn(0, n - 2,", "in_turn(0, n - 3,",
      ["algo/ring"]),
     ("a scan sends to the wrong neighbour", "algo/scan.hpp", "from(r), to(r + 1), out(0));", "from(r), to(r - 1), out(0));",
      ["algo/scan"]),
@@ -302,6 +302,8 @@ ROWS = [
      "(void)agree_on(calls, o);",
      ["call/checked:unchecked*"]),
     ("groups are not compared as groups", "comm/grouped_calls.hpp", "++s.count;", "", ["call/checked"]),
+    ("a group's ranks all take the first part", "comm/grouped_calls.hpp",
+     "moves::puts_parts ? static_cast<std::size_t>(me) * count : 0;", "0;", ["comm/group:a group does*"]),
     ("parts that overlap are taken", "exec/count_table.hpp", "if (end > offsets()[b])", "if (false)", ["exec/layout"]),
     ("an operator may make a call of its own communicator", "job/one_caller.hpp", "word_.store(before_ | in_user_code,", "word_.store(before_,",
      ["job/one_caller"]),
