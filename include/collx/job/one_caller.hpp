@@ -80,6 +80,13 @@ public:
         return who == 0 || who == this_one();
     }
 
+    // Whether this thread is in a call, of the program and not of the progress thread; whether none is in any.
+    bool is_in_call() const {
+        const std::uintptr_t who = word_.load(memory_order::relaxed);
+        return thread_of(who) == this_one() && (who & helps) == 0;
+    }
+    bool is_free() const { return word_.load(memory_order::relaxed) == 0; }
+
     // ------------------------------------------------------------------ with a progress thread
     // Errors: invalid_argument in a call, or while another thread is in one.
     void share(int rank) {

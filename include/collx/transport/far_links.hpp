@@ -49,6 +49,17 @@ public:
     virtual bool has_verbs() const = 0;
 };
 
+// What is moved on wherever a communicator's far links are, although it has links of its own (windows). Moved by the
+// thread that waits, so what is here asks whose call that is.
+class moved_beside {
+public:
+    virtual bool move_beside() = 0;
+    moved_beside* next = nullptr;
+
+protected:
+    ~moved_beside() = default;
+};
+
 // What one communicator says of itself when it wants such links.
 struct far_members {
     std::uint64_t id = 0; // the same on all its ranks, and on no other communicator of the job

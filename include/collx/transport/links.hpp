@@ -160,7 +160,13 @@ public:
 
     // ------------------------------------------------------------------ ranks on other hosts
     // Carries on what goes to and comes from them. True if anything moved. Called wherever a rank waits.
-    bool move() { return remote_ != nullptr && remote_->move(); }
+    bool move() { return remote_ != nullptr && (remote_->move() | (beside_ != nullptr && move_beside())); }
+    void add_beside(moved_beside* b) { b->next = beside_, beside_ = b; }
+    void remove_beside(const moved_beside* b) noexcept {
+        moved_beside** at = &beside_;
+        while (*at != nullptr && *at != b) at = &(*at)->next;
+        if (*at != nullptr) *at = b->next;
+    }
     // The same for what lies ready for one of them; that one must be elsewhere.
     void push(int peer) { remote_->push(peer); }
     far_links* remote() const { return remote_.get(); }
@@ -174,14 +180,20 @@ public:
             fail(errc::unsupported, rank_, -1,
                  "bind an algorithm over channels (ring, recursive_doubling, binomial, ...) or let the library choose",
                  "the bound algorithm needs a window, and the ranks are on several hosts");
+        const std::size_t each = shape.bytes_per_rank();
+        const std::size_t all = each * static_cast<std::size_t>(size());
+        return window_memory(make_piece(all, static_cast<std::size_t>(rank_) * each, each), shape);
+    }
+    // The same for any memory of the ranks of this host: `bytes`, zero at first, of which this rank brings the pages of
+    // a part.
+    [[gnu::cold]] std::byte* make_piece(std::size_t bytes, std::size_t own_at, std::size_t own_bytes) {
         if (windows_made_ == links_places::max_windows)
             fail(errc::resource, rank_, -1, "use fewer different policies on one communicator",
                  "a communicator has %d windows at most", links_places::max_windows);
-        const std::size_t bytes = shape.bytes_per_rank() * static_cast<std::size_t>(size());
         const std::uint64_t at = take_once(places().windows[windows_made_], bytes);
         ++windows_made_;
-        reserve(at + static_cast<std::size_t>(rank_) * shape.bytes_per_rank(), shape.bytes_per_rank(), true);
-        return window_memory(arena_->at(at), shape);
+        reserve(at + own_at, own_bytes, true);
+        return arena_->at(at);
     }
 
     // Cross-memory attach: reading a peer's private memory. Ranks that are threads share an address space and need no
@@ -282,6 +294,11 @@ public:
     }
 
 private:
+    [[gnu::noinline]] bool move_beside() {
+        bool moved = false;
+        for (moved_beside* b = beside_; b != nullptr; b = b->next) moved |= b->move_beside();
+        return moved;
+    }
     int place_of(int peer) const { return places_.empty() ? peer : places_[static_cast<std::size_t>(peer)]; }
     [[gnu::cold, gnu::noinline]] sending_end open_tx(int at_port, int peer) {
         if (!is_here(peer)) return remote_->tx(at_port, peer);
@@ -337,6 +354,7 @@ private:
     std::int64_t told_at_ns_ = 0;
     single_copy_mode single_copy_ = single_copy_mode::automatic;
     sole_ptr<far_links> remote_; // null: all are here
+    moved_beside* beside_ = nullptr;
 };
 
 COLLX_END_NAMESPACE

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The part of a window between hosts: puts, gets and combinations as messages, and what answers them. It is an
+// operation that never ends, so whatever moves the window's communicator on serves the others: each wait in a call of
+// the window, progress(), the progress thread. So do the waits in calls of the communicator that the window was made
+// of, and of its other windows: whom this rank waits for there may wait for an answer of this window.
+//
+//   origin → target (port messages)     head, with the bytes if they are few; else the bytes, a slot each, from where
+//                                       they lie to where they belong. A short put waits in its slot for the signal
+//                                       that may follow, which then is a bit of its head
+//   target → origin (port first_async)  what get() asked for, the element that was there, an empty answer to flush()
+//
+// Both ways are channels, in order: a signal comes after the puts before it. An origin waits for each answer, so a
+// target owes each origin one at most.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/comm/window_operator.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/exec/operation.hpp>
+#include <collx/job/communicator_core.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+class one_sided;
+
+// What a message begins with.
+struct window_head {
+    enum : std::uint32_t { put, get, combine, flush };
+    std::uint32_t what;
+    std::uint32_t signals; // put: given with it. combine: 1, if the element that was there is wanted
+    std::uint64_t at, bytes;
+    std::uint64_t kind, distance; // combine: see window_operator
+};
+
+class far_window final : public operation, public moved_beside {
+public:
+    static constexpr int queue = -1; // no other operation's
+
+    // base: whose waits serve this window, too.
+    far_window(one_sided& w, communicator_core& base, counted_ptr<communicator_end> end);
+    // Of the origin, in a call. Ranks are of other hosts, places checked.
+    void put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals);
+    void get(int peer, std::uint64_t at, void* to, std::size_t bytes);
+    void combine(int peer, std::uint64_t at, const void* from, std::size_t elems, const combination& how, void* old);
+    void flush(int peer, std::int64_t timeout_ns);
+    void flush_all(std::int64_t timeout_ns);
+    // At the end: until the system has what was sent.
+    void leave() noexcept;
+
+    // Of the target: what others have sent.
+    task_state advance() override;
+    bool move_beside() override;
+
+private:
+    // Of each rank; those of this host are not used.
+    struct other {
+        bool is_flushed = true;    // nothing was sent since the last answer to flush()
+        std::byte* open = nullptr; // the head of a short put that is not committed yet
+        std::size_t open_bytes = 0;
+        std::byte* to = nullptr;         // where the rest of a large put goes
+        std::uint64_t left = 0;          // bytes of it that have not come
+        bool signals = false;            // after it
+        const std::byte* from = nullptr; // of an answer that has not gone
+        std::uint64_t owed = 0;
+        bool owes = false;
+        growing_array<std::byte> old; // of a combination whose origin wants what was there
+    };
+    static constexpr int messages_in_a_row = 32;
+    static constexpr std::uint32_t head_tag = 0x77'69'6e'64, part_tag = 0x77'69'6e'70, answer_tag = 0x77'69'6e'61;
+
+    std::size_t slot_bytes() const { return core_.net.slot_bytes(); }
+    // Puts below go in one message with their head, which costs a copy here and one there; above, they land.
+    std::size_t least_apart_bytes() const {
+        const std::size_t most = slot_bytes() - sizeof(window_head);
+        return most < 128 * 1024 ? most : 128 * 1024;
+    }
+    void commit_open(int peer, bool signals);
+    void send_head(int peer, const window_head& h, const void* with, std::size_t bytes, std::int64_t timeout_ns = 0);
+    void send_parts(int peer, const std::byte* from, std::size_t bytes);
+    void receive_answer(int peer, void* to, std::size_t bytes, std::int64_t timeout_ns = 0);
+
+    task_state serve(int peer, other& o);
+    // How a message was: taken, not yet (a lock is held), or nothing that an origin may send.
+    enum class served { yes, not_yet, refused };
+    served take_head(int peer, other& o, const std::byte* message, std::size_t bytes);
+    served take_part(int peer, other& o, receiving_end& rx);
+    bool answer(int peer, other& o);
+    void owe(other& o, const std::byte* from, std::uint64_t bytes);
+    void give_signal(int peer);
+
+    void move_base();
+
+    one_sided& window_;
+    communicator_core &core_, &base_;
+    counted_ptr<communicator_end> base_end_; // base_ is there until it has come
+    growing_array<other> others_;
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/comm/far_window_once.hpp>
+#endif

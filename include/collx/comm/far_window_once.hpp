@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The bodies of far_window.hpp.
+#pragma once
+
+#include <cstring>
+
+#include <collx/comm/far_window.hpp>
+#include <collx/comm/one_sided.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+[[gnu::cold]] COLLX_ONCE far_window::far_window(one_sided& w, communicator_core& base,
+                                                counted_ptr<communicator_end> end)
+    : window_(w), core_(w.core()), base_(base), base_end_(std::move(end)),
+      others_(static_cast<std::size_t>(w.ranks())) {
+    const one_caller::alone here(base_.caller);
+    base_.net.add_beside(this);
+}
+
+// ------------------------------------------------------------------ the communicator beside it
+// In a wait of the base's calls. The window's own calls, and its progress thread, need no help.
+COLLX_ONCE bool far_window::move_beside() {
+    if (!base_.caller.is_in_call() || !core_.caller.is_free() || core_.net.failed()) return false;
+    const one_caller::call here(core_.caller, window_.rank());
+    const std::uint64_t before = core_.moves;
+    try {
+        (void)core_.progress_pending();
+    } catch (...) { // an operator of the program: the window has ended, which its next call says
+    }
+    return core_.carried || core_.moves != before;
+}
+// In a wait of the window's calls.
+COLLX_ONCE void far_window::move_base() {
+    if (!core_.caller.is_in_call() || base_end_->has_come || !base_.caller.is_free() || base_.net.failed()) return;
+    const one_caller::call here(base_.caller, window_.rank());
+    base_.progress_or_move();
+}
+
+// ------------------------------------------------------------------ origin
+COLLX_ONCE void far_window::commit_open(int peer, bool signals) {
+    other& o = others_[static_cast<std::size_t>(peer)];
+    if (o.open == nullptr) return;
+    if (signals) reinterpret_cast<window_head*>(o.open)->signals = 1;
+    o.open = nullptr;
+    core_.net.tx(port::messages, peer).commit(o.open_bytes, head_tag);
+}
+COLLX_ONCE void far_window::send_head(int peer, const window_head& h, const void* with, std::size_t bytes,
+                                      std::int64_t timeout_ns) {
+    commit_open(peer, false);
+    other& o = others_[static_cast<std::size_t>(peer)];
+    sending_end& tx = core_.net.tx(port::messages, peer);
+    std::byte* to = tx.try_acquire(sizeof h + bytes);
+    if (to == nullptr)
+        core_.wait_until([&] { return (to = tx.try_acquire(sizeof h + bytes)) != nullptr; }, timeout_ns,
+                         awaited(peer, awaited::why::room));
+    std::memcpy(to, &h, sizeof h);
+    if (bytes != 0) std::memcpy(to + sizeof h, with, bytes);
+    o.is_flushed = h.what == window_head::flush;
+    if (h.what == window_head::put && h.signals == 0 && bytes != 0) {
+        o.open = to, o.open_bytes = sizeof h + bytes;
+    } else {
+        tx.commit(sizeof h + bytes, head_tag);
+        core_.net.push(peer);
+    }
+}
+COLLX_ONCE void far_window::send_parts(int peer, const std::byte* from, std::size_t bytes) {
+    sending_end& tx = core_.net.tx(port::messages, peer);
+    const bool in_place = tx.may_send_in_place();
+    const awaited room(peer, awaited::why::room);
+    while (bytes != 0) {
+        const std::size_t part = bytes < slot_bytes() ? bytes : slot_bytes();
+        if (!tx.has_room()) core_.wait_until([&] { return tx.has_room(); }, 0, room);
+        if (in_place && part >= least_remote_bytes) {
+            tx.lend(from, part, part_tag);
+        } else {
+            std::memcpy(tx.try_acquire(part), from, part);
+            tx.commit(part, part_tag);
+        }
+        core_.net.push(peer);
+        from += part, bytes -= part;
+    }
+    if (!tx.has_all_back()) core_.wait_until([&] { return tx.has_all_back(); }, 0, room);
+}
+COLLX_ONCE void far_window::put(int peer, std::uint64_t at, const void* from, std::size_t bytes, bool signals) {
+    const window_head h{window_head::put, signals, at, bytes, 0, 0};
+    if (bytes == 0) {
+        if (!signals) return;
+        if (others_[static_cast<std::size_t>(peer)].open != nullptr)
+            return commit_open(peer, true), core_.net.push(peer);
+    }
+    if (bytes < least_apart_bytes()) return send_head(peer, h, from, bytes);
+    send_head(peer, h, nullptr, 0);
+    send_parts(peer, static_cast<const std::byte*>(from), bytes);
+}
+COLLX_ONCE void far_window::receive_answer(int peer, void* to, std::size_t bytes, std::int64_t timeout_ns) {
+    receiving_end& rx = core_.net.rx(port::first_async, peer);
+    auto* at = static_cast<std::byte*>(to);
+    for (bool is_first = true; is_first || bytes != 0; is_first = false) {
+        const std::size_t part = bytes < slot_bytes() ? bytes : slot_bytes();
+        if (part >= least_remote_bytes && !rx.has_message()) (void)rx.want_at(at, part, answer_tag);
+        core_.wait_until([&] { return rx.has_message(); }, timeout_ns, awaited(peer, awaited::why::message));
+        if (!rx.is_expected(part, answer_tag)) core_.give_up(failure(errc::protocol, peer), peer);
+        if (rx.has_landed()) {
+            rx.release_landed();
+        } else {
+            if (part != 0) std::memcpy(at, rx.peek(part), part);
+            rx.release(part);
+        }
+        at += part, bytes -= part;
+    }
+}
+COLLX_ONCE void far_window::get(int peer, std::uint64_t at, void* to, std::size_t bytes) {
+    if (bytes == 0) return;
+    send_head(peer, {window_head::get, 0, at, bytes, 0, 0}, nullptr, 0);
+    receive_answer(peer, to, bytes);
+}
+COLLX_ONCE void far_window::combine(int peer, std::uint64_t at, const void* from, std::size_t elems,
+                                    const combination& how, void* old) {
+    const std::size_t each = how.operands * how.elem_bytes, most = (slot_bytes() - sizeof(window_head)) / each;
+    if (how.entry == nullptr)
+        fail(errc::unsupported, window_.rank(), peer,
+             "give an operator without captures or members, of a type that can be made there",
+             "window: rank %d is on another host and cannot be sent an operator that has state", peer);
+    if (most == 0)
+        fail(errc::unsupported, window_.rank(), peer, "use smaller elements",
+             "window: one element of %zu bytes does not fit a message to rank %d", how.elem_bytes, peer);
+    const auto* next = static_cast<const std::byte*>(from);
+    while (elems != 0) {
+        const std::size_t n = elems < most ? elems : most;
+        const window_head h{window_head::combine, old != nullptr,  at,
+                            n * how.elem_bytes,   how.entry->kind, how.entry->distance};
+        send_head(peer, h, next, n * each);
+        next += n * each, at += n * how.elem_bytes, elems -= n;
+    }
+    if (old != nullptr) receive_answer(peer, old, how.elem_bytes);
+}
+COLLX_ONCE void far_window::flush(int peer, std::int64_t timeout_ns) {
+    if (others_[static_cast<std::size_t>(peer)].is_flushed) return;
+    send_head(peer, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, timeout_ns);
+    receive_answer(peer, nullptr, 0, timeout_ns);
+}
+COLLX_ONCE void far_window::flush_all(std::int64_t timeout_ns) {
+    growing_array<int> asked;
+    for (int r = 0; r < window_.ranks(); ++r) {
+        if (others_[static_cast<std::size_t>(r)].is_flushed) continue;
+        asked.push_back(r);
+        send_head(r, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, timeout_ns);
+    }
+    for (const int r : asked) receive_answer(r, nullptr, 0, timeout_ns);
+}
+
+[[gnu::cold]] COLLX_ONCE void far_window::leave() noexcept {
+    const one_caller::alone here(core_.caller);
+    core_.drop(this);
+    if (!base_end_->has_come) {
+        const one_caller::alone none_comes(base_.caller);
+        base_.net.remove_beside(this);
+    }
+    if (core_.home->mark.is_child()) return;
+    try {
+        std::int64_t until = 0;
+        for (int r = 0; r < window_.ranks(); ++r) {
+            if (window_.peer(r).at != nullptr) continue;
+            commit_open(r, false);
+            for (const int p : {port::messages, port::first_async}) {
+                sending_end& tx = core_.net.tx(p, r);
+                for (backoff wait(core_.settings.waiting); !core_.net.failed() && !tx.is_drained();)
+                    if (!core_.net.move() && wait.pause()) core_.check(until, 0, awaited(r, awaited::why::room));
+            }
+        }
+    } catch (...) { // the communicator has ended, and its other ranks know
+    }
+}
+
+// ------------------------------------------------------------------ target
+COLLX_ONCE task_state far_window::advance() {
+    bool moved = false;
+    move_base();
+    for (int r = 0; r < window_.ranks(); ++r) {
+        if (window_.peer(r).at != nullptr) continue;
+        commit_open(r, false);
+        const task_state s = serve(r, others_[static_cast<std::size_t>(r)]);
+        if (s == task_state::failed) return s;
+        moved |= s == task_state::moved;
+    }
+    return moved ? task_state::moved : task_state::blocked;
+}
+COLLX_ONCE task_state far_window::serve(int peer, other& o) {
+    receiving_end& rx = core_.net.rx(port::messages, peer);
+    for (int taken = 0; taken < messages_in_a_row; ++taken) {
+        const task_state so_far = taken != 0 ? task_state::moved : task_state::blocked;
+        served s = served::yes;
+        if (o.owes) {
+            if (!answer(peer, o)) return so_far;
+            continue;
+        }
+        if (o.left != 0) {
+            s = take_part(peer, o, rx);
+        } else {
+            if (!rx.has_message()) return so_far;
+            const std::size_t bytes = rx.message_bytes();
+            if (bytes < sizeof(window_head) || bytes > slot_bytes()) s = served::refused;
+            else s = take_head(peer, o, rx.peek(bytes), bytes);
+            if (s == served::yes) rx.release(bytes);
+        }
+        if (s == served::not_yet) return so_far;
+        if (s == served::refused) return error = failure(errc::protocol, peer), task_state::failed;
+    }
+    return task_state::moved;
+}
+// Sizes and places come from another process: nothing is written that they do not allow.
+COLLX_ONCE far_window::served far_window::take_head(int peer, other& o, const std::byte* message, std::size_t bytes) {
+    window_head h;
+    std::memcpy(&h, message, sizeof h);
+    window_peer& mine = window_.peer(window_.rank());
+    const std::byte* const with = message + sizeof h;
+    const std::size_t rest = bytes - sizeof h;
+    if (h.at > mine.bytes || h.bytes > mine.bytes - h.at) return served::refused;
+    switch (h.what) {
+        case window_head::put:
+            if (h.bytes < least_apart_bytes()) {
+                if (rest != h.bytes) return served::refused;
+                if (rest != 0) std::memcpy(mine.at + h.at, with, rest);
+                if (h.signals != 0) give_signal(peer);
+            } else if (rest != 0) {
+                return served::refused;
+            } else {
+                o.to = mine.at + h.at, o.left = h.bytes, o.signals = h.signals != 0;
+            }
+            return served::yes;
+        case window_head::get:
+            if (rest != 0 || h.bytes == 0) return served::refused;
+            return owe(o, mine.at + h.at, h.bytes), served::yes;
+        case window_head::combine: {
+            const window_operator* const how = window_operator::find(h.kind, h.distance);
+            if (how == nullptr || h.bytes % how->elem_bytes != 0 || rest != how->operands * h.bytes ||
+                (h.signals != 0 && h.bytes != how->elem_bytes))
+                return served::refused;
+            if (how->needs_lock && !window_.try_lock()) return served::not_yet;
+            struct held {
+                one_sided* of;
+                ~held() {
+                    if (of != nullptr) of->unlock();
+                }
+            };
+            const held until_end{how->needs_lock ? &window_ : nullptr};
+            if (h.signals != 0) o.old.resize(how->elem_bytes);
+            how->run(nullptr, mine.at + h.at, with, h.bytes / how->elem_bytes, h.signals != 0 ? o.old.data() : nullptr);
+            if (h.signals != 0) owe(o, o.old.data(), o.old.size());
+            return served::yes;
+        }
+        case window_head::flush: return owe(o, nullptr, 0), served::yes;
+        default: return served::refused;
+    }
+}
+COLLX_ONCE far_window::served far_window::take_part(int peer, other& o, receiving_end& rx) {
+    const std::size_t part = o.left < slot_bytes() ? static_cast<std::size_t>(o.left) : slot_bytes();
+    if (!rx.has_message()) {
+        if (part >= least_remote_bytes) (void)rx.want_at(o.to, part, part_tag);
+        return served::not_yet;
+    }
+    if (!rx.is_expected(part, part_tag)) return served::refused;
+    if (rx.has_landed()) {
+        rx.release_landed();
+    } else {
+        std::memcpy(o.to, rx.peek(part), part);
+        rx.release(part);
+    }
+    o.to += part, o.left -= part;
+    if (o.left == 0 && o.signals) give_signal(peer);
+    return served::yes;
+}
+COLLX_ONCE void far_window::give_signal(int peer) {
+    auto& word = window_.peer(peer).from->word;
+    word.store(word.load(memory_order::relaxed) + 1, memory_order::release);
+}
+COLLX_ONCE void far_window::owe(other& o, const std::byte* from, std::uint64_t bytes) {
+    o.from = from, o.owed = bytes, o.owes = true;
+}
+// False: no room for the next message of it.
+COLLX_ONCE bool far_window::answer(int peer, other& o) {
+    sending_end& tx = core_.net.tx(port::first_async, peer);
+    const std::size_t part = o.owed < slot_bytes() ? static_cast<std::size_t>(o.owed) : slot_bytes();
+    std::byte* const to = tx.try_acquire(part);
+    if (to == nullptr) return false;
+    if (part != 0) std::memcpy(to, o.from, part);
+    tx.commit(part, answer_tag);
+    core_.net.push(peer);
+    o.from += part, o.owed -= part;
+    o.owes = o.owed != 0;
+    return true;
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A window of bytes: memory of each rank that all others write, read and combine into while its rank makes no call, and
+// signals that say when. Ranks of this host store and load directly, others are sent messages (far_window.hpp). The
+// typed front is window.hpp; this part is compiled once (docs/windows.md).
+//
+// A signal is a number in a line that only its giver writes, so a wait is one line transfer. A short put that comes
+// with a signal travels in that line, and its target stores it when it takes the signal: two lines would take twice as
+// long. The line of the other direction says which has been stored, so the giver knows without a transfer of its own
+// whether the next may travel like that, too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <collx/call/short_calls.hpp>
+#include <collx/comm/communicator.hpp>
+#include <collx/comm/split.hpp>
+#include <collx/comm/window_operator.hpp>
+#include <collx/core/atomic.hpp>
+#include <collx/core/growing_array.hpp>
+#include <collx/core/pointers.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// From one rank to one other. Two lines, which processors fetch together.
+struct alignas(2 * cache_line_bytes) window_line {
+    static constexpr std::size_t carried_bytes = 32;
+    atomic<std::uint64_t> word;   // signals given so far (release); read by the other (acquire)
+    atomic<std::uint64_t> stored; // the signal of the other direction whose carried put is stored here (release)
+    atomic<std::uint64_t> number; // of the signal that the payload came with; complete once word has reached it
+    std::uint64_t place;          // offset in the part << 8 | bytes
+    std::byte payload[carried_bytes];
+};
+// Of one rank's part: for elements that no single instruction combines. 0, or a rank of the window + 1.
+struct alignas(2 * cache_line_bytes) window_lock {
+    atomic<std::uint32_t> holder;
+};
+
+// What a rank brings. data: memory of its own; null: collx takes it.
+struct window_part {
+    void* data = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t elem_bytes = 1, type = 0; // type: see type_hash
+    name_view type_name{};
+};
+
+// What this rank knows of one rank.
+struct window_peer {
+    std::byte* at = nullptr; // its part, as this process sees it; null: on another host
+    std::uint64_t bytes = 0;
+    window_line *to = nullptr, *from = nullptr; // to: null on another host
+    window_lock* lock = nullptr;
+    std::uint64_t given = 0, taken = 0;    // signals to it; from it, that were waited for
+    std::uint64_t carried = 0, stored = 0; // the last signal that carried a put to it; from it, that is stored
+};
+
+class far_window;
+
+class one_sided {
+public:
+    // Collective. Errors: mismatch naming the first rank whose elements differ from those of rank 0 · unsupported
+    // naming the first whose memory its host's ranks cannot reach · resource.
+    one_sided(communicator& base, const window_part& mine);
+    // Local. Waits until the system has what this rank sends to other hosts, no longer than the time limit.
+    ~one_sided();
+    one_sided(const one_sided&) = delete;
+
+    communicator_core& core() const { return *core_; }
+    communicator& own() { return own_; }
+    const window_peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+    int rank() const { return rank_; }
+    int ranks() const { return static_cast<int>(peers_.size()); }
+
+    // Offsets and sizes are bytes of the peer's part. what: for the errors.
+    void put(int peer, std::size_t at, const void* from, std::size_t bytes, bool signals);
+    void get(int peer, std::size_t at, void* to, std::size_t bytes);
+    // old: null, or where the element goes that was there.
+    void combine(int peer, std::size_t at, const void* from, std::size_t elems, const combination& how, void* old);
+    void signal(int peer);
+    void wait(int peer, std::uint64_t count, std::int64_t timeout_ns);
+    bool test(int peer, std::uint64_t count);
+    void flush(int peer);
+    void flush();
+    void fence(std::int64_t timeout_ns);
+    void progress();
+    // The part of a rank of this host. Errors: unsupported naming the rank.
+    std::byte* shared_part(int peer);
+
+    // Tries to take the lock of this rank's part, for messages that come.
+    bool try_lock() { return try_lock(peers_[static_cast<std::size_t>(rank_)]); }
+    void unlock() { peers_[static_cast<std::size_t>(rank_)].lock->holder.store(0, memory_order::release); }
+    window_peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+
+private:
+    struct said; // of a rank's part, to all others
+    // The begin of each call.
+    class entry {
+    public:
+        explicit entry(one_sided& w) : call_(w.core().caller, w.rank_) { w.require_alive(); }
+
+    private:
+        one_caller::call call_;
+    };
+    void lay_out(const said* all);
+    void require_alive();
+    window_peer& require_peer(int peer);
+    window_peer& require_inside(const char* what, int peer, std::size_t at, std::size_t bytes);
+    [[noreturn]] void refuse_place(const char* what, int peer, std::size_t at, std::size_t bytes) const;
+    [[noreturn]] void explain_late(const error& e, int peer, std::uint64_t want) const;
+    bool try_lock(window_peer& p);
+    void lock(window_peer& p);
+    void carry(window_peer& p, std::size_t at, const void* from, std::size_t bytes);
+    void store_carried(window_peer& p, std::uint64_t seen);
+    void wait_for_signal(window_peer& p, int peer, std::uint64_t want, std::int64_t timeout_ns);
+
+    communicator own_;
+    communicator_core* core_;
+    counted_ptr<communicator_end> base_end_;
+    int rank_;
+    growing_array<window_peer> peers_;
+    window_line* far_lines_ = nullptr; // of signals from other hosts, in memory of this process
+    counted_ptr<far_window> far_;      // null: all ranks are here
+    bool has_carried_ = false;         // since the last fence
+};
+
+} // namespace detail
+COLLX_END_NAMESPACE
+
+#if !defined(COLLX_ONLY_DECLARED)
+#include <collx/comm/one_sided_once.hpp>
+#endif

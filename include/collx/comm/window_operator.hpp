@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// How operators combine into a window's elements, by the instructions of one word or under a lock, and which of them a
+// rank on another host can be asked for by name. It must not know how they are asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include <collx/core/atomic.hpp>
+#include <collx/core/op_traits.hpp>
+#include <collx/core/type_name.hpp>
+
+COLLX_BEGIN_NAMESPACE
+namespace detail {
+
+// Elements that one instruction compares and exchanges. Others are combined under the lock of their part. Which it is
+// depends on the type alone, so all ranks do the same.
+template <std::size_t Bytes>
+struct word_of {};
+template <>
+struct word_of<1> {
+    using type = std::uint8_t;
+};
+template <>
+struct word_of<2> {
+    using type = std::uint16_t;
+};
+template <>
+struct word_of<4> {
+    using type = std::uint32_t;
+};
+template <>
+struct word_of<8> {
+    using type = std::uint64_t;
+};
+template <class T>
+inline constexpr bool is_word_v = (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8) &&
+                                  alignof(T) == sizeof(T);
+
+// Makes each of n elements at `to` what op makes of it and its operand. old: null, or where the one that was there
+// goes.
+using combine_fn = void (*)(const void* op, std::byte* to, const std::byte* from, std::size_t n, std::byte* old);
+
+class window_operator;
+// op: of type Op, which `run` knows. entry: null where ranks on other hosts cannot make that operator.
+struct combination {
+    const void* op;
+    combine_fn run;
+    const window_operator* entry;
+    std::size_t elem_bytes;
+    std::size_t operands; // elements that come for each place
+    bool needs_lock;
+};
+
+// Operators without state that this program combines windows with. Each accumulate() of the program's text adds one
+// before main(), so processes that run the same program have the same.
+class window_operator {
+public:
+    // run: makes its own operator. distance: 0 for one whose name says which it is.
+    window_operator(combine_fn run, std::uint64_t kind, std::uint64_t distance, std::size_t elem_bytes,
+                    std::size_t operands, bool needs_lock)
+        : run(run), kind(kind), distance(distance), elem_bytes(elem_bytes), operands(operands), needs_lock(needs_lock),
+          next_(first) {
+        first = this;
+    }
+    window_operator(const window_operator&) = delete;
+    static const window_operator* find(std::uint64_t kind, std::uint64_t distance) {
+        const window_operator* o = first;
+        while (o != nullptr && (o->kind != kind || o->distance != distance)) o = o->next_;
+        return o;
+    }
+
+    const combine_fn run;
+    const std::uint64_t kind, distance;
+    const std::size_t elem_bytes, operands;
+    const bool needs_lock;
+
+private:
+    const window_operator* const next_;
+    static inline const window_operator* first = nullptr;
+};
+
+template <class T, class Op>
+void combine_elements(const Op& op, std::byte* to, const std::byte* from, std::size_t n, std::byte* old) {
+    for (std::size_t i = 0; i < n; ++i, to += sizeof(T), from += Op::operands * sizeof(T)) {
+        if constexpr (is_word_v<T>) {
+            using word = typename word_of<sizeof(T)>::type;
+            auto& at = *reinterpret_cast<atomic<word>*>(to);
+            word seen = at.load(memory_order::acquire), made = 0;
+            do {
+                const T next = op.template made<T>(reinterpret_cast<const std::byte*>(&seen), from);
+                std::memcpy(&made, static_cast<const void*>(&next), sizeof made);
+            } while (!at.compare_exchange_weak(seen, made, memory_order::acq_rel));
+            if (old != nullptr) std::memcpy(old, &seen, sizeof seen);
+        } else {
+            if (old != nullptr) std::memcpy(old, to, sizeof(T));
+            const T made = op.template made<T>(to, from);
+            std::memcpy(static_cast<void*>(to), &made, sizeof made);
+        }
+    }
+}
+template <class T>
+T element_at(const std::byte* p) {
+    T x;
+    std::memcpy(static_cast<void*>(&x), p, sizeof x);
+    return x;
+}
+// An operator of the program. It may return what converts to T.
+template <class Op>
+struct applied {
+    static constexpr std::size_t operands = 1;
+    const Op& op;
+    template <class T>
+    T made(const std::byte* there, const std::byte* from) const {
+        return static_cast<T>(op(element_at<T>(there), element_at<T>(from)));
+    }
+};
+// The second operand where the element has the bytes of the first.
+struct swapped {
+    static constexpr std::size_t operands = 2;
+    template <class T>
+    T made(const std::byte* there, const std::byte* from) const {
+        return element_at<T>(std::memcmp(there, from, sizeof(T)) == 0 ? from + sizeof(T) : there);
+    }
+};
+
+template <class T, class Op>
+void combine_with(const void* op, std::byte* to, const std::byte* from, std::size_t n, std::byte* old) {
+    if constexpr (std::is_same_v<Op, swapped>) combine_elements<T>(swapped{}, to, from, n, old);
+    else combine_elements<T>(applied<Op>{*static_cast<const Op*>(op)}, to, from, n, old);
+}
+template <class T, class Op>
+void combine_with_own(const void*, std::byte* to, const std::byte* from, std::size_t n, std::byte* old) {
+    const Op op{};
+    combine_with<T, Op>(&op, to, from, n, old);
+}
+inline void mark_of_program() {}
+template <class Op>
+inline constexpr std::size_t operands_of = std::is_same_v<Op, swapped> ? 2 : 1;
+
+// Names of lambdas and of local types may stand for several: their place in the program does not.
+template <class Op>
+constexpr bool says_which() {
+    for (const char c : type_name<Op>())
+        if (c == '(' || c == '{' || c == '<') return false;
+    return true;
+}
+template <class T, class Op>
+struct registered_operator {
+    static inline const window_operator entry{&combine_with_own<T, Op>,
+                                              (type_hash<T>() ^ sizeof(T)) * 0x9e37'79b9'7f4a'7c15 + op_hash<Op>(),
+                                              says_which<Op>()
+                                                  ? 0
+                                                  : reinterpret_cast<std::uint64_t>(&combine_with_own<T, Op>) -
+                                                        reinterpret_cast<std::uint64_t>(&mark_of_program),
+                                              sizeof(T),
+                                              operands_of<Op>,
+                                              !is_word_v<T>};
+};
+
+template <class T, class Op>
+combination combination_of(const Op& op) {
+    combination c{&op, &combine_with<T, Op>, nullptr, sizeof(T), operands_of<Op>, !is_word_v<T>};
+    if constexpr (std::is_empty_v<Op> && std::is_default_constructible_v<Op>)
+        c.entry = &registered_operator<T, Op>::entry;
+    return c;
+}
+
+} // namespace detail
+COLLX_END_NAMESPACE
