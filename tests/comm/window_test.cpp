@@ -132,7 +132,7 @@ TEST_CASE("signals add up, in any number before the wait, and puts that came wit
         });
 }
 
-TEST_CASE("a fence completes what every rank has put, also what came with signals that nobody waited for") {
+TEST_CASE("a fence completes what every rank has put, also puts that came with signals no wait has taken") {
     for (const int per_host : spreads)
         on_hosts(3, {per_host}, [](collx::communicator& w) {
             collx::window<int> x(w, static_cast<std::size_t>(2 * w.size()));
@@ -152,7 +152,7 @@ TEST_CASE("a fence completes what every rank has put, also what came with signal
         });
 }
 
-TEST_CASE("combining is atomic in each element, whoever does it and however it gets there") {
+TEST_CASE("combining is atomic in each element, from every rank of every host") {
     for (const int per_host : spreads)
         on_hosts(4, {per_host}, [](collx::communicator& w) {
             const int n = w.size(), half = many / 2;
@@ -271,7 +271,7 @@ void stencil(collx::communicator& w) {
     halo.fence();
 }
 
-// Each piece of work is taken by one rank, whoever is free.
+// Each piece of work is taken by one rank, the next that is free.
 void steal(collx::communicator& w) {
     constexpr long pieces = 200;
     collx::window<long> next(w, w.rank() == 0 ? 1 : 0);
@@ -419,7 +419,7 @@ TEST_CASE("a window of other elements on one rank is a mismatch on all, and the 
         });
 }
 
-TEST_CASE("a signal that nobody gives is a timeout that names who should have, and ends the window on all ranks") {
+TEST_CASE("a signal that no rank gives is a timeout that names who should have, and ends the window on all ranks") {
     for (const int per_host : {0, 1})
         on_hosts(3, {per_host}, [](collx::communicator& w) {
             collx::window<int> x(w, 1);
