@@ -21,6 +21,10 @@ using collx::errc;
 namespace {
 
 constexpr int spreads[] = {0, 1, 2}; // ranks per host: memory, sockets, both
+// Around what a signal's line carries, and what travels in one message.
+constexpr std::size_t word_counts[] = {0, 1, 4, 5, 9, 1000, 20'003};
+constexpr std::size_t byte_counts[] = {1, 31, 32, 33, 16'384, 131'031, 131'032, 1'500'000};
+constexpr std::size_t parts[] = {1, 8, 9, 5000, 50'000};
 #if defined(__SANITIZE_THREAD__)
 constexpr int many = 50;
 #else
@@ -93,9 +97,8 @@ TEST_CASE("what is put is in the peer's part when its wait returns, of any size 
     for (const int per_host : spreads)
         for (const int n : {1, 2, 3})
             on_hosts(n, {per_host}, [](collx::communicator& w) {
-                for (const std::size_t count : {0, 1, 4, 5, 9, 1000, 20'003}) puts<std::uint64_t>(w, count);
-                for (const std::size_t count : {1, 31, 32, 33, 16'384, 131'031, 131'032, 1'500'000})
-                    puts<unsigned char>(w, count);
+                for (const std::size_t count : word_counts) puts<std::uint64_t>(w, count);
+                for (const std::size_t count : byte_counts) puts<unsigned char>(w, count);
                 puts<float>(w, 8);
                 puts<collx::bf16>(w, 77);
             });
@@ -200,7 +203,7 @@ TEST_CASE("an operator with state works where memory is shared, and is refused b
     for (const int per_host : {0, 1})
         on_hosts(2, {per_host}, [&](collx::communicator& w) {
             collx::window<int> x(w, 1);
-            const int factor = 3;
+            const int factor = w.size() + 1;
             const auto add = [&] {
                 x.accumulate(1 - w.rank(), 0, 7, [factor](int a, int b) { return a + factor * b; });
             };
@@ -310,32 +313,34 @@ TEST_CASE("a stencil with halos, a shared counter and a ring written by hand do 
             on_hosts(n, {per_host}, [](collx::communicator& w) {
                 stencil(w);
                 steal(w);
-                for (const std::size_t part : {1, 8, 9, 5000, 50'000}) ring(w, part);
+                for (const std::size_t part : parts) ring(w, part);
             });
 }
 
 // ---------------------------------------------------------------------------------------------- who serves
 TEST_CASE("ranks of other hosts are served in waits of the communicator, of its other windows, and by the thread") {
-    on_hosts(2, {1}, [](collx::communicator& w) {
-        collx::window<int> x(w, 300'000), y(w, 1);
-        std::vector<int> big(300'000, 5), got(300'000);
-        if (w.rank() == 0) {
-            x.put_signal(1, 0, big), x.get(1, 0, got); // while rank 1 is in barrier()
-            EXPECT(got[299'999] == 5);
+    for (const bool has_thread : {false, true})
+        on_hosts(2, {1}, [&](collx::communicator& w) {
+            if (has_thread) (void)w.with(collx::progress::thread{}); // of the communicator: it serves no window
+            collx::window<int> x(w, 300'000), y(w, 1);
+            std::vector<int> big(300'000, 5), got(300'000);
+            if (w.rank() == 0) {
+                x.put_signal(1, 0, big), x.get(1, 0, got); // while rank 1 is in barrier()
+                EXPECT(got[299'999] == 5);
+                collx::barrier(w);
+                x.get(1, 0, got), y.signal(1); // while it waits in the other window
+            } else {
+                collx::barrier(w);
+                y.wait(0), x.wait(0);
+                EXPECT(x.local()[299'999] == 5);
+            }
+            // Puts that are too many to be on their way, and then no call of the window.
+            for (int i = 0; i < 40; ++i) x.put_signal(1 - w.rank(), static_cast<std::size_t>(i), i);
             collx::barrier(w);
-            x.get(1, 0, got), y.signal(1); // while it waits in the other window
-        } else {
-            collx::barrier(w);
-            y.wait(0), x.wait(0);
-            EXPECT(x.local()[299'999] == 5);
-        }
-        // Puts that are too many to be on their way, and then no call of the window.
-        for (int i = 0; i < 40; ++i) x.put_signal(1 - w.rank(), static_cast<std::size_t>(i), i);
-        collx::barrier(w);
-        x.wait(1 - w.rank(), 40);
-        EXPECT(x.local()[39] == 39);
-        x.fence();
-    });
+            x.wait(1 - w.rank(), 40);
+            EXPECT(x.local()[39] == 39);
+            x.fence();
+        });
     std::atomic<bool> has_read{false};
     on_hosts(2, {1}, [&](collx::communicator& w) {
         collx::window<int> x(w, 1);
@@ -448,6 +453,22 @@ TEST_CASE("a signal that no rank gives is a timeout that names who should have, 
             y.put(next_of(w), 0, 4), y.fence();
             EXPECT(y.local()[0] == 4);
         });
+}
+
+TEST_CASE("a test() that finds nothing for as long as a wait may take is a timeout, too") {
+    on_ranks(2, [](collx::communicator& w) {
+        collx::window<int> x(w, 1);
+        x.set_timeout(300ms);
+        if (w.rank() == 0) {
+            const auto look = [&] {
+                while (!x.test(1)) {
+                }
+            };
+            EXPECT(refused(w, look, errc::timeout, "signal 1 of rank 1, which has given 0").peer() == 1);
+        }
+        collx::barrier(w);
+        count_check();
+    });
 }
 
 TEST_CASE("a window ends with its communicator, whose survivors make another") {

@@ -21,7 +21,7 @@ namespace detail {
 // ------------------------------------------------------------------ the communicator beside it
 // In a wait of the base's calls. The window's own calls, and its progress thread, need no help.
 COLLX_ONCE bool far_window::move_beside() {
-    if (!base_.caller.is_in_call() || !core_.caller.is_free() || core_.net.failed()) return false;
+    if (!base_.caller.is_in_call() || !core_.caller.is_at_rest() || core_.net.failed()) return false;
     const one_caller::call here(core_.caller, window_.rank());
     const std::uint64_t before = core_.moves;
     try {
@@ -32,7 +32,7 @@ COLLX_ONCE bool far_window::move_beside() {
 }
 // In a wait of the window's calls.
 COLLX_ONCE void far_window::move_base() {
-    if (!core_.caller.is_in_call() || base_end_->has_come || !base_.caller.is_free() || base_.net.failed()) return;
+    if (!core_.caller.is_in_call() || base_end_->has_come || !base_.caller.is_at_rest() || base_.net.failed()) return;
     const one_caller::call here(base_.caller, window_.rank());
     base_.progress_or_move();
 }

@@ -122,6 +122,7 @@ private:
     window_line* far_lines_ = nullptr; // of signals from other hosts, in memory of this process
     counted_ptr<far_window> far_;      // null: all ranks are here
     bool has_carried_ = false;         // since the last fence
+    communicator_core::looking look_;  // of a test() that finds too few
 };
 
 } // namespace detail

@@ -260,14 +260,24 @@ COLLX_ONCE void one_sided::wait_for_signal(window_peer& p, int peer, std::uint64
          "window: timed out waiting for signal %llu of rank %d, which has given %llu%s",
          static_cast<unsigned long long>(want), peer, static_cast<unsigned long long>(have), other);
 }
+// Who only tests must hear of deaths and deadlines, too.
 COLLX_ONCE bool one_sided::test(int peer, std::uint64_t count) {
     const entry here(*this);
     window_peer& p = require_peer(peer);
     core().progress_or_move();
-    const std::uint64_t seen = p.from->word.load(memory_order::acquire);
-    if (seen < p.taken + count) return false;
+    const std::uint64_t seen = p.from->word.load(memory_order::acquire), want = p.taken + count;
+    if (seen < want) {
+        try {
+            core().look(look_, 0, awaited(peer, awaited::why::message));
+        } catch (const error& e) {
+            if (e.code() == errc::timeout) explain_late(e, peer, want);
+            throw;
+        }
+        return false;
+    }
+    look_ = {};
     if (p.at != nullptr) store_carried(p, seen);
-    p.taken += count;
+    p.taken = want;
     return true;
 }
 

@@ -123,7 +123,8 @@ public:
     // Until `count` signals more of a peer have come than were waited for so far.
     // Errors: timeout naming the peer that should have signalled, or the rank that it waits for.
     void wait(int peer, std::uint64_t count = 1, duration timeout = {}) { bytes_.wait(peer, count, timeout.count()); }
-    // The same without waiting: takes them and returns true, or takes none.
+    // The same without waiting: takes them and returns true, or takes none. Errors: as wait(), when it has found too
+    // few for as long as a wait may take.
     bool test(int peer, std::uint64_t count = 1) { return bytes_.test(peer, count); }
 
     // What this rank has put into a peer's part, or into those of all, is there. Nothing to do where memory is shared.

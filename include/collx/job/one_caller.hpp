@@ -80,12 +80,15 @@ public:
         return who == 0 || who == this_one();
     }
 
-    // Whether this thread is in a call, of the program and not of the progress thread; whether none is in any.
+    // Whether this thread is in a call, of the program and not of the progress thread; whether the program is in none.
     bool is_in_call() const {
         const std::uintptr_t who = word_.load(memory_order::relaxed);
         return thread_of(who) == this_one() && (who & helps) == 0;
     }
-    bool is_free() const { return word_.load(memory_order::relaxed) == 0; }
+    bool is_at_rest() const {
+        const std::uintptr_t who = word_.load(memory_order::relaxed);
+        return who == 0 || who == shared || (who & helps) != 0;
+    }
 
     // ------------------------------------------------------------------ with a progress thread
     // Errors: invalid_argument in a call, or while another thread is in one.

@@ -160,7 +160,12 @@ public:
 
     // ------------------------------------------------------------------ ranks on other hosts
     // Carries on what goes to and comes from them. True if anything moved. Called wherever a rank waits.
-    bool move() { return remote_ != nullptr && (remote_->move() | (beside_ != nullptr && move_beside())); }
+    bool move() {
+        if (remote_ == nullptr) return false;
+        const bool moved = remote_->move();
+        return (beside_ != nullptr && move_beside()) || moved;
+    }
+    // Moved in each of these moves, too.
     void add_beside(moved_beside* b) { b->next = beside_, beside_ = b; }
     void remove_beside(const moved_beside* b) noexcept {
         moved_beside** at = &beside_;
