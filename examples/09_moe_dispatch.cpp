@@ -4,6 +4,7 @@
 // all that one of them has for a rank elsewhere leaves as one message. Next: docs/moe.md.
 // collx-example: everywhere
 #include <collx/algo/aggregated.hpp>
+#include <collx/algo/pairwise.hpp>
 #include <collx/collx.hpp>
 
 #include <algorithm>

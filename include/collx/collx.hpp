@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx: collective operations composed at compile time from a transport, an algorithm and a reduction operator.
 // This header is the whole library for host programs: communicators, every collective, types and operators. Algorithms
-// other than the default ones are in collx/algo/, each in its own header.
+// that a program names are in collx/algo/, each in its own header.
 #pragma once
 
 // First those that refuse what is no tensor and no operator: compilers list the includes that lead to an error.

@@ -4,6 +4,7 @@
 // buffers free when a call returns, and what ends badly ends with an error.
 //
 // collx-test: timeout=240 sanitize=address
+#include <collx/algo/pairwise.hpp>
 #include <collx/collx.hpp>
 
 #include <catch2/catch.hpp>
