@@ -87,7 +87,7 @@ MISTAKES = {  # statement: part of the first error
 HEADERS = """#include <collx/collx.hpp>
 #include <collx/comm/any.hpp>
 #include <collx/comm/reduce_local.hpp>
-#include <collx/exec/device/twin.hpp>
+#include <collx/testing/twin.hpp>
 #include <collx/gpu/device_group.hpp>
 #include <collx/gpu/fused_team.hpp>
 #include <string>
