@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // collx-test: sanitize=address
-// The table of choices says what stands in choices.golden, which was recorded from the functions that chose before
-// there was a table; what is read when compiling and when running is the same; names are those of the algorithms.
+// The table of choices says what stands in choices.golden, so that a changed row shows all that it changes (first
+// recorded from the functions that chose before there was a table); what is read when compiling and when running is the
+// same; names are those of the algorithms.
 #include <collx/plan/choose.hpp>
 
 #include <catch2/catch.hpp>
@@ -54,7 +55,7 @@ choices::name chosen_at(choices::venue p, const choices::situation& s) {
 
 } // namespace
 
-TEST_CASE("the table chooses as the functions did that it replaces") {
+TEST_CASE("the table chooses what is recorded") {
     std::string found;
     for_each_collective([&](auto c) {
         found += collx_test::list_choices(c.value, [&](choices::venue p, const choices::situation& s) {
