@@ -4,6 +4,7 @@
 #include <collx/exec/loops.hpp>
 #include <collx/exec/streaming.hpp>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -118,7 +119,8 @@ TEST_CASE("minima and maxima of vectors and of single elements agree on NaN and 
 }
 
 TEST_CASE("copies copy what was asked for and nothing else") {
-    std::vector<unsigned char> from(3000), to(3000);
+    std::vector<unsigned char> from(3000);
+    alignas(64) std::array<unsigned char, 3000> to{};
     for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 13 + i / 256 + 1);
     const auto check = [&](const char* which, std::size_t n, auto&& copy) {
         for (std::size_t a = 0; a < 66; a += n < 300 ? 1 : 13)
@@ -133,7 +135,7 @@ TEST_CASE("copies copy what was asked for and nothing else") {
     };
     for (const std::size_t n : {0u, 1u, 15u, 63u, 64u, 127u, 128u, 255u, 256u, 257u, 300u, 1000u, 2047u, 2500u})
         check("past the caches", n, [](auto... x) { collx::copy_past_caches(x...); });
-    // Below, at and above the lengths where string copies begin and end.
+    // Below, at and above the lengths where string copies begin; `to` is at the beginning of a line now and then.
     for (const std::size_t n : {0u, 1u, 191u, 192u, 193u, 1023u, 1024u, 1025u, 2111u, 2112u, 2113u, 2500u})
         for (const std::size_t least : {192u, 1024u})
             check("for others", n, [&](auto... x) { collx::write_for_others(x..., least); });

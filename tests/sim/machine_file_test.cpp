@@ -113,6 +113,12 @@ TEST_CASE("what is wrong with a machine file is said with its line and a remedy"
     CHECK(says(refused(head + "windows own byte_ns fast\n"), "byte_ns is no number: fast"));
     CHECK(says(refused(head + "windows own byte_ns nan\n"), "byte_ns is no number"));
     CHECK(says(refused(head + "windows own byte_ns\n"), "byte_ns is no number"));
+    CHECK(says(refused(head + "windows own byte_ns 1e300\n"), "give a number that a machine has"));
+    CHECK(says(refused(head + std::string("l2_bytes 2\0 3\n", 14)), "l2_bytes is no number"));
+    CHECK(says(refused(head + "cores 2\n"), "here.machine:4: cores comes twice"));
+    CHECK(says(refused(head + "line_ns 2\nline_ns 3\n"), "here.machine:5: line_ns comes twice"));
+    CHECK(says(refused(head + "windows own points 1 call_ns 1 points 2\n"), "points comes twice"));
+    CHECK(says(refused(head + "windows own points 1\n"), "windows own names no cost"));
     CHECK(says(refused(head + "windows own byte_ns 1 byte_ns 2\n"), "byte_ns comes twice"));
     CHECK(says(refused(head + "windows own call_ns 1\nwindows own call_ns 2\n"),
                "here.machine:5: windows own comes twice"));

@@ -175,6 +175,8 @@ explanation explain(communicator& world, const Verb&, std::size_t bytes, const e
     if (has_costs && std::isnan(e.chosen().predicted_ns))
         e.no_times = p.hosts != nullptr || made.where == choices::links
                          ? "calls host by host or along a machine's rings are not predicted"
+                     : p.ranks > detail::most_predicted_ranks
+                         ? "calls of more than 256 ranks are not predicted"
                          : "the machine file has no costs for this medium and so many ranks (collx_perf --fit FILE)";
     return e;
 }

@@ -56,9 +56,13 @@ constexpr shortage shortage_of_descriptor(int reason) {
 [[gnu::cold]] inline shortage shortage_in(const char* text) {
     constexpr const char* signs[] = {nullptr,      "ulimit -n", "fs.file-max", "ulimit -v",
                                      "ulimit -f)", "ulimit -l", "ulimit -u",   "memory limit of this job"};
+    shortage found = shortage::unknown;
     for (int s = 1; s <= static_cast<int>(last_shortage); ++s)
-        if (std::strstr(text, signs[s]) != nullptr) return static_cast<shortage>(s);
-    return shortage::unknown;
+        if (std::strstr(text, signs[s]) != nullptr) {
+            if (found != shortage::unknown) return shortage::unknown; // a list of limits says none
+            found = static_cast<shortage>(s);
+        }
+    return found;
 }
 
 // Of this process; SIZE_MAX: none.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The loops in which the bytes are touched: reduce k arrays element by element, in order, into one or two destinations.
-// Written with the compilers' vector extensions because g++ -O2 does not vectorise them by itself (a factor of 3 to 20
-// in the cache). Knows no schedule.
+// The loops in which the bytes are touched: reduce k arrays element by element, in order, into one destination or,
+// block by block, several. Written with the compilers' vector extensions because g++ -O2 does not vectorise them by
+// itself (a factor of 3 to 20 in the cache). Knows no schedule.
 #pragma once
 
 #include <cstddef>
@@ -114,7 +114,7 @@ template <class Op, class T>
 // The same for an operator of arrays, which writes over its right operand: the partial result and a copy of the next
 // source change places in the first-level cache. Still ((s[0] op s[1]) op s[2]) …
 template <class Op, class T>
-void fold_runs(const Op& op, T* to, const T* const* s, int sources, std::size_t n) {
+[[gnu::noinline]] void fold_runs(const Op& op, T* to, const T* const* s, int sources, std::size_t n) {
     if constexpr (requires { op.fold(to, s, sources, n); }) return op.fold(to, s, sources, n);
     constexpr std::size_t block = 8192 / sizeof(T) != 0 ? 8192 / sizeof(T) : 1;
     alignas(64) std::byte room[2][block * sizeof(T)];
@@ -157,14 +157,10 @@ inline constexpr int most_in_blocks = 64; // arrays that fold_in_blocks() folds
 // with a shared cache of 512 KiB and more 1.03 to 1.05 of it.)
 inline constexpr std::size_t block_for_others = 16 * 1024;
 
-// The same in blocks, which `deliver(result, at, count)` then copies to where they
-// are wanted. Each block is folded into `kept` or, where that is null, into a room of its own. Requires: at most
-// most_in_blocks sources.
+// The same in blocks, which `deliver(result, at, count)` copies to where they are wanted. Each block is folded into
+// `kept` or, where that is null, into a room of its own. Requires: at most most_in_blocks sources.
 //
-// Memory that another core reads is written by such copies, never by the loops: memcpy says beforehand that it will
-// overwrite whole lines (`rep movsb` on x86), and a store of a loop fetches each line from the core that has it. (Zen
-// 5, 128 KiB whose lines the other core has read: 3.5 us and 18 with caches apart, 1.6 and 2.5 to 3.8 with a shared
-// one.)
+// Memory that another core reads is written by such copies, never by the loops (transport/write_for_others.hpp).
 template <std::size_t BlockBytes, class Op, class T, class Deliver>
 COLLX_ALWAYS_INLINE void fold_in_blocks(const Op& op, T* kept, const T* const* s, int sources, std::size_t n,
                                         Deliver deliver) {

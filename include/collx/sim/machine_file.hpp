@@ -16,12 +16,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <collx/core/error.hpp>
@@ -81,14 +83,21 @@ private:
         return w;
     }
     double number(const std::string& key, const std::string& text, double least) const {
-        char* end = nullptr;
-        const double v = std::strtod(text.c_str(), &end);
-        if (text.empty() || *end != '\0' || !std::isfinite(v)) wrong(key + " is no number: " + text, "give a number");
+        double v = 0;
+        const char* const end = text.data() + text.size();
+        const auto [stop, what] = std::from_chars(text.data(), end, v); // strtod() would ask the user's locale
+        if (what != std::errc() || stop != end || !std::isfinite(v))
+            wrong(key + " is no number: " + text, "give a number");
         if (v < least) wrong(key + " is " + text, least > 0 ? "give more than 0" : "give 0 or more");
+        if (v > most_number) wrong(key + " is " + text, "give a number that a machine has");
         return v;
     }
     void add(std::string& rest) {
         const std::string key = word(rest);
+        for (const char* once : {"cores", "l2_bytes", "last_bytes", "line_ns"})
+            if (key == once && seen_.find(" " + key + " ") != std::string::npos)
+                wrong(key + " comes twice", "leave one of the two");
+        seen_ += " " + key + " ";
         if (key == "cpu") {
             if (!m_.cpu.empty()) wrong("cpu comes twice", "leave one of the two");
             m_.cpu = rest.substr(std::min(rest.find_first_not_of(' '), rest.size()));
@@ -125,21 +134,28 @@ private:
         bool& has = m_.has[by][whose == "shared"];
         if (has) wrong(key + " " + whose + " comes twice", "leave one of the two");
         has = true;
-        bool seen[term_count] = {};
+        bool seen[term_count] = {}, has_points = false, has_residual = false;
+        const auto once = [&](bool& there, const std::string& name) {
+            if (std::exchange(there, true)) wrong(name + " comes twice", "leave one of the two");
+        };
         for (std::string name = word(rest); !name.empty(); name = word(rest)) {
             const double v = number(name, word(rest), 0);
             int t = 0;
             while (t < term_count && name != name_of(static_cast<term>(t))) ++t;
-            if (name == "points") c.points = static_cast<int>(std::min(v, 1e9));
-            else if (name == "residual") c.residual = v;
+            if (name == "points") once(has_points, name), c.points = static_cast<int>(std::min(v, 1e9));
+            else if (name == "residual") once(has_residual, name), c.residual = v;
             else if (t == term_count) wrong("unknown cost '" + name + "'", "call_ns, round_ns, byte_ns, ...");
-            else if (seen[t]) wrong(name + " comes twice", "leave one of the two");
-            else seen[t] = true, c.of[t] = v;
+            else once(seen[t], name), c.of[t] = v;
         }
+        if (std::none_of(seen, seen + term_count, [](bool x) { return x; }))
+            wrong(key + " " + whose + " names no cost", "call_ns, round_ns, byte_ns, ...");
     }
+
+    static constexpr double most_number = 1e15;
 
     const std::string& file_;
     machine_costs m_;
+    std::string seen_; // the first words of the lines
     int line_ = 0;
 };
 
@@ -151,23 +167,24 @@ inline machine_costs read_machine_costs(const std::string& text, const std::stri
     return detail::machine_reader(file).read(text);
 }
 
+// As printf's %.<digits>g in the C locale, whatever the program's is.
+inline std::string number_text(double v, int digits) {
+    char room[32];
+    return std::string(room, std::to_chars(room, room + sizeof room, v, std::chars_format::general, digits).ptr);
+}
+
 inline std::string to_text(const machine_costs& m) {
     std::string text = "collx-machine 1\ncpu " + m.cpu + "\ncores " + std::to_string(m.on.count) + "\nl2_bytes " +
                        std::to_string(m.on.l2_bytes) + "\nlast_bytes " + std::to_string(m.on.last_bytes) + "\n";
-    char said[64];
-    std::snprintf(said, sizeof said, "line_ns %.6g\n", m.line_ns);
-    if (m.line_ns > 0) text += said;
+    if (m.line_ns > 0) text += "line_ns " + number_text(m.line_ns, 6) + "\n";
     for (int by = 0; by < medium_count; ++by)
         for (const bool shared : {false, true}) {
             const costs* const c = m.find(static_cast<medium>(by), shared);
             if (c == nullptr) continue;
-            char word[64];
-            std::snprintf(word, sizeof word, " points %d residual %.3g", c->points, c->residual);
-            text += std::string(name_of(static_cast<medium>(by))) + (shared ? " shared" : " own") + word;
-            for (int t = 0; t < term_count; ++t) {
-                std::snprintf(word, sizeof word, " %s %.6g", name_of(static_cast<term>(t)), c->of[t]);
-                text += word;
-            }
+            text += std::string(name_of(static_cast<medium>(by))) + (shared ? " shared" : " own") + " points " +
+                    std::to_string(c->points) + " residual " + number_text(c->residual, 3);
+            for (int t = 0; t < term_count; ++t)
+                text += std::string(" ") + name_of(static_cast<term>(t)) + " " + number_text(c->of[t], 6);
             text += "\n";
         }
     return text;
@@ -181,7 +198,11 @@ inline machine_costs read_machine_file(const std::string& file) {
              std::strerror(errno));
     std::string text(most_machine_bytes + 1, '\0');
     text.resize(std::fread(text.data(), 1, text.size(), f));
+    const int reason = std::ferror(f) != 0 ? errno : 0; // a folder opens, and cannot be read
     std::fclose(f);
+    if (reason != 0)
+        fail(errc::environment, -1, -1, "write one with collx_perf --fit FILE", "%.200s: %s", file.c_str(),
+             std::strerror(reason));
     return read_machine_costs(text, file);
 }
 

@@ -2,13 +2,15 @@
 // A copy into memory that another core has read and will read again: slots of channels, stages of windows.
 //
 // A store to a line that another core holds fetches the line first, one after the other as far as the processor looks
-// ahead. A string copy (`rep movsb` on x86) says that it overwrites whole lines and fetches none. memcpy uses it only
-// from some length on (2,112 bytes in glibc 2.36); between cores it is worth its start earlier. (Zen 5, a message
-// of 1.5 KiB from core to core, one way: 0.59 us by memcpy and 0.37 by a string copy with caches apart, 0.106 and 0.091
-// with a shared one; 512 bytes: no difference.)
+// ahead. A string copy (`rep movsb` on x86) says that it overwrites whole lines and fetches none. Some versions of
+// memcpy use it from 2,112 bytes on (glibc before 2.40), others never; between cores it is worth its start earlier.
+// (Zen 5, a message of 1.5 KiB from core to core, one way: 0.59 us by memcpy of glibc 2.36 and 0.37 by a string copy
+// with caches apart, 0.106 and 0.091 with a shared one; 128 KiB that the other core has read: 15 us by a loop's stores
+// and 3.7, 2.5 and 1.5.)
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include <collx/core/config.hpp>
@@ -37,7 +39,8 @@ COLLX_BEGIN_NAMESPACE
 
 namespace detail {
 
-inline constexpr std::size_t memcpy_knows_best = 2112;
+// Longer copies are memcpy's, which goes past the caches from somewhere on.
+inline constexpr std::size_t most_string_copy = std::size_t{1} << 20;
 
 #if COLLX_STRING_COPIES
 // Whether string copies of a few lines start fast ("fast short rep mov", CPUID leaf 7, EDX bit 4). On other processors
@@ -52,10 +55,12 @@ inline const bool has_string_copies = asks_for_string_copies(); // false while s
 } // namespace detail
 
 // As memcpy. From `least` bytes on by a string copy; below 1 KiB one costs messages and sums 5 to 10 ns more with a
-// shared cache than it gains them without.
+// shared cache than it gains them without. Only to the beginning of a line: Zen 3 says that its string copies start
+// fast, and is known to take many times as long elsewhere.
 COLLX_ALWAYS_INLINE void write_for_others(void* to, const void* from, std::size_t n, std::size_t least = 1024) {
 #if COLLX_STRING_COPIES
-    if (n - least < detail::memcpy_knows_best - least && detail::has_string_copies) {
+    if (n - least <= detail::most_string_copy - least && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
+        detail::has_string_copies) {
         asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
         return;
     }
