@@ -98,7 +98,7 @@ TEST_CASE("the root and the port of the call are those of the schedule") {
     CHECK(collx::select<collective::gather>(me.cache, p).at_port == 2);
     CHECK(collx::select<collective::scatter>(me.cache, p).at_port == 2);
     p.bytes = 1 << 20;
-    CHECK(&collx::select<collective::all_to_all>(me.cache, p) == &me.cache.bind(algo::pairwise_all_to_all{}, 2));
+    CHECK(&collx::select<collective::all_to_all>(me.cache, p) == &me.cache.bind(algo::direct_all_to_all{}, 2));
     CHECK(collx::select<collective::barrier>(me.cache, p).at_port == 2);
 }
 
