@@ -117,11 +117,11 @@ TEST_CASE("signals add up, in any number before the wait, and puts that came wit
                     if (i % 3 == 0) x.put(next, static_cast<std::size_t>(i), i + round), x.signal(next);
                     else x.put_signal(next, static_cast<std::size_t>(i), i + round);
                 }
-                int seen = 0;
+                int seen = 0, taken = 0;
                 for (const int count : {1, 1, 2, many / 2, many / 2 - 4}) {
                     x.wait(prev, static_cast<std::uint64_t>(count));
-                    for (; count > 0 && seen < 4; ++seen)
-                        EXPECT_AT(seen, x.local()[static_cast<std::size_t>(seen)] >= 0);
+                    for (taken += count; seen < taken && seen < 4; ++seen) // and not what comes with later signals
+                        EXPECT_AT(seen, x.local()[static_cast<std::size_t>(seen)] == seen + round);
                     x.signal(w.rank()), x.wait(w.rank()); // to oneself, between
                 }
                 EXPECT(!x.test(prev));
@@ -393,6 +393,10 @@ TEST_CASE("places beyond the peer's part, and peers that are none, are refused w
             }
             refused(
                 w, [&] { x.wait(other, 0); }, errc::invalid_argument, "0 signals");
+            for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t(-1)})
+                EXPECT(refused(
+                           w, [&] { (void)x.test(other, count); }, errc::invalid_argument, "signals")
+                           .peer() == other);
             refused(
                 w, [&] { x.wait(other, 1, -1ns); }, errc::invalid_argument, "time limit");
             x.put(other, 0, 3.0), x.fence(); // and all goes on
@@ -469,6 +473,48 @@ TEST_CASE("a test() that finds nothing for as long as a wait may take is a timeo
         collx::barrier(w);
         count_check();
     });
+}
+
+// Each peer has a limit of its own, which begins again with the next signal of that peer that any call takes.
+TEST_CASE("a test() that comes late blames no rank for the time before") {
+    for (const int per_host : {0, 1})
+        on_hosts(3, {per_host}, [](collx::communicator& w) {
+            collx::window<int> x(w, 1);
+            if (w.rank() == 0) {
+                x.set_timeout(100ms);
+                EXPECT(!x.test(1)); // its time runs
+                collx::barrier(w);
+                x.wait(1, 1, patient(10s));
+                std::this_thread::sleep_for(150ms);
+                EXPECT(!x.test(2)); // has had no time yet
+                EXPECT(!x.test(1)); // for its second signal neither
+            } else {
+                collx::barrier(w);
+                if (w.rank() == 1) x.signal(0), x.flush(0);
+            }
+            x.fence(patient(10s));
+            count_check();
+        });
+}
+TEST_CASE("a test() for a rank that has left says so, whatever others are tested for in turn with it") {
+    for (const bool succeeds : {true, false})
+        on_hosts(3, {1}, [&](collx::communicator& w) {
+            std::optional<collx::window<int>> x(std::in_place, w, 1);
+            x->fence();
+            if (w.rank() == 2) x.reset();
+            if (w.rank() == 0) {
+                const auto look = [&] {
+                    for (const auto end = std::chrono::steady_clock::now() + patient(10s);
+                         std::chrono::steady_clock::now() < end;) {
+                        if (succeeds) x->signal(0);
+                        EXPECT(x->test(succeeds ? 0 : 1) == succeeds && !x->test(2));
+                    }
+                };
+                EXPECT(refused(w, look, errc::peer_failed, "rank 2").peer() == 2);
+            }
+            collx::barrier(w);
+            count_check();
+        });
 }
 
 TEST_CASE("a window ends with its communicator, whose survivors make another") {

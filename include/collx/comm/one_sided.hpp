@@ -53,6 +53,8 @@ struct window_peer {
     window_lock* lock = nullptr;
     std::uint64_t given = 0, taken = 0;    // signals to it; from it, that were waited for
     std::uint64_t carried = 0, stored = 0; // the last signal that carried a put to it; from it, that is stored
+    communicator_core::looking look;       // of a test() that finds too few,
+    std::uint64_t look_taken = 0;          // when so many were taken
 };
 
 class far_window;
@@ -105,6 +107,7 @@ private:
     void lay_out(const said* all);
     void require_alive();
     window_peer& require_peer(int peer);
+    std::uint64_t require_count(int peer, std::uint64_t count) const;
     window_peer& require_inside(const char* what, int peer, std::size_t at, std::size_t bytes);
     [[noreturn]] void refuse_place(const char* what, int peer, std::size_t at, std::size_t bytes) const;
     [[noreturn]] void explain_late(const error& e, int peer, std::uint64_t want) const;
@@ -122,7 +125,6 @@ private:
     window_line* far_lines_ = nullptr; // of signals from other hosts, in memory of this process
     counted_ptr<far_window> far_;      // null: all ranks are here
     bool has_carried_ = false;         // since the last fence
-    communicator_core::looking look_;  // of a test() that finds too few
 };
 
 } // namespace detail

@@ -225,14 +225,17 @@ COLLX_ONCE void one_sided::signal(int peer) {
     if (p.at == nullptr) return far_->put(peer, 0, nullptr, 0, true);
     p.to->word.store(++p.given, memory_order::release);
 }
+COLLX_ONCE std::uint64_t one_sided::require_count(int peer, std::uint64_t count) const {
+    if (count == 0 || count > std::uint64_t{1} << 40) [[unlikely]]
+        fail(errc::invalid_argument, rank_, peer, "say how many signals to wait for, 1 or more",
+             "window: a wait or test for %llu signals", static_cast<unsigned long long>(count));
+    return count;
+}
 COLLX_ONCE void one_sided::wait(int peer, std::uint64_t count, std::int64_t timeout_ns) {
     const entry here(*this);
     window_peer& p = require_peer(peer);
     core().require_time_limit(timeout_ns);
-    if (count == 0 || count > std::uint64_t{1} << 40) [[unlikely]]
-        fail(errc::invalid_argument, rank_, peer, "say how many signals to wait for, 1 or more",
-             "window: a wait for %llu signals", static_cast<unsigned long long>(count));
-    const std::uint64_t want = p.taken + count;
+    const std::uint64_t want = p.taken + require_count(peer, count);
     wait_for_signal(p, peer, want, timeout_ns);
     p.taken = want;
 }
@@ -264,18 +267,20 @@ COLLX_ONCE void one_sided::wait_for_signal(window_peer& p, int peer, std::uint64
 COLLX_ONCE bool one_sided::test(int peer, std::uint64_t count) {
     const entry here(*this);
     window_peer& p = require_peer(peer);
+    const std::uint64_t want = p.taken + require_count(peer, count);
     core().progress_or_move();
-    const std::uint64_t seen = p.from->word.load(memory_order::acquire), want = p.taken + count;
+    const std::uint64_t seen = p.from->word.load(memory_order::acquire);
     if (seen < want) {
+        // A wait of its own for each peer, which ends with the signals that any call takes.
+        if (p.look_taken != p.taken) p.look = {}, p.look_taken = p.taken;
         try {
-            core().look(look_, 0, awaited(peer, awaited::why::message));
+            core().look(p.look, 0, awaited(peer, awaited::why::message));
         } catch (const error& e) {
             if (e.code() == errc::timeout) explain_late(e, peer, want);
             throw;
         }
         return false;
     }
-    look_ = {};
     if (p.at != nullptr) store_carried(p, seen);
     p.taken = want;
     return true;

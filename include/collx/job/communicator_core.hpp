@@ -342,8 +342,9 @@ struct communicator_core {
     }
     // A wait for outstanding operations; of those who only look from time to time, it goes on between their looks.
     struct looking {
-        std::int64_t until = 0;
+        std::int64_t until = 0, next_watch_ns = 0;
         std::uint64_t seen_moves = 0;
+        int suspect = -1; // see below: between two looks there may be waits for other ranks
         void note(std::uint64_t moves, std::int64_t timeout_ns) {
             if (seen_moves != moves) note_progress(until, timeout_ns);
             seen_moves = moves;
@@ -351,7 +352,9 @@ struct communicator_core {
     };
     void look(looking& l, std::int64_t timeout_ns, awaited waiting_for) {
         l.note(moves, timeout_ns);
+        next_watch_ns = l.next_watch_ns, suspect = l.suspect;
         check(l.until, timeout_ns, waiting_for);
+        l.next_watch_ns = next_watch_ns, l.suspect = suspect;
     }
     // progress_pending(), and failure notifications: after one, outstanding operations have failed too.
     std::size_t progress();
