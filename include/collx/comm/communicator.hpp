@@ -81,7 +81,7 @@ public:
         live().require_own();
         live().net.report(failure(errc::aborted, rank()));
         const detail::one_caller::alone here(live().caller);
-        (void)live().net.move();
+        (void)live().net.move_remote();
     }
 
     // Moves outstanding operations on without waiting. Returns how many are left; none after a failure, which test()

@@ -108,7 +108,7 @@ public:
             communicator_core& c = side.internals();
             for (const deadline until = deadline::in_ns(250'000'000); !until.passed(); nap_ns(200'000))
                 for (communicator_core* other = &c; other != nullptr; other = other->heeded) {
-                    (void)other->net.move();
+                    (void)other->net.move_remote();
                     if (const failure cause = other->net.failed()) c.explain(cause, -1);
                 }
             if (e.peer() >= 0) c.explain(failure(e.code(), map().rank_of(e.peer(), rank())), -1);

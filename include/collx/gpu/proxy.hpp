@@ -180,8 +180,8 @@ private:
         auto& mine = side_.internals();
         // Failure notifications from other hosts: while kernels wait for each other no other thread may look, and after
         // the end others have to hear of it.
-        (void)parent_.net.move();
-        (void)mine.net.move();
+        (void)parent_.net.move_remote();
+        (void)mine.net.move_remote();
         if (has_ended()) return;
         failure f = parent_.net.failed();
         if (!f) f = mine.net.failed();

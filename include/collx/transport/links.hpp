@@ -165,7 +165,9 @@ public:
         const bool moved = remote_->move();
         return (beside_ != nullptr && move_beside()) || moved;
     }
-    // Moved in each of these moves, too.
+    // The same without what is beside it: for any thread, whoever is in a call.
+    bool move_remote() { return remote_ != nullptr && remote_->move(); }
+    // Moved in each move(), too.
     void add_beside(moved_beside* b) { b->next = beside_, beside_ = b; }
     void remove_beside(const moved_beside* b) noexcept {
         moved_beside** at = &beside_;
