@@ -41,6 +41,15 @@ struct add_sums {
     sums operator()(const sums& x, const sums& y) const { return {x.a + y.a, x.b + 2 * y.b, x.n + y.n}; }
 };
 
+} // namespace
+
+// Has a name as collx::max has.
+struct max {
+    int operator()(int a, int b) const { return a + 10 * b; }
+};
+
+namespace {
+
 int next_of(const collx::communicator& w) { return (w.rank() + 1) % w.size(); }
 int before(const collx::communicator& w) { return (w.rank() + w.size() - 1) % w.size(); }
 template <class T>
@@ -196,6 +205,18 @@ TEST_CASE("combining is atomic in each element, from every rank of every host") 
             guarded.fence();
             EXPECT(guarded.get(0, 1) == 20 * n);
             guarded.fence(); // rank 0 serves until all have read
+        });
+}
+
+TEST_CASE("an operator of the program that is called as one of collx is another, on other hosts too") {
+    for (const int per_host : {0, 1})
+        on_hosts(2, {per_host}, [](collx::communicator& w) {
+            collx::window<int> x(w, 2);
+            x.accumulate(next_of(w), 0, std::vector<int>{3, 2}, collx::max{});
+            x.accumulate(next_of(w), 0, 5, ::max{});
+            x.accumulate(next_of(w), 1, 7, collx::max{});
+            x.fence();
+            EXPECT(x.local()[0] == 53 && x.local()[1] == 7);
         });
 }
 
@@ -401,6 +422,32 @@ TEST_CASE("places beyond the peer's part, and peers that are none, are refused w
                 w, [&] { x.wait(other, 1, -1ns); }, errc::invalid_argument, "time limit");
             x.put(other, 0, 3.0), x.fence(); // and all goes on
             EXPECT(x.local()[0] == 3.0);
+        });
+}
+
+// As a peer might that is no collx: places within the part, operators that the program has.
+TEST_CASE("combinations from other hosts that do not fit the window's elements are refused as protocol") {
+    struct sent {
+        std::size_t at;
+        collx::detail::combination how;
+    };
+    const auto wide = collx::detail::combination_of<std::uint64_t>(collx::plus{});
+    const auto narrow = collx::detail::combination_of<std::uint32_t>(collx::plus{});
+    for (const sent& it : {sent{4, wide}, sent{8, narrow}})
+        on_hosts(2, {1}, [&](collx::communicator& w) {
+            collx::detail::one_sided x(
+                w, {nullptr, 32, 8, collx::type_hash<std::uint64_t>(), collx::type_name<std::uint64_t>()});
+            const std::uint64_t one = 1;
+            if (w.rank() == 0) {
+                x.combine(1, it.at, &one, 1, it.how, nullptr);
+                refused(
+                    w, [&] { x.wait(1, 1, 0); }, errc::protocol, "");
+            } else {
+                EXPECT(refused(
+                           w, [&] { x.wait(0, 1, 0); }, errc::protocol, "rank 0")
+                           .peer() == 0);
+                for (std::size_t i = 0; i < 32; ++i) EXPECT_AT(i, x.shared_part(1)[i] == std::byte{0});
+            }
         });
 }
 

@@ -73,6 +73,7 @@ public:
     const window_peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
     int rank() const { return rank_; }
     int ranks() const { return static_cast<int>(peers_.size()); }
+    std::uint64_t elem_bytes() const { return elem_bytes_; }
 
     // Offsets and sizes are bytes of the peer's part. what: for the errors.
     void put(int peer, std::size_t at, const void* from, std::size_t bytes, bool signals);
@@ -105,6 +106,7 @@ private:
         one_caller::call call_;
     };
     void lay_out(const said* all);
+    void end_far() noexcept;
     void require_alive();
     window_peer& require_peer(int peer);
     std::uint64_t require_count(int peer, std::uint64_t count) const;
@@ -121,6 +123,7 @@ private:
     communicator_core* core_;
     counted_ptr<communicator_end> base_end_;
     int rank_;
+    std::uint64_t elem_bytes_;
     growing_array<window_peer> peers_;
     window_line* far_lines_ = nullptr; // of signals from other hosts, in memory of this process
     counted_ptr<far_window> far_;      // null: all ranks are here

@@ -15,17 +15,18 @@ struct one_sided::said {
     enum : std::uint32_t { taken, shown, hidden }; // memory that collx takes, that the peers of the host reach, or not
     std::uint64_t bytes, elem_bytes, type;
     std::uint64_t address, offset; // of memory of the rank's own: for threads, for processes
-    std::uint32_t whose, is_here;  // is_here: filled in by who reads it
+    std::uint32_t whose;
     char type_name[64];
 };
 
 // ------------------------------------------------------------------ beginning and end
 [[gnu::cold]] COLLX_ONCE one_sided::one_sided(communicator& base, const window_part& mine)
-    : own_(base.split(0)), core_(&own_.internals()), base_end_(base.internals().watch_end()), rank_(base.rank()) {
+    : own_(base.split(0)), core_(&own_.internals()), base_end_(base.internals().watch_end()), rank_(base.rank()),
+      elem_bytes_(mine.elem_bytes) {
     auto& c = core();
     c.heeded = &base.internals();
     const arena& shared = *c.home->memory;
-    said s{mine.bytes, mine.elem_bytes, mine.type, reinterpret_cast<std::uint64_t>(mine.data), 0, said::taken, 0, {}};
+    said s{mine.bytes, mine.elem_bytes, mine.type, reinterpret_cast<std::uint64_t>(mine.data), 0, said::taken, {}};
     for (std::size_t i = 0; i + 1 < sizeof s.type_name && i < mine.type_name.size(); ++i)
         s.type_name[i] = mine.type_name[i];
     if (mine.data != nullptr) {
@@ -39,7 +40,9 @@ struct one_sided::said {
     c.or_abandon([&] {
         growing_array<said> all(static_cast<std::size_t>(c.net.size()));
         c.exchange(&s, sizeof s, [&](int r, const std::byte* line) {
-            std::memcpy(&all[static_cast<std::size_t>(r)], line, sizeof s);
+            said& it = all[static_cast<std::size_t>(r)];
+            std::memcpy(&it, line, sizeof s);
+            it.type_name[sizeof it.type_name - 1] = '\0';
         });
         for (int r = 0; r < c.net.size(); ++r) {
             const said &it = all[static_cast<std::size_t>(r)], &first = all[0];
@@ -52,8 +55,16 @@ struct one_sided::said {
                 fail(errc::unsupported, rank_, r,
                      "let the window take its memory, or make the buffer with make_shared_vector()",
                      "the buffer that rank %d makes a window of is memory of its process alone", r);
+            if (it.whose == said::shown && !c.home->is_threads && r != rank_ && c.net.is_here(r) &&
+                (it.offset > shared.bytes() || it.bytes > shared.bytes() - it.offset))
+                c.give_up(failure(errc::protocol, r), r);
         }
-        lay_out(all.data());
+        try {
+            lay_out(all.data());
+        } catch (...) { // the communicator must not move on what is gone
+            end_far();
+            throw;
+        }
     });
 }
 
@@ -105,8 +116,12 @@ struct one_sided::said {
 [[gnu::cold]] COLLX_ONCE one_sided::~one_sided() {
     auto& c = core();
     if (base_end_->has_come) c.heeded = nullptr;
+    end_far();
+}
+[[gnu::cold]] COLLX_ONCE void one_sided::end_far() noexcept {
     if (far_) far_->leave();
     delete[] far_lines_;
+    far_lines_ = nullptr;
 }
 
 // ------------------------------------------------------------------ what each call asks

@@ -136,7 +136,8 @@ void combine_with_own(const void*, std::byte* to, const std::byte* from, std::si
     const Op op{};
     combine_with<T, Op>(&op, to, from, n, old);
 }
-inline void mark_of_program() {}
+// Of the program or library that the operator is in: where another lies is not the same in all processes.
+[[gnu::visibility("hidden")]] inline void mark_of_program() {}
 template <class Op>
 inline constexpr std::size_t operands_of = std::is_same_v<Op, swapped> ? 2 : 1;
 
@@ -150,7 +151,8 @@ constexpr bool says_which() {
 template <class T, class Op>
 struct registered_operator {
     static inline const window_operator entry{&combine_with_own<T, Op>,
-                                              (type_hash<T>() ^ sizeof(T)) * 0x9e37'79b9'7f4a'7c15 + op_hash<Op>(),
+                                              (type_hash<T>() ^ sizeof(T)) * 0x9e37'79b9'7f4a'7c15 +
+                                                  fnv1a(type_name<Op>()), // with its namespace: max may be two
                                               says_which<Op>()
                                                   ? 0
                                                   : reinterpret_cast<std::uint64_t>(&combine_with_own<T, Op>) -
