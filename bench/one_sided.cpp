@@ -15,6 +15,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ void head(const collx::communicator& w, const char* what) {
 }
 
 using word = collx::atomic<std::uint64_t>;
+constexpr std::int64_t most_looks = 4'000'000'000; // some seconds
 
 void round_trips(collx::communicator& w, collx::window<std::uint64_t>& x, int rounds, int trips) {
     const bool leads = w.rank() == 0;
@@ -69,15 +71,15 @@ void round_trips(collx::communicator& w, collx::window<std::uint64_t>& x, int ro
     std::vector<way> ways;
     std::uint64_t trip = 0;
     if (x.is_shared(other)) {
-        // Word 64 of rank 0's part and word 72, a line apart: each written by one rank.
+        // Words 64 and 80 of rank 0's part, in lines that are not fetched together: each written by one rank.
         auto& mine = *reinterpret_cast<word*>(&x.shared(0)[leads ? 64 : 80]);
         auto& theirs = *reinterpret_cast<word*>(&x.shared(0)[leads ? 80 : 64]);
         ways.push_back({"cache line there and back",
                         [&trip, &mine, &theirs, leads] {
                             ++trip;
                             if (leads) mine.store(trip, collx::memory_order::release);
-                            while (theirs.load(collx::memory_order::acquire) != trip) {
-                            }
+                            for (std::int64_t i = 0; theirs.load(collx::memory_order::acquire) != trip; ++i)
+                                if (i == most_looks) throw std::runtime_error("one_sided: the other rank is gone");
                             if (!leads) mine.store(trip, collx::memory_order::release);
                         },
                         2});
@@ -128,6 +130,7 @@ void stream(collx::communicator& w, collx::window<std::uint64_t>& x, std::size_t
 
 int main(int argc, char** argv) try {
     const int rounds = argc > 1 ? std::atoi(argv[1]) : 21;
+    if (rounds < 1) return std::puts("one_sided [ROUNDS]: 1 or more"), 2;
     collx::communicator world;
     world.set_timeout(collx::duration::from_ns(10000000000));
     if (world.size() != 2) return std::puts("one_sided: run it under collx_run -n 2"), 2;

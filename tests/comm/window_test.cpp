@@ -378,6 +378,53 @@ TEST_CASE("ranks of other hosts are served in waits of the communicator, of its 
     });
 }
 
+TEST_CASE("waits for signals that are there already serve ranks of other hosts, too") {
+    std::atomic<bool> has_read{false};
+    on_hosts(3, {2}, [&](collx::communicator& w) {
+        collx::window<int> x(w, 1);
+        x.fence();
+        if (w.rank() == 0) {
+            until([&] {
+                x.signal(0), x.wait(0);
+                return has_read.load();
+            });
+        } else if (w.rank() == 2) {
+            EXPECT(x.get(0, 0) == 0);
+            has_read = true;
+        }
+        x.fence();
+        count_check();
+    });
+}
+
+TEST_CASE("a fence has one time limit for all that it waits for") {
+    constexpr auto limit = 300ms;
+    std::chrono::nanoseconds least = 1h;
+    for (int i = 0; i < 5 && least > 450ms; ++i) // once in a while the machine does something else
+        on_hosts(2, {1}, [&](collx::communicator& w) {
+            collx::window<int> x(w, 1);
+            if (w.rank() == 0) {
+                x.put(1, 0, 1);
+                const auto begin = std::chrono::steady_clock::now();
+                refused(
+                    w, [&] { x.fence(limit); }, errc::timeout, "rank 1");
+                least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begin);
+            } else {
+                std::this_thread::sleep_for(limit * 2 / 3);
+                try { // answers the flush, and does not come
+                    for (const auto end = std::chrono::steady_clock::now() + 20s;
+                         std::chrono::steady_clock::now() < end;)
+                        x.progress();
+                } catch (const collx::error& e) {
+                    EXPECT(e.code() == errc::timeout);
+                }
+            }
+            collx::barrier(w);
+            count_check();
+        });
+    REQUIRE(least < 450ms);
+}
+
 // ---------------------------------------------------------------------------------------------- bad input
 TEST_CASE("places beyond the peer's part, and peers that are none, are refused with rank, byte and size") {
     for (const int per_host : {0, 1})

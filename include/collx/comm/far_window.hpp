@@ -26,6 +26,21 @@ namespace detail {
 
 class one_sided;
 
+// One limit for the waits that a call is made of. 0: the communicator's, for each.
+class call_end {
+public:
+    explicit call_end(std::int64_t timeout_ns)
+        : at_ns_(timeout_ns > 0 ? communicator_core::later(now_ns(), timeout_ns) : 0) {}
+    std::int64_t left_ns() const {
+        if (at_ns_ == 0) return 0;
+        const std::int64_t left = at_ns_ - now_ns();
+        return left > 0 ? left : 1; // a look is taken even then
+    }
+
+private:
+    std::int64_t at_ns_;
+};
+
 // What a message begins with.
 struct window_head {
     enum : std::uint32_t { put, get, combine, flush };
@@ -46,7 +61,7 @@ public:
     void get(int peer, std::uint64_t at, void* to, std::size_t bytes);
     void combine(int peer, std::uint64_t at, const void* from, std::size_t elems, const combination& how, void* old);
     void flush(int peer, std::int64_t timeout_ns);
-    void flush_all(std::int64_t timeout_ns);
+    void flush_all(const call_end& end);
     // At the end: until the system has what was sent.
     void leave() noexcept;
 

@@ -140,14 +140,14 @@ COLLX_ONCE void far_window::flush(int peer, std::int64_t timeout_ns) {
     send_head(peer, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, timeout_ns);
     receive_answer(peer, nullptr, 0, timeout_ns);
 }
-COLLX_ONCE void far_window::flush_all(std::int64_t timeout_ns) {
+COLLX_ONCE void far_window::flush_all(const call_end& end) {
     growing_array<int> asked;
     for (int r = 0; r < window_.ranks(); ++r) {
         if (others_[static_cast<std::size_t>(r)].is_flushed) continue;
         asked.push_back(r);
-        send_head(r, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, timeout_ns);
+        send_head(r, {window_head::flush, 0, 0, 0, 0, 0}, nullptr, 0, end.left_ns());
     }
-    for (const int r : asked) receive_answer(r, nullptr, 0, timeout_ns);
+    for (const int r : asked) receive_answer(r, nullptr, 0, end.left_ns());
 }
 
 [[gnu::cold]] COLLX_ONCE void far_window::leave() noexcept {

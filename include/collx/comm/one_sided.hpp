@@ -128,6 +128,7 @@ private:
     window_line* far_lines_ = nullptr; // of signals from other hosts, in memory of this process
     counted_ptr<far_window> far_;      // null: all ranks are here
     bool has_carried_ = false;         // since the last fence
+    unsigned near_waits_ = 0;          // where some ranks are far
 };
 
 } // namespace detail

@@ -258,6 +258,8 @@ COLLX_ONCE void one_sided::wait_for_signal(window_peer& p, int peer, std::uint64
     auto& c = core();
     try {
         if (p.at != nullptr) {
+            // A signal that is there already makes no wait, in which those of other hosts would be served.
+            if (far_ && ++near_waits_ % 32 == 0) c.progress_or_move();
             store_carried(p, short_wait(c, timeout_ns)(p.from->word, want, peer));
         } else {
             const auto has_come = [&] { return p.from->word.load(memory_order::acquire) >= want; };
@@ -308,23 +310,24 @@ COLLX_ONCE void one_sided::flush(int peer) {
 }
 COLLX_ONCE void one_sided::flush() {
     const entry here(*this);
-    if (far_) far_->flush_all(0);
+    if (far_) far_->flush_all(call_end(0));
 }
 COLLX_ONCE void one_sided::fence(std::int64_t timeout_ns) {
     const entry here(*this);
     auto& c = core();
     c.require_time_limit(timeout_ns);
-    if (far_) far_->flush_all(timeout_ns);
+    const call_end end(timeout_ns);
+    if (far_) far_->flush_all(end);
     bool any = false;
     const bool mine = has_carried_;
     c.exchange(
-        &mine, sizeof mine, [&](int, const std::byte* theirs) { any |= *theirs != std::byte{0}; }, timeout_ns);
+        &mine, sizeof mine, [&](int, const std::byte* theirs) { any |= *theirs != std::byte{0}; }, end.left_ns());
     if (!any) return;
     for (window_peer& p : peers_)
         if (p.at != nullptr) store_carried(p, p.from->word.load(memory_order::acquire));
     has_carried_ = false;
     c.exchange(
-        &mine, sizeof mine, [](int, const std::byte*) {}, timeout_ns);
+        &mine, sizeof mine, [](int, const std::byte*) {}, end.left_ns());
 }
 COLLX_ONCE void one_sided::progress() {
     const entry here(*this);

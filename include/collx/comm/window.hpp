@@ -33,7 +33,8 @@ COLLX_BEGIN_NAMESPACE
 // that rank is in a call of this window that waits, in progress(), or by its progress thread: with(progress::thread{}).
 //
 // Order: what a rank has put before a signal to a peer, the peer sees once its wait() has taken that signal. Puts of
-//     one rank to one peer arrive in their order. Nothing else is ordered: to use what others use needs a signal or a
+//     one rank to one peer arrive in their order (but one that travels with its signal, when that is taken: see
+//     put_signal()). Nothing else is ordered: to use what others use needs a signal or a
 //     fence() between, except for accumulate(), fetch() and exchange(), which are atomic to each other in each element.
 // Errors, of each call: invalid_argument (a peer or place that is not there, naming rank, byte and size; a call from an
 //     operator of one) · peer_failed, timeout, aborted: the window has ended on all ranks.
