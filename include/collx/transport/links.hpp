@@ -165,7 +165,7 @@ public:
         const bool moved = remote_->move();
         return (beside_ != nullptr && move_beside()) || moved;
     }
-    // The same without what is beside it: for any thread, whoever is in a call.
+    // The same without what is beside it: for any thread, also while another is in a call.
     bool move_remote() { return remote_ != nullptr && remote_->move(); }
     // Moved in each move(), too.
     void add_beside(moved_beside* b) { b->next = beside_, beside_ = b; }
