@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=nightly
+// collx-test: alone timeout=300 sanitize=nightly
 //
 // reduce_scatter_v and scans on device memory in two levels: results for equal, uneven and mixed hosts, in place and
 // not, with any counts, operators and types; what is staged, and what goes between hosts, against one level.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=nightly
+// collx-test: alone timeout=300 sanitize=nightly
 //
 // Calls on device memory in two levels: ranks are threads that take themselves for several hosts, kernels reach the
 // ranks of one host, and proxies carry the rest over sockets. Every verb against what it should give, on even, uneven

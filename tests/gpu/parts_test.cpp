@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// collx-test: timeout=300 sanitize=nightly
+// collx-test: alone timeout=300 sanitize=nightly
 //
 // Calls on device memory in which ranks have parts: gather, scatter, the v-variants, scans, messages, barriers. Over
 // the fake runtime, by kernels and by way of the host, with parts of no element and parts of many pieces, and what is
