@@ -46,14 +46,6 @@ std::vector<std::size_t> shuffled(unsigned seed) {
     std::shuffle(order.begin(), order.end(), std::minstd_rand(seed));
     return order;
 }
-collx::error refused(collx::communicator& w, const std::function<void()>& f, errc code, const char* text) {
-    const auto e = thrown<collx::error>(w, f);
-    at("%.190s", e.what());
-    EXPECT(e.code() == code && e.rank() == w.rank());
-    EXPECT(says(e, text));
-    return e;
-}
-
 // Sums of small whole numbers: exact in every type.
 template <class T>
 void exact_sums(collx::communicator& w, std::size_t bytes, bool has_thread) {

@@ -193,6 +193,15 @@ E thrown(const collx::communicator& w, F&& f) {
 inline bool says(const std::exception& e, const char* text) {
     return std::string(e.what()).find(text) != std::string::npos;
 }
+// The error of this rank that f must throw, with this code and this text in it.
+template <class F>
+collx::error refused(const collx::communicator& w, F&& f, collx::errc code, const char* text) {
+    const auto e = thrown<collx::error>(w, f);
+    at("%.190s", e.what());
+    EXPECT(e.code() == code && e.rank() == w.rank());
+    EXPECT(says(e, text));
+    return e;
+}
 
 } // namespace collx_test
 

@@ -93,14 +93,6 @@ void puts(collx::communicator& w, std::size_t n) {
     x.fence();
 }
 
-collx::error refused(collx::communicator& w, const std::function<void()>& f, errc code, const char* text) {
-    const auto e = thrown<collx::error>(w, f);
-    at("%.190s", e.what());
-    EXPECT(e.code() == code && e.rank() == w.rank());
-    EXPECT(says(e, text));
-    return e;
-}
-
 } // namespace
 
 TEST_CASE("what is put is in the peer's part when its wait returns, of any size and type, and nothing else is") {

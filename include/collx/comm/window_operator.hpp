@@ -18,23 +18,9 @@ namespace detail {
 // Elements that one instruction compares and exchanges. Others are combined under the lock of their part. Which it is
 // depends on the type alone, so all ranks do the same.
 template <std::size_t Bytes>
-struct word_of {};
-template <>
-struct word_of<1> {
-    using type = std::uint8_t;
-};
-template <>
-struct word_of<2> {
-    using type = std::uint16_t;
-};
-template <>
-struct word_of<4> {
-    using type = std::uint32_t;
-};
-template <>
-struct word_of<8> {
-    using type = std::uint64_t;
-};
+using word_of = std::conditional_t<
+    Bytes == 1, std::uint8_t,
+    std::conditional_t<Bytes == 2, std::uint16_t, std::conditional_t<Bytes == 4, std::uint32_t, std::uint64_t>>>;
 template <class T>
 inline constexpr bool is_word_v = (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8) &&
                                   alignof(T) == sizeof(T);
@@ -86,7 +72,7 @@ template <class T, class Op>
 void combine_elements(const Op& op, std::byte* to, const std::byte* from, std::size_t n, std::byte* old) {
     for (std::size_t i = 0; i < n; ++i, to += sizeof(T), from += Op::operands * sizeof(T)) {
         if constexpr (is_word_v<T>) {
-            using word = typename word_of<sizeof(T)>::type;
+            using word = word_of<sizeof(T)>;
             auto& at = *reinterpret_cast<atomic<word>*>(to);
             word seen = at.load(memory_order::acquire), made = 0;
             do {

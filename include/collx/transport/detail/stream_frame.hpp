@@ -19,7 +19,7 @@ namespace detail {
 // strangers and port scans away, not an eavesdropper; in a job with a key the nonce begins a proof
 // (core/authentication.hpp).
 struct stream_hello {
-    static constexpr std::uint64_t magic_value = 0x3572'6565'7058'4c43; // "CLXpeer5"
+    static constexpr std::uint64_t magic_value = 0x3672'6565'7058'4c43; // "CLXpeer6"
     static constexpr std::size_t token_bytes = 32;
     // higher: from the rank with the higher number; frames follow at once. lower: frames follow after a welcome.
     enum class side : std::uint32_t { higher = 1, lower = 2 };
