@@ -39,9 +39,9 @@ constexpr bool require_net() {
 } // namespace detail
 
 // Requires: a list that per_peer takes. `communicator` has the default one: shm, and what else the program includes.
-// Errors: as communicator over a per_peer: mismatch naming a rank whose list is another one, with both; unsupported
-// where
-//     the list does not reach a rank; invalid_argument where the process has joined its job over another list.
+// Errors: as communicator over a per_peer: mismatch naming a rank whose list is another one, with both lists;
+//     unsupported where the list does not reach a rank; invalid_argument where the process has joined its job over
+//     another list.
 template <class... Transports>
 class basic_communicator : public communicator {
 public:
