@@ -5,7 +5,10 @@
 #include <collx/transport/failure.hpp>
 #include <collx/transport/stream.hpp>
 
+#include <atomic>
+#include <csignal>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "support/faulty_sockets.hpp"
@@ -104,6 +107,42 @@ TEST_CASE("a pipe says whether the memory was refused or the socket has ended, a
     socket_calls without = system_socket_calls;
     without.splice = nullptr;
     CHECK_FALSE(page_pipe(without).is_usable());
+}
+
+TEST_CASE("an end that closes while a pipe hands over its pages raises no signal") {
+    if (is_missing()) return;
+    // After a goodbye a reset is EPIPE. When it comes between two pages, splice() raises SIGPIPE and still reports the
+    // bytes of the pages before.
+    static std::atomic<int> raised{0};
+    const auto before = ::signal(SIGPIPE, [](int) { ++raised; });
+    const auto some = message(1 << 20);
+    int ended = 0;
+    for (int round = 0; round < 100; ++round) {
+        auto [one, other] = connection(AF_INET);
+        std::thread closes([&, fd = std::move(other), round]() mutable {
+            std::vector<std::byte> room(1 << 20);
+            const auto take = [&](int times) {
+                for (int i = 0; i < times; ++i)
+                    if (::recv(fd.get(), room.data(), room.size(), MSG_DONTWAIT) < 0) std::this_thread::yield();
+            };
+            take(round % 7);
+            ::shutdown(fd.get(), SHUT_WR);
+            ::usleep(static_cast<useconds_t>(round % 50));
+            take(round % 3);
+            fd.close();
+        });
+        page_pipe pages(system_socket_calls);
+        std::size_t sent = 0;
+        ended += wait_until([&] {
+            const ssize_t n = pages.send(one.get(), some.data() + sent, some.size() - sent);
+            if (n > 0) sent = (sent + static_cast<std::size_t>(n)) % some.size();
+            return n < 0 && !detail::would_block(errno);
+        });
+        closes.join();
+    }
+    ::signal(SIGPIPE, before);
+    CHECK(ended == 100);
+    CHECK(raised == 0);
 }
 
 TEST_CASE("messages go by reference where they are received much sooner, and each way is tried now and then") {

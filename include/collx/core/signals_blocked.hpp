@@ -28,29 +28,37 @@ private:
     sigset_t before_;
 };
 
-// A call of this thread that ends with EPIPE while the object lives raises no SIGPIPE. Keeps errno.
+// Calls of this thread raise no SIGPIPE while the object lives. Keeps errno. A call may raise the signal and still
+// report bytes: splice() does when the connection breaks between two of its pages. So what is pending at the end is
+// asked, not errno. A signal that was pending before stays so.
 class sigpipe_blocked {
 public:
     sigpipe_blocked() {
         ::sigemptyset(&pipe_);
         ::sigaddset(&pipe_, SIGPIPE);
         ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+        was_pending_ = ::sigismember(&before_, SIGPIPE) == 1 && is_pending();
     }
     sigpipe_blocked(const sigpipe_blocked&) = delete;
     ~sigpipe_blocked() {
         const int error = errno;
-        if (error == EPIPE) take_back();
+        if (!was_pending_) take_back();
         ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
         errno = error;
     }
 
 private:
-    [[gnu::cold]] void take_back() {
+    static bool is_pending() {
+        sigset_t waiting;
+        return ::sigpending(&waiting) == 0 && ::sigismember(&waiting, SIGPIPE) == 1;
+    }
+    void take_back() {
         const timespec at_once{0, 0};
         while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
         }
     }
     sigset_t pipe_, before_;
+    bool was_pending_ = false;
 };
 
 } // namespace detail
