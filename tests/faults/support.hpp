@@ -202,8 +202,8 @@ inline void check_survivors(const processes& all, const report& seen, int n, int
     for (int r = 0; r < n; ++r) {
         if (r == guilty) continue;
         const auto& s = seen.ranks[r];
-        INFO("rank " << r << " after " << s.calls << " calls, error " << s.code << " about rank " << s.peer << "; "
-                     << all[r].what);
+        INFO("rank " << r << " after " << s.calls << " calls, error " << s.code << " about rank " << s.peer
+                     << "; ended with " << all[r].exit_code << "; " << all[r].what);
         CHECK(all[r].is_ok());
         CHECK(s.code == static_cast<int>(code));
         CHECK(s.peer == guilty);
