@@ -112,7 +112,12 @@ TEST_CASE("a program that only asks, and never waits, hears of a death and of ti
             }
         }
         collx::barrier(world);
-        if (world.rank() == 1) ::raise(SIGKILL);
+        if (world.rank() != 1) {
+            collx::send(world, collx::value(x), 1);
+        } else { // dies when no rank is in the barrier any more, which would hear of it there
+            collx::recv(world, collx::value(x), 0), collx::recv(world, collx::value(x), 2);
+            ::raise(SIGKILL);
+        }
         std::optional<collx::work<void>> second_work; // on rank 0
         if (world.rank() == 0) second_work.emplace(collx::async::recv(second, collx::value(y), 1));
         try {
