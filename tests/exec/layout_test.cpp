@@ -57,6 +57,8 @@ TEST_CASE("tables of counts that overflow or overlap are refused") {
     collx::detail::count_table t;
     const std::vector<std::size_t> counts = {3, 2}, apart = {2, 0}, overlapping = {1, 0};
     CHECK_THROWS_AS(t.assign(0, 2, std::vector<std::size_t>{SIZE_MAX - 1, 2}, "send"), collx::invalid_argument);
+    const std::vector<std::size_t> beyond = {SIZE_MAX - 1, 0};
+    CHECK_THROWS_AS(t.assign(0, 2, counts, beyond, "receive"), collx::invalid_argument);
     t.assign(0, 2, counts, apart, "receive");
     t.require_disjoint(0, "receive");
     CHECK(t.end() == 5);

@@ -55,7 +55,7 @@ void check(Op op) {
             if (!is_right(first, 2) || !is_right(second, 0) || !is_right(third, 1))
                 FAIL("three destinations, sources " << sources << " n " << n);
             if (sources <= collx::most_in_blocks) {
-                std::fill(first.begin(), first.end(), T(77)), std::fill(second.begin(), second.end(), T(77));
+                for (auto* x : {&first, &second, &third}) std::fill(x->begin(), x->end(), T(77));
                 collx::fold_past_caches(op, to, 2, third.data() + 1, s.data(), sources, n);
                 if (!is_right(first, 2) || !is_right(second, 0) || !is_right(third, 1))
                     FAIL("past the caches, sources " << sources << " n " << n);
