@@ -137,14 +137,15 @@ TEST_CASE("pieces fit where they travel") {
         const std::size_t slot = me.net.slot_bytes();
         const auto check = [&](const collx::bound_schedule& b) {
             for (const bool oversubscribed : {false, true})
-                for (std::size_t chunk : {1u, 100u, 4096u, 65'536u, 1u << 20, 1u << 30}) {
-                    const std::size_t piece = collx::piece_bytes(b, chunk, oversubscribed);
-                    const std::size_t limit = b.most_bytes;
-                    CHECK((piece > 0 && piece <= limit));
-                    if (b.window == nullptr) CHECK(piece * static_cast<std::size_t>(b.max_message_chunks) <= slot);
-                    else if (!b.zero_copy && b.window->memory.shape().stage_bytes != 0)
-                        CHECK(piece * static_cast<std::size_t>(b.chunks) <= b.window->memory.shape().stage_bytes);
-                }
+                for (std::size_t chunk : {1u, 100u, 4096u, 65'536u, 1u << 20, 1u << 30})
+                    for (const auto what : {collective::broadcast, collective::all_gather}) {
+                        const std::size_t piece = collx::piece_bytes(b, what, chunk, oversubscribed);
+                        const std::size_t limit = b.most_bytes;
+                        CHECK((piece > 0 && piece <= limit));
+                        if (b.window == nullptr) CHECK(piece * static_cast<std::size_t>(b.max_message_chunks) <= slot);
+                        else if (!b.zero_copy && b.window->memory.shape().stage_bytes != 0)
+                            CHECK(piece * static_cast<std::size_t>(b.chunks) <= b.window->memory.shape().stage_bytes);
+                    }
         };
         check(me.cache.bind(algo::one_shot_all_reduce{}, 0));
         check(me.cache.bind(algo::two_shot_all_reduce{}, 0));

@@ -64,8 +64,8 @@ inline std::size_t piece_elems_of(const communicator_core& c, const call_request
     if (elem_bytes > limit)
         fail(errc::unsupported, c.net.rank(), -1, "use smaller elements or fewer ranks",
              "one element of %zu bytes does not fit a slot", elem_bytes);
-    std::size_t bytes =
-        piece_bytes(plan, r.facts.private_counts ? SIZE_MAX : chunk_bytes, c.is_oversubscribed(), c.net.is_one_host());
+    std::size_t bytes = piece_bytes(plan, row_of(r.facts.what).does, r.facts.private_counts ? SIZE_MAX : chunk_bytes,
+                                    c.is_oversubscribed(), c.net.is_one_host());
     if (r.piece_bytes != 0 && !plan.zero_copy) bytes = r.piece_bytes < limit ? r.piece_bytes : limit;
     return bytes / elem_bytes != 0 ? bytes / elem_bytes : 1;
 }
@@ -111,7 +111,8 @@ COLLX_ONCE relayed_numbers numbers_of_relayed(communicator_core& c, const call_r
             c.schedules.provide_scratch(*b, (static_cast<std::size_t>(b->tmp_chunks) + 1) * sizeof(std::size_t));
     count_tables& t = *r.facts.tables;
     t.relayed.resize(relayed_numbers::room_for(*p.plan));
-    const std::size_t bytes = p.plan->directly ? piece_bytes(*p.plan->directly, SIZE_MAX, false, false) : 0;
+    const std::size_t bytes =
+        p.plan->directly ? piece_bytes(*p.plan->directly, collective::all_to_all, SIZE_MAX, false, false) : 0;
     return {t.first.sizes(),    t.first.offsets(), t.second.sizes(),
             t.second.offsets(), t.relayed.data(),  bytes / r.elements.is.bytes};
 }

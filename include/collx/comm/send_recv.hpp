@@ -60,7 +60,8 @@ template <class Algorithm, class Make>
 decltype(auto) make_message(communicator_core& c, const Algorithm& a, std::size_t elems, std::size_t elem_bytes,
                             Make&& make) {
     auto& plan = c.schedules.bind(a, port::messages);
-    const std::size_t bytes = piece_bytes(plan, elems * elem_bytes, c.is_oversubscribed(), c.net.is_one_host());
+    const std::size_t bytes =
+        piece_bytes(plan, collective::send_recv, elems * elem_bytes, c.is_oversubscribed(), c.net.is_one_host());
     return make(plan, chunk_layout::even(elems, 1), bytes / elem_bytes);
 }
 

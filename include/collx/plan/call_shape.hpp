@@ -49,7 +49,7 @@ predicted_call predict_call(const A& algorithm, const problem& p, std::size_t sl
     const std::size_t most =
         has_window ? schedule_cache::ring_bytes / 2 / chunks : slot_bytes / static_cast<std::size_t>(of.message_chunks);
     const std::size_t piece =
-        of.is_zero_copy ? chunk : piece_bytes_of(has_window, most, chunk, p.oversubscribed, p.windows);
+        of.is_zero_copy ? chunk : piece_bytes_of(s.op, has_window, most, chunk, p.oversubscribed, p.windows);
     sim::call_shape call{.bytes = static_cast<double>(p.bytes)};
     call.pieces = piece != 0 && chunk > piece ? static_cast<double>((chunk + piece - 1) / piece) : 1;
     call.is_short = has_window && !of.is_zero_copy && chunk <= most_short_bytes && is_short_form(s.programs[0]);

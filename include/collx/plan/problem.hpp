@@ -73,27 +73,39 @@ extern const selection* const selections_over_channels;
 inline const selection* selections_over_channels = nullptr;
 #endif
 
-// How many bytes of one chunk travel at once. Small pieces overlap putting, reducing and taking and stay in the L1/L2
+// Whether a call is one message, passed on or not: what it takes falls as pieces let the receiver begin while its
+// sender goes on. In an exchange all ranks write at the same time, and then read.
+constexpr bool is_one_message(collective c) {
+    return c == collective::broadcast || c == collective::reduce || c == collective::send_recv;
+}
+
+// How many bytes of one chunk travel at once. Pieces overlap putting, reducing and taking and stay in the second-level
 // cache; each costs a few hundred nanoseconds of signalling, or a context switch where ranks share cores.
-constexpr std::size_t piece_bytes_of(bool is_window, std::size_t most, std::size_t chunk_bytes, bool oversubscribed,
-                                     bool one_host) {
+// (2 ranks, in pieces of at most 128 KiB, time in that of pieces of 16 KiB for chunks up to 128 KiB and of 32 KiB up to
+// 256 KiB, far and near: all_gather 0.72 to 0.92 and 0.80 to 0.87, all_reduce 0.83 to 0.93, reduce_scatter near 0.81
+// to 0.93; broadcast and reduce 1.05 to 1.19.)
+constexpr std::size_t piece_bytes_of(collective what, bool is_window, std::size_t most, std::size_t chunk_bytes,
+                                     bool oversubscribed, bool one_host) {
     if (!one_host) return chunk_bytes < most ? chunk_bytes : most; // the system cuts it into segments by itself
     std::size_t want = 64 * 1024;
     if (chunk_bytes <= most_short_bytes) {
         want = chunk_bytes;
     } else if (!oversubscribed) {
-        // A slot waits for one peer, a stage for all: smaller pieces, sooner.
-        if (chunk_bytes <= 32 * 1024 && !is_window) want = chunk_bytes;
-        else if (chunk_bytes <= 128 * 1024) want = 16 * 1024;
-        else if (chunk_bytes <= 256 * 1024) want = 32 * 1024;
-        else want = 128 * 1024;
+        want = 128 * 1024;
+        if (is_one_message(what)) {
+            // A slot waits for one peer, a stage for all: smaller pieces, sooner.
+            if (chunk_bytes <= 32 * 1024 && !is_window) want = chunk_bytes;
+            else if (chunk_bytes <= 128 * 1024) want = 16 * 1024;
+            else if (chunk_bytes <= 256 * 1024) want = 32 * 1024;
+        }
+        if (chunk_bytes < want) want = chunk_bytes;
     }
     return want < most ? want : most;
 }
-inline std::size_t piece_bytes(const bound_schedule& b, std::size_t chunk_bytes, bool oversubscribed,
+inline std::size_t piece_bytes(const bound_schedule& b, collective what, std::size_t chunk_bytes, bool oversubscribed,
                                bool one_host = true) {
     if (b.zero_copy) return chunk_bytes;
-    return piece_bytes_of(b.window != nullptr, b.most_bytes, chunk_bytes, oversubscribed, one_host);
+    return piece_bytes_of(what, b.window != nullptr, b.most_bytes, chunk_bytes, oversubscribed, one_host);
 }
 
 COLLX_END_NAMESPACE
