@@ -1,80 +1,180 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pipelines a broadcast. The ranks stand in a line and pass the message on; cut into K chunks, the first is at the end
-// while the last is still at the start: S + K - 2 rounds of a K-th each. Too few chunks leave links idle, too many pay
-// for a message each time; the table shows both. Next: let 7 ranks of a tree do the same (collx/algo/double_tree.hpp).
+// Pipelines a broadcast. K ranks stand in a line and pass N bytes on. Who stores the whole message before it forwards
+// it takes (K - 1) N / B over wires of B bytes a second; cut into S pieces, the first is at the end while the last is
+// still at the start: (S + K - 2) N / (S B). Wires with a rate of their own carry both here, so that the formulas can
+// be seen on two cores; then the library's chain does it as fast as memory allows.
+// docs/lessons/03_broadcast_pipeline.md.
+// collx-example: everywhere timeout=60
+// Next: let 7 ranks of a tree do the same (collx/algo/double_tree.hpp).
 #include <collx/algo/chain.hpp>
 #include <collx/collx.hpp>
-#include <collx/core/clock.hpp>
+#include <collx/net.hpp>
 #include <collx/sched/facts.hpp>
-#include <collx/sched/render.hpp>
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "check.hpp"
+#include "draw.hpp"
 
 namespace {
 
-constexpr int ranks = 4;
+using example::say;
+using example::stretch;
+using bytes = std::vector<unsigned char>;
 
-// Which chunk arrives where when: one column per round.
-void show_pipeline(int chunk_count) {
-    std::printf("%d ranks, K = %d chunks; which chunk each rank receives in each round:\n", ranks, chunk_count);
-    for (int r = 1; r < ranks; ++r) {
-        std::printf("  rank %d  ", r);
-        for (int round = 1; round <= ranks + chunk_count - 2; ++round) {
-            const int chunk = round - r;
-            if (chunk >= 0 && chunk < chunk_count) std::printf(" %d", chunk);
-            else std::printf(" .");
+// [doc:wire]
+// The wire from the rank on the left: each message takes a latency and its bytes at B, one message after the other.
+struct wire {
+    double latency_ms, bytes_per_ms;
+    double time_ms(std::size_t n) const { return latency_ms + static_cast<double>(n) / bytes_per_ms; }
+    void carry(std::size_t n) const {
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(time_ms(n)));
+    }
+};
+
+// This rank's part in a broadcast from rank 0. One piece: store and forward.
+std::vector<stretch> pass_on(collx::communicator& world, std::span<unsigned char> message, int pieces,
+                             const wire& left) {
+    const int me = world.rank(), last = world.size() - 1;
+    const std::size_t each = message.size() / static_cast<std::size_t>(pieces);
+    std::vector<stretch> seen;
+    const example::stopwatch now;
+    for (int s = 0; s < pieces; ++s) {
+        const auto piece = message.subspan(static_cast<std::size_t>(s) * each, each);
+        const double from_ms = now.ms();
+        if (me > 0) {
+            collx::recv(world, piece, me - 1);
+            const double begins_ms = s == 0 ? now.ms() : from_ms; // later pieces wait at the other end of the wire
+            left.carry(each);
+            seen.push_back({begins_ms, now.ms(), static_cast<char>('0' + s % 10)});
         }
-        std::printf("\n");
+        if (me < last) collx::send(world, piece, me + 1);
+    }
+    return seen;
+}
+// [doc:end]
+
+struct formulas { // with K nodes and S pieces as the source has them, and a latency for each message
+    int nodes;
+    wire link;
+    double naive_ms(std::size_t n) const { return (nodes - 1) * link.time_ms(n); }
+    double pipelined_ms(std::size_t n, int s) const {
+        return (s + nodes - 2) * link.time_ms(n / static_cast<std::size_t>(s));
+    }
+    // Where both take as long: N / B = S latencies / (K - 2).
+    double crossover_bytes(int s) const { return s * link.latency_ms * link.bytes_per_ms / (nodes - 2); }
+    double best_pieces(std::size_t n) const {
+        return std::max(1.0, std::sqrt((nodes - 2) * static_cast<double>(n) / link.bytes_per_ms / link.latency_ms));
+    }
+};
+
+// The broadcast, checked against what the root has; the time of the last rank, from before all had come.
+double broadcast_ms(collx::communicator& world, std::size_t n, int pieces, const formulas& f, bool draws = false) {
+    bytes root(n), message(n);
+    for (std::size_t i = 0; i < n; ++i) root[i] = static_cast<unsigned char>(i * 31 + i / 251);
+    if (world.rank() == 0) message = root;
+    collx::barrier(world);
+    const example::stopwatch watch;
+    collx::barrier(world); // the last rank counts from here, rank 0 sends nothing before
+    const std::uint64_t before = world.sent().bytes;
+    const auto seen = pass_on(world, message, pieces, f.link);
+    std::uint64_t sent = world.sent().bytes - before;
+    double ms = world.rank() == world.size() - 1 ? watch.ms() : 0;
+    collx::all_reduce(world, collx::value(ms));
+    collx::all_reduce(world, collx::value(sent));
+    example::expect(message == root, "the root's bytes everywhere");
+    example::expect(sent == n * static_cast<std::size_t>(world.size() - 1), "each of K - 1 wires carries N bytes");
+    example::expect(ms >= 0.999 * f.pipelined_ms(n, pieces), "no broadcast is faster than its wires");
+    if (draws) example::print_timeline(world, seen);
+    return ms;
+}
+
+void by_pieces(collx::communicator& world, const formulas& f, std::size_t n) {
+    say(world, "\n%zu KiB, cut into S pieces\n%8s %9s %12s %12s\n", n / 1024, "S", "messages", "measured ms",
+        "formula ms");
+    std::vector<std::string> labels;
+    std::vector<double> measured, formula;
+    for (int s = 1; s <= (example::is_short() ? 16 : 64); s *= 2) {
+        measured.push_back(broadcast_ms(world, n, s, f)), formula.push_back(f.pipelined_ms(n, s));
+        labels.push_back(std::to_string(s));
+        say(world, "%8d %9d %12.1f %12.1f\n", s, s * (f.nodes - 1), measured.back(), formula.back());
+    }
+    if (world.rank() == 0)
+        example::print_curves(labels, {{'.', formula}, {'o', measured}}, "S  (o measured, . formula)");
+    const double best = f.best_pieces(n);
+    for (const double ms : formula)
+        example::expect(f.pipelined_ms(n, static_cast<int>(std::lround(best))) <= 1.001 * ms, "no S is better");
+    say(world, "best S by the formula: %.1f\n", best);
+}
+
+void by_size(collx::communicator& world, const formulas& f, int pieces) {
+    say(world, "\nStored and forwarded (#) against S = %d pieces (o)\n", pieces);
+    std::vector<std::string> labels;
+    std::vector<double> naive, cut, naive_formula, cut_formula;
+    for (std::size_t kib = 2; kib <= (example::is_short() ? 64 : 256); kib *= 2) {
+        naive.push_back(broadcast_ms(world, kib * 1024, 1, f)), naive_formula.push_back(f.naive_ms(kib * 1024));
+        cut.push_back(broadcast_ms(world, kib * 1024, pieces, f)),
+            cut_formula.push_back(f.pipelined_ms(kib * 1024, pieces));
+        labels.push_back(std::to_string(kib));
+    }
+    if (world.rank() == 0)
+        example::print_curves(labels, {{'.', naive_formula}, {'.', cut_formula}, {'#', naive}, {'o', cut}}, "N, KiB");
+    if (f.nodes == 2) return say(world, "with two nodes there is nothing to overlap: pieces only add latencies\n");
+    const auto crossing = static_cast<std::size_t>(f.crossover_bytes(pieces));
+    example::expect(std::abs(f.naive_ms(crossing) / f.pipelined_ms(crossing, pieces) - 1) < 1e-3, "both take as long");
+    say(world, "they cross at N = S latency B / (K - 2) = %.1f KiB\n", f.crossover_bytes(pieces) / 1024);
+}
+
+// The library's chain over what joins the ranks here, at full speed: cores copy, and K ranks share those of the
+// machine.
+void at_full_speed(collx::communicator& world) {
+    std::vector<float> x((example::is_short() ? 512 : 4096) * 256);
+    say(world, "\ncollx::algo::chain_broadcast, %zu KiB, no wire in between\n%8s %8s %12s\n", x.size() / 256, "S",
+        "rounds", "best us");
+    for (const int s : {1, 4, 16, 64}) {
+        const collx::algo::chain_broadcast chain{.chunk_count = s};
+        const auto facts = collx::sched::facts_of(chain, world.size());
+        example::expect(facts.ok && facts.rounds == s + world.size() - 2, "S + K - 2 rounds");
+        double best_us = 1e12;
+        for (int i = 0; i < (example::is_short() ? 3 : 30); ++i) {
+            std::fill(x.begin(), x.end(), world.rank() == 0 ? static_cast<float>(s + i) : 0.0f);
+            collx::barrier(world);
+            const example::stopwatch watch;
+            collx::broadcast(world.with(chain), x, {.root = 0});
+            collx::barrier(world);
+            best_us = std::min(best_us, 1000 * watch.ms());
+            example::expect(std::count(x.begin(), x.end(), static_cast<float>(s + i)) == std::ssize(x),
+                            "the root's data");
+        }
+        say(world, "%8d %8d %12.0f\n", s, facts.rounds, best_us);
     }
 }
 
-// The best of a few runs, in microseconds: other programs can only make it slower.
-double time_us(collx::communicator& world, std::vector<float>& x, int chunk_count) {
-    const auto chain = world.with(collx::algo::chain_broadcast{.chunk_count = chunk_count});
-    std::fill(x.begin(), x.end(), world.rank() == 0 ? static_cast<float>(chunk_count) : 0.0f);
-    std::int64_t best = INT64_MAX;
-    for (int i = 0; i < (example::is_short() ? 3 : 50); ++i) {
-        collx::barrier(world);
-        const std::int64_t start = collx::now_ns();
-        collx::broadcast(chain, x, {.root = 0});
-        collx::barrier(world);
-        best = std::min(best, collx::now_ns() - start);
-    }
-    for (float v : x) example::expect(v == static_cast<float>(chunk_count), "the root's data everywhere");
-    return static_cast<double>(best) / 1e3;
+void run(collx::communicator& world) {
+    const double latency_ms = example::is_short() ? 0.25 : 1;
+    const formulas f{world.size(), {latency_ms, 8192 / latency_ms}};
+    const std::size_t n = 192 * 1024;
+    say(world, "K = %d nodes, wires of %.0f KiB/ms and %.2f ms a message\n", f.nodes, f.link.bytes_per_ms / 1024,
+        latency_ms);
+    say(world, "\nwhich piece is on the wire to each rank: stored and forwarded\n");
+    broadcast_ms(world, n, 1, f, true);
+    say(world, "in 6 pieces\n");
+    broadcast_ms(world, n, 6, f, true);
+    by_pieces(world, f, n * 4 / 3);
+    by_size(world, f, 8);
+    at_full_speed(world);
 }
 
 } // namespace
 
 int main() {
-    show_pipeline(6);
-    const auto chain = collx::sched::record_all(collx::algo::chain_broadcast{.chunk_count = 6}, ranks);
-    std::ofstream("chain.svg") << collx::sched::to_svg(chain, "chain broadcast, 6 chunks");
-    std::printf("drawn: chain.svg\n");
-
-    const std::vector<int> counts = {1, 2, 4, 8, 16, 64};
-    for (int k : counts) {
-        const auto facts = collx::sched::facts_of(collx::algo::chain_broadcast{.chunk_count = k}, ranks);
-        example::expect(facts.ok && facts.rounds == ranks + k - 2, "S + K - 2 rounds");
-    }
-
-    std::printf("\n%8s %8s %16s %16s   best of several runs\n", "chunks", "rounds", "64 KiB in all", "4 MiB in all");
-    collx::run_threads(ranks, [&](collx::communicator& world) {
-        std::vector<float> small(16 * 1024), large(example::is_short() ? 128 * 1024 : 1024 * 1024);
-        for (int k : counts) {
-            const double small_us = time_us(world, small, k), large_us = time_us(world, large, k);
-            if (world.rank() == 0) std::printf("%8d %8d %13.0f us %13.0f us\n", k, ranks + k - 2, small_us, large_us);
-        }
-        if (world.rank() == 0)
-            std::printf(
-                "\n64 KiB fit one slot of a channel, so K alone decides how they are cut. Longer chunks travel in\n"
-                "pieces of at most a slot anyway, so that even K = 1 is a pipeline; collx::piece{bytes} sets the "
-                "size.\n");
-    });
+    collx::communicator world;
+    if (world.size() > 1) run(world);
+    else collx::run_threads(4, run); // alone: four threads
     return example::result();
 }
