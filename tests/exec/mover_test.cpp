@@ -170,6 +170,14 @@ TEST_CASE("results that go past the caches are the same") {
         }
 }
 
+TEST_CASE("a larger cache keeps more, between what was measured and what was seen before") {
+    constexpr std::size_t mib = std::size_t{1} << 20;
+    using collx::detail::most_kept_bytes;
+    CHECK((most_kept_bytes(0) == 7 * mib && most_kept_bytes(8 * mib) == 7 * mib)); // 0: not known
+    CHECK((most_kept_bytes(16 * mib) == 10 * mib && most_kept_bytes(32 * mib) == 20 * mib));
+    CHECK(most_kept_bytes(384 * mib) == 20 * mib);
+}
+
 TEST_CASE("large results go past the caches, by what all ranks of the host keep together") {
     constexpr std::size_t mib = (std::size_t{1} << 20) / sizeof(float);
     std::vector<float> memory(17 * mib);
@@ -179,13 +187,13 @@ TEST_CASE("large results go past the caches, by what all ranks of the host keep 
             .streams();
     };
     const collx::no_op moves;
-    CHECK((streams(4 * mib, 2, false, moves) && !streams(2 * mib, 2, false, moves)));
-    CHECK((streams(2 * mib, 4, false, moves) && !streams(1 * mib, 4, false, moves)));
-    CHECK((streams(1 * mib, 8, false, moves) && !streams(mib / 2, 8, false, moves)));
-    CHECK((streams(1 * mib, 64, false, moves) && !streams(mib / 2, 64, false, moves))); // they have more caches
-    CHECK(streams(1 * mib - 100, 8, false, moves)); // an all_to_all_v is seldom round
-    CHECK((streams(16 * mib, 2, true, moves) && !streams(8 * mib, 2, true, moves)));
-    CHECK((streams(4 * mib, 8, true, moves) && !streams(2 * mib, 8, true, moves)));
+    const std::size_t kept = collx::detail::most_kept_bytes(collx::detail::shared_cache_bytes) / sizeof(float);
+    for (const bool in_place : {false, true})
+        for (const int ranks : {2, 4, 8, 64}) { // many ranks have more caches
+            const std::size_t each = kept / static_cast<std::size_t>(ranks > 8 ? 8 : ranks) / (in_place ? 1 : 2);
+            CHECK((streams(each, ranks, in_place, moves) && !streams(each - 1, ranks, in_place, moves)));
+        }
+    CHECK((streams(kept / 8, 8, false, collx::plus{}) && !streams(kept / 8, 8, true, collx::plus{})));
     CHECK((streams(8 * mib, 8, true, collx::plus{}) && !streams(4 * mib, 8, true, collx::plus{})));
     auto m = make<float>(collx::view(memory.data(), 4 * mib), collx::view(memory.data() + 4 * mib, 4 * mib), moves);
     m.stay_in_caches();

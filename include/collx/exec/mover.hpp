@@ -43,7 +43,7 @@ public:
                   "elements of a type that is aligned to 64 bytes or less.");
 
     mover(In in, Out out, Op op, int ranks) : in_(in), out_(out), op_(op), ranks_(ranks) {
-        if constexpr (plain) streams_moves_ = streams_ = out_.size() * sizeof(Wire) >= least_streamed_bytes(ranks);
+        if constexpr (plain) streams_moves_ = streams_ = is_beyond_caches(ranks);
     }
 
     // Results that are sent on from where they lie should stay in the caches. What is only copied from the
@@ -177,16 +177,16 @@ public:
 private:
     static constexpr std::size_t block = sizeof(acc_type) >= 64 ? 8 : 512 / sizeof(acc_type);
 
-    // Results from this size on go past the caches. What counts is what all ranks of the host together would keep in
-    // the cache they share; with many there are more caches. In place results replace what is still there and will be
-    // read by the next call, up to a larger size; sums, which read all of it, up to a larger one still.
-    // (2 ranks, 4 MiB: all_reduce 314 us before and 255 after, in place 190 and 418; 16 MiB: all_gather 1726 and 770.
-    // 8 ranks, 1 MiB: all_to_all 712 and 552.)
-    std::size_t least_streamed_bytes(int ranks) const requires plain {
+    // Whether results go past the caches. What counts is what the ranks of the host read and write together in the
+    // cache that they share; with many ranks there are more caches. Sums in place replace what is still there, all of
+    // which the next call reads. (2 ranks, 16 MiB in place: all_reduce 1,036 us past the caches and 685 through them.)
+    bool is_beyond_caches(int ranks) const requires plain {
         const in_type *a = in_.data(), *b = out_.data();
         const bool apart = a + in_.size() <= b || b + out_.size() <= a;
-        const std::size_t together = std::size_t{apart ? 7u : reduces ? 56u : 28u} << 20;
-        return together / static_cast<std::size_t>(ranks < 2 ? 2 : ranks > 8 ? 8 : ranks);
+        const std::size_t touched = (apart ? in_.size() + out_.size() : out_.size()) * sizeof(Wire);
+        const std::size_t most =
+            apart || !reduces ? detail::most_kept_bytes(detail::shared_cache_bytes) : std::size_t{56} << 20;
+        return touched >= most / static_cast<std::size_t>(ranks < 2 ? 2 : ranks > 8 ? 8 : ranks);
     }
     static void copy(bool streams, in_type* out, const in_type* in, std::size_t n) requires plain {
         if (streams) copy_past_caches(out, in, n * sizeof(Wire));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <collx/core/shared_cache.hpp>
 #include <collx/exec/loops.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -52,6 +53,16 @@ inline void copy_unordered(void* to, const void* from, std::size_t n) {
         for (int i = 0; i < 4; ++i) store_past_caches(reinterpret_cast<stream_pack*>(out) + i, v[i]);
     }
     if (n != 0) std::memcpy(out, in, n);
+}
+
+// Inputs and outputs of this many bytes together stay in a cache of so many: five eighths of it, beside the rings, and
+// at most what was measured. (With 32 MiB, 2 ranks near: all_gather of 4 MiB takes 103 us past the caches and 90
+// through them, of 12 MiB 323 and 353; all_to_all of 4 MiB 123 and 119, of 7 MiB 222 and 255; broadcast of 8 MiB 161
+// and 158, of 12 MiB 246 and 343.)
+constexpr std::size_t most_kept_bytes(std::size_t cache_bytes) {
+    constexpr std::size_t least = std::size_t{7} << 20, most = std::size_t{20} << 20;
+    const std::size_t share = cache_bytes / 8 * 5;
+    return share < least ? least : share > most ? most : share;
 }
 
 } // namespace detail

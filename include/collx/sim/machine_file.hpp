@@ -27,6 +27,7 @@
 #include <vector>
 
 #include <collx/core/error.hpp>
+#include <collx/core/shared_cache.hpp>
 #include <collx/sim/call_costs.hpp>
 
 COLLX_BEGIN_NAMESPACE
@@ -224,7 +225,7 @@ inline std::string name_of_this_cpu() {
 inline cores these_cores(int count) {
     cores c{.count = count};
     if (const long l2 = ::sysconf(_SC_LEVEL2_CACHE_SIZE); l2 > 0) c.l2_bytes = static_cast<std::size_t>(l2);
-    if (const long l3 = ::sysconf(_SC_LEVEL3_CACHE_SIZE); l3 > 0) c.last_bytes = static_cast<std::size_t>(l3);
+    if (collx::detail::shared_cache_bytes != 0) c.last_bytes = collx::detail::shared_cache_bytes;
     return c;
 }
 
