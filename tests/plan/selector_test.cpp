@@ -79,10 +79,17 @@ TEST_CASE("inside a host the choice is the one that docs/algorithms.md lists") {
         else CHECK(gather() == bind(algo::direct_all_gather{}));
         if (n == 2) CHECK(reduce() == bind(algo::linear_reduce{}));
         else CHECK(reduce() == bind(algo::direct_reduce{}));
-        for (const bool is_shared : {false, true}) { // scans have one form, whatever the size and the memory
+        for (const bool is_shared : {false, true}) { // scans look at cores and sizes, whatever the memory
             p.zero_copy = is_shared;
-            CHECK(&collx::select<collective::scan>(me.cache, p) == bind(algo::one_shot_scan{}));
-            CHECK(&collx::select<collective::exclusive_scan>(me.cache, p) == bind(algo::one_shot_exclusive_scan{}));
+            const auto scan = [&] { return &collx::select<collective::scan>(me.cache, p); };
+            const auto exclusive = [&] { return &collx::select<collective::exclusive_scan>(me.cache, p); };
+            p.bytes = 64 * 1024;
+            CHECK((scan() == bind(algo::one_shot_scan{}) && exclusive() == bind(algo::one_shot_exclusive_scan{})));
+            p.oversubscribed = true;
+            CHECK((scan() == bind(algo::chain_scan{}) && exclusive() == bind(algo::chain_exclusive_scan{})));
+            p.oversubscribed = false;
+            p.bytes = 64 * 1024 + 1;
+            CHECK((scan() == bind(algo::chain_scan{}) && exclusive() == bind(algo::chain_exclusive_scan{})));
         }
         CHECK(&collx::select<collective::gather>(me.cache, p) == bind(algo::linear_gather{}));
         CHECK(&collx::select<collective::barrier>(me.cache, p) == bind(algo::flag_barrier{}));

@@ -151,6 +151,14 @@ inline constexpr row rows[] = {
      .why = "one strand and one signal a call"},
     {.where = memory, .what = rooted_or_parted | all_to_all, .use = zero_copy, .needs = in_windows,
      .why = "peers read each other's buffers, nothing is staged"},
+    // Where ranks share cores, one strand instead of two is worth more than putting ahead for longer. (Time in that of direct, 20 KiB,
+    // 100 KiB and 300 KiB on 2 cores: all_gather of 3 ranks 0.88, 0.93, 1.04, of 8 ranks 0.87, 0.90, 0.89; reduce_scatter of 4
+    // 0.87, 0.97, 1.08; all_to_all of 8 0.78, 0.86, 0.96.)
+    {.where = memory, .what = all_gather | reduce_scatter | all_to_all, .use = one_shot, .needs = shared_cores, .ranks = {3},
+     .up_to = kib(128), .why = "one strand a call: fewer changes between ranks"},
+    // (Of direct's, 3 and 6 MiB: 3 ranks 0.87 and 0.75, 4 ranks 0.79 and 0.77; 8 ranks 0.90 and 1.11.)
+    {.where = memory, .what = reduce, .use = chain, .needs = shared_cores, .ranks = {3, 4}, .above = kib(2048),
+     .why = "each rank passes each byte on once"},
     // Two ranks put and take as much through a channel as through windows, and a channel may copy once.
     {.where = memory, .what = reduce | broadcast, .use = linear, .ranks = {2, 2},
      .why = "between two ranks a channel moves as much, and may copy once"},
@@ -159,7 +167,12 @@ inline constexpr row rows[] = {
     // (all_to_all by direct, time in that of pairwise, 160 KiB and 4 MiB, on 2 far cores: 3 ranks 0.99 and 0.93, 5 ranks 0.92
     // and 0.81, 8 ranks 0.72 and 0.64, 16 ranks 0.68 and 0.79, 32 ranks 0.65 and 0.88.)
     {.where = memory, .what = rooted_or_parted | all_to_all, .use = direct, .why = "one piece is put while another is taken"},
-    {.where = memory, .what = scans, .use = one_shot, .why = "each rank reads what precedes it, in one round"},
+    // A chain lets early ranks run ahead and reads what precedes a rank once, not once for each rank. (Time in that of one_shot: 4
+    // ranks on 2 cores 100 B 0.20, 20 KiB 0.54, 3 MiB 0.67; 8 ranks 0.20, 0.50, 0.59; 2 ranks near 40 KiB 1.0, 100 KiB 0.91,
+    // 700 KiB 0.80.)
+    {.where = memory, .what = scans, .use = chain, .needs = shared_cores, .why = "no rank waits for one that follows it"},
+    {.where = memory, .what = scans, .use = one_shot, .up_to = kib(64), .why = "each rank reads what precedes it, in one round"},
+    {.where = memory, .what = scans, .use = chain, .why = "each rank passes each byte on once"},
     {.where = memory, .what = barrier, .use = flag, .why = "one flag for each rank, in one round"},
     {.where = memory | channels, .what = gather | scatter, .use = linear, .why = "the root takes or gives each part once"},
 
