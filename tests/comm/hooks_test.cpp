@@ -48,6 +48,27 @@ TEST_CASE("each operand passes the first hook once, each result the last one onc
         });
 }
 
+TEST_CASE("scans whose results may not travel on as operands read the operands, also among ranks that share cores") {
+    const auto op = collx::with_post(collx::plus{}, [](long x) { return x * 1000 + 1; });
+    for (const int n : {1, 2, 3, 5})
+        on_ranks(n, [&](collx::communicator& w) {
+            long sum = 0;
+            for (int r = 0; r <= w.rank(); ++r) sum += r + 2;
+            for (const std::size_t size : {1u, 500u, 40'000u}) {
+                at("n=%d size=%zu", n, size);
+                std::vector<long> x(size, w.rank() + 2), before(size, w.rank() + 2);
+                collx::scan(w, x, op);
+                EXPECT(x.front() == sum * 1000 + 1 && x.back() == x.front());
+                collx::exclusive_scan(w, before, op);
+                if (w.rank() > 0) EXPECT(before.front() == (sum - w.rank() - 2) * 1000 + 1);
+                std::vector<float> one(size, 1.0f + 0.01f * static_cast<float>(w.rank())), other = one;
+                collx::scan(w.with(collx::wire<collx::bf16>{}), one);
+                collx::scan(w.with(collx::algo::one_shot_scan{}, collx::wire<collx::bf16>{}), other);
+                EXPECT(one == other);
+            }
+        });
+}
+
 TEST_CASE("a hook that takes the index sees the element's place in the buffer") {
     on_ranks(3, [](collx::communicator& w) {
         for (const std::size_t size : {1u, 700u, 20'000u}) {

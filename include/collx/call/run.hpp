@@ -41,6 +41,9 @@ struct typed_call {
     using mover_type = mover<In, Out, Op, wire_type>;
     static constexpr bool has_post = has_post_v<Op, typename mover_type::acc_type>;
     static constexpr bool is_scan = C == collective::scan || C == collective::exclusive_scan;
+    // Whether a result may travel on as an operand: no hook has changed it, and nothing is rounded on the way. Where
+    // ranks share memory other scans read the operands themselves.
+    static constexpr bool passes_on = !has_post && std::is_same_v<wire_type, typename mover_type::acc_type>;
     static constexpr bool serial = mover_type::reduces && Policies::rank_order;
     static constexpr bool ordered = serial || (mover_type::reduces && !is_commutative_v<Op, element_of<In>>);
     static constexpr bool attaches = Policies::attaches && !mover_type::reduces && mover_type::plain;
@@ -95,11 +98,13 @@ private:
         } else {
             if constexpr (may_have_private_counts<C>)
                 if (r.facts.private_counts) return select_for_private_counts<C>(c.schedules, p);
-            if constexpr (is_scan && has_post)
-                if (!c.net.is_one_host())
+            if constexpr (is_scan && !passes_on) {
+                if (p.windows) return c.schedules.bind(algo::one_shot<C>{}, p.at_port);
+                if (has_post)
                     fail(
                         errc::unsupported, c.net.rank(), -1, "apply the hook after the call",
                         "a scan across hosts passes its results on as operands, so the operator may have no post hook");
+            }
             return select<C>(c.schedules, p);
         }
     }

@@ -184,6 +184,8 @@ public:
 
 private:
     void say_cores();
+    void settle_given_up();
+    detail::growing_array<std::uint64_t> given_up_; // numbers of communicators that were not made yet when time was up
     struct places {
         detail::growing_array<int> place_of; // rank of the communicator -> place among its ranks on this host
         int count = 0;

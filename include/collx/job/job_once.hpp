@@ -37,7 +37,24 @@ COLLX_BEGIN_NAMESPACE
     return links_layout::across_hosts(here.count, n, here.is_crowded);
 }
 
+// A rank that has given up before the leader made a communicator still has a share of what the leader has made since.
+[[gnu::cold]] COLLX_ONCE void job::settle_given_up() {
+    std::size_t kept = 0;
+    for (const std::uint64_t number : given_up_) {
+        const auto& line = board().at[number % detail::notice_board::lines];
+        const std::uint64_t there = line.number.load(memory_order::acquire);
+        if (there < number + 1) given_up_[kept++] = number; // not made yet
+        if (there != number + 1 || line.offset == no_place) continue;
+        auto here = places_among({});
+        links left(*memory, line.offset, rank, size, layout_of({}), std::move(here.place_of), node_map(nullptr, 0),
+                   nullptr);
+        if (left.give_up_share(rank)) left.give_back_memory();
+    }
+    given_up_.resize(kept);
+}
+
 [[gnu::cold]] COLLX_ONCE std::uint64_t job::agree_on_world(const deadline& until) {
+    if (!given_up_.empty()) settle_given_up();
     const std::uint64_t number = communicators_made++;
     auto& line = board().at[number % detail::notice_board::lines];
     const int leader = hosts.rank_at.empty() ? 0 : hosts.rank_at[0];
@@ -59,10 +76,12 @@ COLLX_BEGIN_NAMESPACE
         if (is_gone(leader) && ++looks_at_the_dead == 2)
             fail(errc::peer_failed, rank, leader, "see its output", "rank %d ended before it made communicator %llu",
                  leader, static_cast<unsigned long long>(number));
-        if (until.passed())
+        if (until.passed()) {
+            given_up_.push_back(number);
             fail(errc::timeout, rank, leader,
                  "is that rank alive, and do all ranks make the same communicators in the same order?",
                  "rank %d did not make communicator %llu", leader, static_cast<unsigned long long>(number));
+        }
     }
     if (line.offset == no_place) fail_no_place(rank, leader);
     return line.offset;

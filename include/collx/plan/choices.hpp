@@ -167,6 +167,7 @@ inline constexpr row rows[] = {
     // (all_to_all by direct, time in that of pairwise, 160 KiB and 4 MiB, on 2 far cores: 3 ranks 0.99 and 0.93, 5 ranks 0.92
     // and 0.81, 8 ranks 0.72 and 0.64, 16 ranks 0.68 and 0.79, 32 ranks 0.65 and 0.88.)
     {.where = memory, .what = rooted_or_parted | all_to_all, .use = direct, .why = "one piece is put while another is taken"},
+    // (An operator with a post hook or another type on the wire: one_shot, see call/run.hpp.)
     // A chain lets early ranks run ahead and reads what precedes a rank once, not once for each rank. (Time in that of one_shot: 4
     // ranks on 2 cores 100 B 0.20, 20 KiB 0.54, 3 MiB 0.67; 8 ranks 0.20, 0.50, 0.59; 2 ranks near 40 KiB 1.0, 100 KiB 0.91,
     // 700 KiB 0.80.)

@@ -2,11 +2,13 @@
 // The default choice of algorithm for ranks that share memory: the rows `memory` of the table (plan/choices.hpp).
 #pragma once
 
+#include <collx/algo/chain.hpp>
 #include <collx/algo/direct.hpp>
 #include <collx/algo/dissemination.hpp>
 #include <collx/algo/linear.hpp>
 #include <collx/algo/one_shot.hpp>
 #include <collx/algo/pairwise.hpp>
+#include <collx/algo/scan.hpp>
 #include <collx/algo/two_shot.hpp>
 #include <collx/algo/zero_copy.hpp>
 #include <collx/plan/bind_named.hpp>
