@@ -132,7 +132,7 @@ TEST_CASE("each call has a row that takes what no other takes, where nothing els
 TEST_CASE("rows in words") {
     using collx::detail::conditions_in_words;
     const auto& first = choices::row_naming(choices::memory, collective::all_reduce, choices::one_shot);
-    CHECK(conditions_in_words(first) == "up to 16 KiB; more ranks than cores");
+    CHECK(conditions_in_words(first) == "up to 16 KiB; shared buffers; more ranks than cores");
     CHECK(conditions_in_words(choices::last_choice(choices::memory, collective::barrier)) == "all others");
     CHECK(collx::detail::bytes_in_words(1500) == "1500 B");
     CHECK(collx::detail::ranks_in_words({3, 4}) == "3 to 4 ranks");

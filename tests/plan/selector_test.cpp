@@ -74,6 +74,7 @@ TEST_CASE("inside a host the choice is the one that docs/algorithms.md lists") {
         p.bytes = 16 * 1024 + 1;
         CHECK(gather() == bind(algo::zero_copy_all_gather{}));
         p.zero_copy = false;
+        p.bytes = 48 * 1024 + 1;
         CHECK(sum() == bind(algo::two_shot_all_reduce{}));
         if (n == 2) CHECK(gather() == bind(algo::pairwise_all_gather{}));
         else CHECK(gather() == bind(algo::direct_all_gather{}));
@@ -84,7 +85,8 @@ TEST_CASE("inside a host the choice is the one that docs/algorithms.md lists") {
             const auto scan = [&] { return &collx::select<collective::scan>(me.cache, p); };
             const auto exclusive = [&] { return &collx::select<collective::exclusive_scan>(me.cache, p); };
             p.bytes = 64 * 1024;
-            CHECK((scan() == bind(algo::one_shot_scan{}) && exclusive() == bind(algo::one_shot_exclusive_scan{})));
+            CHECK((scan() == bind(algo::one_shot_scan{})) == (n > 2));
+            CHECK((exclusive() == bind(algo::one_shot_exclusive_scan{})) == (n > 2));
             p.oversubscribed = true;
             CHECK((scan() == bind(algo::chain_scan{}) && exclusive() == bind(algo::chain_exclusive_scan{})));
             p.oversubscribed = false;

@@ -127,14 +127,18 @@ inline constexpr std::size_t long_among_hosts = kib(64);
 // clang-format off
 inline constexpr row rows[] = {
     // ---------------------------------------------------------------------------------------------------- memory
-    // One-shot beats two-shot while a second synchronisation costs more than reading everything n times. (2 ranks,
-    // near: 4 KiB 0.33 us against 0.57, 16 KiB 1.09 against 1.21, 32 KiB 2.25 against 1.98. 4 ranks on 2 cores: 8 KiB
-    // 5.1 against 7.7.)
-    {.where = memory, .what = all_reduce, .use = one_shot, .needs = shared_cores, .up_to = kib(16),
+    // One-shot beats two-shot while a second synchronisation costs more than reading everything n times. (Time in that of
+    // two_shot, 2 ranks far and near: 16 KiB 0.67 and 0.8, 32 KiB 0.76 and 0.92, 48 KiB 0.81 and 1.04, 64 KiB 0.85 and 1.06. On 2
+    // cores: 3 ranks 24 KiB 0.76, 48 KiB 0.91; 4 ranks 1.03 and 1.00; 8 ranks 0.88 and 1.29.)
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = shared_cores | in_windows, .up_to = kib(16),
      .why = "one synchronisation; another would cost a context switch"},
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = shared_cores | private_buffers, .up_to = kib(24),
+     .why = "one synchronisation; another would cost a context switch"},
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = shared_cores | private_buffers, .ranks = {1, 4}, .up_to = kib(48),
+     .why = "one synchronisation; each rank reads everything of few others"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = in_windows | own_cores, .up_to = kib(2),
      .why = "one synchronisation, and few bytes to copy"},
-    {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {1, 2}, .up_to = kib(16),
+    {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {1, 2}, .up_to = kib(48),
      .why = "one synchronisation costs less than the second half of the sum"},
     {.where = memory, .what = all_reduce, .use = one_shot, .needs = private_buffers | own_cores, .ranks = {3, 4}, .up_to = kib(8),
      .why = "one synchronisation; each rank reads everything of 2 or 3 others"},
@@ -151,9 +155,12 @@ inline constexpr row rows[] = {
      .why = "one strand and one signal a call"},
     {.where = memory, .what = rooted_or_parted | all_to_all, .use = zero_copy, .needs = in_windows,
      .why = "peers read each other's buffers, nothing is staged"},
+    // (2 ranks near, in the time of pairwise: 17 KiB 0.84 to 0.88, 32 KiB 0.86 to 0.95.)
     // Where ranks share cores, one strand instead of two is worth more than putting ahead for longer. (Time in that of direct, 20 KiB,
     // 100 KiB and 300 KiB on 2 cores: all_gather of 3 ranks 0.88, 0.93, 1.04, of 8 ranks 0.87, 0.90, 0.89; reduce_scatter of 4
     // 0.87, 0.97, 1.08; all_to_all of 8 0.78, 0.86, 0.96.)
+    {.where = memory, .what = all_gather | reduce_scatter | all_to_all, .use = one_shot, .ranks = {1, 2}, .up_to = kib(32),
+     .why = "chunks of up to 16 KiB need no task"},
     {.where = memory, .what = all_gather | reduce_scatter | all_to_all, .use = one_shot, .needs = shared_cores, .ranks = {3},
      .up_to = kib(128), .why = "one strand a call: fewer changes between ranks"},
     // (Of direct's, 3 and 6 MiB: 3 ranks 0.87 and 0.75, 4 ranks 0.79 and 0.77; 8 ranks 0.90 and 1.11.)
@@ -169,10 +176,10 @@ inline constexpr row rows[] = {
     {.where = memory, .what = rooted_or_parted | all_to_all, .use = direct, .why = "one piece is put while another is taken"},
     // (An operator with a post hook or another type on the wire: one_shot, see call/run.hpp.)
     // A chain lets early ranks run ahead and reads what precedes a rank once, not once for each rank. (Time in that of one_shot: 4
-    // ranks on 2 cores 100 B 0.20, 20 KiB 0.54, 3 MiB 0.67; 8 ranks 0.20, 0.50, 0.59; 2 ranks near 40 KiB 1.0, 100 KiB 0.91,
-    // 700 KiB 0.80.)
+    // ranks on 2 cores 100 B 0.20, 20 KiB 0.54, 3 MiB 0.67; 8 ranks 0.20, 0.50, 0.59; 2 ranks 100 B far 0.65, near 1.0, 40 KiB
+    // 0.95 to 1.0, 700 KiB 0.80 to 0.95.)
     {.where = memory, .what = scans, .use = chain, .needs = shared_cores, .why = "no rank waits for one that follows it"},
-    {.where = memory, .what = scans, .use = one_shot, .up_to = kib(64), .why = "each rank reads what precedes it, in one round"},
+    {.where = memory, .what = scans, .use = one_shot, .ranks = {3}, .up_to = kib(64), .why = "each rank reads what precedes it, in one round"},
     {.where = memory, .what = scans, .use = chain, .why = "each rank passes each byte on once"},
     {.where = memory, .what = barrier, .use = flag, .why = "one flag for each rank, in one round"},
     {.where = memory | channels, .what = gather | scatter, .use = linear, .why = "the root takes or gives each part once"},
