@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Memory that is counted by what it is for: what a rank holds now, and the most that it has held. Ranks may be threads,
+// so each thread counts for itself.
+#pragma once
+
+#include <collx/core/half.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace zero {
+
+enum what { parameters, gradients, optimizer };
+
+struct counter {
+    std::array<std::size_t, 3> held{}, most{}; // most: of each alone
+    std::size_t all = 0, most_at_once = 0;
+    void add(what w, std::size_t bytes) {
+        most[w] = std::max(most[w], held[w] += bytes);
+        most_at_once = std::max(most_at_once, all += bytes);
+    }
+    void remove(what w, std::size_t bytes) { held[w] -= bytes, all -= bytes; }
+};
+inline thread_local counter memory;
+
+template <class T, what W>
+struct counting {
+    using value_type = T;
+    template <class U>
+    struct rebind {
+        using other = counting<U, W>;
+    };
+    counting() = default;
+    template <class U>
+    counting(const counting<U, W>&) {}
+    T* allocate(std::size_t n) {
+        memory.add(W, n * sizeof(T));
+        return std::allocator<T>().allocate(n);
+    }
+    void deallocate(T* p, std::size_t n) {
+        memory.remove(W, n * sizeof(T));
+        std::allocator<T>().deallocate(p, n);
+    }
+    friend bool operator==(const counting&, const counting&) { return true; }
+};
+
+// Mixed precision: numbers that are computed with and sent have two bytes, those that Adam sums up have four.
+using weights = std::vector<collx::bf16, counting<collx::bf16, parameters>>;
+using slopes = std::vector<collx::bf16, counting<collx::bf16, gradients>>;
+using states = std::vector<float, counting<float, optimizer>>;
+
+} // namespace zero
